@@ -1,0 +1,96 @@
+//! What the driver is told by whoever builds it.
+
+use std::{os::fd::OwnedFd, path::PathBuf, time::Duration};
+
+use pool::{GateConfig, PoolConfig};
+use protocol::PoolId;
+
+/// Settings of the driver as a whole.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// Worker threads, 1 to 255. Each has its own reactor.
+    pub workers: usize,
+    /// Bytes of one buffer of a worker's ring: the most that one read takes and that one blocked
+    /// connection holds.
+    pub buffer_size: usize,
+    /// Most bytes of unconsumed input kept for one client (an incomplete message, or a request
+    /// that waits for a server).
+    pub max_held_input: usize,
+    /// Failed logins from one address before further ones are refused for a while.
+    pub max_auth_failures: u32,
+}
+
+impl Default for DriverConfig {
+    fn default() -> Self {
+        Self { workers: 1, buffer_size: 32 * 1024, max_held_input: 16 * 1024, max_auth_failures: 10 }
+    }
+}
+
+/// A socket that listens, and the rules for those who come.
+#[derive(Debug)]
+pub struct ListenerSpec {
+    /// For metrics and logs: the address as configured.
+    pub name: String,
+    /// Bound and listening; TCP or Unix.
+    pub socket: OwnedFd,
+    /// Whether it is TCP (then TCP_NODELAY and keepalive are set on what it accepts).
+    pub tcp: bool,
+    /// Soft and hard limit of clients.
+    pub gate: GateConfig,
+    /// Time-outs of its clients.
+    pub timeouts: Timeouts,
+}
+
+/// Time-outs of clients; `None` is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// From accept to the end of authentication.
+    pub login: Option<Duration>,
+    /// A logged-in client with nothing in progress.
+    pub client_idle: Option<Duration>,
+    /// From a request's first byte to its last answer.
+    pub query: Option<Duration>,
+    /// Inside a transaction, between requests.
+    pub transaction_idle: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { login: Some(Duration::from_secs(15)), client_idle: None, query: None, transaction_idle: None }
+    }
+}
+
+/// Where an upstream is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Address {
+    /// Host name or address, and port.
+    Tcp {
+        /// Resolved anew at every connection.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Path of a Unix socket.
+    Unix(PathBuf),
+}
+
+/// Everything the driver must know of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// Label of metrics and logs: the database as clients call it.
+    pub database: String,
+    /// Label of metrics and logs.
+    pub user: String,
+    /// Where its servers are.
+    pub address: Address,
+    /// Its rules.
+    pub config: PoolConfig,
+    /// Caps it shares with other pools: name and limit (0 is unlimited). Pools that name the same cap share it.
+    pub caps: Vec<(String, u32)>,
+}
+
+/// Answers what a pool is. Asked once per pool, when its first client logs in.
+pub trait Upstreams: Send + Sync + 'static {
+    /// The pool behind an id that the protocol handed out.
+    fn spec(&self, pool: PoolId) -> PoolSpec;
+}

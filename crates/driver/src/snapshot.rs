@@ -1,0 +1,167 @@
+//! What can be seen of a running driver, as plain values. Knows no metric format.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::Counts;
+use protocol::PoolId;
+
+/// Upper bounds of the histogram buckets, in microseconds; the last bucket has no bound.
+pub const BUCKET_BOUNDS_US: [u64; 19] = [
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+
+/// A histogram of durations: counts per bucket (not cumulative; one more than bounds) and their sum.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DurationHistogram {
+    /// One count per bound of [`BUCKET_BOUNDS_US`], and one for what lies beyond.
+    pub buckets: [u64; BUCKET_BOUNDS_US.len() + 1],
+    /// Sum of all durations, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+/// All of the driver at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// One per listener, in the order given.
+    pub listeners: Vec<ListenerSnapshot>,
+    /// One per pool, in order of creation.
+    pub pools: Vec<PoolSnapshot>,
+    /// CPU time, clients and transactions per worker.
+    pub workers: Vec<WorkerSnapshot>,
+    /// Failed logins since the start.
+    pub auth_failures: u64,
+    /// Which reactor runs.
+    pub reactor: &'static str,
+    /// The driver is shutting down and accepts no new clients.
+    pub draining: bool,
+}
+
+/// One listener.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerSnapshot {
+    /// As configured.
+    pub name: String,
+    /// Clients not yet authenticated.
+    pub login: u64,
+    /// Clients with nothing in progress.
+    pub idle: u64,
+    /// Clients with a request or transaction in progress, a server in hand.
+    pub active: u64,
+    /// Clients waiting for a server.
+    pub waiting: u64,
+    /// Refused since the start, by reason.
+    pub rejections: Vec<(&'static str, u64)>,
+    /// Evicted since the start, by reason.
+    pub evictions: Vec<(&'static str, u64)>,
+    /// Soft and hard limit.
+    pub limits: (u32, u32),
+}
+
+/// One pool.
+#[derive(Clone, Debug)]
+pub struct PoolSnapshot {
+    /// Its id.
+    pub id: PoolId,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Where its servers are, for people.
+    pub address: String,
+    /// Slots and waiters now.
+    pub counts: Counts,
+    /// Its limits.
+    pub max_size: u32,
+    /// Its floor.
+    pub min_size: u32,
+    /// Clients logged in to it.
+    pub clients: u64,
+    /// Connections made since the start.
+    pub created: u64,
+    /// Connections closed since the start, by reason.
+    pub closed: Vec<(&'static str, u64)>,
+    /// Failed check-outs since the start, by reason.
+    pub checkout_failed: Vec<(&'static str, u64)>,
+    /// Pinned servers now, by reason.
+    pub pinned: Vec<(&'static str, u64)>,
+    /// Transactions (leases ended) since the start.
+    pub transactions: u64,
+    /// Duration of check-outs by path: `idle`, `created`, `queued`.
+    pub checkout: [(&'static str, DurationHistogram); 3],
+    /// Duration of the phases of connecting: `dns`, `tcp`, `tls`, `auth`, `ready`.
+    pub connect: [(&'static str, DurationHistogram); 5],
+    /// How long servers are held.
+    pub hold: DurationHistogram,
+    /// How long the oldest waiter has waited.
+    pub oldest_wait: Option<Duration>,
+    /// Since when the upstream cannot be reached, if so.
+    pub unavailable_for: Option<Duration>,
+    /// What the last failed attempt to connect ended with.
+    pub last_error: Option<Arc<str>>,
+    /// An operator paused it.
+    pub paused: bool,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerSnapshot {
+    /// CPU time used by its thread.
+    pub cpu: Duration,
+    /// Clients it serves.
+    pub clients: u64,
+    /// Transactions it has served.
+    pub transactions: u64,
+    /// Servers that moved to it from another worker.
+    pub moves: u64,
+}
+
+/// One client, for `/api/clients`.
+#[derive(Clone, Debug)]
+pub struct ClientInfo {
+    /// Unique while it is connected.
+    pub id: u32,
+    /// `address:port`, or `unix`.
+    pub address: String,
+    /// The listener's name.
+    pub listener: String,
+    /// Empty before login.
+    pub database: String,
+    /// Empty before login.
+    pub user: String,
+    /// `login`, `idle`, `waiting`, `active` or `transaction`.
+    pub state: &'static str,
+    /// How long it has been in that state.
+    pub state_for: Duration,
+    /// Since when it is connected.
+    pub connected_for: Duration,
+    /// The server it holds.
+    pub server: Option<u32>,
+    /// Why that is pinned.
+    pub pinned: Option<&'static str>,
+}
+
+/// One server, for `/api/servers`.
+#[derive(Clone, Debug)]
+pub struct ServerInfo {
+    /// Unique while it lives on its worker.
+    pub id: u32,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Where it is connected to.
+    pub address: String,
+    /// `connecting`, `idle`, `in_use`, `checking` or `closing`.
+    pub state: &'static str,
+    /// How long it has been in that state.
+    pub state_for: Duration,
+    /// Its age.
+    pub age: Duration,
+    /// The database's process id, when the protocol tells one.
+    pub backend: Option<u32>,
+    /// The client that holds it.
+    pub client: Option<u32>,
+    /// The worker it lives on.
+    pub worker: u8,
+}

@@ -1,0 +1,77 @@
+//! Who may log in to what, and how Poolhouse itself logs in: asked of whoever holds the
+//! configuration. This crate knows no configuration.
+
+use std::sync::Arc;
+
+use protocol::{Origin, PoolId};
+
+/// Answers questions of the sessions from the configuration in force. Called at start-up of a
+/// connection only; must not block.
+pub trait Directory: Send + Sync + 'static {
+    /// How `user`, coming from `origin` and asking for `database`, proves who he is, and which pool serves him.
+    fn login(&self, origin: Origin, database: &str, user: &str) -> Result<Login, Unknown>;
+
+    /// How Poolhouse logs in to the upstream of a pool.
+    fn server_login(&self, pool: PoolId) -> ServerLogin;
+}
+
+/// A login that is possible if the proof succeeds.
+#[derive(Clone)]
+pub struct Login {
+    /// The pool that will serve the client.
+    pub pool: PoolId,
+    /// When the pool takes its server back.
+    pub mode: PoolMode,
+    /// What the client must show.
+    pub proof: Proof,
+}
+
+/// When a server returns to its pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PoolMode {
+    /// At the end of each transaction.
+    #[default]
+    Transaction,
+    /// When the client leaves.
+    Session,
+    /// After each statement; transactions of several statements are refused.
+    Statement,
+}
+
+/// What a client must show.
+#[derive(Clone)]
+pub enum Proof {
+    /// Nothing.
+    Trust,
+    /// Knowledge of the password behind an md5 hash (`md5` + 32 hexadecimal digits, of password followed by user name).
+    Md5(Arc<str>),
+    /// Knowledge of the password behind a SCRAM-SHA-256 verifier.
+    Scram(Arc<scram::Verifier>),
+}
+
+/// Why there is no login to try.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unknown {
+    /// No such database is configured. Told only to clients that... cannot be asked for a password for it.
+    Database,
+    /// No such user. The client is put through an authentication that always fails, so that it cannot
+    /// tell an unknown user from a wrong password.
+    User,
+    /// Not from there, or not at all; the text says what to do and is sent to the client.
+    Forbidden(String),
+}
+
+/// How Poolhouse logs in to an upstream.
+#[derive(Clone)]
+pub struct ServerLogin {
+    /// The database's name there.
+    pub database: String,
+    /// The user's name there.
+    pub user: String,
+    /// The password, if there is one. Never logged (no `Debug`).
+    pub password: Option<Arc<str>>,
+    /// Further start-up parameters (`application_name`, `options`).
+    pub parameters: Vec<(String, String)>,
+    /// When the pool takes its server back.
+    pub mode: PoolMode,
+}

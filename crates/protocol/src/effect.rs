@@ -1,0 +1,286 @@
+//! What a session asks of its driver, and the box in which it leaves its wishes.
+
+use alloc::{string::String, vec::Vec};
+use core::ops::Range;
+
+use crate::{ClientTag, PoolId, ServerTag};
+
+/// One end of a relay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peer {
+    /// An application's connection.
+    Client(ClientTag),
+    /// A database's connection.
+    Server(ServerTag),
+}
+
+/// Bytes to send, by reference: either a span of the input that the session was just handed (rows
+/// are never copied), or a span of what it wrote into the outbox itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Bytes {
+    /// A range of [`Input::bytes`](crate::Input).
+    Span(Range<usize>),
+    /// A range of [`Outbox::inserted`].
+    Insert(Range<usize>),
+}
+
+/// How a server is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LeaseKind {
+    /// For this client alone.
+    Exclusive,
+    /// Together with others; the session of the server tells the replies apart. The multiplexed
+    /// server is a single holder in its pool.
+    Shared,
+}
+
+/// The state in which a server is given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Ready for anybody.
+    Clean,
+    /// Must be cleaned first: the driver calls [`Protocol::reset`](crate::Protocol::reset).
+    Reset,
+    /// Beyond repair, or of unknown state: close it.
+    Discard,
+}
+
+/// Where a client stands, for admission, eviction and time-outs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Not yet authenticated; the login time-out runs.
+    Login,
+    /// Logged in with nothing in progress; may be evicted; the idle time-out runs.
+    Idle,
+    /// A request is being answered; the query time-out runs.
+    Active,
+    /// Inside a transaction, and it is the client's turn; the transaction-idle time-out runs.
+    InTransaction,
+}
+
+/// Whose fault an error is. Rules the log level and the metric.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Blame {
+    /// The client broke the protocol or gave wrong credentials.
+    Client,
+    /// The database broke the protocol, died or refused.
+    Server,
+    /// The configuration is wrong.
+    Configuration,
+    /// A limit was reached.
+    Exhausted,
+    /// A defect of Poolhouse.
+    Ours,
+}
+
+/// Why a connection is closed by its session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// The peer said goodbye.
+    Goodbye,
+    /// The dialogue was complete (a cancel request, a refused start-up).
+    Done,
+    /// An error; the text is for the log and never holds a secret.
+    Error(Blame, String),
+    /// A server refused our login or start-up. `permanent`: asking again cannot help (wrong
+    /// password, no such database), so waiters are failed at once with this text.
+    StartFailed {
+        /// Retrying is useless until somebody changes something.
+        permanent: bool,
+        /// What the server said.
+        message: String,
+    },
+}
+
+/// One wish. The driver executes effects strictly in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Send bytes. Adjacent sends to one peer leave in one system call.
+    Send {
+        /// To whom.
+        to: Peer,
+        /// What.
+        bytes: Bytes,
+    },
+    /// The client needs a server of this pool. Until
+    /// [`granted`](crate::Protocol::granted) or [`lease_failed`](crate::Protocol::lease_failed) is called, its input
+    /// is held back by the driver.
+    Lease {
+        /// Who asks.
+        client: ClientTag,
+        /// From which pool.
+        pool: PoolId,
+        /// How.
+        kind: LeaseKind,
+    },
+    /// The client is done with the server.
+    Release {
+        /// Which server.
+        server: ServerTag,
+        /// In which state it is.
+        verdict: Verdict,
+    },
+    /// The server has finished its start-up, reset or check and may be used.
+    Ready {
+        /// Which server.
+        server: ServerTag,
+    },
+    /// The server is kept by its client beyond the end of its transaction because of `reason`; `None`
+    /// when no longer.
+    Pinned {
+        /// Which server.
+        server: ServerTag,
+        /// A word for metrics, from a short fixed list of the protocol's.
+        reason: Option<&'static str>,
+    },
+    /// The client's standing changed.
+    Standing {
+        /// Whose.
+        client: ClientTag,
+        /// The new one.
+        standing: Standing,
+    },
+    /// Hand the client's held-back input to it again.
+    Wake {
+        /// Whom.
+        client: ClientTag,
+    },
+    /// The client logged in. From here on it counts towards `database` and `user` in the metrics.
+    LoggedIn {
+        /// Who.
+        client: ClientTag,
+        /// The pool it will use.
+        pool: PoolId,
+    },
+    /// The client failed to authenticate (counted per address and rate-limited).
+    AuthFailed {
+        /// Who.
+        client: ClientTag,
+    },
+    /// Somebody asked to cancel what `target` is doing. The driver calls
+    /// [`cancel`](crate::Protocol::cancel) on the worker that owns the target.
+    Cancel {
+        /// Whose work.
+        target: ClientTag,
+        /// Proof of the right to do so; compared by the target's session.
+        secret: u64,
+    },
+    /// Open a second connection to where `server` is connected, send the inserted bytes, read until the upstream
+    /// closes it. The server is withheld from others meanwhile.
+    SideConnection {
+        /// The server whose address is meant.
+        server: ServerTag,
+        /// A range of [`Outbox::inserted`].
+        bytes: Range<usize>,
+    },
+    /// The client no longer waits for a lease.
+    Withdraw {
+        /// Who.
+        client: ClientTag,
+    },
+    /// Close a connection once everything sent to it has left.
+    Close {
+        /// Which.
+        peer: Peer,
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+/// The effects of one call and the bytes that the session wrote itself. Reused between calls; a
+/// session only appends.
+#[derive(Default, Debug)]
+pub struct Outbox {
+    /// In order.
+    pub effects: Vec<Effect>,
+    /// Bytes that [`Bytes::Insert`] refers to.
+    pub inserted: Vec<u8>,
+}
+
+impl Outbox {
+    /// An empty box.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Empties the box and keeps its memory.
+    pub fn clear(&mut self) {
+        self.effects.clear();
+        self.inserted.clear();
+    }
+
+    /// Sends a span of the input. A span that continues the last one is joined to it.
+    pub fn span(&mut self, to: Peer, span: Range<usize>) {
+        if span.is_empty() {
+            return;
+        }
+        if let Some(Effect::Send { to: last, bytes: Bytes::Span(previous) }) = self.effects.last_mut()
+            && *last == to
+            && previous.end == span.start
+        {
+            previous.end = span.end;
+            return;
+        }
+        self.effects.push(Effect::Send { to, bytes: Bytes::Span(span) });
+    }
+
+    /// Sends bytes that `write` appends to the outbox.
+    pub fn insert(&mut self, to: Peer, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.inserted.len();
+        write(&mut self.inserted);
+        let end = self.inserted.len();
+        assert!(end >= start, "an insertion only appends");
+        if start == end {
+            return;
+        }
+        if let Some(Effect::Send { to: last, bytes: Bytes::Insert(previous) }) = self.effects.last_mut()
+            && *last == to
+            && previous.end == start
+        {
+            previous.end = end;
+            return;
+        }
+        self.effects.push(Effect::Send { to, bytes: Bytes::Insert(start..end) });
+    }
+
+    /// Adds any other effect.
+    pub fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adjacent_spans_to_one_peer_become_one_send() {
+        let mut out = Outbox::new();
+        let a = Peer::Client(ClientTag(1));
+        out.span(a, 0..5);
+        out.span(a, 5..5);
+        out.span(a, 5..9);
+        out.span(a, 10..12);
+        out.span(Peer::Client(ClientTag(2)), 12..13);
+        assert_eq!(out.effects.len(), 3);
+        assert_eq!(out.effects[0], Effect::Send { to: a, bytes: Bytes::Span(0..9) });
+    }
+
+    #[test]
+    fn insertions_keep_their_place_among_spans() {
+        let mut out = Outbox::new();
+        let a = Peer::Client(ClientTag(1));
+        out.insert(a, |b| b.extend(b"xy"));
+        out.insert(a, |b| b.extend(b"z"));
+        out.span(a, 0..1);
+        out.insert(a, |b| b.extend(b"w"));
+        assert_eq!(
+            out.effects,
+            [
+                Effect::Send { to: a, bytes: Bytes::Insert(0..3) },
+                Effect::Send { to: a, bytes: Bytes::Span(0..1) },
+                Effect::Send { to: a, bytes: Bytes::Insert(3..4) },
+            ]
+        );
+    }
+}

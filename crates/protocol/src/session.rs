@@ -1,0 +1,188 @@
+//! The trait a protocol implements, and what the driver tells it.
+
+use alloc::sync::Arc;
+use core::{net::IpAddr, time::Duration};
+
+use crate::{ClientTag, Outbox, PoolId, ServerTag};
+
+/// Where a client comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Which of the configured listeners accepted it.
+    pub listener: u16,
+    /// Its address; `None` on a Unix socket.
+    pub address: Option<IpAddr>,
+}
+
+impl Origin {
+    /// A Unix socket or a loopback address.
+    pub fn is_local(&self) -> bool {
+        self.address.is_none_or(|a| a.is_loopback())
+    }
+}
+
+/// Bytes handed to a session. What it does not consume is handed to it again, with more behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// The driver will hold no more for it: consume something or close.
+    pub full: bool,
+}
+
+/// Read and write access to the sessions on the other side of a relay.
+pub trait Sessions<Tag, S> {
+    /// The session behind a tag; `None` when it has gone.
+    fn get(&mut self, tag: Tag) -> Option<&mut S>;
+}
+
+/// Why a lease was not granted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaseFailure {
+    /// All servers stayed busy for `max_wait_time`.
+    WaitTimeout {
+        /// How long the client waited.
+        waited: Duration,
+        /// Servers of the pool, all in use.
+        servers: u32,
+    },
+    /// No server could be reached for `unavailable_wait_time`, or the upstream refused for good.
+    Unavailable {
+        /// How long the client waited.
+        waited: Duration,
+        /// What the last attempt ended with, if known.
+        last_error: Option<Arc<str>>,
+    },
+    /// As many clients wait as the pool allows.
+    QueueFull,
+    /// The pool was cleared or closed.
+    Closed,
+}
+
+/// Why the driver turns a client away, or sends it away.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The hard limit of clients is reached.
+    TooManyClients {
+        /// That limit.
+        limit: u32,
+    },
+    /// Too many failed logins from this address.
+    Throttled {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// Login took longer than allowed.
+    LoginTimeout,
+    /// Idle for longer than `client_idle_time`.
+    IdleTimeout,
+    /// Evicted as the longest idle while the listener is above its soft limit.
+    Evicted,
+    /// A request took longer than `query_time`.
+    QueryTimeout,
+    /// A transaction was left idle for longer than `transaction_idle_time`.
+    TransactionIdleTimeout,
+    /// Poolhouse is shutting down.
+    ShuttingDown,
+    /// Closed by an operator.
+    Killed,
+}
+
+/// One database protocol, as the driver sees it. The object itself is shared by all workers and
+/// holds configuration and caches; the sessions hold the state of one connection.
+///
+/// Call order for a client: `client_start`, then `client_input` whenever bytes arrive, unless it
+/// waits for a lease (`Effect::Lease` until `granted` or `lease_failed`); `client_gone` last, once.
+/// For a server: `server_start` when the connection is open, then `server_input`;
+/// `Effect::Ready` ends its start-up and makes it available; `server_gone` last, once.
+/// After [`refuse`](Protocol::refuse) or `Effect::Close` the driver hands a session no more input.
+pub trait Protocol: Send + Sync + 'static {
+    /// The state of a client's connection; small, because tens of thousands are idle.
+    type Client: Send + 'static;
+    /// The state of a server's connection.
+    type Server: Send + 'static;
+
+    /// A client was accepted.
+    fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
+
+    /// A connection to the upstream of `pool` is open.
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server;
+
+    /// Bytes from a client. Returns how many were consumed.
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Self::Client,
+        servers: &mut dyn Sessions<ServerTag, Self::Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize;
+
+    /// Bytes from a server. Returns how many were consumed.
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Self::Server,
+        clients: &mut dyn Sessions<ClientTag, Self::Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize;
+
+    /// The lease that the client asked for. Its held-back input follows in `client_input` at once;
+    /// a session that is not ready for it consumes nothing and asks with `Effect::Wake` later.
+    fn granted(
+        &self,
+        me: ClientTag,
+        client: &mut Self::Client,
+        tag: ServerTag,
+        server: &mut Self::Server,
+        out: &mut Outbox,
+    );
+
+    /// The lease that the client asked for is not to be had.
+    fn lease_failed(&self, me: ClientTag, client: &mut Self::Client, why: LeaseFailure, out: &mut Outbox);
+
+    /// The client's connection has ended. Every server it holds must be released with a verdict.
+    fn client_gone(
+        &self,
+        me: ClientTag,
+        client: &mut Self::Client,
+        servers: &mut dyn Sessions<ServerTag, Self::Server>,
+        out: &mut Outbox,
+    );
+
+    /// A server's connection has ended, though the session did not ask for it. Its holders get an error; the lease is
+    /// over without a release.
+    fn server_gone(
+        &self,
+        me: ServerTag,
+        server: &mut Self::Server,
+        clients: &mut dyn Sessions<ClientTag, Self::Client>,
+        out: &mut Outbox,
+    );
+
+    /// The client is to be told why it must go; the driver closes it afterwards and calls
+    /// `client_gone`.
+    fn refuse(&self, me: ClientTag, client: &mut Self::Client, why: Refusal, out: &mut Outbox);
+
+    /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset); ends with `Effect::Ready` or
+    /// `Effect::Close`.
+    fn reset(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
+
+    /// Find out whether an idle server still answers; ends as `reset` does.
+    fn check(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
+
+    /// An idle server is about to be closed: say goodbye if the protocol has a word for it.
+    fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
+
+    /// Somebody presented `secret` to cancel what this client is doing. `waiting`: it is waiting for a lease.
+    fn cancel(
+        &self,
+        me: ClientTag,
+        client: &mut Self::Client,
+        servers: &mut dyn Sessions<ServerTag, Self::Server>,
+        secret: u64,
+        waiting: bool,
+        out: &mut Outbox,
+    );
+}
