@@ -18,11 +18,13 @@ pub struct DriverConfig {
     pub max_held_input: usize,
     /// Failed logins from one address before further ones are refused for a while.
     pub max_auth_failures: u32,
+    /// A client that waited this long for a server is worth a line in the log.
+    pub slow_wait: Duration,
 }
 
 impl Default for DriverConfig {
     fn default() -> Self {
-        Self { workers: 1, buffer_size: 32 * 1024, max_held_input: 16 * 1024, max_auth_failures: 10 }
+        Self { workers: 1, buffer_size: 32 * 1024, max_held_input: 16 * 1024, max_auth_failures: 10, slow_wait: Duration::from_secs(1) }
     }
 }
 

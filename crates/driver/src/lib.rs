@@ -1,1 +1,28 @@
-//! (to be written)
+//! The driver: sockets, reactors, worker threads and the real clock. The only crate that touches
+//! the network path. It knows no protocol: sessions tell it what to do through the seam.
+//!
+//! [`Driver::start`] begins the work, [`Handle`] watches and steers it.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod config;
+mod driver;
+mod histogram;
+mod listener;
+mod mailbox;
+mod reactor;
+mod registry;
+mod resolver;
+mod shared_pool;
+mod snapshot;
+mod socket;
+mod throttle;
+mod worker;
+
+pub use config::{Address, DriverConfig, ListenerSpec, PoolSpec, Timeouts, Upstreams};
+pub use driver::{Driver, Handle};
+pub use snapshot::{
+    BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot,
+    WorkerSnapshot,
+};

@@ -17,6 +17,11 @@ impl Time {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// So many nanoseconds later; `u64::MAX` of them ("no limit") gives [`Time::NEVER`].
+    pub(crate) const fn after(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
 }
 
 impl Add<Duration> for Time {
@@ -30,5 +35,18 @@ impl Sub for Time {
     type Output = Duration;
     fn sub(self, earlier: Self) -> Duration {
         self.since(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_saturate_and_differences_are_never_negative() {
+        assert_eq!(Time(5) + Duration::MAX, Time::NEVER);
+        assert_eq!(Time(5).after(u64::MAX), Time::NEVER);
+        assert_eq!(Time(5) - Time(9), Duration::ZERO);
+        assert_eq!((Time(5) + Duration::from_nanos(4)) - Time(5), Duration::from_nanos(4));
     }
 }

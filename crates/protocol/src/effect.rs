@@ -120,6 +120,11 @@ pub enum Effect {
         /// In which state it is.
         verdict: Verdict,
     },
+    /// The server accepted our login; what remains of its start-up is counted apart.
+    Authenticated {
+        /// Which server.
+        server: ServerTag,
+    },
     /// The server has finished its start-up, reset or check and may be used.
     Ready {
         /// Which server.

@@ -161,8 +161,9 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The client is to be told why it must go; the driver closes it afterwards and calls
-    /// `client_gone`.
+    /// The client is to be told why it must go. A client that was just accepted may be answered
+    /// later, when it is able to understand: the session then leaves no effect now, goes on receiving input, and ends with
+    /// `Effect::Close`. In all other cases the driver closes it afterwards and calls `client_gone`.
     fn refuse(&self, me: ClientTag, client: &mut Self::Client, why: Refusal, out: &mut Outbox);
 
     /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset); ends with `Effect::Ready` or
@@ -185,4 +186,10 @@ pub trait Protocol: Send + Sync + 'static {
         waiting: bool,
         out: &mut Outbox,
     );
+
+    /// The upstream's own name for a server's connection (a process id), for people.
+    fn backend(&self, server: &Self::Server) -> Option<u32> {
+        let _ = server;
+        None
+    }
 }

@@ -1,1 +1,20 @@
-//! (to be written)
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677) for both ends: bytes in, bytes out.
+//!
+//! It knows no connection, no protocol that carries the exchange and no source of randomness: nonces and secrets are
+//! arguments. The stored form of a verifier is PostgreSQL's. No type here shows a secret in its `Debug` output.
+#![forbid(unsafe_code)]
+
+mod client;
+mod crypto;
+mod message;
+mod mock;
+mod prepare;
+mod server;
+mod verifier;
+
+pub use client::{Client, KeyCache};
+pub use crypto::equal;
+pub use message::{BindingFlag, Error};
+pub use mock::Mock;
+pub use server::Server;
+pub use verifier::{DEFAULT_ITERATIONS, MAX_ITERATIONS, Verifier, VerifierError};

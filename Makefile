@@ -1,0 +1,63 @@
+# Every command a developer needs. `make` alone lists them.
+SHELL := bash
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PYTHON := .venv/bin/python
+# What the end-to-end tests run, and `make demo` too.
+POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
+# How long `make fuzz` spends on each target.
+FUZZ_SECONDS ?= 60
+# How many random schedules the simulator runs in `make test`, and from which seed on.
+SIM_SCHEDULES ?= 100000
+SIM_SEAM_SCHEDULES ?= 20000
+SIM_SEED ?= 1
+# Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
+PYTEST_ARGS ?=
+
+.PHONY: help setup build test test-unit test-sim test-e2e demo bench fuzz fuzz-corpus lint clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is missing (Debian packages, .venv), and say what
+	@scripts/setup.sh
+
+build: ## build the release binary
+	$(CARGO) build --release --locked -p poolhouse -p sim
+
+test: setup build test-unit test-sim test-e2e ## everything: unit tests, simulated schedules, real clients
+
+test-unit: ## unit and property tests of all crates
+	$(CARGO) test --workspace --locked
+
+test-sim: ## random schedules in virtual time; a failure prints the command that replays it
+	$(CARGO) run --release --locked -p sim -- world --schedules $(SIM_SCHEDULES) --seed $(SIM_SEED)
+	$(CARGO) run --release --locked -p sim -- seam --schedules $(SIM_SEAM_SCHEDULES) --seed $(SIM_SEED)
+
+test-e2e: ## real clients and a private PostgreSQL through the release binary
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest tests $(PYTEST_ARGS)
+
+demo: setup build ## see it work: many clients, few servers, before and after
+	$(POOLHOUSE) demo
+
+bench: setup build ## measure beside PgBouncer (PGBOUNCER=path names another than Debian's)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py
+	$(CARGO) bench --locked -p pool
+
+fuzz: ## fuzz every parser for FUZZ_SECONDS each (nightly Rust)
+	scripts/fuzz.sh $(FUZZ_SECONDS)
+
+fuzz-corpus: ## replay the kept fuzzing corpus (nightly Rust)
+	scripts/fuzz.sh corpus
+
+lint: ## formatting, clippy, the arrows between crates, file lengths
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	scripts/check-layers
+	scripts/file-lengths
+
+clean: ## remove what was built and the virtual environment
+	$(CARGO) clean
+	rm -rf .venv fuzz/target fuzz/artifacts tests/.pytest_cache
+	find tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,106 @@
+"""CPU time and memory of processes and of the machine, from /proc.
+
+Time on the CPU is summed over all threads of a process tree from `schedstat`, which counts nanoseconds; the 10 ms
+ticks of `stat` are too coarse for short windows. Refuses to know what the processes do.
+"""
+
+import os
+import time
+from pathlib import Path
+
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def tree(pid):
+    """The process and all its descendants."""
+    found, queue = [], [pid]
+    while queue:
+        process = queue.pop()
+        found.append(process)
+        try:
+            for task in os.listdir(f"/proc/{process}/task"):
+                queue.extend(int(child) for child in Path(f"/proc/{process}/task/{task}/children").read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def threads(pid):
+    """Seconds on the CPU of every thread of a process tree: (thread id, name) to seconds."""
+    times = {}
+    for process in tree(pid):
+        try:
+            tasks = os.listdir(f"/proc/{process}/task")
+        except OSError:
+            continue
+        for task in tasks:
+            base = f"/proc/{process}/task/{task}"
+            try:
+                name = Path(f"{base}/comm").read_text().strip()
+                times[(int(task), name)] = int(Path(f"{base}/schedstat").read_text().split()[0]) / 1e9
+            except (OSError, ValueError, IndexError):
+                continue
+    return times
+
+
+def machine():
+    """Seconds that all CPUs together were busy, and seconds stolen by other machines, since the start."""
+    fields = [int(word) * TICK for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    user, nice, system, _idle, _wait, interrupt, soft, steal = fields[:8]
+    return user + nice + system + interrupt + soft, steal
+
+
+def resident(pid):
+    """Bytes of resident memory of a process tree."""
+    total = 0
+    for process in tree(pid):
+        for file in ("smaps_rollup", "status"):
+            try:
+                text = Path(f"/proc/{process}/{file}").read_text()
+            except OSError:
+                continue
+            lines = [line for line in text.splitlines() if line.startswith(("Rss:", "VmRSS:"))]
+            if lines:
+                total += int(lines[0].split()[1]) * 1024
+                break
+    return total
+
+
+class Recorder:
+    """Readings of one process tree and of the machine over time."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.readings = []
+
+    def read(self):
+        """Takes a reading now."""
+        busy, steal = machine()
+        self.readings.append((time.time(), threads(self.pid) if self.pid else {}, busy, steal))
+
+    def window(self, begin, end):
+        """What was used between the first reading after `begin` and the last before `end`; None if there are not two.
+
+        The window's true edges are returned too, so that transactions can be counted between exactly these.
+        """
+        inside = [reading for reading in self.readings if begin <= reading[0] <= end]
+        if len(inside) < 2:
+            return None
+        (t0, before, busy0, steal0), (t1, after, busy1, steal1) = inside[0], inside[-1]
+        used = {thread: seconds - before.get(thread, 0.0) for thread, seconds in after.items()}
+        return {
+            "begin": t0,
+            "end": t1,
+            "process": sum(used.values()),
+            "threads": used,
+            "machine": busy1 - busy0,
+            "steal": steal1 - steal0,
+        }
+
+
+def idle_share(seconds=1.0):
+    """Share of the machine that is free right now: 1.0 is a quiet machine."""
+    before, _ = machine()
+    time.sleep(seconds)
+    after, _ = machine()
+    return 1 - (after - before) / (seconds * os.cpu_count())

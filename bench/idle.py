@@ -1,0 +1,35 @@
+"""Resident memory per idle client: many clients that have each run a query and then wait.
+
+Refuses to know which pooler it looks at.
+"""
+
+import time
+
+import cpu
+import wire
+from cluster import DATABASE, USER
+
+# Time for a pooler to give back what it needs only in passing.
+SETTLE = 2.0
+
+
+def run(pooler, count):
+    """Bytes that each of `count` idle clients adds to a freshly started pooler."""
+    # The servers and one client's worth of code are there before; what is counted is clients alone.
+    warm = wire.crowd(pooler.port, USER, DATABASE, 50)
+    for stream in warm:
+        stream.close()
+    time.sleep(0.5)
+    before = cpu.resident(pooler.pid())
+    clients = wire.crowd(pooler.port, USER, DATABASE, count)
+    time.sleep(SETTLE)
+    after = cpu.resident(pooler.pid())
+    for stream in clients:
+        stream.close()
+    return {
+        "failed": 0,
+        "clients": count,
+        "resident_before": before,
+        "resident_after": after,
+        "bytes_per_client": (after - before) / count,
+    }

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""`make bench`: Poolhouse beside PgBouncer, HAProxy and pgpool2 on this machine, in the same run, interleaved.
+
+    bench/run.py --quick                     a few minutes, to see that everything works
+    bench/run.py                             the whole, about 40 minutes
+    bench/run.py --render FILE               the tables of an earlier run
+
+`POOLHOUSE` and `PGBOUNCER` name other executables. Standard output gets the report in Markdown, standard error the
+progress. This file knows the order of things only.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import signal
+import sys
+
+import cpu
+import idle
+import load
+import plan
+import poolers
+import processes
+import report
+from cluster import SETTINGS, Cluster
+
+
+def main():
+    """Measures, or renders an earlier result."""
+    options = arguments()
+    if options.render:
+        with open(options.render) as file:
+            print(report.markdown(json.load(file)))
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    bench = Bench(options)
+    try:
+        bench.rounds()
+    except KeyboardInterrupt:
+        say("interrupted: the report covers what was measured")
+    finally:
+        bench.end()
+    print(report.markdown(bench.result))
+    return 0
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--rounds", type=int, help="paired rounds (default 9; quick: 2)")
+    parser.add_argument("--seconds", type=float, help="measured seconds of each run (default 5; quick: 2)")
+    parser.add_argument("--warmup", type=float, help="seconds before them (default 2; quick: 1)")
+    parser.add_argument("--scale", type=int, default=50, help="pgbench scale (default 50)")
+    parser.add_argument("--only", action="append", default=[], help="only workloads whose name contains this; repeatable")
+    parser.add_argument("--targets", help="only these targets, separated by commas: " + ", ".join(poolers.KINDS))
+    parser.add_argument("--quick", action="store_true", help="few and short rounds")
+    parser.add_argument("--idle-clients", type=int, help="idle clients of the memory measurement (default 10000; quick: 2000)")
+    parser.add_argument("--json", metavar="FILE", help="write the result here, after every round (default of a whole run: bench/results/DATE.json)")
+    parser.add_argument("--render", metavar="FILE", help="measure nothing, print the tables of this result")
+    options = parser.parse_args()
+    for name, full, quick in (("rounds", 9, 2), ("seconds", 5, 2), ("warmup", 2, 1), ("idle_clients", 10_000, 2000)):
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else full)
+    if not (options.json or options.quick or options.only or options.targets):
+        options.json = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results", f"{datetime.date.today()}.json")
+    return options
+
+
+class Bench:
+    """One bench: the cluster, the targets, and the result so far."""
+
+    def __init__(self, options):
+        self.options = options
+        self.descriptors = processes.raise_descriptor_limit()
+        self.directory = processes.directory()
+        self.workloads = [w for w in plan.workloads() if self._wanted(w.name)]
+        wanted = {target for workload in self.workloads for target in workload.targets}
+        if self._wanted(plan.IDLE):
+            wanted |= {plan.US, plan.RIVAL}
+        if options.targets:
+            wanted &= set(options.targets.split(","))
+        free = cpu.idle_share()
+        if free < 0.9:
+            say(f"warning: this machine is busy ({1 - free:.0%}); the numbers will be off")
+        say("starting PostgreSQL and loading pgbench's tables")
+        self.cluster = Cluster(self.directory, options.scale)
+        self.targets = {name: poolers.KINDS[name](self.directory, self.cluster) for name in poolers.KINDS if name in wanted}
+        missing = [name for name, target in self.targets.items() if target.path() is None]
+        for name in missing:
+            say(f"{name} is not installed: left out")
+            del self.targets[name]
+        self.result = self._describe(free, missing)
+
+    def _wanted(self, name):
+        return not self.options.only or any(word in name for word in self.options.only)
+
+    def _describe(self, free, missing):
+        options = self.options
+        versions = {"PostgreSQL": self.cluster.version()}
+        versions |= {name: target.version() for name, target in self.targets.items() if name != plan.US_TWO}
+        return {
+            "date": datetime.date.today().isoformat(),
+            "command": " ".join(["bench/run.py", *sys.argv[1:]]),
+            "machine": machine() | {"free_before": round(free, 3), "descriptors": self.descriptors},
+            "versions": versions,
+            "reactor": None,
+            "settings": {
+                "rounds": options.rounds,
+                "seconds": options.seconds,
+                "warmup": options.warmup,
+                "scale": options.scale,
+                "idle_clients": options.idle_clients,
+                "pool_size": poolers.POOL_SIZE,
+                "postgres": SETTINGS,
+            },
+            "missing": missing,
+            "runs": [],
+            "goals": [],
+        }
+
+    def rounds(self):
+        """All rounds; the order of targets turns, so that none is always first."""
+        for number in range(self.options.rounds):
+            for workload in self.workloads:
+                workload = self._with_rate(workload)
+                if workload is None:
+                    continue
+                for name in self._order(workload.targets, number):
+                    self._record(number, workload.name, name, lambda t, w=workload: self._load(t, w))
+            # Memory hardly varies: three rounds of it are enough.
+            if self._wanted(plan.IDLE) and number < 3:
+                for name in self._order((plan.RIVAL, plan.US), number):
+                    self._record(number, plan.IDLE, name, lambda t: idle.run(t, self.options.idle_clients))
+            self.save()
+
+    def _order(self, names, number):
+        present = [name for name in names if name in self.targets]
+        turn = number % len(present) if present else 0
+        return present[turn:] + present[:turn]
+
+    def _with_rate(self, workload):
+        """The workload at its rate, fixed by the first round; None if there is nothing to derive it from."""
+        if not workload.rate_from:
+            return workload
+        if not hasattr(self, "rate"):
+            source = next(w for w in plan.workloads() if w.name == workload.rate_from)
+            base = plan.US if plan.US in self.targets else next((t for t in workload.targets if t in self.targets), None)
+            if base is None:
+                return None
+            served = report.by_round(self.result["runs"], source.name, base, "throughput")
+            if not served:
+                self._record(-1, source.name, base, lambda t: self._load(t, source), keep=False)
+                served = {0: self.last.get("throughput")}
+            capacity = next(iter(served.values()))
+            if not capacity:
+                return None
+            self.rate = round(capacity * plan.OFFERED)
+            self.result["settings"]["offered_rate"] = self.rate
+        return workload.at(self.rate)
+
+    def _load(self, target, workload):
+        if workload.script == "tpcb":
+            self.cluster.tidy()
+        pgbench = self.cluster.program("pgbench")
+        return load.run(
+            pgbench, target.port, target.pid(), workload, self.options.warmup, self.options.seconds, self.directory
+        )
+
+    def _record(self, number, workload, name, measure, keep=True):
+        target = self.targets[name]
+        try:
+            target.start()
+            if self.result["reactor"] is None and isinstance(target, poolers.Poolhouse):
+                self.result["reactor"] = target.reactor()
+            self.last = measure(target)
+        except (RuntimeError, OSError) as error:
+            self.last = {"failed": 1, "complaint": str(error).replace(self.directory, "DIR")}
+        finally:
+            target.stop()
+        say(f"round {number + 1:2} {workload:22} {name:12} {brief(self.last)}")
+        if keep:
+            self.result["runs"].append({"round": number, "workload": workload, "target": name} | self.last)
+
+    def save(self):
+        """Writes the result so far."""
+        self.result["goals"] = report.judge(self.result["runs"])
+        if self.options.json:
+            os.makedirs(os.path.dirname(os.path.abspath(self.options.json)), exist_ok=True)
+            with open(self.options.json, "w") as file:
+                json.dump(self.result, file, indent=1)
+                file.write("\n")
+
+    def end(self):
+        """Saves, and ends everything."""
+        self.save()
+        processes.stop_all()
+
+
+def machine():
+    """What the numbers depend on."""
+    with open("/proc/cpuinfo") as file:
+        models = re.findall(r"^model name\s*:\s*(.*)$", file.read(), re.M)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cpus": os.cpu_count(),
+        "memory_gb": round(memory),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def brief(run):
+    """A run in a few words."""
+    if "bytes_per_client" in run:
+        return f"{run['bytes_per_client']:.0f} bytes per idle client"
+    if run.get("throughput") is None:
+        return f"nothing measured: {run.get('complaint')}"
+    words = f"{run['throughput']:7.0f} tps  cpu {run['cpu_us']:6.1f} us  machine {run['machine_cpu_us']:6.1f} us"
+    words += f"  p50 {run['p50_ms']:.2f} p99 {run['p99_ms']:.2f} ms"
+    return words + (f"  {run['failed']} FAILED" if run["failed"] else "")
+
+
+def say(text):
+    """Progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The smallest PostgreSQL client: logs in without a password and runs simple queries over plain sockets, many at once.
+
+Refuses to know poolers; it sees what any application sees.
+"""
+
+import socket
+import struct
+
+TIMEOUT = 30.0
+QUERY = b"select 1\0"
+
+
+def startup_message(user, database):
+    """A StartupMessage of protocol 3.0."""
+    body = struct.pack("!I", 196608)
+    body += b"".join(word.encode() + b"\0" for word in ("user", user, "database", database)) + b"\0"
+    return struct.pack("!I", len(body) + 4) + body
+
+
+def query_message(text=QUERY):
+    """A Query message."""
+    return b"Q" + struct.pack("!I", len(text) + 4) + text
+
+
+def connect(port, source=None):
+    """A socket to a loopback port; `source` is another loopback address to come from."""
+    return socket.create_connection(("127.0.0.1", port), TIMEOUT, (source, 0) if source else None)
+
+
+def until_ready(stream):
+    """Reads messages up to ReadyForQuery; an ErrorResponse is an error."""
+    data = b""
+    while True:
+        at = 0
+        while len(data) - at >= 5:
+            length = struct.unpack_from("!I", data, at + 1)[0] + 1
+            if len(data) - at < length:
+                break
+            kind = data[at : at + 1]
+            if kind == b"E":
+                fields = data[at + 5 : at + length].split(b"\0")
+                text = next((f[1:].decode(errors="replace") for f in fields if f[:1] == b"M"), "unknown error")
+                raise ConnectionError(text)
+            at += length
+            if kind == b"Z":
+                return
+        data = data[at:]
+        more = stream.recv(8192)
+        if not more:
+            raise ConnectionError("closed by the other side")
+        data += more
+
+
+def answers(port, user, database):
+    """Whether a query gets an answer right now."""
+    try:
+        with connect(port) as stream:
+            stream.sendall(startup_message(user, database))
+            until_ready(stream)
+            stream.sendall(query_message())
+            until_ready(stream)
+            stream.sendall(b"X\0\0\0\4")
+        return True
+    except OSError:
+        return False
+
+
+def crowd(port, user, database, count, batch=100):
+    """Logs in `count` clients, each of which runs one query and stays; returns their sockets."""
+    clients = []
+    hello, query = startup_message(user, database), query_message()
+    for first in range(0, count, batch):
+        # Another source address every 20,000 keeps clear of the end of the port range.
+        source = f"127.0.0.{1 + first // 20_000}"
+        fresh = [connect(port, source) for _ in range(min(batch, count - first))]
+        clients.extend(fresh)
+        for message in (hello, query):
+            for stream in fresh:
+                stream.sendall(message)
+            for stream in fresh:
+                until_ready(stream)
+    return clients

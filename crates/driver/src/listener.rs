@@ -1,0 +1,96 @@
+//! What all workers know of a listener: its gate, its rules and its counts. Knows no protocol.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use pool::{Admission, Gate, GateConfig};
+
+use crate::{config::Timeouts, snapshot::ListenerSnapshot};
+
+/// Clients above the hard limit that are let in for the moment it takes to tell them so.
+pub(crate) const MAX_SURPLUS: u64 = 256;
+
+/// Why clients are sent away, as labels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sent {
+    Evicted,
+    IdleTimeout,
+    LoginTimeout,
+    QueryTimeout,
+    TransactionIdleTimeout,
+    ShuttingDown,
+}
+
+const EVICTIONS: [&str; 6] =
+    ["soft_limit", "client_idle_time", "login_time", "query_time", "transaction_idle_time", "shutdown"];
+
+/// See the file's head.
+pub(crate) struct Listener {
+    pub(crate) name: String,
+    pub(crate) tcp: bool,
+    pub(crate) timeouts: Timeouts,
+    gate: Mutex<Gate>,
+    limits: GateConfig,
+    /// Clients that are being told that there is no room.
+    pub(crate) surplus: AtomicU64,
+    rejected: AtomicU64,
+    throttled: AtomicU64,
+    sent_away: [AtomicU64; EVICTIONS.len()],
+}
+
+impl Listener {
+    pub(crate) fn new(name: String, tcp: bool, limits: GateConfig, timeouts: Timeouts) -> Self {
+        Self {
+            name,
+            tcp,
+            timeouts,
+            gate: Mutex::new(Gate::new(limits.clone())),
+            limits,
+            surplus: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
+            sent_away: Default::default(),
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &GateConfig {
+        &self.limits
+    }
+
+    pub(crate) fn admit(&self) -> Admission {
+        let admission = self.gate.lock().unwrap_or_else(PoisonError::into_inner).admit();
+        if matches!(admission, Admission::Reject) {
+            self.rejected.fetch_add(1, Relaxed);
+        }
+        admission
+    }
+
+    /// An admitted client has gone.
+    pub(crate) fn left(&self) {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).left();
+    }
+
+    pub(crate) fn count_throttled(&self) {
+        self.throttled.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_sent_away(&self, why: Sent) {
+        self.sent_away[why as usize].fetch_add(1, Relaxed);
+    }
+
+    /// The counts that do not depend on a worker.
+    pub(crate) fn snapshot(&self) -> ListenerSnapshot {
+        ListenerSnapshot {
+            name: self.name.clone(),
+            rejections: vec![
+                ("hard_limit", self.rejected.load(Relaxed)),
+                ("auth_failures", self.throttled.load(Relaxed)),
+            ],
+            evictions: EVICTIONS.iter().zip(&self.sent_away).map(|(name, n)| (*name, n.load(Relaxed))).collect(),
+            limits: (self.limits.soft_limit, self.limits.hard_limit),
+            ..ListenerSnapshot::default()
+        }
+    }
+}

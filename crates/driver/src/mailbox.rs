@@ -1,0 +1,108 @@
+//! How threads talk to a worker: a queue and, if it sleeps, a knock. Knows no sockets.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc::SyncSender,
+    },
+    time::Duration,
+};
+
+use pool::{Action, CheckOutFailed, Grant, ServerId};
+use protocol::{ClientTag, PoolId, Protocol};
+
+use crate::{
+    reactor::Waker,
+    snapshot::{ClientInfo, ServerInfo},
+    worker::MovingServer,
+};
+
+/// What a worker can be told. Every message stands for a connection, a pool action or an operator's
+/// request, so their number is bounded by those.
+pub(crate) enum Message<P: Protocol> {
+    /// A client that this worker shall serve.
+    Client { socket: OwnedFd, listener: u32, admitted: Admitted },
+    /// A server for a client of this worker.
+    Server(Box<MovingServer<P>>, Grant),
+    /// An idle server that lives here was granted to a client of another worker: send it there.
+    Bring(PoolId, Grant),
+    /// A server that was granted to a client of this worker has died on the way.
+    GrantLost(PoolId, Grant),
+    /// A waiter of this worker fails.
+    Failed { pool: PoolId, waiter: pool::WaiterId, reason: CheckOutFailed, waited: Duration },
+    /// Something the pool wants done where the server lives.
+    Act(PoolId, Action),
+    /// A host name was resolved for one of this worker's dials.
+    Resolved { dial: u32, server: ServerId, result: Result<Vec<SocketAddr>, String>, took: Duration },
+    /// Cancel what a client of this worker is doing.
+    Cancel { target: ClientTag, secret: u64 },
+    /// Evict the client of this listener that has been idle longest.
+    Evict { listener: u32 },
+    /// Tell about up to so many clients.
+    Clients { limit: usize, reply: SyncSender<Vec<ClientInfo>> },
+    /// Tell about up to so many servers.
+    Servers { limit: usize, reply: SyncSender<Vec<ServerInfo>> },
+    /// Accept nobody, send idle clients away, end when the last has gone.
+    Drain,
+    /// End now.
+    Stop,
+}
+
+/// What the gate said of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admitted {
+    Welcome,
+    /// Let in only to be told that there is no room.
+    Surplus,
+    /// Let in only to be told that its address fails to log in too often.
+    Throttled,
+}
+
+/// See the file's head.
+pub(crate) struct Mailbox<P: Protocol> {
+    queue: Mutex<VecDeque<Message<P>>>,
+    sleeping: AtomicBool,
+    waker: Waker,
+}
+
+impl<P: Protocol> Mailbox<P> {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self { queue: Mutex::default(), sleeping: AtomicBool::new(false), waker }
+    }
+
+    /// Leaves a message; knocks only if the worker sleeps.
+    pub(crate) fn send(&self, message: Message<P>) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+        if self.sleeping.swap(false, SeqCst)
+            && let Err(error) = self.waker.wake()
+        {
+            // The worker also wakes by its own tick.
+            tracing::error!(%error, "cannot wake a worker");
+        }
+    }
+
+    /// Takes all messages.
+    pub(crate) fn take(&self, into: &mut VecDeque<Message<P>>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        into.append(&mut queue);
+    }
+
+    /// Before waiting: announces sleep. False when there is mail, and no time to sleep.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.sleeping.store(true, SeqCst);
+        if self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return true;
+        }
+        self.sleeping.store(false, SeqCst);
+        false
+    }
+
+    /// After waiting.
+    pub(crate) fn awake(&self) {
+        self.sleeping.store(false, SeqCst);
+    }
+}

@@ -1,0 +1,440 @@
+//! The reactor on readiness: epoll, edge-triggered, through mio.
+//!
+//! A socket is registered once, for reading and writing, and never touched again until it is
+//! closed or leaves: no system call arms or disarms anything. Readiness is remembered per
+//! connection; a read that fills less than its buffer has drained the socket.
+
+use std::{
+    collections::VecDeque,
+    io,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    rc::Rc,
+    time::Duration,
+};
+
+use mio::{Events, Interest, Poll, Token, unix::SourceFd};
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, SocketFlags},
+};
+use slab::Slab;
+
+use super::{
+    Buffer, Completion, ConnId, Data, Owner, Submitted,
+    buffers::{Ring, writable},
+};
+
+/// Events taken from the kernel at once.
+const MAX_EVENTS: usize = 1024;
+/// Connections accepted before others get their turn.
+const ACCEPT_BATCH: u32 = 64;
+/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything
+/// waits, so this is reached only by a defect; the connection is then broken off.
+const MAX_UNSENT: usize = 4 << 20;
+
+const WAKER: Token = Token(usize::MAX);
+
+/// Wakes a reactor that is waiting, from any thread.
+pub(crate) type Waker = mio::Waker;
+
+/// What a reactor grows from: made by the thread that starts the workers, so that a failure is told there.
+pub(crate) struct Seed(Poll);
+
+impl Seed {
+    pub(crate) fn new() -> io::Result<(Self, Waker)> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKER)?;
+        Ok((Self(poll), waker))
+    }
+}
+
+/// See [`super`].
+pub(crate) struct Reactor {
+    poll: Poll,
+    events: Events,
+    /// What the kernel said, in a form that does not borrow `events`.
+    batch: Vec<(u32, Readiness)>,
+    next_in_batch: usize,
+    conns: Slab<Conn>,
+    /// Connections with something to do though the kernel says nothing.
+    ready: VecDeque<ConnId>,
+    /// How many of `ready` still have their turn before the kernel is asked again.
+    round: usize,
+    /// Slots of connections closed during this batch: not reused before its end, because events of
+    /// the old connection may still be in it.
+    closed: Vec<u32>,
+    ring: Ring,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Readiness {
+    read: bool,
+    write: bool,
+    hangup: bool,
+}
+
+struct Conn {
+    socket: Option<OwnedFd>,
+    owner: Owner,
+    readable: bool,
+    /// The peer will send no more, or the connection is broken: reading tells which.
+    hangup: bool,
+    hangup_told: bool,
+    receiving: bool,
+    connecting: bool,
+    queued: bool,
+    unsent: Option<Box<Unsent>>,
+}
+
+/// What a peer that does not read has not taken yet.
+struct Unsent {
+    chunks: VecDeque<Chunk>,
+    bytes: usize,
+}
+
+enum Chunk {
+    Ring(Rc<Buffer>, Range<usize>),
+    Own(Box<[u8]>, usize),
+}
+
+impl Chunk {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Chunk::Ring(buffer, range) => &buffer[range.clone()],
+            Chunk::Own(bytes, at) => &bytes[*at..],
+        }
+    }
+
+    fn advance(&mut self, by: usize) {
+        match self {
+            Chunk::Ring(_, range) => range.start += by,
+            Chunk::Own(_, at) => *at += by,
+        }
+    }
+}
+
+impl Reactor {
+    pub(crate) fn new(seed: Seed, buffer_size: usize) -> Self {
+        Self {
+            poll: seed.0,
+            events: Events::with_capacity(MAX_EVENTS),
+            batch: Vec::with_capacity(MAX_EVENTS),
+            next_in_batch: 0,
+            conns: Slab::new(),
+            ready: VecDeque::new(),
+            round: 0,
+            closed: Vec::new(),
+            ring: Ring::new(buffer_size),
+        }
+    }
+
+    /// Takes over a connected (or listening) socket.
+    pub(crate) fn attach(&mut self, socket: OwnedFd, owner: Owner) -> io::Result<ConnId> {
+        self.register(socket, owner, false)
+    }
+
+    /// Takes over a socket whose connect is under way; [`Completion::Connected`] follows.
+    pub(crate) fn connect(&mut self, socket: OwnedFd, owner: Owner) -> io::Result<ConnId> {
+        self.register(socket, owner, true)
+    }
+
+    fn register(&mut self, socket: OwnedFd, owner: Owner, connecting: bool) -> io::Result<ConnId> {
+        let entry = self.conns.vacant_entry();
+        let id = ConnId(u32::try_from(entry.key()).expect("descriptors are fewer than 2^32"));
+        let interest = match owner {
+            Owner::Listener(_) => Interest::READABLE,
+            _ => Interest::READABLE | Interest::WRITABLE,
+        };
+        self.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), Token(entry.key()), interest)?;
+        entry.insert(Conn {
+            socket: Some(socket),
+            owner,
+            readable: false,
+            hangup: false,
+            hangup_told: false,
+            receiving: false,
+            connecting,
+            queued: false,
+            unsent: None,
+        });
+        Ok(id)
+    }
+
+    /// Addresses later completions to somebody else (a dial that became a server).
+    pub(crate) fn set_owner(&mut self, id: ConnId, owner: Owner) {
+        self.conn(id).owner = owner;
+    }
+
+    /// Receives once.
+    pub(crate) fn receive(&mut self, id: ConnId) {
+        let conn = self.conn(id);
+        if conn.receiving {
+            return;
+        }
+        conn.receiving = true;
+        if conn.readable {
+            self.enqueue(id);
+        }
+    }
+
+    /// Whether anything that was to be sent is still here.
+    pub(crate) fn is_sending(&self, id: ConnId) -> bool {
+        self.conns[id.0 as usize].unsent.is_some()
+    }
+
+    /// Sends after all that was submitted before.
+    pub(crate) fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
+        let conn = &mut self.conns[id.0 as usize];
+        let bytes = match &data {
+            Data::Ring(buffer, range) => &buffer[range.clone()],
+            Data::Bytes(bytes) => bytes,
+        };
+        let mut sent = 0;
+        if conn.unsent.is_none() {
+            let socket = conn.socket.as_ref().expect("only open connections send");
+            match send_some(socket, bytes) {
+                Ok(n) if n == bytes.len() => return Submitted::Done,
+                Ok(n) => sent = n,
+                Err(error) => return Submitted::Broken(error),
+            }
+        }
+        let chunk = match data {
+            Data::Ring(buffer, range) => Chunk::Ring(Rc::clone(buffer), range.start + sent..range.end),
+            Data::Bytes(bytes) => Chunk::Own(bytes[sent..].into(), 0),
+        };
+        let unsent =
+            conn.unsent.get_or_insert_with(|| Box::new(Unsent { chunks: VecDeque::with_capacity(1), bytes: 0 }));
+        unsent.bytes += bytes.len() - sent;
+        if unsent.bytes > MAX_UNSENT {
+            return Submitted::Broken(io::Error::other("the peer does not read what is sent to it"));
+        }
+        unsent.chunks.push_back(chunk);
+        Submitted::Pending
+    }
+
+    /// Takes back the receive and gives the socket back, to be attached to another reactor. Nothing may be
+    /// waiting to be sent.
+    pub(crate) fn detach(&mut self, id: ConnId) -> io::Result<OwnedFd> {
+        assert!(!self.is_sending(id), "a connection with unsent bytes does not move");
+        let socket = self.forget(id);
+        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
+        Ok(socket)
+    }
+
+    /// Closes the connection; what has not been sent is lost. Closing takes it out of epoll too.
+    pub(crate) fn close(&mut self, id: ConnId) {
+        drop(self.forget(id));
+    }
+
+    fn forget(&mut self, id: ConnId) -> OwnedFd {
+        let conn = self.conn(id);
+        conn.receiving = false;
+        conn.unsent = None;
+        self.closed.push(id.0);
+        self.conns[id.0 as usize].socket.take().expect("a connection is closed once")
+    }
+
+    /// The socket, for its addresses and options.
+    pub(crate) fn socket(&self, id: ConnId) -> &OwnedFd {
+        self.conns[id.0 as usize].socket.as_ref().expect("the connection is open")
+    }
+
+    /// Gives a buffer back that a completion handed out.
+    pub(crate) fn give_back(&mut self, buffer: Rc<Buffer>) {
+        self.ring.put(buffer);
+    }
+
+    /// Goes on accepting after [`Completion::AcceptFailed`].
+    pub(crate) fn resume_accept(&mut self, id: ConnId) {
+        self.enqueue(id);
+    }
+
+    /// Waits for the kernel for at most `timeout`. All completions must have been taken with
+    /// [`next`](Self::next) before.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        debug_assert!(self.next_in_batch == self.batch.len());
+        for slot in self.closed.drain(..) {
+            self.conns.remove(slot as usize);
+        }
+        self.batch.clear();
+        self.next_in_batch = 0;
+        self.round = self.ready.len();
+        let timeout = if self.ready.is_empty() { timeout } else { Duration::ZERO };
+        match self.poll.poll(&mut self.events, Some(timeout)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        for event in &self.events {
+            if event.token() == WAKER {
+                continue;
+            }
+            let hangup = event.is_read_closed() || event.is_error();
+            let readiness =
+                Readiness { read: event.is_readable() || hangup, write: event.is_writable() || event.is_error(), hangup };
+            self.batch.push((event.token().0 as u32, readiness));
+        }
+        Ok(())
+    }
+
+    /// The next completion, until there is none and it is time to wait.
+    pub(crate) fn next(&mut self) -> Option<Completion> {
+        loop {
+            if let Some(&(slot, readiness)) = self.batch.get(self.next_in_batch) {
+                let id = ConnId(slot);
+                let conn = &mut self.conns[slot as usize];
+                conn.readable |= readiness.read;
+                conn.hangup |= readiness.hangup;
+                if readiness.write && (conn.connecting || conn.unsent.is_some()) && conn.socket.is_some() {
+                    // Reading comes in a second look at the same entry.
+                    self.batch[self.next_in_batch].1.write = false;
+                    if let Some(completion) = self.on_writable(id) {
+                        return Some(completion);
+                    }
+                    continue;
+                }
+                self.next_in_batch += 1;
+                if let Some(completion) = self.on_readable(id) {
+                    return Some(completion);
+                }
+                continue;
+            }
+            // One round of those that are ready without the kernel; what they queue anew waits for the
+            // next, so that one busy connection does not keep the others from theirs.
+            self.round = self.round.checked_sub(1)?;
+            let id = self.ready.pop_front()?;
+            self.conn(id).queued = false;
+            if let Some(completion) = self.on_readable(id) {
+                return Some(completion);
+            }
+        }
+    }
+
+    fn on_writable(&mut self, id: ConnId) -> Option<Completion> {
+        let conn = &mut self.conns[id.0 as usize];
+        let owner = conn.owner;
+        let socket = conn.socket.as_ref()?;
+        if conn.connecting {
+            conn.connecting = false;
+            let result = match rustix::net::sockopt::socket_error(socket) {
+                Ok(result) => result.map_err(io::Error::from),
+                Err(error) => Err(error.into()),
+            };
+            return Some(Completion::Connected { owner, result });
+        }
+        let unsent = conn.unsent.as_mut()?;
+        while let Some(chunk) = unsent.chunks.front_mut() {
+            let wanted = chunk.bytes().len();
+            match send_some(socket, chunk.bytes()) {
+                Ok(sent) if sent == wanted => {
+                    unsent.bytes -= sent;
+                    if let Some(Chunk::Ring(buffer, _)) = unsent.chunks.pop_front() {
+                        self.ring.put(buffer);
+                    }
+                }
+                Ok(sent) => {
+                    unsent.bytes -= sent;
+                    chunk.advance(sent);
+                    return None;
+                }
+                Err(error) => return Some(Completion::Broken { owner, error }),
+            }
+        }
+        conn.unsent = None;
+        Some(Completion::Sent { owner })
+    }
+
+    fn on_readable(&mut self, id: ConnId) -> Option<Completion> {
+        let conn = &mut self.conns[id.0 as usize];
+        let owner = conn.owner;
+        let socket = conn.socket.as_ref()?;
+        if !conn.readable || conn.connecting {
+            return None;
+        }
+        if let Owner::Listener(listener) = owner {
+            return self.accept(id, listener);
+        }
+        if !conn.receiving {
+            if conn.hangup && !conn.hangup_told {
+                conn.hangup_told = true;
+                return Some(Completion::HungUp { owner });
+            }
+            return None;
+        }
+        let mut buffer = self.ring.take();
+        let result = loop {
+            match rustix::net::recv(socket, writable(&mut buffer), RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        match result {
+            Ok((length, _)) => {
+                conn.receiving = false;
+                // A short read has drained the socket; but an end of stream seen together with the
+                // bytes is not announced again.
+                conn.readable = length == buffer.len() || conn.hangup;
+                Some(Completion::Received { owner, buffer, length })
+            }
+            Err(Errno::AGAIN) => {
+                conn.readable = false;
+                self.ring.put(buffer);
+                None
+            }
+            Err(error) => {
+                conn.receiving = false;
+                conn.readable = false;
+                self.ring.put(buffer);
+                Some(Completion::Broken { owner, error: error.into() })
+            }
+        }
+    }
+
+    fn accept(&mut self, id: ConnId, listener: u32) -> Option<Completion> {
+        let conn = &mut self.conns[id.0 as usize];
+        let socket = conn.socket.as_ref()?;
+        for _ in 0..ACCEPT_BATCH {
+            match rustix::net::accept_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(socket) => {
+                    self.enqueue(id);
+                    return Some(Completion::Accepted { listener, socket });
+                }
+                Err(Errno::AGAIN) => {
+                    conn.readable = false;
+                    return None;
+                }
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    return Some(Completion::AcceptFailed { listener, error: error.into() });
+                }
+                // The client has gone already, or another passing fault of one connection.
+                Err(_) => {}
+            }
+        }
+        self.enqueue(id);
+        None
+    }
+
+    fn enqueue(&mut self, id: ConnId) {
+        let conn = self.conn(id);
+        if !conn.queued {
+            conn.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn conn(&mut self, id: ConnId) -> &mut Conn {
+        &mut self.conns[id.0 as usize]
+    }
+}
+
+/// Sends what the socket takes now; 0 when it takes nothing.
+fn send_some(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match rustix::net::send(socket.as_fd(), bytes, SendFlags::NOSIGNAL) {
+            Ok(sent) => return Ok(sent),
+            Err(Errno::AGAIN) => return Ok(0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

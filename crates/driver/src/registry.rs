@@ -1,0 +1,123 @@
+//! All pools of the process and the budget they share. Knows no protocol.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::Ordering::Relaxed},
+};
+
+use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId, Time};
+use protocol::PoolId;
+
+use crate::{config::Upstreams, shared_pool::SharedPool};
+
+/// See the file's head.
+pub(crate) struct Registry {
+    upstreams: Arc<dyn Upstreams>,
+    pools: RwLock<HashMap<PoolId, Arc<SharedPool>>>,
+    purse: Mutex<Purse>,
+}
+
+/// The budget, and whose seat is whose.
+struct Purse {
+    budget: Budget,
+    scopes: HashMap<String, ScopeId>,
+    members: HashMap<MemberId, Arc<SharedPool>>,
+}
+
+/// What the budget wants of a pool, after something changed.
+pub(crate) enum Demand {
+    /// The pool may make one more connection.
+    Permit(Arc<SharedPool>),
+    /// The pool is asked to give up an idle server.
+    Reclaim(Arc<SharedPool>),
+}
+
+impl Registry {
+    pub(crate) fn new(upstreams: Arc<dyn Upstreams>) -> Self {
+        let purse = Purse { budget: Budget::new(), scopes: HashMap::new(), members: HashMap::new() };
+        Self { upstreams, pools: RwLock::default(), purse: Mutex::new(purse) }
+    }
+
+    /// The pool behind an id; made when it is first asked for.
+    pub(crate) fn pool(&self, id: PoolId, now: Time) -> Arc<SharedPool> {
+        if let Some(pool) = self.pools.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Arc::clone(pool);
+        }
+        let spec = self.upstreams.spec(id);
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&id) {
+            return Arc::clone(pool);
+        }
+        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        let Purse { budget, scopes, members } = &mut *purse;
+        let caps: Vec<ScopeId> = spec
+            .caps
+            .iter()
+            .map(|(name, limit)| *scopes.entry(name.clone()).or_insert_with(|| budget.add_scope(*limit)))
+            .collect();
+        let member = budget.add_member(&caps);
+        let pool = Arc::new(SharedPool::new(id, spec, member, now));
+        members.insert(member, Arc::clone(&pool));
+        pools.insert(id, Arc::clone(&pool));
+        pool
+    }
+
+    /// All pools, in order of their ids.
+    pub(crate) fn all(&self) -> Vec<Arc<SharedPool>> {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = pools.values().cloned().collect();
+        all.sort_by_key(|pool| pool.id);
+        all
+    }
+
+    /// A pool asks for one more connection.
+    pub(crate) fn request(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, members, demands| {
+            if budget.request(member) == Permit::Granted {
+                demands.push(Demand::Permit(Arc::clone(&members[&member])));
+            }
+        });
+    }
+
+    /// A pool wants one connection fewer than it asked for.
+    pub(crate) fn withdraw(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, _, _| {
+            // False when the permit is on its way; the pool gives that back.
+            budget.withdraw(member);
+        });
+    }
+
+    /// A pool's connection is gone.
+    pub(crate) fn release(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, _, _| budget.release(member));
+    }
+
+    /// A pool had no idle server to give up.
+    pub(crate) fn reclaim_failed(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, members, _| {
+            budget.reclaim_failed(member);
+            members[&member].awaits_idle.store(budget.awaits_idle(member), Relaxed);
+        });
+    }
+
+    /// A pool that could give up nothing before has an idle server now.
+    pub(crate) fn has_idle(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, _, _| budget.has_idle(member));
+    }
+
+    fn with_budget(
+        &self,
+        demands: &mut Vec<Demand>,
+        f: impl FnOnce(&mut Budget, &HashMap<MemberId, Arc<SharedPool>>, &mut Vec<Demand>),
+    ) {
+        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        let Purse { budget, members, .. } = &mut *purse;
+        f(budget, members, demands);
+        while let Some(action) = budget.poll_action() {
+            demands.push(match action {
+                BudgetAction::Grant(member) => Demand::Permit(Arc::clone(&members[&member])),
+                BudgetAction::Reclaim(member) => Demand::Reclaim(Arc::clone(&members[&member])),
+            });
+        }
+    }
+}

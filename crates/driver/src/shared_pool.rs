@@ -1,0 +1,172 @@
+//! A pool as the workers share it: the state machine and its statistics under one short mutex, which is
+//! never held across a system call. Knows no protocol.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use pool::{CheckOutFailed, Closed, Grant, MemberId, Path, Pool, Time};
+use protocol::PoolId;
+
+use crate::{
+    config::{Address, PoolSpec},
+    snapshot::{DurationHistogram, PoolSnapshot},
+};
+
+/// The phases of making a connection, in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    Dns,
+    Tcp,
+    Auth = 3,
+    Ready = 4,
+}
+
+/// One pool.
+pub(crate) struct SharedPool {
+    pub(crate) id: PoolId,
+    pub(crate) spec: PoolSpec,
+    /// Its seat in the budget.
+    pub(crate) member: MemberId,
+    /// Clients logged in to it.
+    pub(crate) clients: AtomicU64,
+    /// The budget wants to hear when a server becomes idle.
+    pub(crate) awaits_idle: AtomicBool,
+    guarded: Mutex<Guarded>,
+    last_error: Mutex<Option<Arc<str>>>,
+}
+
+/// What the mutex guards.
+pub(crate) struct Guarded {
+    pub(crate) pool: Pool,
+    pub(crate) stats: Stats,
+}
+
+/// Counted since the start.
+#[derive(Default)]
+pub(crate) struct Stats {
+    pub(crate) created: u64,
+    pub(crate) transactions: u64,
+    closed: Vec<(&'static str, u64)>,
+    failed: Vec<(&'static str, u64)>,
+    pinned: Vec<(&'static str, u64)>,
+    checkout: [DurationHistogram; 3],
+    connect: [DurationHistogram; 5],
+    hold: DurationHistogram,
+}
+
+impl Stats {
+    pub(crate) fn on_grant(&mut self, grant: &Grant) {
+        let path = match grant.path {
+            Path::Idle => 0,
+            Path::Created => 1,
+            Path::Queued => 2,
+        };
+        self.checkout[path].record(grant.waited);
+    }
+
+    pub(crate) fn on_hold_ended(&mut self, held: Duration) {
+        self.transactions += 1;
+        self.hold.record(held);
+    }
+
+    pub(crate) fn on_phase(&mut self, phase: Phase, took: Duration) {
+        self.connect[phase as usize].record(took);
+    }
+
+    pub(crate) fn on_closed(&mut self, reason: Closed) {
+        count(&mut self.closed, reason.as_str(), 1);
+    }
+
+    pub(crate) fn on_failed(&mut self, reason: CheckOutFailed) {
+        count(&mut self.failed, reason.as_str(), 1);
+    }
+
+    pub(crate) fn on_pinned(&mut self, reason: &'static str, by: i64) {
+        count(&mut self.pinned, reason, by);
+    }
+}
+
+/// Adds to the count of a reason. The reasons are few and fixed, so a list is the fastest map.
+fn count(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, by: i64) {
+    match counts.iter_mut().find(|(r, _)| *r == reason) {
+        Some((_, n)) => *n = n.saturating_add_signed(by),
+        None => counts.push((reason, u64::try_from(by).unwrap_or(0))),
+    }
+}
+
+impl SharedPool {
+    pub(crate) fn new(id: PoolId, spec: PoolSpec, member: MemberId, now: Time) -> Self {
+        // The seed only spreads life times and back-offs; it need not be secret.
+        let seed = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ now.0;
+        let mut pool = Pool::new(spec.config.clone(), seed, now);
+        pool.ready(now);
+        Self {
+            id,
+            spec,
+            member,
+            clients: AtomicU64::new(0),
+            awaits_idle: AtomicBool::new(false),
+            guarded: Mutex::new(Guarded { pool, stats: Stats::default() }),
+            last_error: Mutex::new(None),
+        }
+    }
+
+    /// The state machine. A panic of one worker while it held the lock is a defect of ours that has been
+    /// reported; the others go on.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers why connecting failed, for those who wait.
+    pub(crate) fn set_last_error(&self, error: impl Into<Arc<str>>) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.into());
+    }
+
+    pub(crate) fn last_error(&self) -> Option<Arc<str>> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn snapshot(&self, now: Time) -> PoolSnapshot {
+        let guarded = self.lock();
+        let Guarded { pool, stats } = &*guarded;
+        let [idle, created, queued] = stats.checkout.clone();
+        let [dns, tcp, tls, auth, ready] = stats.connect.clone();
+        PoolSnapshot {
+            id: self.id,
+            database: self.spec.database.clone(),
+            user: self.spec.user.clone(),
+            address: self.spec.address.to_string(),
+            counts: pool.counts(),
+            max_size: pool.config().max_size,
+            min_size: pool.config().min_size,
+            clients: self.clients.load(Relaxed),
+            created: stats.created,
+            closed: stats.closed.clone(),
+            checkout_failed: stats.failed.clone(),
+            pinned: stats.pinned.clone(),
+            transactions: stats.transactions,
+            checkout: [("idle", idle), ("created", created), ("queued", queued)],
+            connect: [("dns", dns), ("tcp", tcp), ("tls", tls), ("auth", auth), ("ready", ready)],
+            hold: stats.hold.clone(),
+            oldest_wait: pool.oldest_wait(now),
+            unavailable_for: pool.is_unavailable().map(|since| now - since),
+            last_error: self.last_error(),
+            paused: pool.is_paused(),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}

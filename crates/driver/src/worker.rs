@@ -1,0 +1,382 @@
+//! A worker: one thread, one reactor, the clients that live on it and the servers they hold.
+//!
+//! The loop takes completions and messages one at a time, lets the protocol turn them into effects
+//! and executes those. What an effect sets off for somebody else (a grant, a failure, a close) is
+//! put into `work` and done when the effect at hand is finished, so that nothing recurses.
+//!
+//! - [`clients`]: accepting, their bytes, time-outs and leaving;
+//! - [`servers`]: dialling, their bytes, moving and closing;
+//! - [`effects`]: executing what sessions wish;
+//! - [`leases`]: check-out, check-in, and what the pool and the budget want done;
+//! - [`upkeep`]: everything that happens because time passes;
+//! - [`inspect`]: telling an operator what is there.
+
+mod clients;
+mod effects;
+mod inspect;
+mod leases;
+mod servers;
+mod upkeep;
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, WaiterId};
+use protocol::{ClientTag, CloseReason, Outbox, PoolId, Protocol, ServerTag};
+use slab::Slab;
+
+pub(crate) use self::servers::MovingServer;
+use self::{
+    clients::{ClientConn, STATES},
+    servers::{Dial, Local, ServerConn, Side},
+};
+use crate::{
+    clock::Clock,
+    config::DriverConfig,
+    listener::Listener,
+    mailbox::{Mailbox, Message},
+    reactor::{Completion, ConnId, Owner, Reactor},
+    registry::{Demand, Registry},
+    resolver::Resolver,
+    shared_pool::SharedPool,
+    throttle::Throttle,
+};
+
+/// The longest a worker sleeps; time-outs are this exact.
+const TICK: Duration = Duration::from_millis(20);
+/// Messages handled before the reactor gets its turn.
+const MAX_MAIL: usize = 256;
+
+/// What all workers share.
+pub(crate) struct Shared<P: Protocol> {
+    pub(crate) protocol: Arc<P>,
+    pub(crate) config: DriverConfig,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) registry: Registry,
+    pub(crate) mailboxes: Vec<Mailbox<P>>,
+    pub(crate) board: Vec<Board>,
+    pub(crate) throttle: Throttle,
+    pub(crate) resolver: Resolver,
+    pub(crate) clock: Clock,
+    pub(crate) draining: AtomicBool,
+}
+
+/// What one worker publishes for everybody: written by it alone, once per turn of its loop.
+pub(crate) struct Board {
+    /// Clients it serves or will serve; the acceptor adds, the worker subtracts.
+    pub(crate) clients: AtomicU64,
+    pub(crate) transactions: AtomicU64,
+    pub(crate) moves: AtomicU64,
+    pub(crate) cpu_ns: AtomicU64,
+    /// Per listener: clients by state.
+    pub(crate) states: Vec<[AtomicU64; STATES]>,
+    /// Per listener: since when its longest idle client has been idle.
+    pub(crate) oldest_idle: Vec<AtomicU64>,
+    pub(crate) ended: AtomicBool,
+}
+
+impl Board {
+    pub(crate) fn new(listeners: usize) -> Self {
+        Self {
+            clients: AtomicU64::new(0),
+            transactions: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
+            cpu_ns: AtomicU64::new(0),
+            states: (0..listeners).map(|_| Default::default()).collect(),
+            oldest_idle: (0..listeners).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            ended: AtomicBool::new(false),
+        }
+    }
+}
+
+/// See the file's head.
+pub(crate) struct Worker<P: Protocol> {
+    number: u8,
+    shared: Arc<Shared<P>>,
+    reactor: Reactor,
+    now: Time,
+    clients: Slab<ClientConn<P::Client>>,
+    servers: Slab<ServerConn<P::Server>>,
+    dials: Slab<Dial>,
+    sides: Slab<Side>,
+    /// Pools this worker has used, by id.
+    pools: Vec<Option<Arc<SharedPool>>>,
+    /// Per pool and slot of the pool: where the connection is here.
+    local: Vec<Vec<Local>>,
+    listening: Vec<(u32, ConnId)>,
+    /// Listeners whose accepting failed, until the next tick.
+    accept_later: Vec<ConnId>,
+    /// Clients not yet logged in, oldest first, per listener.
+    login_queues: Vec<IdleQueue>,
+    /// Idle clients, longest idle first, per listener.
+    idle_queues: Vec<IdleQueue>,
+    states: Vec<[u64; STATES]>,
+    /// Kept-back answers to failed logins.
+    delayed: VecDeque<clients::Delayed>,
+    /// Clients that are closed as soon as their last bytes have left.
+    lingering: VecDeque<(u32, u32, Time)>,
+    mail: VecDeque<Message<P>>,
+    work: VecDeque<Work>,
+    actions: VecDeque<(Arc<SharedPool>, Action)>,
+    demands: Vec<Demand>,
+    /// Outboxes not in use. One call at a time needs one; a call within a call another.
+    outboxes: Vec<Outbox>,
+    scratch: Vec<u8>,
+    next_serial: u32,
+    next_tick: Time,
+    transactions: u64,
+    moves: u64,
+    draining: bool,
+    stopping: bool,
+}
+
+/// Something to do once the effect at hand is finished.
+enum Work {
+    /// A server that lives here was granted to a client that lives here.
+    Granted(Arc<SharedPool>, Grant),
+    /// A client's held-back input is handed to it again.
+    Feed { client: u32, serial: u32 },
+    /// A check-out failed.
+    LeaseFailed { pool: Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration },
+    /// A session asked to close its client.
+    CloseClient { client: u32, serial: u32, reason: CloseReason },
+    /// The client's connection has ended.
+    ClientGone { client: u32, serial: u32 },
+    /// A session asked to close its server, or the server's connection has ended.
+    ServerGone { server: u32, id: ServerId, reason: CloseReason },
+}
+
+impl<P: Protocol> Worker<P> {
+    pub(crate) fn new(number: u8, shared: Arc<Shared<P>>, reactor: Reactor) -> Self {
+        let listeners = shared.listeners.len();
+        Self {
+            number,
+            reactor,
+            now: shared.clock.now(),
+            clients: Slab::new(),
+            servers: Slab::new(),
+            dials: Slab::new(),
+            sides: Slab::new(),
+            pools: Vec::new(),
+            local: Vec::new(),
+            listening: Vec::new(),
+            accept_later: Vec::new(),
+            login_queues: (0..listeners).map(|_| IdleQueue::new()).collect(),
+            idle_queues: (0..listeners).map(|_| IdleQueue::new()).collect(),
+            states: vec![[0; STATES]; listeners],
+            delayed: VecDeque::new(),
+            lingering: VecDeque::new(),
+            mail: VecDeque::new(),
+            work: VecDeque::new(),
+            actions: VecDeque::new(),
+            demands: Vec::new(),
+            outboxes: Vec::new(),
+            scratch: Vec::new(),
+            next_serial: 0,
+            next_tick: Time(0),
+            transactions: 0,
+            moves: 0,
+            draining: false,
+            stopping: false,
+            shared,
+        }
+    }
+
+    /// Takes a listening socket; clients are spread over all workers from here.
+    pub(crate) fn listen(&mut self, listener: u32, socket: std::os::fd::OwnedFd) -> std::io::Result<()> {
+        let conn = self.reactor.attach(socket, Owner::Listener(listener))?;
+        self.listening.push((listener, conn));
+        Ok(())
+    }
+
+    /// Works until told to stop, or drained.
+    pub(crate) fn run(mut self) -> std::io::Result<()> {
+        while !self.stopping {
+            self.now = self.shared.clock.now();
+            if self.now >= self.next_tick {
+                self.upkeep();
+                self.settle();
+                self.next_tick = self.now + TICK;
+            }
+            self.publish();
+            if self.draining && self.clients.is_empty() {
+                break;
+            }
+            let mailbox = &self.shared.mailboxes[usize::from(self.number)];
+            let timeout =
+                if self.mail.is_empty() && mailbox.may_sleep() { self.next_tick - self.now } else { Duration::ZERO };
+            self.reactor.wait(timeout)?;
+            mailbox.awake();
+            while let Some(completion) = self.reactor.next() {
+                self.now = self.shared.clock.now();
+                self.handle_completion(completion);
+                self.settle();
+            }
+            self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
+            for _ in 0..MAX_MAIL {
+                let Some(message) = self.mail.pop_front() else { break };
+                self.handle_message(message);
+                self.settle();
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn handle_completion(&mut self, completion: Completion) {
+        match completion {
+            Completion::Received { owner, buffer, length } => {
+                match owner {
+                    Owner::Client(slot) => self.on_client_received(slot as usize, &buffer, length),
+                    Owner::Server(slot) => self.on_server_received(slot as usize, &buffer, length),
+                    Owner::Side(slot) => self.on_side_received(slot as usize, length),
+                    Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is received there"),
+                }
+                self.reactor.give_back(buffer);
+            }
+            Completion::Sent { owner } => match owner {
+                Owner::Client(slot) => self.on_client_sent(slot as usize),
+                Owner::Server(slot) => self.on_server_sent(slot as usize),
+                Owner::Side(_) => {}
+                Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is sent there"),
+            },
+            Completion::Accepted { listener, socket } => self.on_accepted(listener, socket),
+            Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error),
+            Completion::Connected { owner, result } => match owner {
+                Owner::Dial(slot) => self.on_dialled(slot as usize, result),
+                Owner::Side(slot) => self.on_side_connected(slot as usize, result),
+                _ => unreachable!("only dials and side connections connect"),
+            },
+            Completion::Broken { owner, error } => self.on_broken(owner, &error),
+            Completion::HungUp { owner } => {
+                if let Owner::Client(slot) = owner {
+                    self.on_client_hung_up(slot as usize);
+                }
+            }
+        }
+    }
+
+    fn on_broken(&mut self, owner: Owner, error: &std::io::Error) {
+        match owner {
+            Owner::Client(slot) => self.push_client_gone(slot as usize),
+            Owner::Server(slot) => self.on_server_broken(slot as usize, error),
+            Owner::Side(slot) => self.on_side_received(slot as usize, 0),
+            Owner::Listener(_) | Owner::Dial(_) => unreachable!("these report in their own completions"),
+        }
+    }
+
+    fn handle_message(&mut self, message: Message<P>) {
+        match message {
+            Message::Client { socket, listener, admitted } => self.add_client(socket, listener, admitted),
+            Message::Server(server, grant) => self.on_server_arrived(*server, grant),
+            Message::Bring(pool, grant) => self.bring(pool, grant),
+            Message::GrantLost(pool, grant) => self.on_grant_lost(pool, grant),
+            Message::Failed { pool, waiter, reason, waited } => {
+                let pool = self.pool(pool);
+                self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
+            }
+            Message::Act(pool, action) => {
+                let pool = self.pool(pool);
+                self.actions.push_back((pool, action));
+            }
+            Message::Resolved { dial, server, result, took } => self.on_resolved(dial as usize, server, result, took),
+            Message::Cancel { target, secret } => self.on_cancel(target, secret),
+            Message::Evict { listener } => self.evict(listener),
+            Message::Clients { limit, reply } => {
+                let _ = reply.try_send(self.inspect_clients(limit));
+            }
+            Message::Servers { limit, reply } => {
+                let _ = reply.try_send(self.inspect_servers(limit));
+            }
+            Message::Drain => self.drain(),
+            Message::Stop => self.stopping = true,
+        }
+    }
+
+    /// Does what has been put off until nothing is left.
+    fn settle(&mut self) {
+        loop {
+            if let Some((pool, action)) = self.actions.pop_front() {
+                self.perform(pool, action);
+            } else if let Some(demand) = self.demands.pop() {
+                self.meet(demand);
+            } else if let Some(work) = self.work.pop_front() {
+                self.handle_work(work);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn handle_work(&mut self, work: Work) {
+        match work {
+            Work::Granted(pool, grant) => self.on_granted(pool, grant),
+            Work::Feed { client, serial } => {
+                if self.client_is(client, serial) {
+                    self.feed(client as usize);
+                }
+            }
+            Work::LeaseFailed { pool, waiter, reason, waited } => self.on_lease_failed(&pool, waiter, reason, waited),
+            Work::CloseClient { client, serial, reason } => {
+                if self.client_is(client, serial) {
+                    self.close_client(client as usize, reason);
+                }
+            }
+            Work::ClientGone { client, serial } => {
+                if self.client_is(client, serial) {
+                    self.remove_client(client as usize);
+                }
+            }
+            Work::ServerGone { server, id, reason } => {
+                if self.servers.get(server as usize).is_some_and(|s| s.id == id) {
+                    self.remove_server(server as usize, reason);
+                }
+            }
+        }
+    }
+
+    fn home(&self) -> Home {
+        Home(self.number)
+    }
+
+    fn client_tag(&self, slot: usize) -> ClientTag {
+        ClientTag::new(self.number, slot)
+    }
+
+    fn server_tag(&self, slot: usize) -> ServerTag {
+        ServerTag::new(self.number, slot)
+    }
+
+    fn mailbox(&self, home: Home) -> &Mailbox<P> {
+        &self.shared.mailboxes[usize::from(home.0)]
+    }
+
+    /// The pool behind an id, from this worker's own list.
+    fn pool(&mut self, id: PoolId) -> Arc<SharedPool> {
+        let index = id.0 as usize;
+        if index >= self.pools.len() {
+            self.pools.resize(index + 1, None);
+            self.local.resize_with(index + 1, Vec::new);
+        }
+        Arc::clone(self.pools[index].get_or_insert_with(|| self.shared.registry.pool(id, self.now)))
+    }
+
+    fn publish(&mut self) {
+        let board = &self.shared.board[usize::from(self.number)];
+        board.transactions.store(self.transactions, Relaxed);
+        board.moves.store(self.moves, Relaxed);
+        for (listener, states) in self.states.iter().enumerate() {
+            for (published, now) in board.states[listener].iter().zip(states) {
+                published.store(*now, Relaxed);
+            }
+            let oldest = self.idle_queues[listener].oldest().map_or(u64::MAX, |(_, since)| since.0);
+            board.oldest_idle[listener].store(oldest, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,591 @@
+//! Clients: accepting them, handing their bytes to their sessions, and their leaving.
+
+use std::{
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+    time::Duration,
+};
+
+use pool::{Admission, IdleTicket, Time};
+use protocol::{Blame, ClientTag, CloseReason, Input, Origin, PoolId, Protocol, Refusal, Standing};
+
+use super::{
+    Work, Worker,
+    effects::{ServerSessions, Source},
+    leases::Lease,
+};
+use crate::{
+    listener::{MAX_SURPLUS, Sent},
+    mailbox::{Admitted, Message},
+    reactor::{Buffer, ConnId, Data, Owner},
+    socket, throttle,
+};
+
+/// How long the last bytes to a client may take to leave before it is closed all the same.
+const LINGER: Duration = Duration::from_secs(5);
+/// Bytes of a kept-back answer to a failed login.
+const MAX_KEPT_BACK: usize = 4096;
+
+/// The states a client is counted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Login,
+    Idle,
+    Waiting,
+    Active,
+    Transaction,
+    Closing,
+}
+
+/// How many there are.
+pub(crate) const STATES: usize = 6;
+
+impl State {
+    pub(crate) fn as_str(self) -> &'static str {
+        ["login", "idle", "waiting", "active", "transaction", "closing"][self as usize]
+    }
+}
+
+/// One client. Tens of thousands of these are idle: every byte counts.
+pub(crate) struct ClientConn<C> {
+    pub(super) session: C,
+    /// Input that the session has not consumed: an incomplete message, or a request that waits for a
+    /// server. Empty, and then without memory, for a client that is idle.
+    pub(super) held: Vec<u8>,
+    pub(super) lease: Lease,
+    pub(super) born: Time,
+    /// Since when it is in its state.
+    pub(super) since: Time,
+    pub(super) pool: Option<PoolId>,
+    /// Its place in the login or idle queue.
+    ticket: Option<IdleTicket>,
+    pub(super) conn: ConnId,
+    /// Tells it from others that had the same slot.
+    pub(super) serial: u32,
+    pub(super) listener: u16,
+    pub(super) state: State,
+    standing: Standing,
+    admitted: Admitted,
+    /// Being closed: its session gets no more input.
+    pub(super) closing: bool,
+    /// Its answers are kept back, because it guesses passwords.
+    pub(super) muted: bool,
+}
+
+/// A kept-back answer.
+pub(super) struct Delayed {
+    client: u32,
+    serial: u32,
+    until: Time,
+    bytes: Vec<u8>,
+}
+
+impl<P: Protocol> Worker<P> {
+    // ---- coming ----
+
+    pub(super) fn on_accepted(&mut self, listener: u32, socket: OwnedFd) {
+        let shared = std::sync::Arc::clone(&self.shared);
+        let rules = &shared.listeners[listener as usize];
+        if shared.draining.load(Relaxed) {
+            return;
+        }
+        let admitted = match rules.admit() {
+            Admission::Reject if rules.surplus.fetch_add(1, Relaxed) >= MAX_SURPLUS => {
+                rules.surplus.fetch_sub(1, Relaxed);
+                return;
+            }
+            Admission::Reject => Admitted::Surplus,
+            Admission::Accept | Admission::AcceptAndEvict
+                if rules.tcp && shared.throttle.refuses(socket::peer_ip(&socket)) =>
+            {
+                rules.left();
+                rules.count_throttled();
+                if rules.surplus.fetch_add(1, Relaxed) >= MAX_SURPLUS {
+                    rules.surplus.fetch_sub(1, Relaxed);
+                    return;
+                }
+                Admitted::Throttled
+            }
+            Admission::AcceptAndEvict => {
+                self.ask_eviction(listener);
+                Admitted::Welcome
+            }
+            Admission::Accept => Admitted::Welcome,
+        };
+        // The worker with the fewest clients takes it.
+        let load = |n: &usize| (shared.board[*n].clients.load(Relaxed), *n != usize::from(self.number));
+        let chosen = (0..shared.board.len()).min_by_key(load).expect("there is a worker");
+        shared.board[chosen].clients.fetch_add(1, Relaxed);
+        if chosen == usize::from(self.number) {
+            self.add_client(socket, listener, admitted);
+        } else {
+            shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
+        }
+    }
+
+    pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
+        let name = &self.shared.listeners[listener as usize].name;
+        tracing::error!(listener = %name, %error, "cannot accept clients; trying again shortly");
+        if let Some((_, conn)) = self.listening.iter().find(|(l, _)| *l == listener) {
+            self.accept_later.push(*conn);
+        }
+    }
+
+    /// Asks the worker with the longest idle client to evict it.
+    fn ask_eviction(&mut self, listener: u32) {
+        let oldest = |n: &usize| self.shared.board[*n].oldest_idle[listener as usize].load(Relaxed);
+        let chosen = (0..self.shared.board.len()).min_by_key(oldest).expect("there is a worker");
+        self.shared.mailboxes[chosen].send(Message::Evict { listener });
+    }
+
+    pub(super) fn add_client(&mut self, socket: OwnedFd, listener: u32, admitted: Admitted) {
+        let address = if self.shared.listeners[listener as usize].tcp { socket::peer_ip(&socket) } else { None };
+        let slot = self.clients.vacant_key();
+        let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
+            Ok(conn) => conn,
+            Err(error) => {
+                tracing::error!(%error, "cannot watch a new client");
+                return self.client_has_left(listener, admitted);
+            }
+        };
+        let mut out = self.outbox();
+        let tag = self.client_tag(slot);
+        let session = self.shared.protocol.client_start(tag, Origin { listener: listener as u16, address }, &mut out);
+        let serial = self.next_serial;
+        self.next_serial = self.next_serial.wrapping_add(1);
+        let ticket = self.login_queues[listener as usize].push(slot as u32, self.now);
+        self.clients.insert(ClientConn {
+            session,
+            held: Vec::new(),
+            lease: Lease::None,
+            born: self.now,
+            since: self.now,
+            pool: None,
+            ticket: Some(ticket),
+            conn,
+            serial,
+            listener: listener as u16,
+            state: State::Login,
+            standing: Standing::Login,
+            admitted,
+            closing: false,
+            muted: false,
+        });
+        self.states[listener as usize][State::Login as usize] += 1;
+        self.execute(out, Source::NONE);
+        let why = match admitted {
+            Admitted::Welcome if self.draining => Some(Refusal::ShuttingDown),
+            Admitted::Welcome => None,
+            Admitted::Surplus => {
+                let limit = self.shared.listeners[listener as usize].limits().hard_limit;
+                Some(Refusal::TooManyClients { limit })
+            }
+            Admitted::Throttled => Some(Refusal::Throttled { retry_after: throttle::DELAY }),
+        };
+        if let Some(why) = why {
+            self.tell_refusal(slot, why);
+        }
+        self.rearm_client(slot);
+    }
+
+    // ---- their bytes ----
+
+    pub(super) fn on_client_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
+        let client = &mut self.clients[slot];
+        if length == 0 {
+            return self.push_client_gone(slot);
+        }
+        if client.closing {
+            return;
+        }
+        if client.held.is_empty() {
+            self.hand_over(slot, Source::Ring(buffer, 0), length);
+        } else {
+            client.held.extend_from_slice(&buffer[..length]);
+            self.feed(slot);
+        }
+        self.rearm_client(slot);
+    }
+
+    /// Hands held-back input to the session again.
+    pub(super) fn feed(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        if client.held.is_empty() {
+            return self.rearm_client(slot);
+        }
+        let held = std::mem::take(&mut client.held);
+        self.hand_over(slot, Source::Bytes(&held), held.len());
+        self.rearm_client(slot);
+    }
+
+    /// Lets the session consume input for as long as it makes progress, and holds back the rest.
+    fn hand_over(&mut self, slot: usize, source: Source<'_>, length: usize) {
+        let bytes = match source {
+            Source::Ring(buffer, _) => &buffer[..length],
+            Source::Bytes(bytes) => bytes,
+        };
+        let protocol = std::sync::Arc::clone(&self.shared.protocol);
+        let tag = self.client_tag(slot);
+        let mut at = 0;
+        while at < length {
+            let mut out = self.outbox();
+            let Some(client) = self.clients.get_mut(slot) else { return };
+            if client.closing {
+                self.outboxes.push(out);
+                return;
+            }
+            if client.lease.is_waiting() {
+                self.outboxes.push(out);
+                break;
+            }
+            let input = Input { bytes: &bytes[at..], full: length - at >= self.shared.config.max_held_input };
+            let mut servers = ServerSessions(&mut self.servers);
+            let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
+            assert!(used <= length - at, "a session consumes no more than it was given");
+            let go_on = self.execute(out, source.skip(at));
+            at += used;
+            if used == 0 && !go_on {
+                break;
+            }
+        }
+        if at < length
+            && let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing)
+        {
+            debug_assert!(client.held.is_empty());
+            client.held = bytes[at..].to_vec();
+        }
+    }
+
+    /// Receives from the client if its input can go anywhere.
+    pub(super) fn rearm_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get(slot) else { return };
+        if client.closing || client.lease.is_waiting() || client.held.len() >= self.shared.config.max_held_input {
+            return;
+        }
+        if let Lease::Held { server } = client.lease
+            && self.reactor.is_sending(self.servers[server as usize].conn)
+        {
+            return;
+        }
+        // A client that does not read its own answers is not listened to either.
+        if self.reactor.is_sending(client.conn) {
+            return;
+        }
+        self.reactor.receive(client.conn);
+    }
+
+    pub(super) fn on_client_sent(&mut self, slot: usize) {
+        let client = &self.clients[slot];
+        if client.closing {
+            return self.remove_client(slot);
+        }
+        let lease = client.lease;
+        self.rearm_client(slot);
+        if let Lease::Held { server } = lease {
+            self.rearm_server(server as usize);
+        }
+    }
+
+    /// The peer has gone while we were not receiving: it waits for a server, or does not read.
+    pub(super) fn on_client_hung_up(&mut self, slot: usize) {
+        if self.clients[slot].lease.is_waiting() {
+            self.push_client_gone(slot);
+        }
+    }
+
+    // ---- where they stand ----
+
+    pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
+        if let Some(client) = self.clients.get_mut(slot) {
+            client.standing = standing;
+            self.refresh_state(slot);
+        }
+    }
+
+    /// Recomputes the state a client is counted in.
+    pub(super) fn refresh_state(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        let state = match (client.closing, client.lease, client.standing) {
+            (true, ..) => State::Closing,
+            (_, _, Standing::Login) => State::Login,
+            (_, Lease::Waiting { .. }, _) => State::Waiting,
+            (_, _, Standing::Idle) => State::Idle,
+            (_, _, Standing::Active) => State::Active,
+            (_, _, Standing::InTransaction) => State::Transaction,
+        };
+        if state == client.state {
+            return;
+        }
+        let listener = usize::from(client.listener);
+        self.states[listener][client.state as usize] -= 1;
+        self.states[listener][state as usize] += 1;
+        if let Some(ticket) = client.ticket.take() {
+            let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
+                queues[listener].remove(ticket);
+        }
+        if state == State::Idle {
+            client.ticket = Some(self.idle_queues[listener].push(slot as u32, self.now));
+        }
+        client.state = state;
+        client.since = self.now;
+    }
+
+    // ---- wrong passwords ----
+
+    pub(super) fn on_auth_failed(&mut self, slot: usize) {
+        let address = self.client_ip(slot);
+        tracing::warn!(client = %self.client_address(slot), "login failed");
+        if !self.shared.throttle.failed(address, self.now) {
+            return;
+        }
+        let client = &mut self.clients[slot];
+        client.muted = true;
+        let (serial, until) = (client.serial, self.now + throttle::DELAY);
+        self.delayed.push_back(Delayed { client: slot as u32, serial, until, bytes: Vec::new() });
+    }
+
+    pub(super) fn keep_back(&mut self, slot: usize, data: &Data<'_>) {
+        let bytes = match data {
+            Data::Ring(buffer, range) => &buffer[range.clone()],
+            Data::Bytes(bytes) => bytes,
+        };
+        let serial = self.clients[slot].serial;
+        if let Some(delayed) = self.delayed.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
+            && delayed.bytes.len() + bytes.len() <= MAX_KEPT_BACK
+        {
+            delayed.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Gives the kept-back answers whose time has come.
+    pub(super) fn answer_delayed(&mut self) {
+        while self.delayed.front().is_some_and(|delayed| delayed.until <= self.now) {
+            let delayed = self.delayed.pop_front().expect("there is one");
+            if !self.client_is(delayed.client, delayed.serial) {
+                continue;
+            }
+            let slot = delayed.client as usize;
+            self.shared.throttle.answered(self.client_ip(slot));
+            self.clients[slot].muted = false;
+            let _ = self.reactor.send(self.clients[slot].conn, Data::Bytes(&delayed.bytes));
+            if self.clients[slot].closing {
+                self.linger_or_remove(slot);
+            }
+        }
+    }
+
+    // ---- going ----
+
+    /// The driver's own wish that a client goes: its session tells it why.
+    pub(super) fn refuse(&mut self, slot: usize, why: Refusal) {
+        if self.clients[slot].closing {
+            return;
+        }
+        let listener = &self.shared.listeners[usize::from(self.clients[slot].listener)];
+        let counted = match &why {
+            Refusal::Evicted => Some(Sent::Evicted),
+            Refusal::IdleTimeout => Some(Sent::IdleTimeout),
+            Refusal::LoginTimeout => Some(Sent::LoginTimeout),
+            Refusal::QueryTimeout => Some(Sent::QueryTimeout),
+            Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
+            Refusal::ShuttingDown => Some(Sent::ShuttingDown),
+            Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
+        };
+        if let Some(counted) = counted {
+            listener.count_sent_away(counted);
+        }
+        if !matches!(why, Refusal::ShuttingDown) {
+            tracing::info!(
+                client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
+                reason = ?why, "client sent away"
+            );
+        }
+        self.tell_refusal(slot, why);
+        if self.clients.get(slot).is_some_and(|client| !client.closing) {
+            let (client, serial) = (slot as u32, self.clients[slot].serial);
+            self.clients[slot].closing = true;
+            self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
+        }
+    }
+
+    fn tell_refusal(&mut self, slot: usize, why: Refusal) {
+        let mut out = self.outbox();
+        let tag = self.client_tag(slot);
+        let protocol = std::sync::Arc::clone(&self.shared.protocol);
+        protocol.refuse(tag, &mut self.clients[slot].session, why, &mut out);
+        self.execute(out, Source::NONE);
+    }
+
+    pub(super) fn push_client_gone(&mut self, slot: usize) {
+        let (client, serial) = (slot as u32, self.clients[slot].serial);
+        self.work.push_back(Work::ClientGone { client, serial });
+    }
+
+    /// The session (or the driver) wants the client closed: its servers are given back at once, its
+    /// socket is closed when the last bytes have left.
+    pub(super) fn close_client(&mut self, slot: usize, reason: CloseReason) {
+        if let CloseReason::Error(blame, message) = &reason {
+            let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));
+            match blame {
+                Blame::Client => tracing::info!(%client, %database, %user, "{message}"),
+                Blame::Ours => tracing::error!(%client, %database, %user, "{message}"),
+                _ => tracing::warn!(%client, %database, %user, "{message}"),
+            }
+        }
+        self.clients[slot].closing = true;
+        self.clients[slot].held = Vec::new();
+        self.part_from_session(slot);
+        self.refresh_state(slot);
+        if !self.clients[slot].muted {
+            self.linger_or_remove(slot);
+        }
+    }
+
+    fn linger_or_remove(&mut self, slot: usize) {
+        if self.reactor.is_sending(self.clients[slot].conn) {
+            self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
+        } else {
+            socket::part(self.reactor.socket(self.clients[slot].conn));
+            self.remove_client(slot);
+        }
+    }
+
+    /// Closes those whose last bytes did not leave in time.
+    pub(super) fn end_lingering(&mut self) {
+        while let Some((client, serial, until)) = self.lingering.front().copied() {
+            if until > self.now {
+                return;
+            }
+            self.lingering.pop_front();
+            if self.client_is(client, serial) {
+                self.remove_client(client as usize);
+            }
+        }
+    }
+
+    /// Takes the client out of the queue it waits in, and lets its session release what it holds.
+    fn part_from_session(&mut self, slot: usize) {
+        self.withdraw(slot);
+        if let Lease::Held { .. } = self.clients[slot].lease {
+            let mut out = self.outbox();
+            let tag = self.client_tag(slot);
+            let protocol = std::sync::Arc::clone(&self.shared.protocol);
+            let mut servers = ServerSessions(&mut self.servers);
+            protocol.client_gone(tag, &mut self.clients[slot].session, &mut servers, &mut out);
+            self.execute(out, Source::NONE);
+        }
+        assert!(self.clients[slot].lease == Lease::None, "a session that ends releases what it holds");
+    }
+
+    /// The connection is over.
+    pub(super) fn remove_client(&mut self, slot: usize) {
+        self.clients[slot].closing = true;
+        self.part_from_session(slot);
+        if self.clients[slot].muted {
+            self.shared.throttle.answered(self.client_ip(slot));
+        }
+        let client = self.clients.remove(slot);
+        let listener = usize::from(client.listener);
+        self.states[listener][client.state as usize] -= 1;
+        if let Some(ticket) = client.ticket {
+            let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
+                queues[listener].remove(ticket);
+        }
+        self.reactor.close(client.conn);
+        if let Some(pool) = client.pool {
+            self.pool(pool).clients.fetch_sub(1, Relaxed);
+        }
+        self.client_has_left(listener as u32, client.admitted);
+    }
+
+    fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
+        let listener = &self.shared.listeners[listener as usize];
+        match admitted {
+            Admitted::Welcome => listener.left(),
+            Admitted::Surplus | Admitted::Throttled => {
+                listener.surplus.fetch_sub(1, Relaxed);
+            }
+        }
+        self.shared.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
+    }
+
+    /// Evicts the longest idle client of a listener, if it has been idle long enough.
+    pub(super) fn evict(&mut self, listener: u32) {
+        let min = self.shared.listeners[listener as usize].limits().evict_min_idle;
+        let queue = &self.idle_queues[listener as usize];
+        if let Some((slot, since)) = queue.oldest()
+            && self.now - since >= min
+        {
+            self.refuse(slot as usize, Refusal::Evicted);
+        }
+    }
+
+    /// Stops accepting and sends everybody away who has nothing in progress.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+        self.shared.draining.store(true, SeqCst);
+        for (_, conn) in self.listening.drain(..) {
+            self.reactor.close(conn);
+        }
+        self.accept_later.clear();
+        self.send_idle_away();
+    }
+
+    /// While draining: clients that have become idle go.
+    pub(super) fn send_idle_away(&mut self) {
+        let idle: Vec<usize> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| matches!(client.state, State::Idle | State::Login))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in idle {
+            self.refuse(slot, Refusal::ShuttingDown);
+        }
+    }
+
+    // ---- who they are ----
+
+    pub(super) fn client_is(&self, slot: u32, serial: u32) -> bool {
+        self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)
+    }
+
+    fn client_ip(&self, slot: usize) -> Option<std::net::IpAddr> {
+        let client = &self.clients[slot];
+        let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
+        if tcp { socket::peer_ip(self.reactor.socket(client.conn)) } else { None }
+    }
+
+    pub(super) fn client_address(&self, slot: usize) -> String {
+        let client = &self.clients[slot];
+        if !self.shared.listeners[usize::from(client.listener)].tcp {
+            return "unix".to_owned();
+        }
+        socket::peer(self.reactor.socket(client.conn)).map_or_else(|| "gone".to_owned(), |a| a.to_string())
+    }
+
+    pub(super) fn database(&self, slot: usize) -> String {
+        self.spec_of(slot).map(|spec| spec.database.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn user(&self, slot: usize) -> String {
+        self.spec_of(slot).map(|spec| spec.user.clone()).unwrap_or_default()
+    }
+
+    fn spec_of(&self, slot: usize) -> Option<&crate::config::PoolSpec> {
+        let pool = self.clients[slot].pool?;
+        self.pools.get(pool.0 as usize)?.as_ref().map(|pool| &pool.spec)
+    }
+
+    pub(super) fn on_cancel(&mut self, target: ClientTag, secret: u64) {
+        let slot = target.slot();
+        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return };
+        let mut out = self.outboxes.pop().unwrap_or_default();
+        let waiting = client.lease.is_waiting();
+        let mut servers = ServerSessions(&mut self.servers);
+        let protocol = std::sync::Arc::clone(&self.shared.protocol);
+        protocol.cancel(target, &mut client.session, &mut servers, secret, waiting, &mut out);
+        self.execute(out, Source::NONE);
+    }
+}

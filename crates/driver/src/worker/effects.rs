@@ -1,0 +1,196 @@
+//! Executing what sessions wish, in order.
+
+use std::{ops::Range, rc::Rc, sync::atomic::Ordering::Relaxed};
+
+use protocol::{
+    Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, ServerTag, Sessions,
+};
+use slab::Slab;
+
+use super::{Work, Worker, clients::ClientConn, servers::ServerConn};
+use crate::{
+    mailbox::Message,
+    reactor::{Buffer, Data, Submitted},
+};
+
+/// Where the spans of an outbox point.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// Into a buffer of the ring, from an offset on.
+    Ring(&'a Rc<Buffer>, usize),
+    /// Into other bytes.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Source<'a> {
+    /// For calls that are handed no input.
+    pub(super) const NONE: Self = Source::Bytes(&[]);
+
+    fn span(self, span: Range<usize>) -> Data<'a> {
+        match self {
+            Source::Ring(buffer, base) => Data::Ring(buffer, base + span.start..base + span.end),
+            Source::Bytes(bytes) => Data::Bytes(&bytes[span]),
+        }
+    }
+
+    fn slice(self, span: Range<usize>) -> &'a [u8] {
+        match self {
+            Source::Ring(buffer, base) => &buffer[base + span.start..base + span.end],
+            Source::Bytes(bytes) => &bytes[span],
+        }
+    }
+
+    /// The same, `by` bytes further on.
+    pub(super) fn skip(self, by: usize) -> Self {
+        match self {
+            Source::Ring(buffer, base) => Source::Ring(buffer, base + by),
+            Source::Bytes(bytes) => Source::Bytes(&bytes[by..]),
+        }
+    }
+}
+
+/// The clients of a worker, as sessions of servers see them.
+pub(super) struct ClientSessions<'a, C>(pub(super) &'a mut Slab<ClientConn<C>>);
+
+impl<C> Sessions<ClientTag, C> for ClientSessions<'_, C> {
+    fn get(&mut self, tag: ClientTag) -> Option<&mut C> {
+        self.0.get_mut(tag.slot()).map(|client| &mut client.session)
+    }
+}
+
+/// The servers of a worker, as sessions of clients see them.
+pub(super) struct ServerSessions<'a, S>(pub(super) &'a mut Slab<ServerConn<S>>);
+
+impl<S> Sessions<ServerTag, S> for ServerSessions<'_, S> {
+    fn get(&mut self, tag: ServerTag) -> Option<&mut S> {
+        self.0.get_mut(tag.slot()).map(|server| &mut server.session)
+    }
+}
+
+impl<P: Protocol> Worker<P> {
+    /// An empty outbox; `execute` takes it back.
+    pub(super) fn outbox(&mut self) -> Outbox {
+        self.outboxes.pop().unwrap_or_default()
+    }
+
+    /// Executes all effects of a call. True when its client got a server at once, so that the caller goes
+    /// on with its input.
+    pub(super) fn execute(&mut self, mut out: Outbox, source: Source<'_>) -> bool {
+        let mut go_on = false;
+        let mut at = 0;
+        while at < out.effects.len() {
+            if let Effect::Send { to, .. } = out.effects[at] {
+                at = self.execute_sends(&out, at, to, source);
+                continue;
+            }
+            // Effects other than sends are taken out: some own a text.
+            let effect = std::mem::replace(&mut out.effects[at], Effect::Wake { client: ClientTag(0) });
+            at += 1;
+            go_on |= self.execute_one(effect, &out.inserted);
+        }
+        out.clear();
+        self.outboxes.push(out);
+        go_on
+    }
+
+    /// Sends a run of effects to one peer with one system call. Returns where the run ends.
+    fn execute_sends(&mut self, out: &Outbox, start: usize, to: Peer, source: Source<'_>) -> usize {
+        let run = |effect: &&Effect| matches!(effect, Effect::Send { to: other, .. } if *other == to);
+        let length = out.effects[start..].iter().take_while(run).count();
+        if length == 1 {
+            let Effect::Send { bytes, .. } = &out.effects[start] else { unreachable!("a run is of sends") };
+            match bytes {
+                Bytes::Span(span) => self.send(to, source.span(span.clone())),
+                Bytes::Insert(range) => self.send(to, Data::Bytes(&out.inserted[range.clone()])),
+            }
+        } else {
+            let mut joined = std::mem::take(&mut self.scratch);
+            joined.clear();
+            for effect in &out.effects[start..start + length] {
+                let Effect::Send { bytes, .. } = effect else { unreachable!("a run is of sends") };
+                joined.extend_from_slice(match bytes {
+                    Bytes::Span(span) => source.slice(span.clone()),
+                    Bytes::Insert(range) => &out.inserted[range.clone()],
+                });
+            }
+            self.send(to, Data::Bytes(&joined));
+            self.scratch = joined;
+        }
+        start + length
+    }
+
+    fn send(&mut self, to: Peer, data: Data<'_>) {
+        match to {
+            Peer::Client(tag) => {
+                let Some(client) = self.clients.get(tag.slot()) else { return };
+                if client.muted {
+                    return self.keep_back(tag.slot(), &data);
+                }
+                let serial = client.serial;
+                if let Submitted::Broken(_) = self.reactor.send(client.conn, data) {
+                    self.work.push_back(Work::ClientGone { client: tag.slot() as u32, serial });
+                }
+            }
+            Peer::Server(tag) => {
+                let Some(server) = self.servers.get(tag.slot()) else { return };
+                let id = server.id;
+                if let Submitted::Broken(error) = self.reactor.send(server.conn, data) {
+                    let reason = CloseReason::Error(Blame::Server, format!("cannot send: {error}"));
+                    self.work.push_back(Work::ServerGone { server: tag.slot() as u32, id, reason });
+                }
+            }
+        }
+    }
+
+    fn execute_one(&mut self, effect: Effect, inserted: &[u8]) -> bool {
+        match effect {
+            Effect::Send { .. } => unreachable!("sends are executed in runs"),
+            Effect::Lease { client, pool, kind } => {
+                assert!(kind == LeaseKind::Exclusive, "shared leases come with the protocol that needs them");
+                return self.check_out(client.slot(), pool);
+            }
+            Effect::Release { server, verdict } => self.release(server.slot(), verdict),
+            Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),
+            Effect::Ready { server } => self.on_server_ready(server.slot()),
+            Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
+            Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
+            Effect::Wake { client } => self.push_feed(client.slot()),
+            Effect::LoggedIn { client, pool } => {
+                let shared = self.pool(pool);
+                if let Some(client) = self.clients.get_mut(client.slot()) {
+                    assert!(client.pool.is_none(), "a client logs in once");
+                    client.pool = Some(pool);
+                    shared.clients.fetch_add(1, Relaxed);
+                }
+            }
+            Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
+            Effect::Cancel { target, secret } => {
+                if let Some(mailbox) = self.shared.mailboxes.get(usize::from(target.worker())) {
+                    mailbox.send(Message::Cancel { target, secret });
+                }
+            }
+            Effect::SideConnection { server, bytes } => self.open_side(server.slot(), &inserted[bytes]),
+            Effect::Withdraw { client } => self.withdraw(client.slot()),
+            Effect::Close { peer: Peer::Client(tag), reason } => {
+                if let Some(client) = self.clients.get_mut(tag.slot()) {
+                    client.closing = true;
+                    let (client, serial) = (tag.slot() as u32, client.serial);
+                    self.work.push_back(Work::CloseClient { client, serial, reason });
+                }
+            }
+            Effect::Close { peer: Peer::Server(tag), reason } => {
+                if let Some(server) = self.servers.get(tag.slot()) {
+                    let (server, id) = (tag.slot() as u32, server.id);
+                    self.work.push_back(Work::ServerGone { server, id, reason });
+                }
+            }
+        }
+        false
+    }
+
+    fn push_feed(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get(slot) {
+            self.work.push_back(Work::Feed { client: slot as u32, serial: client.serial });
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Telling an operator what is there.
+
+use protocol::Protocol;
+
+use super::{Worker, leases::Lease, servers::Phase};
+use crate::snapshot::{ClientInfo, ServerInfo};
+
+impl<P: Protocol> Worker<P> {
+    pub(super) fn inspect_clients(&self, limit: usize) -> Vec<ClientInfo> {
+        let one = |(slot, client): (usize, &super::clients::ClientConn<P::Client>)| {
+            let server = match client.lease {
+                Lease::Held { server } => Some(server),
+                Lease::None | Lease::Waiting { .. } => None,
+            };
+            ClientInfo {
+                id: self.client_tag(slot).0,
+                address: self.client_address(slot),
+                listener: self.shared.listeners[usize::from(client.listener)].name.clone(),
+                database: self.database(slot),
+                user: self.user(slot),
+                state: client.state.as_str(),
+                state_for: self.now - client.since,
+                connected_for: self.now - client.born,
+                server: server.map(|slot| self.server_tag(slot as usize).0),
+                pinned: server.and_then(|slot| self.servers[slot as usize].pinned),
+            }
+        };
+        self.clients.iter().take(limit).map(one).collect()
+    }
+
+    pub(super) fn inspect_servers(&self, limit: usize) -> Vec<ServerInfo> {
+        let one = |(slot, server): (usize, &super::servers::ServerConn<P::Server>)| ServerInfo {
+            id: self.server_tag(slot).0,
+            database: server.pool.spec.database.clone(),
+            user: server.pool.spec.user.clone(),
+            address: server.pool.spec.address.to_string(),
+            state: match (server.phase, server.holder) {
+                (Phase::Starting, _) => "connecting",
+                (Phase::Cleaning, _) => "checking",
+                (Phase::Live, Some(_)) => "in_use",
+                (Phase::Live, None) => "idle",
+            },
+            state_for: self.now - server.since,
+            age: self.now - server.born,
+            backend: self.backend(slot),
+            client: server.holder.map(|client| self.client_tag(client as usize).0),
+            worker: self.number,
+        };
+        self.servers.iter().take(limit).map(one).collect()
+    }
+}

@@ -1,0 +1,401 @@
+//! Check-out and check-in, and doing what the pool and the budget want done.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Closed, Grant, Home, ServerId, Ticket, WaiterId};
+use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
+
+use super::{
+    Work, Worker,
+    effects::Source,
+    servers::{Local, Phase},
+};
+use crate::{
+    mailbox::Message,
+    registry::Demand,
+    shared_pool::{Guarded, SharedPool},
+};
+
+/// What a client has of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lease {
+    /// Nothing.
+    None,
+    /// A place in its queue. Without a ticket it was granted a server that is on its way.
+    Waiting { pool: PoolId, ticket: Option<Ticket> },
+    /// A server, by its slot here.
+    Held { server: u32 },
+}
+
+impl Lease {
+    pub(super) fn is_waiting(self) -> bool {
+        matches!(self, Lease::Waiting { .. })
+    }
+}
+
+fn waiter_id(slot: usize, serial: u32) -> WaiterId {
+    WaiterId(u64::from(serial) << 32 | slot as u64)
+}
+
+fn waiter_parts(waiter: WaiterId) -> (u32, u32) {
+    (waiter.0 as u32, (waiter.0 >> 32) as u32)
+}
+
+impl<P: Protocol> Worker<P> {
+    /// Asks a pool's state machine something under its lock, and queues what it wants done.
+    pub(super) fn operate<R>(&mut self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> R) -> R {
+        let mut guarded = pool.lock();
+        let result = f(&mut guarded);
+        while let Some(action) = guarded.pool.poll_action() {
+            self.actions.push_back((Arc::clone(pool), action));
+        }
+        result
+    }
+
+    // ---- check-out ----
+
+    /// A client needs a server. True when it has one at once.
+    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId) -> bool {
+        let shared = self.pool(pool);
+        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return false };
+        assert!(client.lease == Lease::None, "a client leases one server at a time");
+        let waiter = waiter_id(slot, client.serial);
+        let (home, now) = (self.home(), self.now);
+        let outcome = self.operate(&shared, |guarded| {
+            let outcome = guarded.pool.check_out(waiter, home, now);
+            match &outcome {
+                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
+                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
+                CheckOut::Queued(_) => {}
+            }
+            outcome
+        });
+        match outcome {
+            CheckOut::Granted(grant) if grant.home == home => {
+                self.attach(slot, &shared, &grant);
+                return true;
+            }
+            CheckOut::Granted(grant) => {
+                self.clients[slot].lease = Lease::Waiting { pool, ticket: None };
+                self.mailbox(grant.home).send(Message::Bring(pool, grant));
+            }
+            CheckOut::Queued(ticket) => {
+                self.clients[slot].lease = Lease::Waiting { pool, ticket: Some(ticket) };
+                self.refresh_state(slot);
+            }
+            CheckOut::Failed(reason) => {
+                self.clients[slot].lease = Lease::Waiting { pool, ticket: None };
+                let waited = std::time::Duration::ZERO;
+                self.work.push_back(Work::LeaseFailed { pool: shared, waiter, reason, waited });
+            }
+        }
+        false
+    }
+
+    /// The client leaves the queue.
+    pub(super) fn withdraw(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Lease::Waiting { pool, ticket } = client.lease else { return };
+        client.lease = Lease::None;
+        let waiter = waiter_id(slot, client.serial);
+        let Some(ticket) = ticket else { return };
+        let (shared, now) = (self.pool(pool), self.now);
+        // It may have been granted a server meanwhile that is on its way; that is then given back on arrival.
+        self.operate(&shared, |guarded| guarded.pool.cancel(ticket, waiter, now));
+        self.refresh_state(slot);
+    }
+
+    /// The server that was granted lives here, and so does the client.
+    pub(super) fn on_granted(&mut self, pool: Arc<SharedPool>, grant: Grant) {
+        let (slot, serial) = waiter_parts(grant.waiter);
+        let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool.id);
+        let present = self.client_is(slot, serial) && waits(self.clients[slot as usize].lease);
+        if !present {
+            if let Some(server) = self.server_here(&pool, grant.server) {
+                self.check_in(server, Verdict::Clean);
+            }
+            return;
+        }
+        if self.server_here(&pool, grant.server).is_none() {
+            return self.on_grant_lost(pool.id, grant);
+        }
+        self.attach(slot as usize, &pool, &grant);
+        self.feed(slot as usize);
+    }
+
+    /// Puts client and server together.
+    fn attach(&mut self, slot: usize, pool: &Arc<SharedPool>, grant: &Grant) {
+        let server_slot = self.server_here(pool, grant.server).expect("a granted server lives where the pool says");
+        let server = &mut self.servers[server_slot];
+        assert!(server.holder.is_none() && server.phase == Phase::Live, "an exclusive server has one holder");
+        server.holder = Some(slot as u32);
+        server.since = self.now;
+        self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
+        self.refresh_state(slot);
+        if grant.waited >= self.shared.config.slow_wait {
+            tracing::warn!(
+                client = %self.client_address(slot), database = %pool.spec.database, user = %pool.spec.user,
+                server = self.backend(server_slot), waited_ms = grant.waited.as_millis() as u64,
+                "a client waited long for a server"
+            );
+        }
+        let mut out = self.outbox();
+        let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server_slot));
+        let protocol = Arc::clone(&self.shared.protocol);
+        let (client, server) = (&mut self.clients[slot], &mut self.servers[server_slot]);
+        protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out);
+        self.execute(out, Source::NONE);
+        self.rearm_server(server_slot);
+    }
+
+    /// The server died between the grant and its arrival: nothing was sent, so the client simply asks again.
+    pub(super) fn on_grant_lost(&mut self, pool: PoolId, grant: Grant) {
+        let (slot, serial) = waiter_parts(grant.waiter);
+        if !self.client_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
+            return;
+        }
+        self.clients[slot as usize].lease = Lease::None;
+        if self.check_out(slot as usize, pool) {
+            self.feed(slot as usize);
+        }
+    }
+
+    pub(super) fn on_lease_failed(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        waiter: WaiterId,
+        reason: CheckOutFailed,
+        waited: std::time::Duration,
+    ) {
+        let (slot, serial) = waiter_parts(waiter);
+        if !self.client_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
+            return;
+        }
+        let slot = slot as usize;
+        let why = match reason {
+            CheckOutFailed::Timeout => {
+                LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total as u32 }
+            }
+            CheckOutFailed::Unavailable | CheckOutFailed::Refused | CheckOutFailed::Paused => {
+                LeaseFailure::Unavailable { waited, last_error: pool.last_error() }
+            }
+            CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
+            CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared => LeaseFailure::Closed,
+        };
+        tracing::warn!(
+            client = %self.client_address(slot), database = %pool.spec.database, user = %pool.spec.user,
+            reason = reason.as_str(), waited_ms = waited.as_millis() as u64, "no server for a client"
+        );
+        self.clients[slot].lease = Lease::None;
+        self.refresh_state(slot);
+        let mut out = self.outbox();
+        let tag = self.client_tag(slot);
+        let protocol = Arc::clone(&self.shared.protocol);
+        protocol.lease_failed(tag, &mut self.clients[slot].session, why, &mut out);
+        self.execute(out, Source::NONE);
+        self.feed(slot);
+    }
+
+    // ---- check-in ----
+
+    /// A session is done with a server.
+    pub(super) fn release(&mut self, slot: usize, verdict: Verdict) {
+        let server = &mut self.servers[slot];
+        let client = server.holder.take().expect("a server is released once, by its holder") as usize;
+        assert!(self.clients[client].lease == Lease::Held { server: slot as u32 });
+        self.clients[client].lease = Lease::None;
+        if server.sides > 0 {
+            // A cancel request is under way that must not meet the next one's query.
+            server.after_side = Some(verdict);
+            return;
+        }
+        self.check_in(slot, verdict);
+    }
+
+    /// Gives a server that nobody holds back to its pool.
+    pub(super) fn check_in(&mut self, slot: usize, verdict: Verdict) {
+        let server = &mut self.servers[slot];
+        // A server that has not even taken what was sent to it is not clean, whatever it answered.
+        let how = match verdict {
+            _ if self.reactor.is_sending(server.conn) => CheckIn::Discard,
+            Verdict::Clean => CheckIn::Clean,
+            Verdict::Reset => CheckIn::Reset,
+            Verdict::Discard => CheckIn::Discard,
+        };
+        if let Some(reason) = server.pinned.take() {
+            server.pool.lock().stats.on_pinned(reason, -1);
+        }
+        let (pool, id, held) = (Arc::clone(&server.pool), server.id, self.now - server.since);
+        server.since = self.now;
+        if how == CheckIn::Reset {
+            server.phase = Phase::Cleaning;
+        }
+        self.transactions += 1;
+        let (home, now) = (self.home(), self.now);
+        let grant = self.operate(&pool, |guarded| {
+            guarded.stats.on_hold_ended(held);
+            let grant = guarded.pool.check_in(id, home, how, now);
+            if let Some(grant) = &grant {
+                guarded.stats.on_grant(grant);
+            }
+            grant
+        });
+        match grant {
+            Some(grant) => self.deliver(pool, grant),
+            None => {
+                self.rearm_server(slot);
+                if pool.awaits_idle.swap(false, Relaxed) {
+                    self.shared.registry.has_idle(pool.member, &mut self.demands);
+                }
+            }
+        }
+    }
+
+    /// A grant of a server: brings it and its client together, wherever they live.
+    pub(super) fn deliver(&mut self, pool: Arc<SharedPool>, grant: Grant) {
+        match (grant.home == self.home(), grant.waiter_home == self.home()) {
+            (true, true) => self.work.push_back(Work::Granted(pool, grant)),
+            (true, false) => self.bring(pool.id, grant),
+            (false, _) => self.mailbox(grant.home).send(Message::Bring(pool.id, grant)),
+        }
+    }
+
+    /// Sends a server that lives here to the worker of the client it was granted to.
+    pub(super) fn bring(&mut self, pool: PoolId, grant: Grant) {
+        let shared = self.pool(pool);
+        if grant.waiter_home == self.home() {
+            return self.work.push_back(Work::Granted(shared, grant));
+        }
+        let moving = self.server_here(&shared, grant.server).and_then(|slot| self.move_out(slot));
+        match moving {
+            Some(moving) => self.mailbox(grant.waiter_home).send(Message::Server(Box::new(moving), grant)),
+            None => self.mailbox(grant.waiter_home).send(Message::GrantLost(pool, grant)),
+        }
+    }
+
+    // ---- what the pool wants done ----
+
+    /// Does what a pool wants, here or where the server lives.
+    pub(super) fn perform(&mut self, pool: Arc<SharedPool>, action: Action) {
+        let place = match &action {
+            Action::AskPermit | Action::WithdrawPermit | Action::Grant(_) => None,
+            // What nobody in particular waits for is dialled by the first worker.
+            Action::Connect { home, .. } => Some(home.unwrap_or(Home(0))),
+            Action::Fail { home, .. }
+            | Action::Close { home, .. }
+            | Action::Check { home, .. }
+            | Action::Reset { home, .. }
+            | Action::Interrupt { home, .. } => Some(*home),
+        };
+        if let Some(place) = place.filter(|place| *place != self.home()) {
+            let message = match action {
+                Action::Fail { waiter, reason, waited, .. } => {
+                    pool.lock().stats.on_failed(reason);
+                    Message::Failed { pool: pool.id, waiter, reason, waited }
+                }
+                action => Message::Act(pool.id, action),
+            };
+            return self.mailbox(place).send(message);
+        }
+        match action {
+            Action::AskPermit => self.shared.registry.request(pool.member, &mut self.demands),
+            Action::WithdrawPermit => self.shared.registry.withdraw(pool.member, &mut self.demands),
+            Action::Connect { server, .. } => self.dial(pool, server),
+            Action::Grant(grant) => {
+                pool.lock().stats.on_grant(&grant);
+                self.deliver(pool, grant);
+            }
+            Action::Fail { waiter, reason, waited, .. } => {
+                pool.lock().stats.on_failed(reason);
+                self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
+            }
+            Action::Close { server, reason, .. } => self.close_for_pool(&pool, server, reason),
+            Action::Check { server, .. } => self.clean(&pool, server, false),
+            Action::Reset { server, .. } => self.clean(&pool, server, true),
+            Action::Interrupt { server, .. } => {
+                if let Some(slot) = self.server_here(&pool, server) {
+                    let reason = CloseReason::Error(protocol::Blame::Exhausted, "interrupted by an operator".into());
+                    self.remove_server(slot, reason);
+                }
+            }
+        }
+    }
+
+    /// Closes a connection that the pool has given up.
+    fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
+        match self.whereabouts(pool, server) {
+            Local::None => return,
+            Local::Dial(slot) => self.drop_dial(slot as usize),
+            Local::Server(slot) => self.retire(slot as usize),
+        }
+        let now = self.now;
+        self.operate(pool, |guarded| {
+            guarded.stats.on_closed(reason);
+            guarded.pool.closed(server, now);
+        });
+        self.shared.registry.release(pool.member, &mut self.demands);
+    }
+
+    /// Meets a demand of the budget.
+    pub(super) fn meet(&mut self, demand: Demand) {
+        let now = self.now;
+        match demand {
+            Demand::Permit(pool) => {
+                if !self.operate(&pool, |guarded| guarded.pool.permit(now)) {
+                    self.shared.registry.release(pool.member, &mut self.demands);
+                }
+            }
+            Demand::Reclaim(pool) => {
+                if !self.operate(&pool, |guarded| guarded.pool.reclaim(now)) {
+                    self.shared.registry.reclaim_failed(pool.member, &mut self.demands);
+                }
+            }
+        }
+    }
+
+    // ---- where servers are ----
+
+    pub(super) fn whereabouts(&self, pool: &SharedPool, server: ServerId) -> Local {
+        let here = self.local.get(pool.id.0 as usize).and_then(|slots| slots.get(server.slot())).copied();
+        match here {
+            Some(Local::Server(slot)) if self.servers.get(slot as usize).is_some_and(|s| s.id == server) => {
+                Local::Server(slot)
+            }
+            Some(Local::Dial(slot)) if self.dials.get(slot as usize).is_some_and(|d| d.id == server) => {
+                Local::Dial(slot)
+            }
+            _ => Local::None,
+        }
+    }
+
+    pub(super) fn set_whereabouts(&mut self, pool: PoolId, server: ServerId, place: Local) {
+        let slots = &mut self.local[pool.0 as usize];
+        if server.slot() >= slots.len() {
+            slots.resize(server.slot() + 1, Local::None);
+        }
+        slots[server.slot()] = place;
+    }
+
+    pub(super) fn server_here(&self, pool: &SharedPool, server: ServerId) -> Option<usize> {
+        match self.whereabouts(pool, server) {
+            Local::Server(slot) => Some(slot as usize),
+            Local::Dial(_) | Local::None => None,
+        }
+    }
+
+    /// Upkeep of a pool: whatever its deadlines bring.
+    pub(super) fn pool_upkeep(&mut self, pool: &Arc<SharedPool>) {
+        let now = self.now;
+        self.operate(pool, |guarded| {
+            if guarded.pool.poll_deadline().is_some_and(|deadline| deadline <= now) {
+                guarded.pool.handle_timeout(now);
+            }
+        });
+    }
+
+    /// Which worker looks after a pool's deadlines.
+    pub(super) fn looks_after(&self, pool: PoolId) -> bool {
+        pool.0 as usize % self.shared.mailboxes.len() == usize::from(self.number)
+    }
+
+}

@@ -1,0 +1,169 @@
+//! What a pool is told and what it orders: the plain types that cross its border. They hold ids, never sockets, and no
+//! rule of pooling is here.
+
+use core::time::Duration;
+
+use crate::{
+    event::{CheckOutFailed, Closed},
+    slots::{Home, ServerId},
+    waiters::{Ticket, WaiterId},
+};
+
+/// The answer to a check-out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckOut {
+    /// A server, at once.
+    Granted(Grant),
+    /// A place in the queue; the grant or the failure comes later. The ticket is good for [`crate::Pool::cancel`].
+    Queued(Ticket),
+    /// No server, for this reason.
+    Failed(CheckOutFailed),
+}
+
+/// A server given to a waiter, who must check it in again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// Who gets it.
+    pub waiter: WaiterId,
+    /// What it gets.
+    pub server: ServerId,
+    /// Where the server lives now.
+    pub home: Home,
+    /// Where the waiter waits. If that is another worker, the server has to move.
+    pub waiter_home: Home,
+    /// Where the server came from.
+    pub path: Path,
+    /// From the check-out to this grant.
+    pub waited: Duration,
+}
+
+/// Where a granted server came from: three causes of delay that are measured apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Path {
+    /// An idle one was there at once.
+    Idle,
+    /// A new connection was made and went to the waiter.
+    Created,
+    /// Somebody else checked it in, or its check ended, while the waiter was waiting.
+    Queued,
+}
+
+impl Path {
+    /// The name in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Created => "created",
+            Self::Queued => "queued",
+        }
+    }
+}
+
+/// The state in which a server comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CheckIn {
+    /// Fit for the next one.
+    Clean,
+    /// Fit after a reset, which the pool orders.
+    Reset,
+    /// Unfit: close it.
+    Discard,
+}
+
+/// What a pause does with those who wait.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Hold {
+    /// They wait on, and new ones queue, for at most `unavailable_wait_time`.
+    Waiters,
+    /// They fail, and new ones fail at once.
+    FailWaiters,
+}
+
+/// How to clear a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Clear {
+    /// Queued waiters fail with [`CheckOutFailed::PoolCleared`]; else they wait on for new servers.
+    pub fail_waiters: bool,
+    /// Servers in use are cut at once; else they close when they are checked in.
+    pub interrupt: bool,
+}
+
+/// How many servers are in which state, and how many waiters there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Being started.
+    pub connecting: u32,
+    /// Ready and unused.
+    pub idle: u32,
+    /// Checked out.
+    pub in_use: u32,
+    /// In a check or a reset.
+    pub checking: u32,
+    /// Ordered to close, and not yet reported closed.
+    pub closing: u32,
+    /// Queued check-outs.
+    pub waiters: u32,
+    /// All servers, in whatever state: what `max_size` bounds.
+    pub total: u32,
+}
+
+/// An order from the pool to its driver.
+///
+/// Orders may name a server that the driver has meanwhile reported lost (the two may cross); such an order is void.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// One more connection is wanted: ask the budget, then call [`crate::Pool::permit`].
+    AskPermit,
+    /// One of the connections asked for is wanted no more: tell the budget.
+    WithdrawPermit,
+    /// Start a connection; answer with `connected` or `connect_failed`.
+    Connect {
+        /// Its id from now on.
+        server: ServerId,
+        /// Who should dial: the worker of the waiter it is meant for. None: any.
+        home: Option<Home>,
+    },
+    /// A queued waiter gets a server.
+    Grant(Grant),
+    /// A queued waiter gets none.
+    Fail {
+        /// Who.
+        waiter: WaiterId,
+        /// Where it waits.
+        home: Home,
+        /// Why.
+        reason: CheckOutFailed,
+        /// From the check-out to this failure.
+        waited: Duration,
+    },
+    /// Close a server that is connecting, idle or checking, or was just checked in; answer with `closed`.
+    Close {
+        /// Which.
+        server: ServerId,
+        /// Where it lives (for one that is connecting: where it was asked to be dialled, worker 0 if anywhere).
+        home: Home,
+        /// Why.
+        reason: Closed,
+    },
+    /// See whether this server, long unused, still answers; report with `checked`.
+    Check {
+        /// Which.
+        server: ServerId,
+        /// Where it lives.
+        home: Home,
+    },
+    /// Bring this server's session back to its first state; report with `checked`.
+    Reset {
+        /// Which.
+        server: ServerId,
+        /// Where it lives.
+        home: Home,
+    },
+    /// Cut this server although it is in use; report with `lost` (or check it in).
+    Interrupt {
+        /// Which.
+        server: ServerId,
+        /// Where it lives.
+        home: Home,
+    },
+}

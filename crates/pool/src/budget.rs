@@ -1,0 +1,514 @@
+//! Who may have how many connections: nested or overlapping caps (of the process, a database, a user, a pool), shared
+//! fairly among members (the pools). It counts permits; it knows neither servers nor what members do with them.
+
+use alloc::{
+    collections::{BinaryHeap, VecDeque},
+    vec::Vec,
+};
+use core::cmp::Reverse;
+
+/// The most caps one budget can hold.
+pub const MAX_SCOPES: usize = 1 << 20;
+/// The most members one budget can hold.
+pub const MAX_MEMBERS: usize = 1 << 20;
+/// The most caps one member can be under.
+pub const MAX_SCOPES_OF_A_MEMBER: usize = 4;
+
+/// One cap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ScopeId(u32);
+
+/// One who asks for permits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MemberId(u32);
+
+/// The answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use]
+pub enum Permit {
+    /// One more connection is permitted.
+    Granted,
+    /// Not now; the wish is remembered until it is granted ([`BudgetAction::Grant`]) or withdrawn.
+    Denied,
+}
+
+/// An order from the budget to its driver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BudgetAction {
+    /// A wish is fulfilled: this member has one more permit.
+    Grant(MemberId),
+    /// This member should give one permit back, by closing an idle connection and then `release`; if it cannot, the
+    /// answer is `reclaim_failed`.
+    Reclaim(MemberId),
+}
+
+/// Permits, shared fairly.
+///
+/// A request is granted while all caps of the member have room. Else it is remembered, and permits that come back go to
+/// the wishing member that has the fewest (of equals, to the one wishing longest). Also members that have at least two
+/// more than a wishing one, under the cap that holds it up, are asked to give one up: repeated, this leads to the
+/// max-min fair share, from which no member can gain but at the cost of one that has no more.
+///
+/// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call looks
+/// at more than one member; requests in vain, and permits that come back while others wish, look at all.
+#[derive(Debug, Default)]
+pub struct Budget {
+    scopes: Vec<Scope>,
+    members: Vec<Member>,
+    free_members: Vec<u32>,
+    /// Numbers the wishes.
+    wishes: u64,
+    /// Wishes not yet granted, of all members.
+    wanting: u32,
+    actions: VecDeque<BudgetAction>,
+    /// Scratch: those who wish, the one with the fewest first.
+    order: Order,
+}
+
+/// (permits it has or was promised, when it began to wish, member), least first.
+type Order = BinaryHeap<Reverse<(u32, u64, u32)>>;
+
+#[derive(Debug)]
+struct Scope {
+    limit: u32,
+    used: u32,
+    /// What may be used: the limit, or more while what was used before the limit was lowered has not come back.
+    ceiling: u32,
+    /// Of its members: reclaims ordered and not yet answered.
+    reclaims: u32,
+    /// Scratch: permits that are there (or, in `rebalance`, will be) and that nobody has been promised.
+    spare: i64,
+    /// Scratch: permits that will come back and that nobody has been promised.
+    coming: u32,
+    /// Scratch: none of its members has enough to give to any of those who still wish.
+    dry: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    scopes: [u32; MAX_SCOPES_OF_A_MEMBER],
+    scope_count: u8,
+    present: bool,
+    /// It was asked for one when it had none to give, and has not had any since.
+    barren: bool,
+    used: u32,
+    wanting: u32,
+    /// When it began to wish.
+    wish: u64,
+    reclaims: u32,
+    /// Scratch: wishes dealt with.
+    promised: u32,
+}
+
+impl Budget {
+    /// No caps and no members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A new cap. 0: unlimited (it only counts).
+    pub fn add_scope(&mut self, limit: u32) -> ScopeId {
+        assert!(self.scopes.len() < MAX_SCOPES, "more than MAX_SCOPES caps in a budget");
+        let ceiling = Scope::ceiling(limit);
+        self.scopes.push(Scope { limit, used: 0, ceiling, reclaims: 0, spare: 0, coming: 0, dry: false });
+        ScopeId(u32::try_from(self.scopes.len() - 1).expect("fewer than MAX_SCOPES"))
+    }
+
+    /// Changes a cap. What is above a lower one is reclaimed.
+    pub fn set_limit(&mut self, scope: ScopeId, limit: u32) {
+        let scope = &mut self.scopes[scope.0 as usize];
+        scope.limit = limit;
+        scope.ceiling = Scope::ceiling(limit).max(scope.used);
+        self.distribute();
+        self.rebalance();
+    }
+
+    /// What is used under a cap, and the cap (0: unlimited).
+    pub fn usage(&self, scope: ScopeId) -> (u32, u32) {
+        let scope = &self.scopes[scope.0 as usize];
+        (scope.used, scope.limit)
+    }
+
+    /// A new member, under all of these caps.
+    pub fn add_member(&mut self, scopes: &[ScopeId]) -> MemberId {
+        assert!(scopes.len() <= MAX_SCOPES_OF_A_MEMBER, "a member under more than MAX_SCOPES_OF_A_MEMBER caps");
+        let mut member = Member {
+            scopes: [0; MAX_SCOPES_OF_A_MEMBER],
+            scope_count: 0,
+            present: true,
+            barren: false,
+            used: 0,
+            wanting: 0,
+            wish: 0,
+            reclaims: 0,
+            promised: 0,
+        };
+        for scope in scopes {
+            assert!((scope.0 as usize) < self.scopes.len(), "{scope:?} is of another budget");
+            assert!(!member.scopes().contains(&scope.0), "a member twice under {scope:?}");
+            member.scopes[usize::from(member.scope_count)] = scope.0;
+            member.scope_count += 1;
+        }
+        if let Some(at) = self.free_members.pop() {
+            self.members[at as usize] = member;
+            return MemberId(at);
+        }
+        assert!(self.members.len() < MAX_MEMBERS, "more than MAX_MEMBERS members in a budget");
+        self.members.push(member);
+        MemberId(u32::try_from(self.members.len() - 1).expect("fewer than MAX_MEMBERS"))
+    }
+
+    /// A member is gone; what it had comes back.
+    pub fn remove_member(&mut self, member: MemberId) {
+        let Member { used, wanting, reclaims, .. } = *self.member(member);
+        for scope in self.scopes_of(member) {
+            self.scopes[scope].give_back(used);
+            self.scopes[scope].reclaims -= reclaims;
+        }
+        self.wanting -= wanting;
+        self.members[member.0 as usize].present = false;
+        self.free_members.push(member.0);
+        self.actions.retain(|action| !matches!(action, BudgetAction::Grant(m) | BudgetAction::Reclaim(m) if *m == member));
+        self.distribute();
+        self.rebalance();
+    }
+
+    /// A member wants one more permit.
+    pub fn request(&mut self, member: MemberId) -> Permit {
+        let fits = self.fits(self.member(member));
+        if fits && self.wanting == 0 {
+            self.take(member);
+            return Permit::Granted;
+        }
+        self.wish(member);
+        if fits {
+            // What there is may be kept for one who has less, so let it be shared out.
+            let before = self.actions.len();
+            self.distribute();
+            let granted = BudgetAction::Grant(member);
+            if let Some(at) = (before..self.actions.len()).find(|at| self.actions[*at] == granted) {
+                self.actions.remove(at);
+                return Permit::Granted;
+            }
+        }
+        if self.might_be_helped(member) {
+            self.rebalance();
+        }
+        Permit::Denied
+    }
+
+    /// A member wants one fewer of those it was denied. False if it was denied none: a grant is on its way, and the
+    /// member will give that back with `release`.
+    pub fn withdraw(&mut self, member: MemberId) -> bool {
+        let wishing = self.member_mut(member);
+        if wishing.wanting == 0 {
+            return false;
+        }
+        wishing.wanting -= 1;
+        self.wanting -= 1;
+        true
+    }
+
+    /// A member gives one permit back: a connection is gone, or was never made.
+    pub fn release(&mut self, member: MemberId) {
+        let giving = self.member_mut(member);
+        assert!(giving.used > 0, "{member:?} gave back more permits than it had");
+        giving.used -= 1;
+        // Whatever the reason, it answers a reclaim.
+        let answered = u32::from(giving.reclaims > 0);
+        giving.reclaims -= answered;
+        for scope in self.scopes_of(member) {
+            self.scopes[scope].give_back(1);
+            self.scopes[scope].reclaims -= answered;
+        }
+        if self.wanting > 0 {
+            self.distribute();
+            self.rebalance();
+        }
+    }
+
+    /// A member that was asked to give one up has none to give. It will be asked again after `has_idle`.
+    pub fn reclaim_failed(&mut self, member: MemberId) {
+        let asked = self.member_mut(member);
+        asked.barren = true;
+        if asked.reclaims == 0 {
+            return;
+        }
+        asked.reclaims -= 1;
+        for scope in self.scopes_of(member) {
+            self.scopes[scope].reclaims -= 1;
+        }
+        self.distribute();
+        self.rebalance();
+    }
+
+    /// A member that had none to give has an idle connection now.
+    pub fn has_idle(&mut self, member: MemberId) {
+        if core::mem::take(&mut self.member_mut(member).barren) {
+            self.rebalance();
+        }
+    }
+
+    /// Whether this member was asked in vain, so that `has_idle` would be news.
+    pub fn awaits_idle(&self, member: MemberId) -> bool {
+        self.member(member).barren
+    }
+
+    /// The next order.
+    pub fn poll_action(&mut self) -> Option<BudgetAction> {
+        self.actions.pop_front()
+    }
+
+    /// How many permits a member has, and how many more it wants.
+    pub fn member_usage(&self, member: MemberId) -> (u32, u32) {
+        let member = self.member(member);
+        (member.used, member.wanting)
+    }
+
+    /// Whether all sums are right: O(members).
+    ///
+    /// # Panics
+    /// If anything is wrong.
+    pub fn check_invariants(&self) {
+        for (at, scope) in (0..).zip(&self.scopes) {
+            let under = || self.present().map(|(_, m)| m).filter(|m| m.scopes().contains(&at));
+            assert_eq!(under().map(|m| m.used).sum::<u32>(), scope.used, "the sum of permits under cap {at} is wrong");
+            assert_eq!(under().map(|m| m.reclaims).sum::<u32>(), scope.reclaims, "the reclaims under cap {at} are wrong");
+            assert!(scope.used <= scope.ceiling, "{} permits under cap {at}, of at most {}", scope.used, scope.ceiling);
+        }
+        assert_eq!(self.present().map(|(_, m)| m.wanting).sum::<u32>(), self.wanting, "the sum of wishes is wrong");
+        for (id, member) in self.present() {
+            assert!(member.reclaims <= member.used, "{id:?} is asked to give up more than it has");
+            let kept = self.scopes.iter().any(|scope| scope.reclaims > 0);
+            assert!(member.wanting == 0 || kept || !self.fits(member), "{id:?} wishes for what is there");
+        }
+    }
+
+    fn wish(&mut self, member: MemberId) {
+        self.wishes += 1;
+        let wish = self.wishes;
+        let wishing = self.member_mut(member);
+        if wishing.wanting == 0 {
+            wishing.wish = wish;
+        }
+        wishing.wanting += 1;
+        self.wanting += 1;
+    }
+
+    /// Gives free permits to those who wish, the one with the fewest first. One who cannot be served yet, but will be as
+    /// soon as reclaimed permits come back, has the rest kept for it: under several caps they come back one by one, and
+    /// those who gave them would take them again.
+    fn distribute(&mut self) {
+        if self.wanting == 0 {
+            return;
+        }
+        for scope in &mut self.scopes {
+            scope.spare = scope.room();
+            scope.coming = scope.reclaims;
+        }
+        let mut order = self.start_order();
+        while let Some(Reverse((_, _, at))) = order.pop() {
+            let id = MemberId(at);
+            let scopes = || self.scopes_of(id).map(|scope| &self.scopes[scope]);
+            if scopes().all(|scope| scope.spare > 0) {
+                self.scopes_of(id).for_each(|scope| self.scopes[scope].spare -= 1);
+                self.grant(id);
+            } else if scopes().all(|scope| scope.spare > 0 || scope.coming > 0) {
+                for scope in self.scopes_of(id) {
+                    let scope = &mut self.scopes[scope];
+                    if scope.spare > 0 { scope.spare -= 1 } else { scope.coming -= 1 }
+                }
+                self.member_mut(id).promised += 1;
+            } else {
+                continue;
+            }
+            self.order_again(&mut order, id);
+        }
+        self.order = order;
+    }
+
+    fn grant(&mut self, id: MemberId) {
+        self.wishes += 1;
+        let wish = self.wishes;
+        let member = self.member_mut(id);
+        member.wanting -= 1;
+        // The next of its wishes is younger than those of others.
+        member.wish = wish;
+        self.wanting -= 1;
+        self.take(id);
+        self.actions.push_back(BudgetAction::Grant(id));
+    }
+
+    /// Finds out which wishes are held up by members that have more, and asks these to give up one per wish.
+    fn rebalance(&mut self) {
+        for scope in &mut self.scopes {
+            scope.spare = scope.room() + i64::from(scope.reclaims);
+            scope.dry = false;
+        }
+        self.reclaim_excess();
+        if self.wanting == 0 {
+            return;
+        }
+        let mut order = self.start_order();
+        while let Some(Reverse((_, _, at))) = order.pop() {
+            let id = MemberId(at);
+            if self.make_room(id) {
+                self.scopes_of(id).for_each(|scope| self.scopes[scope].spare -= 1);
+                self.member_mut(id).promised += 1;
+                self.order_again(&mut order, id);
+            }
+        }
+        self.order = order;
+    }
+
+    /// All who wish, in the order in which they are to be helped.
+    fn start_order(&mut self) -> Order {
+        let mut order = core::mem::take(&mut self.order);
+        order.clear();
+        for (at, member) in (0..).zip(&mut self.members) {
+            member.promised = 0;
+            if member.present && member.wanting > 0 {
+                order.push(Reverse((member.left(), member.wish, at)));
+            }
+        }
+        order
+    }
+
+    fn order_again(&self, order: &mut Order, id: MemberId) {
+        let member = self.member(id);
+        if member.wanting > member.promised {
+            order.push(Reverse((member.left() + member.promised, member.wish, id.0)));
+        }
+    }
+
+    /// Whether each full cap above this member has somebody under it who could give one up for it.
+    fn might_be_helped(&self, id: MemberId) -> bool {
+        let least = self.member(id).left() + 2;
+        let mut full = self.scopes_of(id).filter(|scope| self.scopes[*scope].room() <= 0);
+        full.all(|scope| self.richest(&[scope], least).is_some())
+    }
+
+    /// Where a cap was lowered below what is used, asks those that have most.
+    fn reclaim_excess(&mut self) {
+        for scope in 0..self.scopes.len() {
+            while self.scopes[scope].spare < 0 {
+                let Some(richest) = self.richest(&[scope], 0) else { break };
+                self.reclaim(richest);
+            }
+        }
+    }
+
+    /// Sees to it that there will be a permit for this member under all its caps. False, and nothing is done, if that
+    /// cannot be had from members with at least two more.
+    fn make_room(&mut self, id: MemberId) -> bool {
+        let least = self.member(id).left() + self.member(id).promised + 2;
+        let mut full = [0; MAX_SCOPES_OF_A_MEMBER];
+        let mut count = 0;
+        for scope in self.scopes_of(id).filter(|scope| self.scopes[*scope].spare <= 0) {
+            full[count] = scope;
+            count += 1;
+        }
+        let full = &full[..count];
+        if full.is_empty() {
+            return true;
+        }
+        for scope in full {
+            // The members are asked for in the order of what they have, so that a cap once dry stays dry.
+            let dry = self.scopes[*scope].dry || self.scopes[*scope].spare < 0;
+            if dry || self.richest(&[*scope], least).is_none() {
+                self.scopes[*scope].dry = true;
+                return false;
+            }
+        }
+        // One who is under all of them at once costs one connection instead of several.
+        if let Some(richest) = self.richest(full, least) {
+            self.reclaim(richest);
+        }
+        for scope in full {
+            if self.scopes[*scope].spare <= 0 {
+                let richest = self.richest(&[*scope], least).expect("nobody under this cap was asked since");
+                self.reclaim(richest);
+            }
+        }
+        true
+    }
+
+    /// Of those under all these caps that have at least `least` (not counting what they were asked to give up) and may
+    /// have something to give: the one that has most.
+    fn richest(&self, scopes: &[usize], least: u32) -> Option<MemberId> {
+        let candidates = self.present().filter(|(_, m)| {
+            let under_all = scopes.iter().all(|scope| m.scopes().iter().any(|s| *s as usize == *scope));
+            under_all && !m.barren && m.left() >= least.max(1)
+        });
+        candidates.max_by_key(|(_, m)| m.left()).map(|(id, _)| id)
+    }
+
+    fn reclaim(&mut self, member: MemberId) {
+        self.member_mut(member).reclaims += 1;
+        for scope in self.scopes_of(member) {
+            self.scopes[scope].reclaims += 1;
+            self.scopes[scope].spare += 1;
+        }
+        self.actions.push_back(BudgetAction::Reclaim(member));
+    }
+
+    fn take(&mut self, member: MemberId) {
+        self.member_mut(member).used += 1;
+        for scope in self.scopes_of(member) {
+            self.scopes[scope].used += 1;
+        }
+    }
+
+    fn fits(&self, member: &Member) -> bool {
+        member.scopes().iter().all(|scope| self.scopes[*scope as usize].room() > 0)
+    }
+
+    fn present(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        (0..).map(MemberId).zip(&self.members).filter(|(_, member)| member.present)
+    }
+
+    fn member(&self, member: MemberId) -> &Member {
+        let found = &self.members[member.0 as usize];
+        assert!(found.present, "{member:?} is gone");
+        found
+    }
+
+    fn member_mut(&mut self, member: MemberId) -> &mut Member {
+        let found = &mut self.members[member.0 as usize];
+        assert!(found.present, "{member:?} is gone");
+        found
+    }
+
+    /// By value, so that the scopes can be changed on the way.
+    fn scopes_of(&self, member: MemberId) -> impl Iterator<Item = usize> + use<> {
+        let Member { scopes, scope_count, .. } = *self.member(member);
+        scopes.into_iter().take(usize::from(scope_count)).map(|scope| scope as usize)
+    }
+}
+
+impl Scope {
+    fn ceiling(limit: u32) -> u32 {
+        if limit == 0 { u32::MAX } else { limit }
+    }
+
+    /// How many more are permitted; below zero after the limit was lowered.
+    fn room(&self) -> i64 {
+        i64::from(Self::ceiling(self.limit)) - i64::from(self.used)
+    }
+
+    fn give_back(&mut self, permits: u32) {
+        self.used -= permits;
+        self.ceiling = self.ceiling.min(Self::ceiling(self.limit).max(self.used));
+    }
+}
+
+impl Member {
+    /// What it will have once it has given up what it was asked for.
+    fn left(&self) -> u32 {
+        self.used - self.reclaims
+    }
+
+    fn scopes(&self) -> &[u32] {
+        &self.scopes[..usize::from(self.scope_count)]
+    }
+}

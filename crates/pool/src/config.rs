@@ -1,0 +1,241 @@
+//! The options of a pool, their defaults, and which of them cannot go together. Knows no file format, and no pool.
+
+use core::{fmt, time::Duration};
+
+/// The most servers any pool may have, also where `max_size` is 0 ("unlimited").
+pub const MAX_SERVERS: u32 = 1 << 20;
+/// The most waiters any pool may have, also where `max_waiters` is 0 ("unlimited").
+pub const MAX_WAITERS: u32 = 1 << 24;
+
+/// The options of one pool. An absent duration means "no limit".
+#[derive(Clone, PartialEq, Debug)]
+pub struct PoolConfig {
+    /// The most servers, in whatever state. 0: unlimited (which is [`MAX_SERVERS`]).
+    pub max_size: u32,
+    /// Servers kept even if nobody uses them.
+    pub min_size: u32,
+    /// The most servers connecting at the same time.
+    pub max_connecting: u32,
+    /// A server unused for this long is closed, unless that leaves fewer than `min_size`.
+    pub max_idle_time: Option<Duration>,
+    /// A server this old is closed when it is not in use.
+    pub max_life_time: Option<Duration>,
+    /// By how much lives differ: each is `max_life_time * (1 - jitter * random)`. A fraction, 0 to 1.
+    pub life_time_jitter: f32,
+    /// How long a waiter waits for a server while all are busy. Time during which the upstream was unavailable or the
+    /// pool was on hold does not count; what bounds that is `unavailable_wait_time`.
+    pub max_wait_time: Option<Duration>,
+    /// How long a waiter waits while no connection can be made, or while the pool is on hold.
+    pub unavailable_wait_time: Option<Duration>,
+    /// The most waiters. 0: unlimited (which is [`MAX_WAITERS`]).
+    pub max_waiters: u32,
+    /// How often at most a waiter is overtaken by one at the server's own home. 0: strictly first come, first served.
+    pub max_overtakes: u32,
+    /// A server unused for longer is checked before it is handed out.
+    pub check_after_idle: Option<Duration>,
+    /// The shortest pause after a failed connect.
+    pub backoff_min: Duration,
+    /// The longest pause after failed connects; the range of pauses doubles from one to the other, with jitter.
+    pub backoff_max: Duration,
+    /// How long a connect may take; also a check and a reset.
+    pub connect_timeout: Duration,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            max_size: 20,
+            min_size: 0,
+            max_connecting: 2,
+            max_idle_time: Some(Duration::from_secs(5 * 60)),
+            max_life_time: Some(Duration::from_secs(30 * 60)),
+            life_time_jitter: 0.1,
+            max_wait_time: Some(Duration::from_secs(2)),
+            unavailable_wait_time: Some(Duration::from_secs(30)),
+            max_waiters: 0,
+            max_overtakes: 32,
+            check_after_idle: None,
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl PoolConfig {
+    /// Whether the options can go together.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.max_size > MAX_SERVERS {
+            return Err(ConfigError::MaxSizeTooLarge(self.max_size));
+        }
+        if self.min_size > self.effective_max_size() {
+            return Err(ConfigError::MinAboveMax { min_size: self.min_size, max_size: self.effective_max_size() });
+        }
+        if self.max_connecting == 0 {
+            return Err(ConfigError::NoConnecting);
+        }
+        if !(0.0..=1.0).contains(&self.life_time_jitter) {
+            return Err(ConfigError::JitterOutOfRange(self.life_time_jitter));
+        }
+        if self.max_waiters > MAX_WAITERS {
+            return Err(ConfigError::MaxWaitersTooLarge(self.max_waiters));
+        }
+        if self.max_life_time == Some(Duration::ZERO) {
+            return Err(ConfigError::Zero("max_life_time"));
+        }
+        if self.connect_timeout.is_zero() {
+            return Err(ConfigError::Zero("connect_timeout"));
+        }
+        if self.backoff_min.is_zero() {
+            return Err(ConfigError::Zero("backoff_min"));
+        }
+        if self.backoff_min > self.backoff_max {
+            return Err(ConfigError::BackoffReversed { min: self.backoff_min, max: self.backoff_max });
+        }
+        Ok(())
+    }
+
+    /// `max_size`, or what stands for "unlimited".
+    pub fn effective_max_size(&self) -> u32 {
+        if self.max_size == 0 { MAX_SERVERS } else { self.max_size }
+    }
+}
+
+/// Options that cannot go together, or cannot be at all.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// `min_size` is above `max_size`.
+    MinAboveMax {
+        /// As given.
+        min_size: u32,
+        /// As given, or what stands for "unlimited".
+        max_size: u32,
+    },
+    /// `max_size` is above [`MAX_SERVERS`].
+    MaxSizeTooLarge(u32),
+    /// `max_connecting` is 0: no connection could ever be made.
+    NoConnecting,
+    /// `life_time_jitter` is no fraction.
+    JitterOutOfRange(f32),
+    /// `max_waiters` is above [`MAX_WAITERS`].
+    MaxWaitersTooLarge(u32),
+    /// A duration that must be longer than nothing; the option's name.
+    Zero(&'static str),
+    /// `backoff_min` is above `backoff_max`.
+    BackoffReversed {
+        /// As given.
+        min: Duration,
+        /// As given.
+        max: Duration,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MinAboveMax { min_size, max_size } => {
+                write!(f, "min_size ({min_size}) is above max_size ({max_size}): lower the one or raise the other")
+            }
+            Self::MaxSizeTooLarge(n) => write!(f, "max_size ({n}) is above {MAX_SERVERS}"),
+            Self::NoConnecting => {
+                f.write_str("max_connecting is 0, so no connection could ever be made: use 1 or more")
+            }
+            Self::JitterOutOfRange(j) => write!(f, "life_time_jitter ({j}) is not a fraction from 0 to 1"),
+            Self::MaxWaitersTooLarge(n) => write!(f, "max_waiters ({n}) is above {MAX_WAITERS}"),
+            Self::Zero(option) => write!(f, "{option} is 0: give a duration above nothing"),
+            Self::BackoffReversed { min, max } => write!(f, "backoff_min ({min:?}) is above backoff_max ({max:?})"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+/// The durations of a configuration in nanoseconds, `u64::MAX` for "no limit": what the hot path reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) idle: u64,
+    pub(crate) life: u64,
+    /// The most that a life is shortened by.
+    pub(crate) life_jitter: u64,
+    pub(crate) wait: u64,
+    pub(crate) unavailable: u64,
+    pub(crate) check_after: u64,
+    pub(crate) backoff_min: u64,
+    pub(crate) backoff_max: u64,
+    pub(crate) connect: u64,
+    pub(crate) max_size: u32,
+    pub(crate) max_waiters: u32,
+}
+
+impl Limits {
+    pub(crate) fn new(config: &PoolConfig) -> Self {
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let limit = |d: Option<Duration>| d.map_or(u64::MAX, nanos);
+        let jitter = config.max_life_time.map_or(Duration::ZERO, |d| d.mul_f64(f64::from(config.life_time_jitter)));
+        Self {
+            idle: limit(config.max_idle_time),
+            life: limit(config.max_life_time),
+            life_jitter: nanos(jitter),
+            wait: limit(config.max_wait_time),
+            unavailable: limit(config.unavailable_wait_time),
+            check_after: limit(config.check_after_idle),
+            backoff_min: nanos(config.backoff_min),
+            backoff_max: nanos(config.backoff_max),
+            connect: nanos(config.connect_timeout),
+            max_size: config.effective_max_size(),
+            max_waiters: if config.max_waiters == 0 { MAX_WAITERS } else { config.max_waiters },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn error(change: impl Fn(&mut PoolConfig)) -> ConfigError {
+        let mut config = PoolConfig::default();
+        change(&mut config);
+        config.validate().expect_err("an invalid configuration")
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(PoolConfig::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn impossible_combinations_are_refused_with_the_names_of_the_options() {
+        let min = error(|c| c.min_size = 21);
+        assert_eq!(min, ConfigError::MinAboveMax { min_size: 21, max_size: 20 });
+        assert!(min.to_string().contains("min_size (21)"));
+        assert_eq!(error(|c| c.max_connecting = 0), ConfigError::NoConnecting);
+        assert!(matches!(error(|c| c.life_time_jitter = 1.5), ConfigError::JitterOutOfRange(_)));
+        assert!(matches!(error(|c| c.life_time_jitter = f32::NAN), ConfigError::JitterOutOfRange(_)));
+        assert_eq!(error(|c| c.backoff_min = Duration::ZERO), ConfigError::Zero("backoff_min"));
+        assert_eq!(error(|c| c.connect_timeout = Duration::ZERO), ConfigError::Zero("connect_timeout"));
+        assert_eq!(error(|c| c.max_life_time = Some(Duration::ZERO)), ConfigError::Zero("max_life_time"));
+        assert!(error(|c| c.backoff_max = Duration::from_millis(1)).to_string().contains("100ms"));
+        assert_eq!(error(|c| c.max_size = u32::MAX), ConfigError::MaxSizeTooLarge(u32::MAX));
+        assert_eq!(error(|c| c.max_waiters = u32::MAX), ConfigError::MaxWaitersTooLarge(u32::MAX));
+    }
+
+    #[test]
+    fn an_unlimited_size_allows_any_minimum() {
+        let config = PoolConfig { max_size: 0, min_size: 1000, ..PoolConfig::default() };
+        assert_eq!(config.validate(), Ok(()));
+    }
+
+    #[test]
+    fn the_longest_durations_do_not_overflow() {
+        let config = PoolConfig {
+            max_life_time: Some(Duration::MAX),
+            life_time_jitter: 1.0,
+            max_wait_time: None,
+            ..PoolConfig::default()
+        };
+        let limits = Limits::new(&config);
+        assert_eq!((limits.life, limits.wait), (u64::MAX, u64::MAX));
+    }
+}

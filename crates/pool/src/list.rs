@@ -1,0 +1,118 @@
+//! Doubly linked lists whose links live inside the entries of a slab: insert and remove anywhere without a search and
+//! without an allocation. Knows neither what the entries are nor who owns the slab.
+
+/// "No entry", as an index.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// An entry's place in one list. Meaningless while the entry is in none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+}
+
+impl Links {
+    pub(crate) const NONE: Self = Self { prev: NONE, next: NONE };
+}
+
+/// Both ends of one list. The caller says, with a function, which links of an entry belong to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { head: NONE, tail: NONE };
+
+    #[inline]
+    pub(crate) fn push_front<T>(&mut self, slab: &mut [T], at: u32, links: impl Fn(&mut T) -> &mut Links) {
+        *links(&mut slab[at as usize]) = Links { prev: NONE, next: self.head };
+        match self.head {
+            NONE => self.tail = at,
+            head => links(&mut slab[head as usize]).prev = at,
+        }
+        self.head = at;
+    }
+
+    #[inline]
+    pub(crate) fn push_back<T>(&mut self, slab: &mut [T], at: u32, links: impl Fn(&mut T) -> &mut Links) {
+        *links(&mut slab[at as usize]) = Links { prev: self.tail, next: NONE };
+        match self.tail {
+            NONE => self.head = at,
+            tail => links(&mut slab[tail as usize]).next = at,
+        }
+        self.tail = at;
+    }
+
+    /// Puts `at` right behind `before`, which is in this list.
+    pub(crate) fn insert_after<T>(
+        &mut self,
+        slab: &mut [T],
+        before: u32,
+        at: u32,
+        links: impl Fn(&mut T) -> &mut Links,
+    ) {
+        let next = links(&mut slab[before as usize]).next;
+        *links(&mut slab[at as usize]) = Links { prev: before, next };
+        links(&mut slab[before as usize]).next = at;
+        match next {
+            NONE => self.tail = at,
+            next => links(&mut slab[next as usize]).prev = at,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove<T>(&mut self, slab: &mut [T], at: u32, links: impl Fn(&mut T) -> &mut Links) {
+        let Links { prev, next } = *links(&mut slab[at as usize]);
+        match prev {
+            NONE => self.head = next,
+            prev => links(&mut slab[prev as usize]).next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            next => links(&mut slab[next as usize]).prev = prev,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{vec, vec::Vec};
+
+    fn order(list: &List, slab: &[Links]) -> Vec<u32> {
+        let (mut forward, mut at) = (vec![], list.head);
+        while at != NONE {
+            forward.push(at);
+            at = slab[at as usize].next;
+        }
+        let (mut backward, mut at) = (vec![], list.tail);
+        while at != NONE {
+            backward.push(at);
+            at = slab[at as usize].prev;
+        }
+        backward.reverse();
+        assert_eq!(forward, backward);
+        forward
+    }
+
+    #[test]
+    fn entries_keep_their_order_through_inserts_and_removals() {
+        let mut slab = vec![Links::NONE; 6];
+        let mut list = List::EMPTY;
+        list.push_back(&mut slab, 1, |l| l);
+        list.push_back(&mut slab, 2, |l| l);
+        list.push_front(&mut slab, 0, |l| l);
+        list.insert_after(&mut slab, 0, 4, |l| l);
+        list.insert_after(&mut slab, 2, 5, |l| l);
+        assert_eq!(order(&list, &slab), [0, 4, 1, 2, 5]);
+        list.remove(&mut slab, 1, |l| l);
+        list.remove(&mut slab, 0, |l| l);
+        list.remove(&mut slab, 5, |l| l);
+        assert_eq!(order(&list, &slab), [4, 2]);
+        list.remove(&mut slab, 4, |l| l);
+        list.remove(&mut slab, 2, |l| l);
+        assert_eq!(order(&list, &slab), []);
+    }
+}

@@ -1,0 +1,500 @@
+//! The pool of servers for one (database, user): who gets which server, who waits, and which connections are made and
+//! closed. It holds ids, never sockets; it has no clock, does no I/O and knows no protocol.
+//!
+//! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines kept;
+//! `invariants` checks the whole state.
+
+mod invariants;
+mod supply;
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use crate::{
+    action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Path},
+    config::{Limits, PoolConfig},
+    event::{CheckOutFailed, Closed, Event, Events},
+    random::Random,
+    slots::{Home, ServerId, Slots, State},
+    time::Time,
+    waiters::{Ticket, WaiterId, Waiters},
+};
+
+/// A pool of servers: a state machine.
+///
+/// **Call order.** A new pool is paused (it queues waiters and connects nothing) until [`Pool::ready`]. After *every* call
+/// that takes `now`, poll [`Pool::poll_action`] until it has no more, then [`Pool::poll_deadline`]; at that time or later
+/// call [`Pool::handle_timeout`]. A `now` below an earlier one is read as the earlier one.
+///
+/// **Servers.** Each ordered [`Action::Connect`] is answered by one of `connected` and `connect_failed`; each
+/// [`Action::Close`] by `closed`; each [`Action::Check`] and [`Action::Reset`] by `checked`; each grant, in whatever form, by
+/// `check_in`. Instead of any of these, `lost` may come; after it the id is worth nothing, and orders that still name it
+/// are void. A close may cross the answer of a connect or check: the pool ignores such a late answer (but takes
+/// `connect_failed` and `lost` as `closed`). An id of a server that is gone is the caller's mistake, and panics.
+///
+/// **Permits.** Each server, from its connect until `closed`, `lost` or `connect_failed`, stands for one permit of the
+/// [`crate::Budget`], which the caller returns then. Without a budget, answer each [`Action::AskPermit`] with `permit`.
+///
+/// Check-out and check-in are O(1) and, once its queues have grown to their working size, allocate nothing. At most
+/// one action per waiter and a few per server can be queued.
+#[derive(Debug)]
+pub struct Pool {
+    limits: Limits,
+    mode: Mode,
+    /// The latest `now` ever given.
+    now: Time,
+    slots: Slots,
+    waiters: Waiters,
+    /// Incremented by each clear; servers of earlier ones are stale.
+    generation: u32,
+    /// Servers promised to the budget, out of those in use.
+    owed: u32,
+    /// Connections wanted from the budget.
+    asked: u32,
+    /// Of these, how many the caller has been told of.
+    announced: u32,
+    /// What the total may be: `max_size`, or more while a pool that was shrunk has not yet got there.
+    ceiling: u32,
+    failures: Failures,
+    /// Waiters wait as for an upstream that is down (or on hold), not as for a busy one.
+    hard_times: bool,
+    /// When that last ended.
+    good_since: Time,
+    /// No server's life ends before this.
+    next_expiry: Time,
+    actions: VecDeque<Action>,
+    events: Events,
+    random: Random,
+    config: PoolConfig,
+}
+
+/// Failed connects, and what follows from them.
+#[derive(Debug, Default)]
+struct Failures {
+    /// When the first of an unbroken row of failures was.
+    since: Option<Time>,
+    /// How often the pause was stretched.
+    count: u32,
+    /// No connect before this.
+    retry_at: Option<Time>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Ready,
+    Paused(Hold),
+    Closed,
+}
+
+impl Pool {
+    /// A paused pool. The seed is for jitter; the configuration must be valid.
+    pub fn new(config: PoolConfig, seed: u64, now: Time) -> Self {
+        if let Err(error) = config.validate() {
+            panic!("an invalid configuration reached a pool: {error}");
+        }
+        let limits = Limits::new(&config);
+        Self {
+            limits,
+            mode: Mode::Paused(Hold::Waiters),
+            now,
+            slots: Slots::new(),
+            waiters: Waiters::new(),
+            generation: 0,
+            owed: 0,
+            asked: 0,
+            announced: 0,
+            ceiling: limits.max_size,
+            failures: Failures::default(),
+            hard_times: true,
+            good_since: now,
+            next_expiry: Time::NEVER,
+            actions: VecDeque::new(),
+            events: Events::new(),
+            random: Random::new(seed),
+            config,
+        }
+    }
+
+    /// From now on the pool grants and connects. (A closed pool stays closed.)
+    pub fn ready(&mut self, now: Time) {
+        let now = self.tick(now);
+        if let Mode::Paused(_) = self.mode {
+            self.mode = Mode::Ready;
+            self.events.push(Event::PoolReady);
+            self.settle(now);
+        }
+    }
+
+    /// From now on the pool neither grants nor connects. Servers in use stay so until they are checked in.
+    pub fn pause(&mut self, hold: Hold, now: Time) {
+        let now = self.tick(now);
+        if self.mode == Mode::Closed {
+            return;
+        }
+        self.mode = Mode::Paused(hold);
+        if hold == Hold::FailWaiters {
+            self.fail_waiters(CheckOutFailed::Paused, now);
+        }
+        self.settle(now);
+    }
+
+    /// Closes all servers, those in use when they are checked in, and fails all waiters; for ever.
+    pub fn close(&mut self, now: Time) {
+        let now = self.tick(now);
+        if self.mode == Mode::Closed {
+            return;
+        }
+        self.mode = Mode::Closed;
+        self.events.push(Event::PoolClosed);
+        self.fail_waiters(CheckOutFailed::PoolClosed, now);
+        self.close_unused(Closed::PoolClosed, now);
+        self.settle(now);
+    }
+
+    /// Makes all present servers stale: those not in use close now, those in use when they are checked in, or are cut
+    /// now. It does not pause the pool; CMAP's clear is this one with `fail_waiters`, and a pause.
+    pub fn clear(&mut self, how: Clear, now: Time) {
+        let now = self.tick(now);
+        self.generation = self.generation.wrapping_add(1);
+        self.events.push(Event::PoolCleared);
+        if how.fail_waiters {
+            self.fail_waiters(CheckOutFailed::PoolCleared, now);
+        }
+        self.close_unused(Closed::Stale, now);
+        if how.interrupt {
+            self.interrupt_all();
+        }
+        self.settle(now);
+    }
+
+    /// Other options from now on. A pool above its new `max_size` closes servers that are not in use at once, and those
+    /// in use when they are checked in.
+    pub fn reconfigure(&mut self, config: PoolConfig, now: Time) {
+        let now = self.tick(now);
+        if let Err(error) = config.validate() {
+            panic!("an invalid configuration reached a pool: {error}");
+        }
+        self.limits = Limits::new(&config);
+        self.config = config;
+        self.ceiling = self.slots.total().max(self.limits.max_size);
+        self.renew_lives();
+        while self.slots.live() > self.limits.max_size {
+            let Some(server) = self.slots.oldest_idle().or(self.slots.oldest_connecting()) else { break };
+            self.order_close(server, Closed::Shrunk, now);
+        }
+        self.settle(now);
+    }
+
+    /// Somebody at `home` wants a server: the one last used there, else the one last used of all, else a place in the
+    /// queue.
+    pub fn check_out(&mut self, waiter: WaiterId, home: Home, now: Time) -> CheckOut {
+        let now = self.tick(now);
+        self.events.push(Event::CheckOutStarted);
+        match self.mode {
+            Mode::Ready if self.waiters.len() == 0 => {
+                if let Some(server) = self.take_idle(home, now) {
+                    return CheckOut::Granted(self.grant_idle(server, waiter, home, now));
+                }
+            }
+            Mode::Ready | Mode::Paused(Hold::Waiters) => {}
+            Mode::Paused(Hold::FailWaiters) => return self.refuse(CheckOutFailed::Paused),
+            Mode::Closed => return self.refuse(CheckOutFailed::PoolClosed),
+        }
+        if self.waiters.len() >= self.limits.max_waiters {
+            self.expire_waiters(now);
+            if self.waiters.len() >= self.limits.max_waiters {
+                return self.refuse(CheckOutFailed::QueueFull);
+            }
+        }
+        let ticket = self.waiters.push(waiter, home, now);
+        self.settle(now);
+        CheckOut::Queued(ticket)
+    }
+
+    /// A waiter has left. False if it was not waiting any more: its grant or failure is on its way, and if it is a
+    /// grant, the server has to be checked in.
+    pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> bool {
+        let now = self.tick(now);
+        let left = self.waiters.remove(ticket, waiter).is_some();
+        if left {
+            self.settle(now);
+        }
+        left
+    }
+
+    /// A server comes back, at `home`. A waiter may get it at once: that is the returned grant.
+    #[must_use = "a grant that is dropped is a server lost"]
+    pub fn check_in(&mut self, server: ServerId, home: Home, how: CheckIn, now: Time) -> Option<Grant> {
+        let now = self.tick(now);
+        let slot = self.slots.get_mut(server);
+        assert!(slot.state == State::InUse, "{server:?} was checked in while {:?}", slot.state);
+        slot.home = home;
+        self.events.push(Event::CheckedIn);
+        let discard = (how == CheckIn::Discard).then_some(Closed::Discarded);
+        if let Some(reason) = self.unfit(server, now).or(discard) {
+            self.order_close(server, reason, now);
+            self.settle(now);
+            return None;
+        }
+        if how == CheckIn::Reset {
+            self.slots.set_state(server, State::Checking, now);
+            self.actions.push_back(Action::Reset { server, home });
+            self.settle(now);
+            return None;
+        }
+        let grant = self.offer(server, home, Path::Queued, now);
+        if self.asked != 0 {
+            self.settle(now);
+        }
+        grant
+    }
+
+    /// A check or a reset has ended, at `home`. A waiter may get the server at once.
+    #[must_use = "a grant that is dropped is a server lost"]
+    pub fn checked(&mut self, server: ServerId, ok: bool, home: Home, now: Time) -> Option<Grant> {
+        let now = self.tick(now);
+        let slot = self.slots.get_mut(server);
+        if slot.state == State::Closing {
+            return None;
+        }
+        assert!(slot.state == State::Checking, "{server:?} was reported checked while {:?}", slot.state);
+        slot.home = home;
+        let failed = (!ok).then_some(Closed::Error);
+        let grant = match self.unfit(server, now).or(failed) {
+            Some(reason) => {
+                self.order_close(server, reason, now);
+                None
+            }
+            None => self.offer(server, home, Path::Queued, now),
+        };
+        self.settle(now);
+        grant
+    }
+
+    /// A start-up has ended well, at `home`. A waiter may get the server at once.
+    #[must_use = "a grant that is dropped is a server lost"]
+    pub fn connected(&mut self, server: ServerId, home: Home, now: Time) -> Option<Grant> {
+        let now = self.tick(now);
+        let expires = now.after(self.life());
+        let slot = self.slots.get_mut(server);
+        if slot.state == State::Closing {
+            return None;
+        }
+        assert!(slot.state == State::Connecting, "{server:?} was reported connected while {:?}", slot.state);
+        slot.home = home;
+        slot.ready_at = now;
+        slot.expires = expires;
+        let duration = now - slot.since;
+        self.next_expiry = self.next_expiry.min(expires);
+        self.events.push(Event::ConnectionReady { duration });
+        self.failures = Failures::default();
+        self.watch_times(now);
+        let grant = match self.unfit(server, now) {
+            Some(reason) => {
+                self.order_close(server, reason, now);
+                None
+            }
+            None => self.offer(server, home, Path::Created, now),
+        };
+        self.settle(now);
+        grant
+    }
+
+    /// A connection could not be made, and its server is gone. `permanent`: trying again will not cure it (a wrong
+    /// password), so that all waiters fail now. Either way the next try comes after a pause.
+    pub fn connect_failed(&mut self, server: ServerId, permanent: bool, now: Time) {
+        let now = self.tick(now);
+        let state = self.slots.get(server).state;
+        assert!(
+            matches!(state, State::Connecting | State::Closing),
+            "{server:?} was reported unable to connect while {state:?}"
+        );
+        if state == State::Connecting {
+            self.failed(now);
+            if permanent {
+                self.fail_waiters(CheckOutFailed::Refused, now);
+            }
+        }
+        self.gone(server, Closed::Error, now);
+    }
+
+    /// A server's connection has died, in whatever state it was; it is gone. If it was in use, the lease is over.
+    pub fn lost(&mut self, server: ServerId, now: Time) {
+        let now = self.tick(now);
+        let slot = self.slots.get(server);
+        let reason = if slot.cut { Closed::Interrupted } else { Closed::Error };
+        match slot.state {
+            State::Connecting => self.failed(now),
+            // An upstream that accepts connections only to drop them is not to be dialled in a loop.
+            State::Idle | State::Checking if !slot.used => self.back_off(now),
+            _ => {}
+        }
+        self.gone(server, reason, now);
+    }
+
+    /// An ordered close (or interrupt) is done; the server is gone.
+    pub fn closed(&mut self, server: ServerId, now: Time) {
+        let now = self.tick(now);
+        let slot = self.slots.get(server);
+        assert!(
+            slot.state == State::Closing || slot.cut,
+            "{server:?} was reported closed while {:?}, without an order",
+            slot.state
+        );
+        self.gone(server, Closed::Interrupted, now);
+    }
+
+    /// A server lives on another worker now.
+    pub fn moved(&mut self, server: ServerId, home: Home) {
+        self.slots.set_home(server, home);
+    }
+
+    /// The budget permits one of the connections asked for. False: it is wanted no more (the withdrawal crossed the
+    /// permit), and the caller gives the permit back to the budget.
+    #[must_use = "a permit that is not taken must be released to the budget"]
+    pub fn permit(&mut self, now: Time) -> bool {
+        let now = self.tick(now);
+        if self.announced == 0 {
+            return false;
+        }
+        self.announced -= 1;
+        if self.asked == 0 {
+            return false;
+        }
+        self.connect(now);
+        self.settle(now);
+        true
+    }
+
+    /// The budget wants one server back. True if one is being closed: an idle one, or, where all are busy and more is
+    /// waiting, the next to be checked in. False if there is none to spare above `min_size`.
+    pub fn reclaim(&mut self, now: Time) -> bool {
+        let now = self.tick(now);
+        if self.slots.established() <= self.config.min_size + self.owed {
+            return false;
+        }
+        if let Some(server) = self.slots.oldest_idle() {
+            self.order_close(server, Closed::Reclaimed, now);
+            self.settle(now);
+            return true;
+        }
+        let busy = self.waiters.len() > 0 && self.slots.count(State::InUse) > self.owed;
+        self.owed += u32::from(busy);
+        busy
+    }
+
+    /// Expires waiters, closes what is unused for too long or too old, gives up connects and checks that take too long,
+    /// and connects again after a pause. To be called at the time of [`Pool::poll_deadline`]; at any other it does no
+    /// harm.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let now = self.tick(now);
+        self.upkeep(now);
+    }
+
+    /// The next order.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        if let Some(action) = self.actions.pop_front() {
+            return Some(action);
+        }
+        if self.announced < self.asked {
+            self.announced += 1;
+            return Some(Action::AskPermit);
+        }
+        if self.announced > self.asked {
+            self.announced -= 1;
+            return Some(Action::WithdrawPermit);
+        }
+        None
+    }
+
+    /// When [`Pool::handle_timeout`] is to be called next, unless something else happens before.
+    pub fn poll_deadline(&self) -> Option<Time> {
+        self.deadline()
+    }
+
+    /// The next recorded event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Whether events are recorded, at most [`crate::MAX_EVENTS`] unread ones. They are not until this is called; only
+    /// the pool's creation always is.
+    pub fn record_events(&mut self, on: bool) {
+        self.events.record(on);
+    }
+
+    /// How many events were dropped because nobody read them.
+    pub fn events_dropped(&self) -> u64 {
+        self.events.dropped()
+    }
+
+    /// Whether the pool is paused.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.mode, Mode::Paused(_))
+    }
+
+    /// Whether the pool is closed.
+    pub fn is_closed(&self) -> bool {
+        self.mode == Mode::Closed
+    }
+
+    /// The options.
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// How often the pool was cleared.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Since when connects have been failing, if there is also no server left that works.
+    pub fn is_unavailable(&self) -> Option<Time> {
+        let usable = self.slots.count(State::Idle) + self.slots.count(State::InUse);
+        self.failures.since.filter(|_| usable == 0)
+    }
+
+    /// How long the first waiter has been waiting.
+    pub fn oldest_wait(&self, now: Time) -> Option<Duration> {
+        self.waiters.front().map(|waiter| now - waiter.since)
+    }
+
+    /// How many servers are in which state, and how many waiters there are.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            connecting: self.slots.count(State::Connecting),
+            idle: self.slots.count(State::Idle),
+            in_use: self.slots.count(State::InUse),
+            checking: self.slots.count(State::Checking),
+            closing: self.slots.count(State::Closing),
+            waiters: self.waiters.len(),
+            total: self.slots.total(),
+        }
+    }
+
+    /// Time never runs backwards here, though callers on several threads may be late with theirs.
+    #[inline]
+    fn tick(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    #[inline]
+    fn grant_idle(&mut self, server: ServerId, waiter: WaiterId, waiter_home: Home, now: Time) -> Grant {
+        self.slots.set_state(server, State::InUse, now);
+        let slot = self.slots.get_mut(server);
+        slot.used = true;
+        let home = slot.home;
+        self.events.push(Event::CheckedOut { path: Path::Idle, duration: Duration::ZERO });
+        Grant { waiter, server, home, waiter_home, path: Path::Idle, waited: Duration::ZERO }
+    }
+
+    #[cold]
+    fn refuse(&mut self, reason: CheckOutFailed) -> CheckOut {
+        self.events.push(Event::CheckOutFailed { reason, duration: Duration::ZERO });
+        CheckOut::Failed(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Whether the whole state of a pool makes sense: for tests and the simulator, after each step. It looks, and changes
+//! nothing.
+
+use crate::slots::State;
+
+use super::{Mode, Pool};
+
+impl Pool {
+    /// Looks at everything: O(n). To be called when all actions have been polled or not, at any time between calls.
+    ///
+    /// # Panics
+    /// If anything is wrong.
+    pub fn check_invariants(&self) {
+        self.slots.check_invariants();
+        self.waiters.check_invariants();
+        self.check_sizes();
+        self.check_nobody_forgotten();
+        for (server, slot) in self.slots.all() {
+            let current = slot.epoch == self.generation;
+            match slot.state {
+                State::Connecting | State::Idle | State::Checking => {
+                    assert!(current, "{server:?} is stale but neither in use nor closing");
+                    assert!(self.mode != Mode::Closed, "{server:?} outlives the pool's close");
+                }
+                State::InUse | State::Closing | State::Free => {}
+            }
+            assert!(!slot.cut || slot.state == State::InUse, "{server:?} is to be cut but not in use");
+            assert!(slot.since <= self.now, "{server:?} is in a state from the future");
+            if matches!(slot.state, State::Idle | State::Checking | State::InUse) {
+                let seen = slot.expires <= self.now || slot.expires >= self.next_expiry;
+                assert!(seen, "the end of {server:?}'s life would be missed");
+            }
+        }
+    }
+
+    fn check_sizes(&self) {
+        let total = self.slots.total();
+        assert!(total <= self.ceiling, "{total} servers, of at most {}", self.ceiling);
+        assert!(self.waiters.len() == 0 || self.mode != Mode::Closed, "somebody waits for a closed pool");
+        assert!(self.owed <= self.slots.count(State::InUse), "more servers are owed than are in use");
+        let connecting = self.slots.count(State::Connecting);
+        assert!(
+            connecting + self.asked <= self.config.max_connecting.max(connecting),
+            "{connecting} are connecting, {} more are asked for",
+            self.asked
+        );
+        assert!(
+            self.asked == 0 || total + self.asked <= self.limits.max_size,
+            "{total} servers and {} asked for, of at most {}",
+            self.asked,
+            self.limits.max_size
+        );
+    }
+
+    /// With somebody waiting in a pool that is ready, something must be on its way to them.
+    fn check_nobody_forgotten(&self) {
+        if self.mode != Mode::Ready || self.waiters.len() == 0 {
+            return;
+        }
+        let coming = self.slots.count(State::Connecting) + self.slots.count(State::Checking);
+        assert!(
+            self.slots.count(State::Idle) == 0 || coming >= self.waiters.len(),
+            "somebody waits beside an idle server: {:?}",
+            self.counts()
+        );
+        let hope = self.slots.total() + self.asked > 0 || self.failures.retry_at.is_some();
+        assert!(hope, "somebody waits for nothing: {:?}", self.counts());
+        let room = self.slots.total() < self.limits.max_size
+            && self.slots.count(State::Connecting) < self.config.max_connecting;
+        assert!(
+            coming + self.asked >= self.waiters.len() || !room || self.asked > 0 || self.failures.retry_at.is_some(),
+            "there is room for a connection that a waiter needs, but none is asked for"
+        );
+    }
+}

@@ -1,0 +1,416 @@
+//! The servers of one pool: which slot is in which state, since when, and which idle one was used last. Keeps the
+//! counts right and refuses stale ids; why a server changes its state is not known here.
+
+use alloc::vec::Vec;
+
+use crate::{
+    list::{Links, List, NONE},
+    time::Time,
+};
+
+/// A server of one pool. The slot is used again after the server is gone, with another generation; an id of one that
+/// is gone is our own mistake, and found by assertion.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ServerId {
+    slot: u32,
+    generation: u32,
+}
+
+impl ServerId {
+    /// A small number, unique among the present servers of one pool, for tables.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// The worker where a server lives or a waiter waits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Home(pub u8);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Free,
+    Connecting,
+    Idle,
+    InUse,
+    Checking,
+    Closing,
+}
+
+const STATES: usize = 6;
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// Its place among all that are in the same state, if that state has a list; next free slot if free.
+    links: Links,
+    /// Its place among the idle ones of its home.
+    home_links: Links,
+    /// When it came into this state.
+    pub(crate) since: Time,
+    /// When its start-up was over.
+    pub(crate) ready_at: Time,
+    /// When its life is over.
+    pub(crate) expires: Time,
+    generation: u32,
+    /// The pool's generation when it was ordered.
+    pub(crate) epoch: u32,
+    pub(crate) state: State,
+    pub(crate) home: Home,
+    /// It has been checked out at least once.
+    pub(crate) used: bool,
+    /// It is in use, and its cutting has been ordered.
+    pub(crate) cut: bool,
+}
+
+/// All slots of a pool.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: u32,
+    counts: [u32; STATES],
+    /// The idle ones, last used first.
+    idle: List,
+    /// For each home, the idle ones that live there, last used first.
+    homes: Vec<List>,
+    /// In the order in which they started.
+    connecting: List,
+    /// In the order in which they started.
+    checking: List,
+}
+
+impl Slots {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NONE,
+            counts: [0; STATES],
+            idle: List::EMPTY,
+            homes: Vec::new(),
+            connecting: List::EMPTY,
+            checking: List::EMPTY,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, state: State) -> u32 {
+        self.counts[state as usize]
+    }
+
+    /// All servers, in whatever state.
+    #[inline]
+    pub(crate) fn total(&self) -> u32 {
+        self.live() + self.count(State::Closing)
+    }
+
+    /// All servers but those ordered to close.
+    #[inline]
+    pub(crate) fn live(&self) -> u32 {
+        self.counts[State::Connecting as usize] + self.established()
+    }
+
+    /// All servers that have finished their start-up and are not ordered to close.
+    #[inline]
+    pub(crate) fn established(&self) -> u32 {
+        self.counts[State::Idle as usize] + self.counts[State::InUse as usize] + self.counts[State::Checking as usize]
+    }
+
+    /// A new server, connecting.
+    pub(crate) fn create(&mut self, home: Home, epoch: u32, now: Time) -> ServerId {
+        let slot = Slot {
+            links: Links::NONE,
+            home_links: Links::NONE,
+            since: now,
+            ready_at: Time::NEVER,
+            expires: Time::NEVER,
+            generation: 0,
+            epoch,
+            state: State::Free,
+            home,
+            used: false,
+            cut: false,
+        };
+        let at = if self.free == NONE {
+            self.slots.push(slot);
+            u32::try_from(self.slots.len() - 1).expect("fewer slots than MAX_SERVERS")
+        } else {
+            let at = self.free;
+            let old = &self.slots[at as usize];
+            self.free = old.links.next;
+            self.slots[at as usize] = Slot { generation: old.generation, ..slot };
+            at
+        };
+        self.change(at, State::Connecting, now);
+        self.id(at)
+    }
+
+    /// The server is gone; its id with it.
+    pub(crate) fn free(&mut self, server: ServerId, now: Time) {
+        self.check(server);
+        self.change(server.slot, State::Free, now);
+        let slot = &mut self.slots[server.slot()];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.links.next = self.free;
+        self.free = server.slot;
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, server: ServerId) -> &Slot {
+        self.check(server);
+        &self.slots[server.slot()]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, server: ServerId) -> &mut Slot {
+        self.check(server);
+        &mut self.slots[server.slot()]
+    }
+
+    #[inline]
+    pub(crate) fn set_state(&mut self, server: ServerId, state: State, now: Time) {
+        self.check(server);
+        self.change(server.slot, state, now);
+    }
+
+    /// The server lives elsewhere now. Among the idle ones there it gets the place that its last use gives it.
+    pub(crate) fn set_home(&mut self, server: ServerId, home: Home) {
+        let slot = self.get(server);
+        if slot.home == home || slot.state != State::Idle {
+            self.get_mut(server).home = home;
+            return;
+        }
+        self.leave_home(server.slot);
+        self.slots[server.slot()].home = home;
+        let (mut before, mut at) = (NONE, self.home(home).head);
+        while at != NONE && self.slots[at as usize].since > self.slots[server.slot()].since {
+            (before, at) = (at, self.slots[at as usize].home_links.next);
+        }
+        let list = &mut self.homes[home.0 as usize];
+        match before {
+            NONE => list.push_front(&mut self.slots, server.slot, |s| &mut s.home_links),
+            _ => list.insert_after(&mut self.slots, before, server.slot, |s| &mut s.home_links),
+        }
+    }
+
+    /// The idle one last used, of this home.
+    #[inline]
+    pub(crate) fn last_used_at(&self, home: Home) -> Option<ServerId> {
+        self.some(self.homes.get(home.0 as usize)?.head)
+    }
+
+    /// The idle one last used, of all homes.
+    #[inline]
+    pub(crate) fn last_used(&self) -> Option<ServerId> {
+        self.some(self.idle.head)
+    }
+
+    /// The idle one unused longest.
+    #[inline]
+    pub(crate) fn oldest_idle(&self) -> Option<ServerId> {
+        self.some(self.idle.tail)
+    }
+
+    /// The one connecting longest.
+    #[inline]
+    pub(crate) fn oldest_connecting(&self) -> Option<ServerId> {
+        self.some(self.connecting.head)
+    }
+
+    /// The one in a check or a reset longest.
+    #[inline]
+    pub(crate) fn oldest_checking(&self) -> Option<ServerId> {
+        self.some(self.checking.head)
+    }
+
+    /// All present servers, in no useful order: O(n).
+    pub(crate) fn all(&self) -> impl Iterator<Item = (ServerId, &Slot)> {
+        let id = |(at, slot)| (ServerId { slot: at, generation: Slot::generation(slot) }, slot);
+        (0..).zip(&self.slots).map(id).filter(|(_, slot)| slot.state != State::Free)
+    }
+
+    /// The id in each place that there ever was, if a server is in it, to walk over them while changing them.
+    pub(crate) fn at(&self, place: usize) -> Option<ServerId> {
+        let at = u32::try_from(place).ok().filter(|_| self.slots[place].state != State::Free)?;
+        Some(self.id(at))
+    }
+
+    /// How many places there ever were.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn id(&self, at: u32) -> ServerId {
+        ServerId { slot: at, generation: self.slots[at as usize].generation }
+    }
+
+    #[inline]
+    fn some(&self, at: u32) -> Option<ServerId> {
+        (at != NONE).then(|| self.id(at))
+    }
+
+    #[inline]
+    fn check(&self, server: ServerId) {
+        let slot = &self.slots[server.slot()];
+        assert!(slot.generation == server.generation && slot.state != State::Free, "{server:?} is gone");
+    }
+
+    #[inline]
+    fn change(&mut self, at: u32, state: State, now: Time) {
+        let slot = &mut self.slots[at as usize];
+        let old = slot.state;
+        slot.state = state;
+        slot.since = now;
+        match old {
+            State::Idle => {
+                self.idle.remove(&mut self.slots, at, |s| &mut s.links);
+                self.leave_home(at);
+            }
+            State::Connecting => self.connecting.remove(&mut self.slots, at, |s| &mut s.links),
+            State::Checking => self.checking.remove(&mut self.slots, at, |s| &mut s.links),
+            State::InUse | State::Closing | State::Free => {}
+        }
+        match state {
+            State::Idle => {
+                self.idle.push_front(&mut self.slots, at, |s| &mut s.links);
+                let home = self.slots[at as usize].home;
+                self.home(home);
+                self.homes[home.0 as usize].push_front(&mut self.slots, at, |s| &mut s.home_links);
+            }
+            State::Connecting => self.connecting.push_back(&mut self.slots, at, |s| &mut s.links),
+            State::Checking => self.checking.push_back(&mut self.slots, at, |s| &mut s.links),
+            State::InUse | State::Closing | State::Free => {}
+        }
+        if old != State::Free {
+            self.counts[old as usize] -= 1;
+        }
+        if state != State::Free {
+            self.counts[state as usize] += 1;
+        }
+    }
+
+    #[inline]
+    fn leave_home(&mut self, at: u32) {
+        let home = self.slots[at as usize].home;
+        self.homes[home.0 as usize].remove(&mut self.slots, at, |s| &mut s.home_links);
+    }
+
+    /// The list of this home, which exists from its first use on.
+    #[inline]
+    fn home(&mut self, home: Home) -> List {
+        if self.homes.len() <= home.0 as usize {
+            self.homes.resize(home.0 as usize + 1, List::EMPTY);
+        }
+        self.homes[home.0 as usize]
+    }
+
+    /// Whether counts, lists and states agree: O(n).
+    pub(crate) fn check_invariants(&self) {
+        let mut counts = [0; STATES];
+        for (_, slot) in self.all() {
+            counts[slot.state as usize] += 1;
+        }
+        assert_eq!(counts, self.counts, "the counts of servers are wrong");
+        for (list, state) in [(self.connecting, State::Connecting), (self.checking, State::Checking)] {
+            let (mut at, mut n, mut last) = (list.head, 0, Time(0));
+            while at != NONE {
+                let slot = &self.slots[at as usize];
+                assert!(slot.state == state && slot.since >= last, "the list of those {state:?} is wrong at {at}");
+                (at, n, last) = (slot.links.next, n + 1, slot.since);
+            }
+            assert_eq!(n, self.count(state), "the list of those {state:?} has another length than their count");
+        }
+        self.check_idle(self.idle, None, |s| s.links);
+        for (home, list) in (0..).zip(&self.homes) {
+            self.check_idle(*list, Some(Home(home)), |s| s.home_links);
+        }
+        let (mut at, mut free) = (self.free, 0);
+        while at != NONE {
+            assert!(self.slots[at as usize].state == State::Free, "a slot in the free list is not free");
+            (at, free) = (self.slots[at as usize].links.next, free + 1);
+        }
+        assert_eq!(free + self.total() as usize, self.slots.len(), "a slot is neither free nor used");
+    }
+
+    fn check_idle(&self, list: List, home: Option<Home>, links: impl Fn(&Slot) -> Links) {
+        let expected = self.all().filter(|(_, s)| s.state == State::Idle && home.is_none_or(|h| h == s.home)).count();
+        let (mut at, mut n, mut last) = (list.head, 0, Time::NEVER);
+        while at != NONE {
+            let slot = &self.slots[at as usize];
+            assert!(slot.state == State::Idle && slot.since <= last, "idle servers are not last used first at {at}");
+            assert!(home.is_none_or(|home| home == slot.home), "an idle server is in the list of another home");
+            (at, n, last) = (links(slot).next, n + 1, slot.since);
+        }
+        assert_eq!(n, expected, "an idle server is missing in the list of {home:?}");
+    }
+}
+
+impl Slot {
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idle(slots: &mut Slots, home: u8, now: u64) -> ServerId {
+        let server = slots.create(Home(home), 0, Time(now));
+        slots.set_state(server, State::Idle, Time(now));
+        slots.check_invariants();
+        server
+    }
+
+    #[test]
+    fn the_last_used_is_found_at_home_and_of_all() {
+        let mut slots = Slots::new();
+        let a = idle(&mut slots, 0, 1);
+        let b = idle(&mut slots, 0, 2);
+        let c = idle(&mut slots, 3, 3);
+        assert_eq!(slots.last_used_at(Home(0)), Some(b));
+        assert_eq!(slots.last_used_at(Home(1)), None);
+        assert_eq!(slots.last_used_at(Home(9)), None);
+        assert_eq!((slots.last_used(), slots.oldest_idle()), (Some(c), Some(a)));
+        slots.set_state(a, State::InUse, Time(4));
+        slots.set_state(a, State::Idle, Time(5));
+        assert_eq!((slots.last_used_at(Home(0)), slots.oldest_idle()), (Some(a), Some(b)));
+        slots.check_invariants();
+    }
+
+    #[test]
+    fn an_idle_server_that_moves_takes_the_place_of_its_last_use() {
+        let mut slots = Slots::new();
+        let a = idle(&mut slots, 0, 1);
+        let b = idle(&mut slots, 1, 2);
+        let c = idle(&mut slots, 0, 3);
+        slots.set_home(b, Home(0));
+        slots.check_invariants();
+        slots.set_state(c, State::InUse, Time(4));
+        assert_eq!(slots.last_used_at(Home(0)), Some(b));
+        slots.set_home(a, Home(5));
+        slots.set_home(b, Home(5));
+        assert_eq!(slots.last_used_at(Home(5)), Some(b));
+        slots.check_invariants();
+    }
+
+    #[test]
+    fn slots_are_used_again_under_other_ids() {
+        let mut slots = Slots::new();
+        let first = slots.create(Home(0), 0, Time(1));
+        slots.free(first, Time(2));
+        let second = slots.create(Home(0), 0, Time(3));
+        assert_eq!(first.slot(), second.slot());
+        assert_ne!(first, second);
+        assert_eq!(slots.total(), 1);
+        slots.check_invariants();
+    }
+
+    #[test]
+    #[should_panic = "is gone"]
+    fn an_id_of_a_server_that_is_gone_is_our_own_mistake() {
+        let mut slots = Slots::new();
+        let server = slots.create(Home(0), 0, Time(1));
+        slots.free(server, Time(2));
+        slots.create(Home(0), 0, Time(3));
+        slots.get(server);
+    }
+}

@@ -1,0 +1,329 @@
+//! `poolhouse demo`: the story of case 2 (how many connections?) in miniature, on a throw-away PostgreSQL cluster, with
+//! numbers from the reader's own machine. It prints every command it runs and leaves nothing behind.
+//!
+//! This file tells the story; the submodules know how each thing is done. It refuses to know Poolhouse's insides: it
+//! starts `poolhouse serve` as any user would and looks at it from outside.
+
+use std::{path::PathBuf, process::ExitCode, time::Instant};
+
+use anyhow::Context;
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+
+mod cleanup;
+mod cluster;
+mod command;
+mod measure;
+mod pgbench;
+mod pooler;
+mod probe;
+mod recovery;
+mod table;
+
+use cleanup::Cleanup;
+use cluster::{Cluster, MAX_CONNECTIONS};
+use command::{Account, Shell};
+use measure::Watch;
+use pgbench::{Load, Script};
+use pooler::{MAX_SIZE, Pooler};
+use probe::{Probe, ProbeError};
+use recovery::Recovery;
+use table::{Row, milliseconds};
+
+/// Clients beside which a database with 100 connections still copes.
+const FITTING_CLIENTS: u32 = 90;
+/// Clients of the short-lived runs.
+const SHORT_LIVED_CLIENTS: u32 = 20;
+/// Descriptors that Poolhouse and pgbench may open.
+const DESCRIPTORS: u64 = 65_536;
+/// Exit status after Ctrl-C or SIGTERM.
+const INTERRUPTED: i32 = 130;
+
+/// Shows what Poolhouse does for PostgreSQL, on a throw-away cluster, in about a minute.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Clients of the large runs
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(101..=5000))]
+    clients: u32,
+    /// Seconds of each large run; the small ones take half as long
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=60))]
+    seconds: u32,
+    /// Directory of initdb, postgres and pgbench; default: found by itself
+    #[arg(long, value_name = "DIR")]
+    pg_bin: Option<PathBuf>,
+    /// Leave PgBouncer out even if it is installed
+    #[arg(long)]
+    without_pgbouncer: bool,
+}
+
+/// Runs the demo. The status is a failure when a client failed through Poolhouse.
+pub fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let cleanup = Cleanup::default();
+    let _guard = cleanup.guard();
+    let on_signal = cleanup.clone();
+    ctrlc::set_handler(move || {
+        eprintln!("\ninterrupted: stopping everything");
+        on_signal.sweep();
+        std::process::exit(INTERRUPTED);
+    })
+    .context("cannot catch Ctrl-C")?;
+    raise_descriptor_limit();
+
+    let mut story = Story::begin(args, &cleanup)?;
+    story.directly()?;
+    story.through_pgbouncer()?;
+    story.through_poolhouse()?;
+    let failed = story.tell(began);
+    cleanup.sweep();
+    println!("\nEverything that was started has been stopped and removed ({} s).", began.elapsed().as_secs());
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Story {
+    args: DemoArgs,
+    shell: Shell,
+    cluster: Cluster,
+    watch: Watch,
+    flood: Vec<Row>,
+    short_lived: Vec<Row>,
+    single: Vec<Row>,
+    recoveries: Vec<(&'static str, Recovery)>,
+}
+
+impl Story {
+    fn begin(args: DemoArgs, cleanup: &Cleanup) -> anyhow::Result<Story> {
+        let account = if geteuid().is_root() { Some(Account::unprivileged()?) } else { None };
+        let directory = tempfile::Builder::new().prefix("poolhouse-demo-").tempdir()?.keep();
+        cleanup.add_directory(&directory);
+        let shell = Shell::new(cleanup.clone(), directory, account);
+        chapter("A PostgreSQL of our own, with the default of 100 connections");
+        shell.give_away(&shell.directory)?;
+        let cluster = Cluster::start(&shell, args.pg_bin.as_deref())?;
+        let watch = Watch::new(&cluster.superuser())?;
+        Ok(Story {
+            args,
+            shell,
+            cluster,
+            watch,
+            flood: Vec::new(),
+            short_lived: Vec::new(),
+            single: Vec::new(),
+            recoveries: Vec::new(),
+        })
+    }
+
+    fn directly(&mut self) -> anyhow::Result<()> {
+        let clients = self.args.clients;
+        chapter(&format!("{clients} clients directly: the database refuses most of them"));
+        self.count_refusals()?;
+        let flood = self.flood_load(clients);
+        let row = self.measure("directly", self.cluster.address, flood)?;
+        if let Some(complaint) = &row.outcome.complaint {
+            println!("pgbench gives up: {complaint}");
+        }
+        self.flood.push(row);
+        let row = self.measure("directly, as many as fit", self.cluster.address, self.flood_load(FITTING_CLIENTS))?;
+        self.flood.push(row);
+
+        chapter("Short-lived connections directly: a new backend for every transaction");
+        let row = self.measure("short-lived, directly", self.cluster.address, self.short_lived_load())?;
+        self.short_lived.push(row);
+        self.recover("directly", None)
+    }
+
+    fn through_pgbouncer(&mut self) -> anyhow::Result<()> {
+        if self.args.without_pgbouncer {
+            return Ok(());
+        }
+        chapter(&format!("The same load through PgBouncer, {MAX_SIZE} server connections"));
+        let Some(pooler) = Pooler::pgbouncer(&self.shell, &self.cluster, self.args.clients)? else {
+            println!("PgBouncer is not installed: left out");
+            return Ok(());
+        };
+        self.through(&pooler, 1)?;
+        pooler.stop(&self.shell);
+        Ok(())
+    }
+
+    fn through_poolhouse(&mut self) -> anyhow::Result<()> {
+        chapter(&format!("The same load through Poolhouse, {MAX_SIZE} server connections"));
+        let pooler = Pooler::poolhouse(&self.shell, &self.cluster)?;
+        self.through(&pooler, 2)?;
+        chapter("What Poolhouse says of itself");
+        match pooler.metrics() {
+            Ok(lines) => lines.iter().for_each(|line| println!("{line}")),
+            // The table is worth more than this look.
+            Err(error) => println!("/metrics could not be read: {error:#}"),
+        }
+        pooler.stop(&self.shell);
+        Ok(())
+    }
+
+    fn through(&mut self, pooler: &Pooler, pairs: u32) -> anyhow::Result<()> {
+        // Alternating, so that a busy moment of the machine does not fall on one of them alone.
+        for _ in 0..pairs {
+            let load = Load { script: Script::SelectOnly, clients: 1, seconds: 2, reconnect: false };
+            for (name, address) in [("directly", self.cluster.address), (pooler.name, pooler.address)] {
+                let mut row = self.measure(&format!("one client, {}", through(name)), address, load)?;
+                // Other connections stay open beside the one in use, so the sample says nothing of this run.
+                row.sample = None;
+                self.single.push(row);
+            }
+        }
+        let flood = self.flood_load(self.args.clients);
+        let row = self.measure(&through(pooler.name), pooler.address, flood)?;
+        self.flood.push(row);
+        let row =
+            self.measure(&format!("short-lived, {}", through(pooler.name)), pooler.address, self.short_lived_load())?;
+        self.short_lived.push(row);
+        self.recover(pooler.name, Some(pooler))
+    }
+
+    fn recover(&mut self, name: &'static str, pooler: Option<&Pooler>) -> anyhow::Result<()> {
+        println!("# {} clients run a short query over and over; then all backends are killed", recovery::CLIENTS);
+        let target = pooler.map_or_else(|| self.cluster.application(), Pooler::application);
+        let recovery = recovery::measure(&target, &mut self.watch)?;
+        println!("  {}", tell_recovery(name, &recovery));
+        self.recoveries.push((name, recovery));
+        Ok(())
+    }
+
+    fn count_refusals(&self) -> anyhow::Result<()> {
+        let (mut sessions, mut refused) = (Vec::new(), None);
+        println!("# opening {} connections and keeping them", self.args.clients);
+        for _ in 0..self.args.clients {
+            match Probe::connect(&self.cluster.application()) {
+                Ok(session) => sessions.push(session),
+                Err(error @ ProbeError::Refused { .. }) => refused = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let accepted = sessions.len();
+        print!("{accepted} accepted, {} refused", self.args.clients as usize - accepted);
+        println!("{}", refused.map(|error| format!(": {error}")).unwrap_or_default());
+        Ok(())
+    }
+
+    fn measure(&mut self, title: &str, address: std::net::SocketAddr, load: Load) -> anyhow::Result<Row> {
+        let (watch, mut sample) = (&mut self.watch, None);
+        let outcome = pgbench::run(&self.shell, &self.cluster.bin, address, load, &mut || {
+            sample = Some(watch.sample()?);
+            Ok(())
+        })?;
+        // A run that never began has no middle to look at.
+        let sample = sample.filter(|_| outcome.throughput.is_some());
+        let row = Row { title: title.to_owned(), clients: load.clients, outcome, sample };
+        println!("  {}", row.brief());
+        Ok(row)
+    }
+
+    fn flood_load(&self, clients: u32) -> Load {
+        Load { script: Script::TpcB, clients, seconds: self.args.seconds, reconnect: false }
+    }
+
+    fn short_lived_load(&self) -> Load {
+        let seconds = self.args.seconds.div_ceil(2);
+        Load { script: Script::SelectOnly, clients: SHORT_LIVED_CLIENTS, seconds, reconnect: true }
+    }
+
+    /// Prints what was found; returns how much failed through Poolhouse.
+    fn tell(&self, began: Instant) -> u64 {
+        chapter("Result");
+        let rows: Vec<Row> =
+            self.flood.iter().chain(&self.short_lived).cloned().chain(best_of_each(&self.single)).collect();
+        println!(
+            "PostgreSQL {} with max_connections = {MAX_CONNECTIONS}, this machine, pgbench, {} s so far.\n\
+             The first rows run pgbench's own transaction, the others its SELECT.\n",
+            self.cluster.version,
+            began.elapsed().as_secs()
+        );
+        print!("{}", table::render(&rows));
+        println!();
+        self.tell_costs(&rows);
+        for (name, recovery) in &self.recoveries {
+            println!("{}", tell_recovery(name, recovery));
+        }
+        rows.iter().filter(|row| row.title.ends_with("Poolhouse")).map(|row| row.outcome.failed).sum()
+    }
+
+    fn tell_costs(&self, rows: &[Row]) {
+        let p50 = |title: &str| rows.iter().find(|row| row.title == title).and_then(|row| row.outcome.p50);
+        let Some(direct) = p50("one client, directly") else { return };
+        for name in ["PgBouncer", "Poolhouse"] {
+            if let Some(time) = p50(&format!("one client, through {name}")) {
+                let extra = time.saturating_sub(direct).as_micros();
+                println!("{name} adds {extra} us to the median transaction of a single client.");
+            }
+        }
+    }
+}
+
+fn through(name: &str) -> String {
+    if name == "directly" { name.to_owned() } else { format!("through {name}") }
+}
+
+/// Of rows with equal titles the one with the highest throughput: the one least disturbed by others on the machine.
+fn best_of_each(rows: &[Row]) -> Vec<Row> {
+    let mut best: Vec<Row> = Vec::new();
+    for row in rows {
+        match best.iter_mut().find(|other| other.title == row.title) {
+            Some(other) if row.outcome.throughput > other.outcome.throughput => *other = row.clone(),
+            Some(_) => {}
+            None => best.push(row.clone()),
+        }
+    }
+    best
+}
+
+fn tell_recovery(name: &str, recovery: &Recovery) -> String {
+    let time = match recovery.time {
+        Some(time) => format!("all {} clients served again after {} ms", recovery::CLIENTS, milliseconds(time)),
+        None => "NOT all clients were served again".to_owned(),
+    };
+    format!(
+        "{} backends killed, {}: {time}; {} queries failed, {} clients had to reconnect.",
+        recovery.killed,
+        through(name),
+        recovery.errors,
+        recovery.reconnected
+    )
+}
+
+fn chapter(title: &str) {
+    println!("\n== {title}");
+}
+
+/// For the children: a thousand clients need as many descriptors at either end.
+fn raise_descriptor_limit() {
+    let now = getrlimit(Resource::Nofile);
+    let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= DESCRIPTORS);
+    if enough(now.current) {
+        return;
+    }
+    let hard = if enough(now.maximum) { now.maximum } else { Some(DESCRIPTORS) };
+    if setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum: hard }).is_err() {
+        // Only root may raise the hard limit; the rest makes do with it.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{pgbench::Outcome, *};
+
+    #[test]
+    fn the_less_disturbed_of_two_runs_counts() {
+        let row = |throughput| Row {
+            title: "one".to_owned(),
+            outcome: Outcome { throughput: Some(throughput), ..Outcome::default() },
+            ..Row::default()
+        };
+        let best = best_of_each(&[row(1.0), row(3.0), row(2.0)]);
+        assert_eq!(best.iter().map(|row| row.outcome.throughput).collect::<Vec<_>>(), [Some(3.0)]);
+    }
+
+    #[test]
+    fn a_client_that_is_never_served_again_is_said_aloud() {
+        assert!(tell_recovery("Poolhouse", &Recovery::default()).contains("NOT all"));
+    }
+}

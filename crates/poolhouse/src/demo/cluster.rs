@@ -1,0 +1,186 @@
+//! A private, throw-away PostgreSQL cluster: finds the installed programs, makes a cluster in the demo's own directory,
+//! and runs it on a free port.
+//!
+//! Over TCP only the application's user may log in, and only to the demo's database; the superuser comes in through a
+//! Unix socket in the private directory. Refuses to know poolers and loads.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+
+use super::{
+    cleanup::POSTMASTER,
+    command::{self, Shell},
+    probe::{Probe, Target},
+};
+
+/// The demo's database.
+pub const DATABASE: &str = "shop";
+/// The user that applications log in as.
+pub const USER: &str = "app";
+/// The server's own limit, PostgreSQL's default.
+pub const MAX_CONNECTIONS: u32 = 100;
+
+const SUPERUSER: &str = "postgres";
+/// Rows of `pgbench_branches`; updates of one branch wait for one another, so it should not be below the pool's size.
+const SCALE: u32 = 20;
+
+/// A running cluster.
+pub struct Cluster {
+    /// Directory of `pgbench` and the other programs.
+    pub bin: PathBuf,
+    /// Where it accepts TCP connections.
+    pub address: SocketAddr,
+    /// What it calls itself, for instance `15.18`.
+    pub version: String,
+    socket: PathBuf,
+}
+
+impl Cluster {
+    /// Makes and starts a cluster, and loads pgbench's tables.
+    pub fn start(shell: &Shell, bin: Option<&Path>) -> anyhow::Result<Cluster> {
+        let bin = locate(bin)?;
+        let version = version_of(shell, &bin)?;
+        let data = shell.directory.join("data");
+        let address = free_address()?;
+        let mut initdb = shell.server_command(bin.join("initdb"));
+        initdb.arg("-D").arg(&data).args(["-U", SUPERUSER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]);
+        shell.run(&mut initdb, Duration::from_secs(60))?;
+        fs::write(data.join("pg_hba.conf"), hba()).context("cannot write pg_hba.conf")?;
+        let socket = shell.directory.join(format!(".s.PGSQL.{}", address.port()));
+        let cluster = Cluster { bin, address, version, socket };
+        cluster.run_postmaster(shell, &data)?;
+        cluster.load(shell)?;
+        Ok(cluster)
+    }
+
+    /// How an application reaches the database.
+    pub fn application(&self) -> Target {
+        Target::tcp(self.address, USER, DATABASE)
+    }
+
+    /// How the demo looks behind the curtain; works even when all ordinary connections are taken.
+    pub fn superuser(&self) -> Target {
+        self.superuser_of(DATABASE)
+    }
+
+    fn superuser_of(&self, database: &str) -> Target {
+        Target::unix(&self.socket, SUPERUSER, database)
+    }
+
+    fn run_postmaster(&self, shell: &Shell, data: &Path) -> anyhow::Result<()> {
+        let mut postgres = shell.server_command(self.bin.join("postgres"));
+        postgres.arg("-D").arg(data).arg("-k").arg(&shell.directory);
+        postgres.args(["-h", "127.0.0.1", "-p", &self.address.port().to_string()]);
+        postgres.arg("-c").arg(format!("max_connections={MAX_CONNECTIONS}"));
+        for setting in [
+            "shared_buffers=256MB",
+            // A throw-away cluster need not survive a power cut.
+            "fsync=off",
+            "synchronous_commit=off",
+            "full_page_writes=off",
+            "wal_level=minimal",
+            "max_wal_senders=0",
+            "autovacuum=off",
+        ] {
+            postgres.arg("-c").arg(setting);
+        }
+        let started = shell.start(&mut postgres, POSTMASTER)?;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while Probe::connect(&self.superuser_of("postgres")).is_err() {
+            if shell.cleanup.poll(started.id)?.is_some() || Instant::now() > deadline {
+                bail!("PostgreSQL did not start:\n{}", shell.complaints(&started).trim());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn load(&self, shell: &Shell) -> anyhow::Result<()> {
+        let mut administrator = Probe::connect(&self.superuser_of("postgres"))?;
+        for statement in [format!("create role {USER} login"), format!("create database {DATABASE} owner {USER}")] {
+            println!("sql> {statement}");
+            administrator.query(&statement)?;
+        }
+        let mut pgbench = shell.command(self.bin.join("pgbench"));
+        pgbench.args(["-i", "-q", "-s", &SCALE.to_string(), "-h", "127.0.0.1"]);
+        pgbench.args(["-p", &self.address.port().to_string(), "-U", USER, DATABASE]);
+        shell.run(&mut pgbench, Duration::from_secs(120))?;
+        Ok(())
+    }
+}
+
+/// A loopback address nobody listens at.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("no free port on loopback")?;
+    Ok(listener.local_addr()?)
+}
+
+fn hba() -> String {
+    format!("local all {SUPERUSER} trust\nhost {DATABASE} {USER} 127.0.0.1/32 trust\n")
+}
+
+fn locate(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(directory) = given {
+        if !complete(directory) {
+            bail!("{} does not hold initdb, postgres and pgbench", directory.display());
+        }
+        return Ok(directory.to_path_buf());
+    }
+    candidates().into_iter().find(|directory| complete(directory)).context(
+        "no PostgreSQL found on the search path, by pg_config or in /usr/lib/postgresql; \
+         install it (Debian: apt-get install postgresql) or name its programs' directory with --pg-bin",
+    )
+}
+
+fn complete(directory: &Path) -> bool {
+    ["initdb", "postgres", "pgbench"].iter().all(|program| directory.join(program).is_file())
+}
+
+/// Directories that may hold PostgreSQL's programs, the best first.
+fn candidates() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> =
+        command::find("initdb").and_then(|path| path.canonicalize().ok()).into_iter().collect();
+    found.retain_mut(|path| path.pop());
+    if let Ok(output) = std::process::Command::new("pg_config").arg("--bindir").output() {
+        found.push(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
+    }
+    let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .collect();
+    debian.sort();
+    found.extend(debian.into_iter().rev().map(|(_, path)| path));
+    found
+}
+
+fn version_of(shell: &Shell, bin: &Path) -> anyhow::Result<String> {
+    let output = shell.run(shell.command(bin.join("postgres")).arg("--version"), Duration::from_secs(10))?;
+    Ok(output.stdout.split_whitespace().nth(2).unwrap_or("of unknown version").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_application_may_come_in_over_tcp() {
+        let hba = hba();
+        let tcp: Vec<_> = hba.lines().filter(|line| line.starts_with("host")).collect();
+        assert_eq!(tcp, ["host shop app 127.0.0.1/32 trust"]);
+    }
+
+    #[test]
+    fn a_directory_without_the_programs_is_refused_by_name() {
+        let error = locate(Some(Path::new("/nowhere"))).unwrap_err();
+        assert!(error.to_string().contains("/nowhere"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Looks at the database while a load runs: how many connections it serves and what memory their backends hold.
+//!
+//! Refuses to know who the connections come from.
+
+use std::fs;
+
+use super::probe::{Probe, ProbeError, Target};
+
+const BACKENDS: &str =
+    "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()";
+
+/// A look at the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// Connections from applications or poolers.
+    pub servers: usize,
+    /// Bytes of memory that their backends add to the database: pages in common count by their share, the shared
+    /// buffers, which are there anyway, not at all. `None` where it cannot be read.
+    pub memory: Option<u64>,
+}
+
+/// A standing superuser session that looks.
+pub struct Watch {
+    probe: Probe,
+}
+
+impl Watch {
+    /// Logs in.
+    pub fn new(superuser: &Target) -> Result<Watch, ProbeError> {
+        println!("# server connections below: {BACKENDS}");
+        println!("# and their memory: Pss - Pss_Shmem of /proc/PID/smaps_rollup");
+        Ok(Watch { probe: Probe::connect(superuser)? })
+    }
+
+    /// Looks once.
+    pub fn sample(&mut self) -> Result<Sample, ProbeError> {
+        let pids: Vec<String> = self.probe.query(BACKENDS)?.into_iter().flatten().collect();
+        let memory = pids.iter().map(|pid| memory_of(pid)).sum();
+        Ok(Sample { servers: pids.len(), memory })
+    }
+
+    /// Ends the backends of all applications and poolers, as a failing machine or a careless operator would.
+    pub fn terminate_backends(&mut self) -> Result<usize, ProbeError> {
+        let sql = BACKENDS.replace("select pid", "select pg_terminate_backend(pid)");
+        println!("sql> {sql}");
+        Ok(self.probe.query(&sql)?.len())
+    }
+}
+
+fn memory_of(pid: &str) -> Option<u64> {
+    let kilobytes = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+        .ok()
+        .and_then(|text| Some(kilobytes(&text, "Pss:")? - kilobytes(&text, "Pss_Shmem:")?))
+        .or_else(|| kilobytes(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "RssAnon:"));
+    kilobytes.map(|value| value * 1024)
+}
+
+/// The value of a line like `Pss:     1234 kB`.
+fn kilobytes(text: &str, label: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(label))?.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pss_is_not_mistaken_for_its_parts() {
+        let text = "Rss:  900 kB\nPss:  500 kB\nPss_Anon:  200 kB\n";
+        assert_eq!(kilobytes(text, "Pss:"), Some(500));
+        assert_eq!(kilobytes(text, "Swap:"), None);
+    }
+
+    #[test]
+    fn our_own_memory_can_be_read() {
+        assert!(memory_of("self").is_some_and(|bytes| bytes > 0));
+    }
+}

@@ -1,0 +1,169 @@
+//! Starts and stops the poolers of the comparison: Poolhouse (this very executable) and PgBouncer, both in transaction
+//! mode with the same number of server connections.
+//!
+//! Refuses to know what is measured through them.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+
+use super::{
+    cleanup::{DRAIN, TERMINATE},
+    cluster::{Cluster, DATABASE, USER, free_address},
+    command::{self, Shell, Started},
+    probe::{Probe, Target},
+};
+
+/// Server connections of either pooler.
+pub const MAX_SIZE: u32 = 20;
+/// How long a pooler may take until it serves.
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// Most bytes of an admin answer.
+const MAX_ANSWER: u64 = 1 << 20;
+
+/// A running pooler.
+pub struct Pooler {
+    /// What the table calls it.
+    pub name: &'static str,
+    /// Where clients come in.
+    pub address: SocketAddr,
+    admin: Option<SocketAddr>,
+    started: Started,
+}
+
+impl Pooler {
+    /// Starts `poolhouse serve` in front of the cluster.
+    pub fn poolhouse(shell: &Shell, cluster: &Cluster) -> anyhow::Result<Pooler> {
+        let (address, admin) = (free_address()?, free_address()?);
+        let executable = std::env::current_exe().context("cannot tell where poolhouse itself is")?;
+        let mut command = shell.command(executable);
+        command.arg("serve").arg(format!("postgres://{USER}@{}/{DATABASE}", cluster.address));
+        command.args(["--listen", &address.to_string(), "--max-size", &MAX_SIZE.to_string()]);
+        command.args(["--admin", &admin.to_string()]);
+        let started = shell.start(&mut command, DRAIN)?;
+        Pooler { name: "Poolhouse", address, admin: Some(admin), started }.when_ready(shell)
+    }
+
+    /// Starts PgBouncer in front of the cluster; `None` if it is not installed.
+    pub fn pgbouncer(shell: &Shell, cluster: &Cluster, clients: u32) -> anyhow::Result<Option<Pooler>> {
+        let Some(executable) = command::find("pgbouncer") else { return Ok(None) };
+        let address = free_address()?;
+        let ini = shell.directory.join("pgbouncer.ini");
+        fs::write(&ini, configuration(address, cluster.address, clients)).context("cannot write pgbouncer.ini")?;
+        println!(
+            "# pgbouncer.ini: pool_mode = transaction, default_pool_size = {MAX_SIZE}, max_client_conn = {}",
+            clients + 100
+        );
+        shell.give_away(&ini)?;
+        let started = shell.start(shell.server_command(executable).arg("-q").arg(&ini), TERMINATE)?;
+        Pooler { name: "PgBouncer", address, admin: None, started }.when_ready(shell).map(Some)
+    }
+
+    /// How an application reaches the database through it.
+    pub fn application(&self) -> Target {
+        Target::tcp(self.address, USER, DATABASE)
+    }
+
+    /// Ends it, its server connections included.
+    pub fn stop(self, shell: &Shell) {
+        shell.cleanup.stop(self.started.id);
+    }
+
+    /// The lines of `/metrics` that tell most, or nothing where there is no such thing.
+    pub fn metrics(&self) -> anyhow::Result<Vec<String>> {
+        let Some(admin) = self.admin else { return Ok(Vec::new()) };
+        println!(
+            "$ curl -s http://{admin}/metrics | grep -E '^poolhouse_(clients|servers|waiters|transactions|checkout)'"
+        );
+        Ok(excerpt(&get(admin, "/metrics")?))
+    }
+
+    fn when_ready(self, shell: &Shell) -> anyhow::Result<Pooler> {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            match Probe::connect(&self.application()).and_then(|mut probe| probe.query("select 1")) {
+                Ok(_) => return Ok(self),
+                Err(error) => {
+                    if shell.cleanup.poll(self.started.id)?.is_some() || Instant::now() > deadline {
+                        let said = shell.complaints(&self.started);
+                        bail!("{} did not come up ({error}):\n{}", self.name, said.trim());
+                    }
+                }
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn configuration(listen: SocketAddr, server: SocketAddr, clients: u32) -> String {
+    format!(
+        "[databases]\n\
+         {DATABASE} = host={} port={} dbname={DATABASE} user={USER}\n\
+         [pgbouncer]\n\
+         listen_addr = {}\n\
+         listen_port = {}\n\
+         unix_socket_dir =\n\
+         auth_type = any\n\
+         pool_mode = transaction\n\
+         default_pool_size = {MAX_SIZE}\n\
+         max_client_conn = {}\n\
+         listen_backlog = 1024\n\
+         ignore_startup_parameters = extra_float_digits\n",
+        server.ip(),
+        server.port(),
+        listen.ip(),
+        listen.port(),
+        clients + 100,
+    )
+}
+
+/// A plain HTTP request; the answer's body.
+fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer from the admin address")?;
+    if !head.starts_with("HTTP/1.1 200") {
+        bail!("{path}: {}", head.lines().next().unwrap_or_default());
+    }
+    Ok(body.to_owned())
+}
+
+fn excerpt(metrics: &str) -> Vec<String> {
+    let wanted =
+        ["poolhouse_clients", "poolhouse_servers", "poolhouse_waiters", "poolhouse_transactions", "poolhouse_checkout"];
+    metrics
+        .lines()
+        .filter(|line| wanted.iter().any(|name| line.starts_with(name)) && !line.contains("_bucket"))
+        .map(str::to_owned)
+        .take(30)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_leaves_out_buckets_and_comments() {
+        let metrics = "# HELP poolhouse_waiters x\npoolhouse_waiters 3\npoolhouse_checkout_seconds_bucket{le=\"1\"} 4\n\
+                       poolhouse_checkout_seconds_count 4\nother 1\n";
+        assert_eq!(excerpt(metrics), ["poolhouse_waiters 3", "poolhouse_checkout_seconds_count 4"]);
+    }
+
+    #[test]
+    fn pgbouncer_gets_the_same_pool_as_poolhouse() {
+        let ini = configuration("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap(), 1000);
+        assert!(ini.contains("default_pool_size = 20\n") && ini.contains("pool_mode = transaction\n"));
+        assert!(ini.contains("max_client_conn = 1100\n") && ini.contains("port=2 "));
+    }
+}

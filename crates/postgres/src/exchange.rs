@@ -1,0 +1,381 @@
+//! What a server still owes: the order of the requests forwarded to it, and which of its answers settles which. A
+//! server may be given back only when it is settled. It knows neither bytes nor clients.
+//!
+//! Rules of PostgreSQL that it follows:
+//! - Query, FunctionCall and Sync are each answered by one ReadyForQuery. Parse, Bind, Describe, Execute and Close
+//!   are answered by one message each, and need a Sync in the end.
+//! - After an error in one of those, the server discards everything up to the next Sync, queries included.
+//! - In COPY IN, the server swallows Sync without an answer until it reads CopyDone or CopyFail.
+//! - After a failed COPY IN nobody can tell whether a Sync that was under way has been swallowed before the error or
+//!   is answered after it. Such an answer is *doubtful*; a server with doubtful answers is reset before reuse.
+
+use std::collections::VecDeque;
+
+use crate::message::{IDLE, back};
+
+/// Most requests without an answer on one server.
+pub(crate) const MAX_OUTSTANDING: usize = 1 << 20;
+
+/// Entries of the queue whose memory is kept when the server is given back.
+const KEPT_CAPACITY: usize = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Item {
+    /// A run of extended-protocol messages, so many of them unanswered. It stays, at zero, until a Sync follows.
+    Extended(u32),
+    /// A Query or FunctionCall.
+    Query,
+    /// A Sync.
+    Sync,
+    /// CopyDone or CopyFail.
+    CopyEnd,
+}
+
+/// The requests outstanding on one server.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// Oldest first.
+    queue: VecDeque<Item>,
+    /// The status of the last ReadyForQuery.
+    status: u8,
+    /// The server is in COPY IN.
+    copying: bool,
+    /// The server discards everything until a Sync that has not been forwarded yet.
+    skipping: bool,
+    /// Something was answered since the last ReadyForQuery.
+    progress: bool,
+    /// ReadyForQuerys that may or may not come.
+    doubtful: u32,
+}
+
+impl Exchange {
+    pub(crate) fn new() -> Self {
+        Self { queue: VecDeque::new(), status: IDLE, copying: false, skipping: false, progress: false, doubtful: 0 }
+    }
+
+    /// The status of the last ReadyForQuery.
+    pub(crate) fn status(&self) -> u8 {
+        self.status
+    }
+
+    /// Nothing is owed by either side. The transaction may be open all the same: see [`Exchange::status`].
+    pub(crate) fn is_settled(&self) -> bool {
+        self.queue.is_empty() && !self.skipping && !self.copying
+    }
+
+    /// An answer may come that belongs to nobody.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubtful > 0
+    }
+
+    /// The server is at work for its client.
+    pub(crate) fn is_running(&self) -> bool {
+        !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
+    }
+
+    /// No more may be forwarded.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() >= MAX_OUTSTANDING
+    }
+
+    /// Whether copy data may be meant for something: a COPY under way, or one that may begin.
+    pub(crate) fn takes_copy(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// The server has been cleaned: what was doubtful has been told apart.
+    pub(crate) fn forget_doubt(&mut self) {
+        self.doubtful = 0;
+    }
+
+    /// The client is done: keep little memory.
+    pub(crate) fn shrink(&mut self) {
+        if self.queue.capacity() > KEPT_CAPACITY {
+            self.queue.shrink_to(KEPT_CAPACITY);
+        }
+    }
+
+    /// A Query or FunctionCall is forwarded.
+    #[inline]
+    pub(crate) fn query(&mut self) {
+        if !self.skipping {
+            self.queue.push_back(Item::Query);
+        }
+    }
+
+    /// A Sync is forwarded.
+    #[inline]
+    pub(crate) fn sync(&mut self) {
+        self.skipping = false;
+        self.queue.push_back(Item::Sync);
+    }
+
+    /// A Parse, Bind, Describe, Execute or Close is forwarded.
+    #[inline]
+    pub(crate) fn extended(&mut self) {
+        if self.skipping {
+            return;
+        }
+        if let Some(Item::Extended(count)) = self.queue.back_mut() {
+            *count += 1;
+        } else {
+            self.queue.push_back(Item::Extended(1));
+        }
+    }
+
+    /// A CopyDone or CopyFail is forwarded.
+    pub(crate) fn copy_end(&mut self) {
+        if !self.queue.is_empty() && self.queue.back() != Some(&Item::CopyEnd) {
+            self.queue.push_back(Item::CopyEnd);
+        }
+    }
+
+    /// The server sent a message of this type that is neither ReadyForQuery nor asynchronous.
+    #[inline]
+    pub(crate) fn answered(&mut self, kind: u8) {
+        self.progress = true;
+        match kind {
+            back::PARSE_COMPLETE
+            | back::BIND_COMPLETE
+            | back::CLOSE_COMPLETE
+            | back::NO_DATA
+            | back::ROW_DESCRIPTION
+            | back::PORTAL_SUSPENDED
+            | back::EMPTY_QUERY_RESPONSE => self.complete(),
+            back::COMMAND_COMPLETE => {
+                if self.copying {
+                    // CopyDone was read, and so was everything before it.
+                    self.copying = false;
+                    self.swallow();
+                }
+                self.complete();
+            }
+            back::COPY_IN_RESPONSE | back::COPY_BOTH_RESPONSE => {
+                self.advance();
+                self.copying = true;
+            }
+            back::ERROR_RESPONSE => self.failed(),
+            _ => {}
+        }
+    }
+
+    /// The server sent a ReadyForQuery. False if nothing was asked that it could answer.
+    #[inline]
+    pub(crate) fn ready(&mut self, status: u8) -> bool {
+        self.status = status;
+        self.copying = false;
+        let progress = std::mem::take(&mut self.progress);
+        self.advance();
+        match self.queue.front() {
+            None | Some(Item::Extended(1..)) if self.doubtful > 0 => {
+                self.doubtful -= 1;
+                self.skipping = false;
+            }
+            Some(Item::Query) if self.doubtful > 0 && !progress => self.doubtful -= 1,
+            Some(Item::Query | Item::Sync) => {
+                self.queue.pop_front();
+                self.advance();
+            }
+            // The server has answered less than was asked, but it says that it is ready.
+            Some(Item::Extended(_)) if matches!(self.queue.get(1), Some(Item::Query | Item::Sync)) => {
+                self.queue.drain(..2);
+                self.advance();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// One extended-protocol message is answered.
+    fn complete(&mut self) {
+        self.advance();
+        if let Some(Item::Extended(count)) = self.queue.front_mut() {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Drops from the front what will not be answered any more.
+    #[inline]
+    fn advance(&mut self) {
+        loop {
+            match (self.queue.front(), self.queue.get(1)) {
+                (Some(Item::CopyEnd), _) if !self.copying => self.queue.pop_front(),
+                // The run still wants a Sync.
+                (Some(Item::Extended(0)), Some(Item::CopyEnd)) if !self.copying => self.queue.remove(1),
+                (Some(Item::Extended(0)), Some(Item::Query | Item::Sync | Item::Extended(_))) => self.queue.pop_front(),
+                _ => return,
+            };
+        }
+    }
+
+    /// Drops what the server has read during COPY IN: everything behind the command, up to the end of its data.
+    /// Returns how many of it would have been answered.
+    fn swallow(&mut self) -> u32 {
+        let end = self.queue.iter().position(|&item| item == Item::CopyEnd).map_or(self.queue.len(), |at| at + 1);
+        if end <= 1 {
+            return 0;
+        }
+        self.queue.drain(1..end).filter(|item| matches!(item, Item::Query | Item::Sync)).count() as u32
+    }
+
+    fn failed(&mut self) {
+        self.advance();
+        if self.copying {
+            self.copying = false;
+            self.doubtful += self.swallow();
+        }
+        if matches!(self.queue.front(), Some(Item::Extended(_))) {
+            while !matches!(self.queue.front(), None | Some(Item::Sync)) {
+                self.queue.pop_front();
+            }
+            self.skipping = self.queue.is_empty();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays a dialogue: what the client sends in upper-case words of one letter before `<`, what the server answers
+    /// behind it. Client: Q S F P B D E C, c for CopyDone. Server: types as they are; Z comes with its status.
+    fn play(dialogue: &str) -> Exchange {
+        let mut exchange = Exchange::new();
+        for part in dialogue.split_whitespace() {
+            if let Some(requests) = part.strip_prefix('>') {
+                for request in requests.bytes() {
+                    match request {
+                        b'Q' | b'F' => exchange.query(),
+                        b'S' => exchange.sync(),
+                        b'c' => exchange.copy_end(),
+                        _ => exchange.extended(),
+                    }
+                }
+            } else {
+                let mut answers = part.bytes();
+                while let Some(answer) = answers.next() {
+                    match answer {
+                        b'Z' => assert!(exchange.ready(answers.next().unwrap()), "{dialogue}: stray ReadyForQuery"),
+                        _ => exchange.answered(answer),
+                    }
+                }
+            }
+        }
+        exchange
+    }
+
+    fn settled(dialogue: &str) {
+        let exchange = play(dialogue);
+        assert!(exchange.is_settled() && !exchange.is_doubtful(), "{dialogue}: {exchange:?}");
+    }
+
+    fn owing(dialogue: &str) {
+        let exchange = play(dialogue);
+        assert!(!exchange.is_settled(), "{dialogue}: {exchange:?}");
+    }
+
+    fn doubtful(dialogue: &str) {
+        let exchange = play(dialogue);
+        assert!(exchange.is_settled() && exchange.is_doubtful(), "{dialogue}: {exchange:?}");
+    }
+
+    #[test]
+    fn every_request_is_settled_by_its_own_answer() {
+        settled(">Q TDDCZI");
+        settled(">Q TDCTDCZI");
+        settled(">QQ CZI CZI");
+        owing(">QQ CZI");
+        settled(">PBDES 12TDCZI");
+        settled(">PDS 1tnZI");
+        settled(">F VZI");
+        owing(">PBE 12C");
+        owing(">PBE 12");
+        settled(">PBE 12C >S ZI");
+        settled(">PQ 1 CZI");
+        settled(">SS ZI ZI");
+    }
+
+    #[test]
+    fn an_error_in_a_pipeline_skips_to_the_next_sync() {
+        settled(">PBESPBES 12E ZI 12CZI");
+        owing(">PBESPBES 12E ZI");
+        owing(">PBE 1E");
+        settled(">PBE 1E >PBEQ >S ZI");
+        // The query between the error and the Sync is discarded with the rest.
+        settled(">PBQS E ZI");
+        settled(">PBQS 12 CZI ZI");
+        // Here the query itself fails: the Sync is answered, too.
+        settled(">PBQS 12 EZI ZI");
+        // A Sync that fails (a deferred constraint) skips nothing.
+        settled(">PBESQ 12C EZI CZI");
+    }
+
+    #[test]
+    fn a_copy_is_settled_by_the_answer_after_its_end() {
+        settled(">Q G >c CZI");
+        owing(">Q G >c C");
+        owing(">Q G");
+        settled(">Qc GCZI");
+        settled(">QcQ GCZI CZI");
+        settled(">Q G >c C G >c CZI");
+        settled(">Q HddcCZI");
+        settled(">Q GEZI");
+        settled(">QcQ EZI CZI");
+    }
+
+    #[test]
+    fn a_sync_during_copy_in_is_not_answered() {
+        // As libpq does it: one Sync with the Execute, one after CopyDone.
+        settled(">PBES 12G >cS CZI");
+        owing(">PBES 12G >c C");
+        owing(">PBES 12G >cS C");
+        // A pipeline after the end of the copy.
+        settled(">PBES 12G >cSPBES C ZI 12CZI");
+    }
+
+    #[test]
+    fn a_sync_that_a_failed_copy_may_have_swallowed_is_doubtful() {
+        // Swallowed: one answer for two Syncs.
+        doubtful(">PBES 12G >cS E ZI");
+        // Not swallowed, and seen before the second one was sent: certain again.
+        settled(">PBES 12GE ZI");
+        // Not swallowed, the second answer arrives later.
+        settled(">PBES 12GE >S ZI ZI");
+        // Seen while another pipeline is under way.
+        settled(">PBES 12G >cSPBES E ZI ZI 12CZI");
+        doubtful(">PBES 12G >cSPBES E ZI 12CZI");
+        // The extra answer cannot be that of a query without any other answer.
+        settled(">PBES 12G >cSQ E ZI ZI CZI");
+        doubtful(">QS GE ZI");
+    }
+
+    #[test]
+    fn a_failed_copy_without_a_sync_discards_until_one_comes() {
+        owing(">PBE 12GE");
+        owing(">PBE 12GE >c");
+        settled(">PBE 12GE >cS ZI");
+    }
+
+    #[test]
+    fn a_stray_answer_is_noticed() {
+        assert!(!Exchange::new().ready(b'I'));
+        assert!(!play(">PB 1").ready(b'I'));
+        assert!(!play(">Q CZI").ready(b'I'));
+        assert!(!play(">PBE E").ready(b'I'));
+    }
+
+    #[test]
+    fn a_stray_copy_done_does_not_hide_an_unsynced_parse() {
+        owing(">P 1 >c");
+        settled(">P 1 >cS ZI");
+    }
+
+    #[test]
+    fn running_means_that_an_answer_is_awaited() {
+        assert!(play(">Q").is_running());
+        assert!(play(">P").is_running());
+        assert!(!play(">P 1").is_running());
+        assert!(!play(">Q CZT").is_running());
+        assert_eq!(play(">Q CZT").status(), b'T');
+    }
+}

@@ -1,0 +1,406 @@
+//! Run-time parameters of sessions: compact immutable sets of them, shared by all sessions that have the same, and the
+//! SQL that leads from one set to another. It knows no session.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use protocol::PoolId;
+
+use crate::message::take_text;
+
+/// Most different sets remembered per process before those that nobody uses are dropped; it doubles when all are used.
+const SWEEP_AT: usize = 1024;
+
+/// Most combinations of pool and start-up settings whose outcome is remembered; beyond it the memory starts anew.
+const MAX_LEARNED: usize = 4096;
+
+/// Longest parameter set, in bytes; a change that would make one longer is not recorded.
+pub(crate) const MAX_SET: usize = 64 * 1024;
+
+/// Reported parameters that no client can set.
+const READ_ONLY: [&str; 11] = [
+    "server_version",
+    "server_version_num",
+    "server_encoding",
+    "integer_datetimes",
+    "is_superuser",
+    "session_authorization",
+    "in_hot_standby",
+    "lc_collate",
+    "lc_ctype",
+    "max_identifier_length",
+    "crdb_version",
+];
+
+/// Parameters that hold a list of identifiers: `SET x = 'a, b'` would mean a single identifier with a comma in it.
+const IDENTIFIER_LISTS: [&str; 6] = [
+    "search_path",
+    "temp_tablespaces",
+    "local_preload_libraries",
+    "session_preload_libraries",
+    "shared_preload_libraries",
+    "unix_socket_directories",
+];
+
+/// Whether a reported parameter is a fact about the server instead of a setting of the session.
+pub(crate) fn is_fact(name: &[u8]) -> bool {
+    READ_ONLY.iter().any(|fact| name.eq_ignore_ascii_case(fact.as_bytes()))
+}
+
+/// Names and values, as the zero-terminated texts of the wire, one after the other.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Pairs(Box<[u8]>);
+
+impl Pairs {
+    /// Names and values in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || Some((take_text(&mut rest)?, take_text(&mut rest)?)))
+    }
+
+    /// The value of a parameter; names are compared without regard to case, as PostgreSQL does.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The same with one value replaced or added at the end.
+    pub(crate) fn with(&self, name: &[u8], value: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(self.0.len() + name.len() + value.len() + 2);
+        let mut found = false;
+        for (known, old) in self.iter() {
+            let same = known.eq_ignore_ascii_case(name);
+            found |= same;
+            push(&mut bytes, known, if same { value } else { old });
+        }
+        if !found {
+            push(&mut bytes, name, value);
+        }
+        if bytes.len() > MAX_SET { self.clone() } else { Self(bytes.into()) }
+    }
+}
+
+impl<'a> FromIterator<(&'a [u8], &'a [u8])> for Pairs {
+    fn from_iter<T: IntoIterator<Item = (&'a [u8], &'a [u8])>>(pairs: T) -> Self {
+        let mut bytes = Vec::new();
+        for (name, value) in pairs {
+            push(&mut bytes, name, value);
+        }
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for Pairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy;
+        f.debug_map().entries(self.iter().map(|(name, value)| (text(name), text(value)))).finish()
+    }
+}
+
+fn push(bytes: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for text in [name, value] {
+        bytes.extend(text.iter().filter(|&&b| b != 0));
+        bytes.push(0);
+    }
+}
+
+/// What a session has set.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Settings {
+    /// What the server reports, except facts.
+    pub(crate) reported: Pairs,
+    /// What the client asked for at start-up and the server does not report.
+    pub(crate) extras: Pairs,
+}
+
+impl Settings {
+    /// These settings, changed as a client asks at start-up.
+    pub(crate) fn overlaid(&self, wanted: &[(String, String)]) -> Self {
+        let mut settings = self.clone();
+        for (name, value) in wanted {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            let part =
+                if self.reported.get(name).is_some() { &mut settings.reported } else { &mut settings.extras };
+            *part = part.with(name, value);
+        }
+        settings
+    }
+
+    /// Appends the SQL that leads a session from these settings to others; appends nothing if there is nothing to do.
+    pub(crate) fn write_change(&self, to: &Settings, sql: &mut Vec<u8>) {
+        for (name, value) in to.reported.iter() {
+            if self.reported.get(name).is_some_and(|old| old != value) {
+                write_set(sql, name, value);
+            }
+        }
+        for (name, value) in to.extras.iter() {
+            if self.extras.get(name) != Some(value) {
+                write_set(sql, name, value);
+            }
+        }
+        for (name, _) in self.extras.iter() {
+            if to.extras.get(name).is_none() {
+                sql.extend_from_slice(b"RESET ");
+                write_quoted_name(sql, name);
+                sql.push(b';');
+            }
+        }
+    }
+}
+
+fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) {
+        sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
+        write_literal(sql, name);
+        sql.push(b',');
+        write_literal(sql, value);
+        sql.extend_from_slice(b",false);");
+    } else {
+        sql.extend_from_slice(b"SET ");
+        write_quoted_name(sql, name);
+        sql.extend_from_slice(b" = ");
+        write_literal(sql, value);
+        sql.push(b';');
+    }
+}
+
+fn write_quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
+    sql.push(b'"');
+    for &b in name {
+        if b == b'"' {
+            sql.push(b'"');
+        }
+        sql.push(b);
+    }
+    sql.push(b'"');
+}
+
+/// A literal that means the same whatever standard_conforming_strings and client_encoding are: a quote or a backslash
+/// is written by its number, so that it cannot be taken for the second half of a multi-byte character.
+fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
+    let plain = value.iter().all(|&b| b.is_ascii() && b != b'\'' && b != b'\\');
+    if !plain {
+        sql.push(b'E');
+    }
+    sql.push(b'\'');
+    for &b in value {
+        match b {
+            b'\'' => sql.extend_from_slice(b"\\x27"),
+            b'\\' => sql.extend_from_slice(b"\\x5c"),
+            _ => sql.push(b),
+        }
+    }
+    sql.push(b'\'');
+}
+
+/// What a client that logs in with certain settings will have.
+#[derive(Clone)]
+pub(crate) struct Learned {
+    /// Its settings, in the server's spelling.
+    pub(crate) settings: Arc<Settings>,
+    /// Facts about the server.
+    pub(crate) facts: Arc<Pairs>,
+}
+
+/// The parameter sets of the process: each exists once.
+#[derive(Default)]
+pub(crate) struct Parameters {
+    known: Mutex<Known>,
+    learned: Mutex<LearnedByPool>,
+}
+
+#[derive(Default)]
+struct Known {
+    sets: HashSet<Arc<Settings>>,
+    sweep_at: usize,
+}
+
+#[derive(Default)]
+struct LearnedByPool {
+    /// By pool: what its servers report when they start.
+    defaults: HashMap<PoolId, Learned>,
+    /// By pool and what a client asks for.
+    outcomes: HashMap<(PoolId, Pairs), Learned>,
+}
+
+impl Parameters {
+    /// The one copy of a set.
+    pub(crate) fn intern(&self, settings: Settings) -> Arc<Settings> {
+        let mut known = lock(&self.known);
+        if let Some(set) = known.sets.get(&settings) {
+            return set.clone();
+        }
+        if known.sets.len() >= known.sweep_at.max(SWEEP_AT) {
+            known.sets.retain(|set| Arc::strong_count(set) > 1);
+            known.sweep_at = known.sets.len() * 2;
+        }
+        let set = Arc::new(settings);
+        known.sets.insert(set.clone());
+        set
+    }
+
+    /// A server of the pool has started with these; if they are not what was known, what was learned is void.
+    pub(crate) fn started(&self, pool: PoolId, learned: Learned) {
+        let mut known = lock(&self.learned);
+        let same = |old: &Learned| Arc::ptr_eq(&old.settings, &learned.settings) && old.facts == learned.facts;
+        if !known.defaults.get(&pool).is_some_and(same) {
+            known.outcomes.retain(|(of, _), _| *of != pool);
+            known.defaults.insert(pool, learned);
+        }
+    }
+
+    /// What a client of the pool that asks for `wanted` will have, if that is known without asking a server.
+    pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)]) -> Option<Learned> {
+        let (key, name) = split(wanted);
+        let known = lock(&self.learned);
+        let base = if key == Pairs::default() { known.defaults.get(&pool) } else { known.outcomes.get(&(pool, key)) };
+        let base = base?.clone();
+        drop(known);
+        let Some(name) = name else { return Some(base) };
+        base.settings.reported.get(APPLICATION_NAME)?;
+        let reported = base.settings.reported.with(APPLICATION_NAME, name.as_bytes());
+        let settings = self.intern(Settings { reported, extras: base.settings.extras.clone() });
+        Some(Learned { settings, facts: base.facts })
+    }
+
+    /// A client of the pool asked for `wanted` and got this.
+    pub(crate) fn learn(&self, pool: PoolId, wanted: &[(String, String)], defaults: &Settings, learned: Learned) {
+        let (key, name) = split(wanted);
+        let mut base = learned;
+        if name.is_some() {
+            // Remembered with the application's name of the pool, which is replaced for each client.
+            let Some(default) = defaults.reported.get(APPLICATION_NAME) else { return };
+            let reported = base.settings.reported.with(APPLICATION_NAME, default);
+            base.settings = self.intern(Settings { reported, extras: base.settings.extras.clone() });
+        }
+        if key == Pairs::default() {
+            return;
+        }
+        let mut known = lock(&self.learned);
+        if known.outcomes.len() >= MAX_LEARNED {
+            known.outcomes.clear();
+        }
+        known.outcomes.insert((pool, key), base);
+    }
+}
+
+const APPLICATION_NAME: &[u8] = b"application_name";
+
+/// Longest application name that PostgreSQL keeps.
+const MAX_APPLICATION_NAME: usize = 63;
+
+/// Splits off an application name that the server will take as it is: that one need not be learned. The rest is
+/// brought into a form that is the same for the same settings.
+fn split(wanted: &[(String, String)]) -> (Pairs, Option<&str>) {
+    let verbatim = |value: &str| value.len() <= MAX_APPLICATION_NAME && value.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let mut name = None;
+    let mut rest = Vec::new();
+    for (key, value) in wanted {
+        if key.as_bytes().eq_ignore_ascii_case(APPLICATION_NAME) && verbatim(value) {
+            name = Some(value.as_str());
+        } else {
+            rest.push((key.to_ascii_lowercase(), value));
+        }
+    }
+    rest.sort();
+    (rest.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())).collect(), name)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
+        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
+    }
+
+    fn wanted(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn change(from: &Settings, to: &Settings) -> String {
+        let mut sql = Vec::new();
+        from.write_change(to, &mut sql);
+        String::from_utf8(sql).unwrap()
+    }
+
+    #[test]
+    fn equal_sets_are_one_set() {
+        let parameters = Parameters::default();
+        let set = |value| Settings { reported: pairs(&[("TimeZone", value)]), extras: Pairs::default() };
+        assert!(Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("UTC"))));
+        assert!(!Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("CET"))));
+    }
+
+    #[test]
+    fn sets_that_nobody_uses_are_dropped() {
+        let parameters = Parameters::default();
+        for i in 0..3 * SWEEP_AT {
+            parameters.intern(Settings { reported: pairs(&[("a", &i.to_string())]), extras: Pairs::default() });
+        }
+        assert!(lock(&parameters.known).sets.len() <= SWEEP_AT);
+    }
+
+    #[test]
+    fn the_change_between_two_sets_sets_resets_and_leaves_alone() {
+        let from = Settings {
+            reported: pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]),
+            extras: pairs(&[("work_mem", "1MB"), ("geqo", "off")]),
+        };
+        let to = from.overlaid(&wanted(&[("timezone", "CET"), ("Search_Path", "a, b")]));
+        let to = Settings { extras: pairs(&[("work_mem", "1MB"), ("Search_Path", "a, b")]), ..to };
+        let sql = r#"SET "TimeZone" = 'CET';SELECT pg_catalog.set_config('Search_Path','a, b',false);RESET "geqo";"#;
+        assert_eq!(change(&from, &to), sql);
+        assert_eq!(change(&from, &from), "");
+    }
+
+    #[test]
+    fn names_and_values_cannot_break_out_of_their_quotes() {
+        let to = Settings { extras: pairs(&[("a\"b", r"x'; DROP TABLE t; --\"), ("c", "\u{e4}")]), ..Settings::default() };
+        let sql = "SET \"a\"\"b\" = E'x\\x27; DROP TABLE t; --\\x5c';SET \"c\" = E'\u{e4}';";
+        assert_eq!(change(&Settings::default(), &to), sql);
+    }
+
+    #[test]
+    fn what_was_learned_is_known_for_every_application_name() {
+        let parameters = Parameters::default();
+        let pool = PoolId(1);
+        let reported = pairs(&[("application_name", "ph"), ("TimeZone", "UTC")]);
+        let defaults = parameters.intern(Settings { reported, extras: Pairs::default() });
+        let facts = Arc::new(pairs(&[("server_version", "17")]));
+        assert!(parameters.outcome(pool, &[]).is_none());
+        parameters.started(pool, Learned { settings: defaults.clone(), facts: facts.clone() });
+        assert!(Arc::ptr_eq(&parameters.outcome(pool, &[]).unwrap().settings, &defaults));
+        let psql = parameters.outcome(pool, &wanted(&[("application_name", "psql")])).unwrap();
+        assert_eq!(psql.settings.reported, pairs(&[("application_name", "psql"), ("TimeZone", "UTC")]));
+        assert!(parameters.outcome(pool, &wanted(&[("application_name", "\u{e4}")])).is_none());
+
+        let asked = wanted(&[("timezone", "utc"), ("application_name", "one")]);
+        assert!(parameters.outcome(pool, &asked).is_none());
+        let settings = parameters.intern(defaults.overlaid(&wanted(&[("application_name", "one")])));
+        parameters.learn(pool, &asked, &defaults, Learned { settings, facts });
+        let two = parameters.outcome(pool, &wanted(&[("application_name", "two"), ("TimeZone", "utc")])).unwrap();
+        assert_eq!(two.settings.reported, pairs(&[("application_name", "two"), ("TimeZone", "UTC")]));
+        let plain = parameters.outcome(pool, &wanted(&[("timezone", "utc")])).unwrap();
+        assert_eq!(plain.settings.reported.get(b"application_name"), Some(&b"ph"[..]));
+    }
+
+    #[test]
+    fn a_server_that_starts_otherwise_voids_what_was_learned() {
+        let parameters = Parameters::default();
+        let set = |value| Settings { reported: pairs(&[("TimeZone", value)]), extras: Pairs::default() };
+        let learned = |value| Learned { settings: parameters.intern(set(value)), facts: Arc::default() };
+        parameters.started(PoolId(1), learned("UTC"));
+        parameters.learn(PoolId(1), &wanted(&[("a", "b")]), &set("UTC"), learned("UTC"));
+        parameters.started(PoolId(1), learned("UTC"));
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_some());
+        parameters.started(PoolId(1), learned("CET"));
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_none());
+    }
+}

@@ -1,0 +1,258 @@
+//! Settings that are each valid but cannot work together, or not on this machine. Reads the configuration and the
+//! permissions of its files; connects to nothing.
+
+use std::{collections::HashMap, time::Duration};
+
+use driver::Address;
+
+use crate::config::{Config, Database, Endpoint, FALLBACK, Listener, Mode, Problem, User, show_duration};
+
+/// What one new connection is taken to cost. Measured ones lie between 7 and 175 ms, most of it TLS and authentication.
+const ASSUMED_CONNECT_COST: Duration = Duration::from_millis(100);
+
+/// Descriptors that Poolhouse needs besides those of clients and servers.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// What must be known of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// File descriptors that the process can have at most.
+    pub descriptors: u64,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn here() -> Self {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        Self { descriptors: limit.maximum.unwrap_or(u64::MAX) }
+    }
+}
+
+/// Everything that is wrong with a configuration as a whole, errors first.
+pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
+    let mut found = Vec::new();
+    duplicate_listeners(config, &mut found);
+    missing_authentication(config, &mut found);
+    descriptors(config, machine, &mut found);
+    budgets(config, &mut found);
+    for database in &config.databases {
+        pool_times(config, database, &mut found);
+        server_logins(config, database, &mut found);
+        loops(config, database, &mut found);
+    }
+    for listener in &config.listeners {
+        listener_times(config, listener, &mut found);
+    }
+    files(config, &mut found);
+    found.sort_by_key(|problem| problem.severity as u8);
+    found
+}
+
+fn duplicate_listeners(config: &Config, found: &mut Vec<Problem>) {
+    let mut seen = HashMap::new();
+    for listener in &config.listeners {
+        if seen.insert(&listener.listen, ()).is_some() {
+            let problem = Problem::error(format!("two listeners have the address {}", listener.listen));
+            found.push(config.locate(problem, &listener.spots, "listen"));
+        }
+    }
+    if let Some(admin) = config.admin.listen.filter(|admin| seen.contains_key(&Endpoint::Tcp(*admin))) {
+        let problem = Problem::error(format!("the admin address {admin} is a listener's as well"));
+        found.push(config.locate(problem, &config.admin.spots, "listen"));
+    }
+}
+
+fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
+    if let Some(admin) = config.admin.listen.filter(|a| !Endpoint::Tcp(*a).is_local()) {
+        let problem = Problem::warning(format!("the admin address {admin} can be reached from other machines"));
+        let problem = problem.hint("it asks for no password: whoever reaches it sees names and addresses of clients");
+        found.push(config.locate(problem, &config.admin.spots, "listen"));
+    }
+    if config.authenticates() || config.insecure_no_auth {
+        return;
+    }
+    for listener in config.listeners.iter().filter(|listener| !listener.listen.is_local()) {
+        let message = format!("{} can be reached from other machines, but no user has a password", listener.listen);
+        let hint = match config.source {
+            Some(_) => "add a [[user]] with a password, or listen on 127.0.0.1, or give --insecure-no-auth",
+            None => "put user and password into the URL, or listen on 127.0.0.1, or give --insecure-no-auth",
+        };
+        found.push(config.locate(Problem::error(message).hint(hint), &listener.spots, "listen"));
+    }
+}
+
+/// Servers that may be open at once: the process's limit, or the sum of what databases may have.
+fn most_servers(config: &Config) -> u64 {
+    let of = |database: &Database| match database.max_connections {
+        0 => u64::from(database.pool.config.effective_max_size()),
+        limit => u64::from(limit),
+    };
+    let sum: u64 = config.databases.iter().map(of).sum();
+    match config.limits.max_server_connections {
+        0 => sum,
+        limit => sum.min(u64::from(limit)),
+    }
+}
+
+fn descriptors(config: &Config, machine: Machine, found: &mut Vec<Problem>) {
+    let clients: u64 = config.listeners.iter().map(|listener| u64::from(listener.gate.hard_limit)).sum();
+    let needed = clients + most_servers(config) + OTHER_DESCRIPTORS;
+    if needed <= machine.descriptors {
+        return;
+    }
+    let Some(largest) = config.listeners.iter().max_by_key(|listener| listener.gate.hard_limit) else { return };
+    let message = format!(
+        "hard_limit {} is above what the descriptor limit of {} leaves: all clients and servers need {needed}",
+        largest.gate.hard_limit, machine.descriptors
+    );
+    let problem = Problem::warning(message).hint("raise the limit (ulimit -Hn, or LimitNOFILE= of the unit)");
+    found.push(config.locate(problem, &largest.spots, "hard_limit"));
+}
+
+fn budgets(config: &Config, found: &mut Vec<Problem>) {
+    let process = config.limits.max_server_connections;
+    let floor: u64 = config.databases.iter().map(|database| u64::from(database.pool.config.min_size)).sum();
+    if process > 0 && floor > u64::from(process) {
+        let message = format!("max_server_connections {process} is below the sum of all min_size, {floor}");
+        found.push(config.locate(Problem::warning(message), &config.limits.spots, "max_server_connections"));
+    }
+    for database in &config.databases {
+        let (max_size, name) = (database.pool.config.max_size, &database.name);
+        let mut compare = |key: &'static str, limit: u32| {
+            if limit > 0 && max_size > limit {
+                let message = format!("max_size {max_size} of `{name}` is above its {key} {limit} and never reached");
+                found.push(config.locate(Problem::warning(message), &database.spots, key));
+            }
+        };
+        compare("max_connections", database.max_connections);
+        compare("max_user_connections", database.max_user_connections);
+        if process > 0 && database.max_connections.max(max_size) > process {
+            let key = if database.max_connections > process { "max_connections" } else { "max_size" };
+            let value = database.max_connections.max(max_size);
+            let message = format!("{key} {value} of `{name}` is above max_server_connections {process}");
+            found.push(config.locate(Problem::warning(message), &database.spots, key));
+        }
+    }
+}
+
+fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
+    let (pool, name) = (&database.pool.config, &database.name);
+    let mut warn = |key, message: String, hint: &str| {
+        found.push(config.locate(Problem::warning(message).hint(hint), &database.spots, key));
+    };
+    let rounds = pool.max_size.div_ceil(pool.max_connecting.max(1));
+    let fill = ASSUMED_CONNECT_COST * rounds;
+    if let Some(wait) = pool.max_wait_time.filter(|wait| fill > *wait) {
+        let message = format!(
+            "filling `{name}` takes about {}, longer than max_wait_time {}: {} servers, {} at a time, {} each",
+            show_duration(fill),
+            show_duration(wait),
+            pool.max_size,
+            pool.max_connecting,
+            show_duration(ASSUMED_CONNECT_COST),
+        );
+        warn("max_size", message, "raise max_connecting or max_wait_time, or keep a min_size");
+    }
+    if let (Some(busy), Some(down)) = (pool.max_wait_time, pool.unavailable_wait_time) {
+        if down < busy {
+            let message = format!(
+                "unavailable_wait_time {} of `{name}` is below max_wait_time {}",
+                show_duration(down),
+                show_duration(busy)
+            );
+            warn("unavailable_wait_time", message, "a database that is down would be given up before a busy one");
+        }
+    }
+    if let (Some(idle), Some(life)) = (pool.max_idle_time, pool.max_life_time) {
+        if idle > life {
+            let message = format!(
+                "max_idle_time {} of `{name}` is above max_life_time {} and has no effect",
+                show_duration(idle),
+                show_duration(life)
+            );
+            warn("max_idle_time", message, "lower it, or switch it off");
+        }
+    }
+    let clients = config.listeners.iter().map(|listener| listener.gate.hard_limit).max().unwrap_or(0);
+    if database.pool.mode == Mode::Session && pool.max_wait_time.is_some() && clients > pool.effective_max_size() {
+        let message = format!(
+            "in session mode each client of `{name}` keeps a server: of {clients} clients only {} are served at once",
+            pool.max_size
+        );
+        warn("mode", message, "use transaction mode if the application can, or lower hard_limit");
+    }
+}
+
+fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>) {
+    if database.user.is_none() && database.password.is_some() {
+        let problem = Problem::error(format!("`{}` has a password but its url has no user", database.name));
+        found.push(config.locate(problem, &database.spots, "url"));
+    }
+    if database.user.is_some() {
+        return;
+    }
+    let hashed = |user: &&User| user.password.as_ref().is_some_and(|password| password.plain().is_none());
+    if let Some(user) = config.users.iter().find(hashed) {
+        let message = format!(
+            "the url of `{}` has no user, so clients' own are used there; but of `{}` only a hash is known",
+            database.name, user.name
+        );
+        let problem = Problem::warning(message);
+        let problem = problem.hint("give the url a user and a password, unless the upstream trusts Poolhouse");
+        found.push(config.locate(problem, &database.spots, "url"));
+    }
+}
+
+/// A database that is Poolhouse itself.
+fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
+    let is_upstream = |listener: &&Listener| match (&listener.listen, &database.address) {
+        (Endpoint::Unix(a), Address::Unix(b)) => a == b,
+        (Endpoint::Tcp(a), Address::Tcp { host, port }) => {
+            let local = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+            a.port() == *port && local && (a.ip().is_loopback() || a.ip().is_unspecified())
+        }
+        _ => false,
+    };
+    if let Some(listener) = config.listeners.iter().find(is_upstream) {
+        let name = if database.name == FALLBACK { "the fallback database" } else { &database.name };
+        let message = format!("the url of `{name}` is Poolhouse's own address {}", listener.listen);
+        found.push(config.locate(Problem::error(message), &database.spots, "url"));
+    }
+}
+
+fn listener_times(config: &Config, listener: &Listener, found: &mut Vec<Problem>) {
+    let Some(query) = listener.timeouts.query else { return };
+    let waits = config.databases.iter().filter_map(|database| database.pool.config.max_wait_time);
+    if let Some(wait) = waits.max().filter(|wait| *wait >= query) {
+        let message =
+            format!("query_time {} is not above max_wait_time {}", show_duration(query), show_duration(wait));
+        let problem = Problem::warning(message).hint("waiting for a server counts as part of the query");
+        found.push(config.locate(problem, &listener.spots, "query_time"));
+    }
+}
+
+fn files(config: &Config, found: &mut Vec<Problem>) {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(source) = &config.source else { return };
+    for path in &source.secret_files {
+        let open = std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o004 != 0);
+        if open && (*path != source.path || holds_plain_secret(config)) {
+            let problem = Problem::warning("every user of this machine can read the passwords in it").in_file(path);
+            found.push(problem.hint(format!("chmod o-rwx {}", path.display())));
+        }
+    }
+}
+
+/// Whether the main file itself holds a password, and not only variables or names of files.
+fn holds_plain_secret(config: &Config) -> bool {
+    let Some(source) = &config.source else { return false };
+    let text = source.text.reveal();
+    let literal = |spots: &crate::config::Spots, key: &str| {
+        let value = spots.get(key).and_then(|span| text.get(span.clone()));
+        value.is_some_and(|value| !value.contains("${") && !value.contains("SCRAM-SHA-256$"))
+    };
+    config.users.iter().any(|user| literal(&user.spots, "password"))
+        || config.databases.iter().any(|database| {
+            literal(&database.spots, "password") || (database.password.is_some() && literal(&database.spots, "url"))
+        })
+}

@@ -1,0 +1,294 @@
+//! The configuration in force, as plain values: where from ([`from_file`], [`from_url`]) is told by the modules below.
+//! Opens no socket and starts nothing.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use driver::{Address, Timeouts};
+use pool::{GateConfig, PoolConfig};
+
+use crate::{Password, Secret};
+
+mod endpoint;
+mod file;
+mod flags;
+mod options;
+mod problem;
+mod section;
+mod url;
+mod userlist;
+mod value;
+
+pub use endpoint::{Endpoint, parse_tcp};
+pub use file::{from_file, from_text};
+pub use flags::{Flags, from_url};
+pub use problem::{Place, Problem, Problems, Severity};
+pub use section::{Spots, choose, read_small};
+pub use url::UpstreamUrl;
+pub use userlist::{Entry, Unreadable, parse as parse_userlist};
+pub use value::{Variables, environment, parse_duration, parse_duration_on, show_duration};
+
+/// Everything that is configured.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it was read from; `None` when it came from the command line.
+    pub source: Option<Source>,
+    /// The process.
+    pub serve: Serve,
+    /// The admin address.
+    pub admin: Admin,
+    /// Limits over all databases and users.
+    pub limits: Limits,
+    /// Let clients in from anywhere though no user has a password.
+    pub insecure_no_auth: bool,
+    /// Where clients come in; at least one.
+    pub listeners: Vec<Listener>,
+    /// What clients may ask for; at least one.
+    pub databases: Vec<Database>,
+    /// Who may ask; empty or without passwords when clients are not authenticated.
+    pub users: Vec<User>,
+}
+
+impl Config {
+    /// Whether clients must prove who they are.
+    pub fn authenticates(&self) -> bool {
+        self.users.iter().any(|user| user.password.is_some())
+    }
+
+    /// The problem at its place in the file, if it is there: `key` of a section, or the section as a whole.
+    pub fn locate(&self, problem: Problem, spots: &Spots, key: &'static str) -> Problem {
+        let span = spots.get(key).or_else(|| spots.get(""));
+        match (&self.source, span) {
+            (Some(source), Some(span)) => problem.at(&source.path, source.text.reveal(), span.clone()),
+            (Some(source), None) => problem.in_file(&source.path),
+            (None, _) => problem,
+        }
+    }
+}
+
+/// A configuration file as it was read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its path, as given.
+    pub path: PathBuf,
+    /// Its text, which may hold passwords.
+    pub text: Secret,
+    /// Files with passwords in them: this one, the user list, and those that `*_file` keys name.
+    pub secret_files: Vec<PathBuf>,
+}
+
+/// The process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Serve {
+    /// Worker threads; 0 is one per CPU.
+    pub workers: u32,
+    /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
+    pub drain_time: Option<Duration>,
+    /// Failed logins from one address before further ones are refused for a while.
+    pub max_auth_failures: u32,
+}
+
+impl Default for Serve {
+    fn default() -> Self {
+        Self { workers: 1, drain_time: None, max_auth_failures: 10 }
+    }
+}
+
+/// Most worker threads.
+pub const MAX_WORKERS: u32 = 255;
+
+/// The admin address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admin {
+    /// Where it listens; `None` is off.
+    pub listen: Option<SocketAddr>,
+    /// Whether it was asked for: then failing to listen there is an error.
+    pub asked_for: bool,
+    /// Whether metrics carry the user.
+    pub user_label: bool,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
+        Self { listen: Some(listen), asked_for: false, user_label: true, spots: Spots::new() }
+    }
+}
+
+/// Limits over all databases and users; 0 is unlimited.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// Servers in all.
+    pub max_server_connections: u32,
+    /// Servers of each user over all databases, unless the user has a limit of its own.
+    pub max_user_connections: u32,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The address.
+    pub listen: Endpoint,
+    /// Permissions of a Unix socket.
+    pub socket_mode: u32,
+    /// Soft and hard limit of clients.
+    pub gate: GateConfig,
+    /// Time-outs of clients.
+    pub timeouts: Timeouts,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+/// A database that clients may ask for.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// What clients call it; `*` is whatever no other one is called.
+    pub name: String,
+    /// Where it is.
+    pub address: Address,
+    /// What it is called there; `None` is what the client called it.
+    pub database: Option<String>,
+    /// Whom to log in as there; `None` is the client's own user with its own password.
+    pub user: Option<String>,
+    /// With which password.
+    pub password: Option<Secret>,
+    /// Further start-up parameters.
+    pub parameters: Vec<(String, String)>,
+    /// The rules of each of its pools.
+    pub pool: PoolSettings,
+    /// Servers of this database over all users; 0 is unlimited.
+    pub max_connections: u32,
+    /// Servers of this database for each user; 0 is unlimited.
+    pub max_user_connections: u32,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+/// The name of the fallback database.
+pub const FALLBACK: &str = "*";
+
+/// The rules of a pool.
+#[derive(Clone, Debug, Default)]
+pub struct PoolSettings {
+    /// When a server returns to its pool.
+    pub mode: Mode,
+    /// Sizes and times.
+    pub config: PoolConfig,
+}
+
+/// When a server returns to its pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// At the end of each transaction.
+    #[default]
+    Transaction,
+    /// When the client leaves.
+    Session,
+    /// After each statement.
+    Statement,
+}
+
+impl Mode {
+    /// The words of configuration and command line.
+    pub const WORDS: &[(&'static str, Self)] =
+        &[("transaction", Self::Transaction), ("session", Self::Session), ("statement", Self::Statement)];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        let word = Self::WORDS.iter().find(|(_, mode)| *mode == self);
+        word.expect("each mode has a word").0
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        choose(text, Self::WORDS)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A set of defaults for one kind of client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preset {
+    /// Functions that come in floods, freeze and never say goodbye: idle clients are closed after 310 s, just later
+    /// than the platforms end idle containers.
+    Serverless,
+}
+
+impl Preset {
+    /// The words of configuration and command line.
+    pub const WORDS: &[(&'static str, Self)] = &[("serverless", Self::Serverless)];
+
+    /// What idle clients get.
+    pub fn client_idle_time(self) -> Duration {
+        match self {
+            Self::Serverless => Duration::from_secs(310),
+        }
+    }
+}
+
+impl std::str::FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        choose(text, Self::WORDS)
+    }
+}
+
+/// Somebody who may log in, or rules for a user of that name.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// What proves it; `None` only where nobody has one.
+    pub password: Option<Password>,
+    /// Overrides the database's mode.
+    pub mode: Option<Mode>,
+    /// Overrides the database's `max_size`.
+    pub max_size: Option<u32>,
+    /// Overrides the database's `min_size`.
+    pub min_size: Option<u32>,
+    /// Servers of this user over all databases; overrides the limit of all users.
+    pub max_user_connections: Option<u32>,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+impl User {
+    /// Somebody with a password and no rules of his own.
+    pub fn with_password(name: impl Into<String>, password: Option<Password>) -> Self {
+        Self {
+            name: name.into(),
+            password,
+            mode: None,
+            max_size: None,
+            min_size: None,
+            max_user_connections: None,
+            spots: Spots::new(),
+        }
+    }
+}
+
+/// Clients of a listener unless told otherwise.
+pub const DEFAULT_HARD_LIMIT: u32 = 10_000;
+
+/// The soft limit that belongs to a hard one: 80% of it, at least 1.
+pub fn default_soft_limit(hard_limit: u32) -> u32 {
+    (u64::from(hard_limit) * 4 / 5).max(1) as u32
+}
+

@@ -1,0 +1,342 @@
+//! A configuration file, read into a [`Config`] or into the list of everything that is wrong with it.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use driver::Timeouts;
+use pool::GateConfig;
+use toml::de::DeTable;
+
+use super::{
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source, User,
+    endpoint::parse_tcp,
+    options::{MAX_COUNT, POOL_KEYS, listener_limits, pool_settings},
+    problem::{Problem, Problems},
+    section::{Document, Section, choose},
+    url::UpstreamUrl,
+    userlist,
+    value::{Variables, environment},
+};
+use crate::{Password, Secret};
+
+/// Bytes that a configuration file may have.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user"];
+const ADMIN_KEYS: &[&str] = &["listen", "user_label"];
+const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
+const AUTH_KEYS: &[&str] = &["file"];
+const SERVE_KEYS: &[&str] = &["workers", "drain_time", "max_auth_failures"];
+const LISTENER_KEYS: &[&str] = &[
+    "protocol",
+    "listen",
+    "soft_limit",
+    "hard_limit",
+    "evict_min_idle",
+    "client_idle_time",
+    "login_time",
+    "query_time",
+    "transaction_idle_time",
+    "preset",
+    "socket_mode",
+];
+const DATABASE_KEYS: &[&str] =
+    &["name", "url", "url_file", "password", "password_file", "max_connections", "max_user_connections"];
+const USER_KEYS: &[&str] =
+    &["name", "password", "password_file", "mode", "max_size", "min_size", "max_user_connections"];
+
+/// Reads a file; `${ENV}` comes from the environment.
+pub fn from_file(path: &Path) -> Result<Config, Problems> {
+    let text = std::fs::metadata(path).and_then(|meta| match meta.len() > MAX_FILE {
+        true => Err(std::io::Error::other(format!("it has more than {MAX_FILE} bytes"))),
+        false => std::fs::read_to_string(path),
+    });
+    match text {
+        Ok(text) => from_text(path, &text, &environment),
+        Err(error) => Err(Problem::error(format!("cannot read it: {error}")).in_file(path).into()),
+    }
+}
+
+/// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
+pub fn from_text(path: &Path, text: &str, variables: Variables<'_>) -> Result<Config, Problems> {
+    let document = Document { path, text, variables, problems: RefCell::default() };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let span = error.span().unwrap_or(0..0);
+        document.error(span, format!("this is no TOML: {}", error.message()));
+    }
+    if !document.problems.borrow().is_empty() {
+        return Err(Problems(document.problems.into_inner()));
+    }
+    let root = Section::new(&document, "the file", table.get_ref(), 0..0, &[ROOT_KEYS]);
+    let mut reader = Reader { document: &document, secret_files: vec![path.to_owned()] };
+    let config = reader.config(&root);
+    let secret_files = reader.secret_files;
+    let mut problems = document.problems.into_inner();
+    if !problems.is_empty() {
+        problems.sort_by_key(|p| p.place.as_ref().map_or((0, 0), |place| (place.line, place.column)));
+        return Err(Problems(problems));
+    }
+    let source = Source { path: path.to_owned(), text: Secret::new(text), secret_files };
+    Ok(Config { source: Some(source), ..config })
+}
+
+struct Reader<'d> {
+    document: &'d Document<'d>,
+    secret_files: Vec<PathBuf>,
+}
+
+impl Reader<'_> {
+    fn config(&mut self, root: &Section<'_>) -> Config {
+        let pool = root.table("pool", &[POOL_KEYS]);
+        let pool = pool.map_or(PoolSettings::default(), |section| pool_settings(&section, &PoolSettings::default()));
+        let databases = root.tables("database", &[POOL_KEYS, DATABASE_KEYS]);
+        let databases: Vec<_> = databases.iter().filter_map(|section| self.database(section, &pool)).collect();
+        if !root.has("database") {
+            root.error("", "no [[database]] is configured");
+        }
+        let listeners = root.tables("listener", &[LISTENER_KEYS]);
+        let mut listeners: Vec<_> = listeners.iter().filter_map(listener).collect();
+        if !root.has("listener") {
+            listeners.push(Listener::postgres(Endpoint::Tcp(([127, 0, 0, 1], 6432).into())));
+        }
+        let users = root.tables("user", &[USER_KEYS]);
+        let users: Vec<_> = users.iter().filter_map(|section| self.user(section)).collect();
+        let users = match root.table("auth", &[AUTH_KEYS]) {
+            Some(auth) => self.listed_users(&auth, users),
+            None => users,
+        };
+        self.refuse_duplicates(&databases, &users);
+        self.refuse_users_without_password(&users);
+        Config {
+            source: None,
+            serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
+            admin: root.table("admin", &[ADMIN_KEYS]).map(|s| admin(&s)).unwrap_or_default(),
+            limits: root.table("limits", &[LIMITS_KEYS]).map(|s| limits(&s)).unwrap_or_default(),
+            insecure_no_auth: false,
+            listeners,
+            databases,
+            users,
+        }
+    }
+
+    fn database(&mut self, section: &Section<'_>, pool: &PoolSettings) -> Option<Database> {
+        self.note_files(section, &["url_file", "password_file"]);
+        let mut settings = pool_settings(section, pool);
+        let max_connections = section.number("max_connections", 0..=MAX_COUNT).unwrap_or(0);
+        let max_user_connections = section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0);
+        let name = section.string("name");
+        let password = section.secret("password", "password_file", false);
+        let key = if section.has("url_file") { "url_file" } else { "url" };
+        if !section.has(key) {
+            section.error("", "this [[database]] has no `url`");
+        }
+        let url = section.secret("url", "url_file", true)?;
+        let url = UpstreamUrl::parse(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
+        if section.has("name") && name.is_none() {
+            return None;
+        }
+        let Some(name) = name.or_else(|| url.database.clone()).filter(|name| !name.is_empty()) else {
+            section.error(if section.has("name") { "name" } else { "" }, "this [[database]] has no `name`");
+            return None;
+        };
+        if name == FALLBACK && url.database.is_some() {
+            section.error(key, "the database \"*\" passes the client's name on: take the database's name off the url");
+        }
+        if password.is_some() && url.password.is_some() {
+            section.error("password", "the url has a password already");
+        }
+        if let (Some(time), false) = (url.connect_time, section.has("connect_time")) {
+            settings.config.connect_timeout = time;
+        }
+        let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
+        Some(Database {
+            name,
+            address: url.address,
+            database,
+            user: url.user,
+            password: password.or(url.password),
+            parameters: url.parameters,
+            pool: settings,
+            max_connections,
+            max_user_connections,
+            spots: section.spots(),
+        })
+    }
+
+    fn user(&mut self, section: &Section<'_>) -> Option<User> {
+        self.note_files(section, &["password_file"]);
+        let stored = section.secret("password", "password_file", false);
+        let key = if section.has("password_file") { "password_file" } else { "password" };
+        let password = stored.and_then(|stored| {
+            Password::parse(&stored).map_err(|message| section.error(key, format!("`password`: {message}"))).ok()
+        });
+        let user = User {
+            name: String::new(),
+            password,
+            mode: section.choice("mode", Mode::WORDS),
+            max_size: section.number("max_size", 1..=MAX_COUNT),
+            min_size: section.number("min_size", 0..=MAX_COUNT),
+            max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT),
+            spots: section.spots(),
+        };
+        match section.string("name").filter(|name| !name.is_empty()) {
+            Some(name) => Some(User { name, ..user }),
+            None => {
+                section.error("name", "this [[user]] has no `name`");
+                None
+            }
+        }
+    }
+
+    /// The users of `[auth] file`, under the rules of the `[[user]]` of the same name; its own password wins.
+    fn listed_users(&mut self, auth: &Section<'_>, mut users: Vec<User>) -> Vec<User> {
+        let Some(path) = auth.string("file").map(|path| self.document.resolve(&path)) else { return users };
+        self.secret_files.push(path.clone());
+        let text = match read_userlist(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                auth.error("file", format!("cannot read {}: {error}", path.display()));
+                return users;
+            }
+        };
+        let report = |span, message: &str| {
+            self.document.problems.borrow_mut().push(Problem::error(message).at(&path, &text, span));
+        };
+        let mut known: HashMap<String, usize> =
+            users.iter().enumerate().map(|(i, user)| (user.name.clone(), i)).collect();
+        let entries = userlist::parse(&text).unwrap_or_else(|errors| {
+            errors.into_iter().for_each(|error| report(error.span, error.message));
+            Vec::new()
+        });
+        for entry in entries {
+            let password = match Password::parse(&entry.password) {
+                Ok(password) => password,
+                Err(message) => {
+                    report(entry.span, &message);
+                    continue;
+                }
+            };
+            let index = *known.entry(entry.name.clone()).or_insert(users.len());
+            match users.get_mut(index) {
+                Some(user) if user.password.is_none() => user.password = Some(password),
+                Some(_) => {}
+                None => users.push(User::with_password(entry.name, Some(password))),
+            }
+        }
+        users
+    }
+
+    fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {
+        let paths = keys.iter().filter_map(|key| section.string(key));
+        self.secret_files.extend(paths.map(|path| self.document.resolve(&path)));
+    }
+
+    fn refuse_duplicates(&self, databases: &[Database], users: &[User]) {
+        let mut seen = HashMap::new();
+        let named = databases.iter().map(|d| ("database", &d.name, &d.spots));
+        for (kind, name, spots) in named.chain(users.iter().map(|u| ("user", &u.name, &u.spots))) {
+            if seen.insert((kind, name.clone()), ()).is_some() {
+                let span = spots.get("name").or_else(|| spots.get("")).cloned().unwrap_or_default();
+                self.document.error(span, format!("the {kind} `{}` is configured twice", name.escape_debug()));
+            }
+        }
+    }
+
+    /// Users without a password are only rules, which is fine while nobody has one.
+    fn refuse_users_without_password(&self, users: &[User]) {
+        if users.iter().all(|user| user.password.is_none()) {
+            return;
+        }
+        for user in users.iter().filter(|user| user.password.is_none() && !user.spots.contains_key("password")) {
+            let span = user.spots.get("name").cloned().unwrap_or_default();
+            let problem = Problem::error(format!("the user `{}` has no password, though others have", user.name));
+            self.document.report(span, problem.hint("give it one, here or in the [auth] file"));
+        }
+    }
+}
+
+impl Listener {
+    /// A listener with the defaults of PostgreSQL clients.
+    pub fn postgres(listen: Endpoint) -> Self {
+        let hard_limit = super::DEFAULT_HARD_LIMIT;
+        let soft_limit = super::default_soft_limit(hard_limit);
+        Self {
+            listen,
+            socket_mode: 0o770,
+            gate: GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::from_secs(5) },
+            timeouts: Timeouts::default(),
+            spots: HashMap::new(),
+        }
+    }
+}
+
+fn listener(section: &Section<'_>) -> Option<Listener> {
+    let protocols =
+        [("postgres", Ok(())), ("mongodb", Err("mongodb")), ("redis", Err("redis")), ("http", Err("http"))];
+    section.text("protocol", |text| {
+        choose(text, &protocols)?.map_err(|name| format!("\"{name}\" is not available in this version"))
+    });
+    let listen = section.text("listen", Endpoint::parse);
+    if !section.has("listen") {
+        section.error("", "this [[listener]] has no `listen`");
+    }
+    let mut listener = Listener::postgres(listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
+    listener_limits(section, &mut listener);
+    if let Some(mode) = section.text("socket_mode", parse_mode) {
+        listener.socket_mode = mode;
+        if matches!(listener.listen, Endpoint::Tcp(_)) {
+            section.error("socket_mode", "socket_mode is for Unix sockets only");
+        }
+    }
+    listener.spots = section.spots();
+    listen.is_some().then_some(listener)
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "file permissions are three octal digits, such as \"0770\"".to_owned())
+}
+
+fn admin(section: &Section<'_>) -> Admin {
+    let default = Admin::default();
+    let listen = section.text("listen", |text| match text {
+        "off" => Ok(None),
+        _ => parse_tcp(text).map(Some),
+    });
+    Admin {
+        asked_for: listen.is_some(),
+        listen: listen.unwrap_or(default.listen),
+        user_label: section.truth("user_label").unwrap_or(default.user_label),
+        spots: section.spots(),
+    }
+}
+
+fn limits(section: &Section<'_>) -> Limits {
+    Limits {
+        max_server_connections: section.number("max_server_connections", 0..=MAX_COUNT).unwrap_or(0),
+        max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0),
+        spots: section.spots(),
+    }
+}
+
+fn serve(section: &Section<'_>) -> Serve {
+    let default = Serve::default();
+    Serve {
+        workers: section.number("workers", 0..=MAX_WORKERS).unwrap_or(default.workers),
+        drain_time: section.duration("drain_time").unwrap_or(default.drain_time),
+        max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
+    }
+}
+
+/// A list of users may be larger than other secret files.
+fn read_userlist(path: &Path) -> std::io::Result<String> {
+    match std::fs::metadata(path)?.len() > MAX_FILE * 4 {
+        true => Err(std::io::Error::other("it is too large for a list of users")),
+        false => std::fs::read_to_string(path),
+    }
+}

@@ -1,0 +1,161 @@
+//! A configuration made from one URL and the flags of the command line. The same [`Config`] as from a file.
+
+use std::{net::SocketAddr, time::Duration};
+
+use super::{
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User,
+    default_soft_limit,
+    problem::{Problem, Problems},
+    url::UpstreamUrl,
+    value::{Variables, interpolate_url},
+};
+use crate::{Password, Secret};
+
+/// What the command line may say; `None` is the default. `Some(None)` of a duration is off.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// Where clients come in; the default is `127.0.0.1:6432`.
+    pub listen: Vec<Endpoint>,
+    /// Where the admin address listens; `Some(None)` is off.
+    pub admin: Option<Option<SocketAddr>>,
+    /// Worker threads.
+    pub workers: Option<u32>,
+    /// When a server returns to its pool.
+    pub mode: Option<Mode>,
+    /// Most servers of a pool.
+    pub max_size: Option<u32>,
+    /// Fewest servers of a pool.
+    pub min_size: Option<u32>,
+    /// Most servers being connected at a time.
+    pub max_connecting: Option<u32>,
+    /// Soft limit of clients.
+    pub soft_limit: Option<u32>,
+    /// Hard limit of clients.
+    pub hard_limit: Option<u32>,
+    /// Defaults for a kind of client.
+    pub preset: Option<Preset>,
+    /// How long a client waits for a busy server.
+    pub max_wait_time: Option<Option<Duration>>,
+    /// How long a client waits for an unreachable server.
+    pub unavailable_wait_time: Option<Option<Duration>>,
+    /// When an idle server is closed.
+    pub max_idle_time: Option<Option<Duration>>,
+    /// When a server is replaced.
+    pub max_life_time: Option<Option<Duration>>,
+    /// From accept to the end of authentication.
+    pub login_time: Option<Option<Duration>>,
+    /// When an idle client is closed.
+    pub client_idle_time: Option<Option<Duration>>,
+    /// Most time of one request.
+    pub query_time: Option<Option<Duration>>,
+    /// Most time between the requests of a transaction.
+    pub transaction_idle_time: Option<Option<Duration>>,
+    /// How long clients may take to finish at the end.
+    pub drain_time: Option<Option<Duration>>,
+    /// Let clients in from anywhere though no user has a password.
+    pub insecure_no_auth: bool,
+}
+
+/// Makes a configuration: the URL's database under its own name, all others of that server under theirs, and the
+/// URL's user with the URL's password as the one user.
+pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Config, Problems> {
+    let error = |message: String| Problems::from(Problem::error(format!("the URL: {message}")));
+    let url = interpolate_url(url.trim(), variables).map_err(error)?;
+    let url = UpstreamUrl::parse(&url).map_err(error)?;
+    let pool = pool_settings(&url, flags)?;
+    let listener = |endpoint: &Endpoint| Listener { listen: endpoint.clone(), ..listener(flags) };
+    let listeners: Vec<_> = match flags.listen.is_empty() {
+        true => vec![listener(&Endpoint::Tcp(([127, 0, 0, 1], 6432).into()))],
+        false => flags.listen.iter().map(listener).collect(),
+    };
+    if let Some(l) = listeners.iter().find(|l| l.gate.soft_limit > l.gate.hard_limit) {
+        let (soft, hard) = (l.gate.soft_limit, l.gate.hard_limit);
+        return Err(Problem::error(format!("--soft-limit {soft} is above the hard limit {hard}")).into());
+    }
+    let default = Serve::default();
+    Ok(Config {
+        source: None,
+        serve: Serve {
+            workers: flags.workers.unwrap_or(default.workers),
+            drain_time: flags.drain_time.unwrap_or(default.drain_time),
+            ..default
+        },
+        admin: match flags.admin {
+            Some(listen) => Admin { listen, asked_for: true, ..Admin::default() },
+            None => Admin::default(),
+        },
+        limits: Limits::default(),
+        insecure_no_auth: flags.insecure_no_auth,
+        listeners,
+        users: user(&url)?,
+        databases: databases(url, pool),
+    })
+}
+
+/// The URL's own database, and whatever else its server has.
+fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
+    // As in libpq, a URL without a database means the one called like the user.
+    let named = url.database.clone().or_else(|| url.user.clone());
+    let fallback = Database {
+        name: FALLBACK.to_owned(),
+        address: url.address,
+        database: None,
+        user: url.user,
+        password: url.password,
+        parameters: url.parameters,
+        pool,
+        max_connections: 0,
+        max_user_connections: 0,
+        spots: Default::default(),
+    };
+    let own = named.map(|name| Database { name: name.clone(), database: Some(name), ..fallback.clone() });
+    own.into_iter().chain([fallback]).collect()
+}
+
+fn user(url: &UpstreamUrl) -> Result<Vec<User>, Problems> {
+    let Some(name) = &url.user else {
+        return match url.password {
+            Some(_) => Err(Problem::error("the URL has a password but no user").into()),
+            None => Ok(Vec::new()),
+        };
+    };
+    let password = url.password.as_ref().filter(|password| !password.reveal().is_empty());
+    // The upstream wants this very text, so it is the password itself even if it looks like a hash.
+    let password = password.map(|secret| Password::Plain(Secret::clone(secret), Default::default()));
+    Ok(vec![User::with_password(name, password)])
+}
+
+fn listener(flags: &Flags) -> Listener {
+    let mut listener = Listener::postgres(Endpoint::Unix(Default::default()));
+    if let Some(hard) = flags.hard_limit {
+        listener.gate.hard_limit = hard;
+        listener.gate.soft_limit = default_soft_limit(hard);
+    }
+    listener.gate.soft_limit = flags.soft_limit.unwrap_or(listener.gate.soft_limit);
+    let times = &mut listener.timeouts;
+    if let Some(preset) = flags.preset {
+        times.client_idle = Some(preset.client_idle_time());
+    }
+    times.login = flags.login_time.unwrap_or(times.login);
+    times.client_idle = flags.client_idle_time.unwrap_or(times.client_idle);
+    times.query = flags.query_time.unwrap_or(times.query);
+    times.transaction_idle = flags.transaction_idle_time.unwrap_or(times.transaction_idle);
+    listener
+}
+
+fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Problems> {
+    let mut settings = PoolSettings { mode: flags.mode.unwrap_or_default(), ..PoolSettings::default() };
+    let config = &mut settings.config;
+    config.max_size = flags.max_size.unwrap_or(config.max_size);
+    config.min_size = flags.min_size.unwrap_or(config.min_size);
+    config.max_connecting = flags.max_connecting.unwrap_or(config.max_connecting);
+    config.max_wait_time = flags.max_wait_time.unwrap_or(config.max_wait_time);
+    config.unavailable_wait_time = flags.unavailable_wait_time.unwrap_or(config.unavailable_wait_time);
+    config.max_idle_time = flags.max_idle_time.unwrap_or(config.max_idle_time);
+    config.max_life_time = flags.max_life_time.unwrap_or(config.max_life_time);
+    config.connect_timeout = url.connect_time.unwrap_or(config.connect_timeout);
+    match config.validate() {
+        Ok(()) => Ok(settings),
+        Err(error) => Err(Problem::error(error.to_string()).into()),
+    }
+}

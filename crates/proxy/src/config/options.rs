@@ -1,0 +1,77 @@
+//! The keys that several sections share, read into plain values: pool settings and listener limits.
+
+use pool::PoolConfig;
+
+use super::{DEFAULT_HARD_LIMIT, Listener, Mode, PoolSettings, Preset, default_soft_limit, section::Section};
+
+/// Keys of `[pool]`, and of `[[database]]` where they override it.
+pub const POOL_KEYS: &[&str] = &[
+    "mode",
+    "max_size",
+    "min_size",
+    "max_connecting",
+    "max_idle_time",
+    "max_life_time",
+    "life_time_jitter",
+    "max_wait_time",
+    "unavailable_wait_time",
+    "max_waiters",
+    "check_after_idle",
+    "connect_time",
+];
+
+/// Most of anything that is counted: above it a number is a mistake.
+pub const MAX_COUNT: u32 = 1_000_000;
+
+/// Pool settings of a section over those it inherits.
+pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSettings {
+    let base = &inherited.config;
+    let config = PoolConfig {
+        max_size: section.number("max_size", 1..=MAX_COUNT).unwrap_or(base.max_size),
+        min_size: section.number("min_size", 0..=MAX_COUNT).unwrap_or(base.min_size),
+        max_connecting: section.number("max_connecting", 1..=MAX_COUNT).unwrap_or(base.max_connecting),
+        max_idle_time: section.duration("max_idle_time").unwrap_or(base.max_idle_time),
+        max_life_time: section.duration("max_life_time").unwrap_or(base.max_life_time),
+        life_time_jitter: section.fraction("life_time_jitter").unwrap_or(base.life_time_jitter),
+        max_wait_time: section.duration("max_wait_time").unwrap_or(base.max_wait_time),
+        unavailable_wait_time: section.duration("unavailable_wait_time").unwrap_or(base.unavailable_wait_time),
+        max_waiters: section.number("max_waiters", 0..=MAX_COUNT).unwrap_or(base.max_waiters),
+        check_after_idle: section.duration("check_after_idle").unwrap_or(base.check_after_idle),
+        connect_timeout: section.duration_on("connect_time").unwrap_or(base.connect_timeout),
+        ..base.clone()
+    };
+    let settings = PoolSettings { mode: section.choice("mode", Mode::WORDS).unwrap_or(inherited.mode), config };
+    check_pool(section, &settings.config);
+    settings
+}
+
+fn check_pool(section: &Section<'_>, config: &PoolConfig) {
+    if config.min_size > config.max_size {
+        let key = if section.has("min_size") { "min_size" } else { "max_size" };
+        section.error(key, format!("min_size {} is above max_size {}", config.min_size, config.max_size));
+    } else if let Err(error) = config.validate() {
+        section.error("", error.to_string());
+    }
+}
+
+/// Limits and time-outs of a listener's section, over the defaults that `listener` holds.
+pub fn listener_limits(section: &Section<'_>, listener: &mut Listener) {
+    let hard = section.number("hard_limit", 1..=MAX_COUNT).unwrap_or(DEFAULT_HARD_LIMIT);
+    let soft = section.number("soft_limit", 1..=MAX_COUNT).unwrap_or(default_soft_limit(hard));
+    if soft > hard {
+        section.error("soft_limit", format!("soft_limit {soft} is above hard_limit {hard}"));
+    }
+    listener.gate.hard_limit = hard;
+    listener.gate.soft_limit = soft;
+    if let Some(time) = section.duration_on("evict_min_idle") {
+        listener.gate.evict_min_idle = time;
+    }
+    let times = &mut listener.timeouts;
+    if let Some(preset) = section.choice("preset", Preset::WORDS) {
+        times.client_idle = Some(preset.client_idle_time());
+    }
+    times.login = section.duration("login_time").unwrap_or(times.login);
+    times.client_idle = section.duration("client_idle_time").unwrap_or(times.client_idle);
+    times.query = section.duration("query_time").unwrap_or(times.query);
+    times.transaction_idle = section.duration("transaction_idle_time").unwrap_or(times.transaction_idle);
+}

@@ -1,0 +1,250 @@
+//! The URL of an upstream, as libpq understands it: `postgres://user:password@host:port/database?parameters`, with
+//! percent-encoding, IPv6 hosts and Unix sockets (`?host=/run/postgresql`). Opens nothing.
+
+use std::{path::PathBuf, time::Duration};
+
+use driver::Address;
+
+use super::section::nearest;
+use crate::Secret;
+
+/// What a URL says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UpstreamUrl {
+    /// Where the upstream is.
+    pub address: Address,
+    /// Whom to log in as.
+    pub user: Option<String>,
+    /// With which password.
+    pub password: Option<Secret>,
+    /// Which database.
+    pub database: Option<String>,
+    /// Further start-up parameters.
+    pub parameters: Vec<(String, String)>,
+    /// `connect_timeout` of the URL.
+    pub connect_time: Option<Duration>,
+}
+
+const DEFAULT_PORT: u16 = 5432;
+
+/// Parameters of a URL, for the nearest one to a mistake.
+const PARAMETERS: &[&str] =
+    &["host", "port", "user", "password", "dbname", "sslmode", "connect_timeout", "application_name", "options"];
+
+impl UpstreamUrl {
+    /// Reads a URL. Errors never repeat the URL: it may hold a password.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once("://").ok_or("this is no URL: write postgres://user:password@host/name")?;
+        match scheme {
+            "postgres" | "postgresql" => {}
+            "mongodb" | "mongodb+srv" | "redis" | "rediss" => {
+                return Err(format!("{scheme}:// is not available in this version; postgres:// is"));
+            }
+            _ => return Err("unknown kind of URL: it must begin with postgres://".to_owned()),
+        }
+        let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, query)| (rest, query));
+        let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
+        if path.contains('@') {
+            return Err("a `/` stands before the `@`: in a password write it as %2F".to_owned());
+        }
+        let (login, place) = authority.rsplit_once('@').map_or(("", authority), |(login, place)| (login, place));
+        let (user, password) = login.split_once(':').map_or((login, None), |(user, pw)| (user, Some(pw)));
+        let mut parts = Parts::default();
+        parts.user = some(decode(user)?);
+        parts.password = password.map(decode).transpose()?;
+        parts.database = some(decode(path)?);
+        parts.place(place)?;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or("a parameter behind the `?` has no `=`")?;
+            parts.parameter(&decode(key)?, decode(value)?)?;
+        }
+        parts.finish()
+    }
+}
+
+#[derive(Default)]
+struct Parts {
+    host: Option<String>,
+    port: Option<u16>,
+    user: Option<String>,
+    password: Option<String>,
+    database: Option<String>,
+    parameters: Vec<(String, String)>,
+    connect_time: Option<Duration>,
+}
+
+impl Parts {
+    /// The part between `@` and `/`.
+    fn place(&mut self, place: &str) -> Result<(), String> {
+        if place.contains(',') {
+            return Err("several hosts in one URL are not available in this version".to_owned());
+        }
+        let (host, port) = if let Some(v6) = place.strip_prefix('[') {
+            let (host, behind) = v6.split_once(']').ok_or("a `[` in the host without a `]`")?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| "what stands in `[]` is no IPv6 address")?;
+            match behind.strip_prefix(':') {
+                None if !behind.is_empty() => return Err("something stands between `]` and the port".to_owned()),
+                port => (host, port),
+            }
+        } else {
+            place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port)))
+        };
+        self.host = some(decode(host)?);
+        self.port = port.filter(|port| !port.is_empty()).map(parse_port).transpose()?;
+        Ok(())
+    }
+
+    fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
+        match key {
+            "host" => self.host = some(value),
+            "port" => self.port = Some(parse_port(&value)?),
+            "user" => self.user = some(value),
+            "password" => self.password = Some(value),
+            "dbname" => self.database = some(value),
+            "application_name" | "options" => self.parameters.push((key.to_owned(), value)),
+            "connect_timeout" => {
+                let seconds: u64 = value.parse().map_err(|_| "connect_timeout is a whole number of seconds")?;
+                self.connect_time = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "sslmode" => match value.as_str() {
+                "disable" | "allow" | "prefer" => {}
+                _ => return Err("this sslmode asks for TLS, which is not available in this version".to_owned()),
+            },
+            _ if key.starts_with("ssl") => return Err(format!("{key}: TLS is not available in this version")),
+            _ => {
+                let guess = nearest(key, PARAMETERS).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
+                return Err(format!("unknown parameter `{}` behind the `?`{guess}", key.escape_debug()));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<UpstreamUrl, String> {
+        let port = self.port.unwrap_or(DEFAULT_PORT);
+        let address = match self.host {
+            Some(folder) if folder.starts_with('/') => {
+                Address::Unix(PathBuf::from(folder).join(format!(".s.PGSQL.{port}")))
+            }
+            Some(host) => Address::Tcp { host, port },
+            None => Address::Tcp { host: "localhost".to_owned(), port },
+        };
+        Ok(UpstreamUrl {
+            address,
+            user: self.user,
+            password: self.password.map(Secret::new),
+            database: self.database,
+            parameters: self.parameters,
+            connect_time: self.connect_time,
+        })
+    }
+}
+
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn parse_port(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("the port is no number from 1 to 65535".to_owned()),
+        Ok(port) => Ok(port),
+    }
+}
+
+fn decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|b| (b as char).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else {
+            return Err("a `%` without two hexadecimal digits: write a literal one as %25".to_owned());
+        };
+        bytes.push((high * 16 + low) as u8);
+    }
+    if bytes.contains(&0) {
+        return Err("a zero byte (%00) cannot be part of it".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|_| "percent-encoded bytes that are not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn a_full_url_is_taken_apart() {
+        let url = UpstreamUrl::parse("postgresql://app:p%40ss%2Fw@db.example:6000/be%20nch?application_name=x").unwrap();
+        assert_eq!(url.address, tcp("db.example", 6000));
+        assert_eq!(url.user.as_deref(), Some("app"));
+        assert_eq!(url.password, Some(Secret::new("p@ss/w")));
+        assert_eq!(url.database.as_deref(), Some("be nch"));
+        assert_eq!(url.parameters, [("application_name".to_owned(), "x".to_owned())]);
+    }
+
+    #[test]
+    fn hosts_may_be_ipv6_or_missing() {
+        assert_eq!(UpstreamUrl::parse("postgres://[::1]:7/x").unwrap().address, tcp("::1", 7));
+        assert_eq!(UpstreamUrl::parse("postgres://[::1]/x").unwrap().address, tcp("::1", 5432));
+        assert_eq!(UpstreamUrl::parse("postgres:///x").unwrap().address, tcp("localhost", 5432));
+        assert!(UpstreamUrl::parse("postgres://[::1/x").is_err());
+        assert!(UpstreamUrl::parse("postgres://[::1]5/x").is_err());
+    }
+
+    #[test]
+    fn a_unix_socket_is_named_by_its_folder() {
+        let expected = Address::Unix(PathBuf::from("/run/pg/.s.PGSQL.6000"));
+        assert_eq!(UpstreamUrl::parse("postgres:///x?host=/run/pg&port=6000").unwrap().address, expected);
+        assert_eq!(UpstreamUrl::parse("postgres://%2Frun%2Fpg:6000/x").unwrap().address, expected);
+    }
+
+    #[test]
+    fn what_is_not_available_is_said_so() {
+        for url in [
+            "mongodb://h/x",
+            "redis://h",
+            "postgres://h/x?sslmode=require",
+            "postgres://h/x?sslrootcert=y",
+            "postgres://a,b/x",
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err();
+            assert!(error.contains("not available in this version"), "{error}");
+        }
+        assert!(UpstreamUrl::parse("postgres://h/x?sslmode=prefer").is_ok());
+    }
+
+    #[test]
+    fn a_mistake_in_a_url_is_named_without_the_url() {
+        for (url, part) in [
+            ("postgres://a:hunter2/3@h/x", "%2F"),
+            ("postgres://a:hunter2@h:99999/x", "port"),
+            ("postgres://a:hunter2%@h/x", "%25"),
+            ("postgres://a:hunter2@h/x?aplication_name=y", "application_name"),
+            ("hunter2", "no URL"),
+            ("mysql://a:hunter2@h", "postgres://"),
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err();
+            assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_output_hides_the_password() {
+        assert!(!format!("{:?}", UpstreamUrl::parse("postgres://a:hunter2@h/x")).contains("hunter2"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_makes_the_parser_panic(rest in ".{0,60}") {
+            let _ = UpstreamUrl::parse(&rest);
+            let _ = UpstreamUrl::parse(&format!("postgres://{rest}"));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What `check` says of settings that cannot work together.
+
+use std::{os::unix::fs::PermissionsExt, path::Path};
+
+use proxy::{Endpoint, Flags, Machine, Severity};
+
+const MACHINE: Machine = Machine { descriptors: 1 << 20 };
+
+fn found_with(text: &str, machine: Machine) -> Vec<String> {
+    let config = proxy::from_text(Path::new("p.toml"), text, &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
+    let problems = proxy::check(&config, machine);
+    problems.iter().map(|problem| problem.to_string().lines().next().unwrap().to_owned()).collect()
+}
+
+/// With one plain database before it (lines 1 to 3), which gives no cause for complaint.
+fn found(text: &str) -> Vec<String> {
+    found_with(&format!("[[database]]\nname = \"d\"\nurl = \"postgres://app@h/d\"\n{text}"), MACHINE)
+}
+
+#[track_caller]
+fn expect(text: &str, expected: &str) {
+    let found = found(text);
+    assert!(found.iter().any(|line| line.starts_with(expected)), "expected {expected}\nfound {found:#?}");
+}
+
+#[test]
+fn a_plain_configuration_has_no_problems() {
+    assert_eq!(found(""), Vec::<String>::new());
+}
+
+#[test]
+fn a_pool_that_fills_too_slowly_is_found() {
+    expect(
+        "max_size = 100\n",
+        "p.toml:4:12: warning: filling `d` takes about 5s, longer than max_wait_time 2s: 100 servers, 2 at a time",
+    );
+}
+
+#[test]
+fn limits_below_the_sizes_under_them_are_found() {
+    expect("max_connections = 5\n", "p.toml:4:19: warning: max_size 20 of `d` is above its max_connections 5");
+    expect(
+        "[limits]\nmax_server_connections = 10\n",
+        "p.toml:1:1: warning: max_size 20 of `d` is above max_server_connections 10",
+    );
+    expect(
+        "min_size = 3\n[limits]\nmax_server_connections = 2\n",
+        "p.toml:6:26: warning: max_server_connections 2 is below the sum of all min_size, 3",
+    );
+}
+
+#[test]
+fn too_few_descriptors_are_found() {
+    let text = "[[database]]\nname = \"d\"\nurl = \"postgres://app@h/d\"\n\
+                [[listener]]\nlisten = \"127.0.0.1:1\"\nhard_limit = 1000\n";
+    let found = found_with(text, Machine { descriptors: 1024 });
+    let expected = "p.toml:6:14: warning: hard_limit 1000 is above what the descriptor limit of 1024 leaves";
+    assert!(found.iter().any(|line| line.starts_with(expected)), "{found:#?}");
+}
+
+#[test]
+fn listening_beyond_loopback_without_passwords_is_an_error() {
+    let open = "[[listener]]\nlisten = \"0.0.0.0:6432\"\n";
+    expect(open, "p.toml:5:10: error: 0.0.0.0:6432 can be reached from other machines, but no user has a password");
+    let closed = format!("{open}[[user]]\nname = \"a\"\npassword = \"md50123456789abcdef0123456789abcdef\"\n");
+    assert_eq!(found(&closed), Vec::<String>::new());
+    let flags = Flags { listen: vec![Endpoint::parse("0.0.0.0:1").unwrap()], ..Flags::default() };
+    let check = |url: &str, flags: &Flags| {
+        let config = proxy::from_url(url, flags, &|_| None).unwrap();
+        proxy::check(&config, MACHINE).iter().filter(|p| p.severity == Severity::Error).count()
+    };
+    assert_eq!(check("postgres://app@h/d", &flags), 1);
+    assert_eq!(check("postgres://app:pw@h/d", &flags), 0);
+    assert_eq!(check("postgres://app@h/d", &Flags { insecure_no_auth: true, ..flags }), 0);
+}
+
+#[test]
+fn the_same_address_twice_is_an_error() {
+    let one = "[[listener]]\nlisten = \"127.0.0.1:1\"\n";
+    expect(&format!("{one}{one}"), "p.toml:7:10: error: two listeners have the address 127.0.0.1:1");
+    expect(
+        &format!("{one}[admin]\nlisten = \"127.0.0.1:1\"\n"),
+        "p.toml:7:10: error: the admin address 127.0.0.1:1 is a listener's as well",
+    );
+}
+
+#[test]
+fn a_url_that_leads_back_is_an_error() {
+    expect(
+        "[[database]]\nname = \"e\"\nurl = \"postgres://localhost:6432\"\n",
+        "p.toml:6:7: error: the url of `e` is Poolhouse's own address 127.0.0.1:6432",
+    );
+}
+
+#[test]
+fn clients_own_logins_need_plain_passwords() {
+    expect(
+        "[[database]]\nname = \"e\"\nurl = \"postgres://h\"\n\
+         [[user]]\nname = \"a\"\npassword = \"md50123456789abcdef0123456789abcdef\"\n",
+        "p.toml:6:7: warning: the url of `e` has no user, so clients' own are used there; but of `a` only a hash",
+    );
+}
+
+#[test]
+fn times_in_the_wrong_order_are_found() {
+    expect("max_idle_time = \"1h\"\n", "p.toml:4:17: warning: max_idle_time 1h of `d` is above max_life_time 30m");
+    expect("unavailable_wait_time = \"1s\"\n", "p.toml:4:25: warning: unavailable_wait_time 1s of `d` is below");
+    expect(
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nquery_time = \"2s\"\n",
+        "p.toml:6:14: warning: query_time 2s is not above max_wait_time 2s",
+    );
+    expect("mode = \"session\"\n", "p.toml:4:8: warning: in session mode each client of `d` keeps a server");
+}
+
+#[test]
+fn readable_files_with_passwords_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.toml");
+    let found = |text: &str, mode: u32| {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        proxy::check(&proxy::from_file(&path).unwrap(), MACHINE).len()
+    };
+    let plain = "[[database]]\nname = \"d\"\nurl = \"postgres://app:pw@h/d\"\n";
+    assert_eq!(found(plain, 0o644), 1);
+    assert_eq!(found(plain, 0o640), 0);
+    assert_eq!(found("[[database]]\nname = \"d\"\nurl = \"postgres://app@h/d\"\n", 0o644), 0);
+}

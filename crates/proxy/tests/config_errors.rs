@@ -1,0 +1,223 @@
+//! What a person reads who made a mistake in the configuration: the whole text, with file, line and column.
+
+use std::path::Path;
+
+const BASE: &str = "[[database]]\nname = \"bench\"\nurl = \"postgres://app@h/bench\"\n";
+
+fn errors(text: &str) -> String {
+    let variables = |name: &str| (name == "PW").then(|| "hunter2".to_owned());
+    match proxy::from_text(Path::new("poolhouse.toml"), text, &variables) {
+        Ok(_) => panic!("this was accepted:\n{text}"),
+        Err(problems) => problems.to_string(),
+    }
+}
+
+#[track_caller]
+fn expect(text: &str, expected: &str) {
+    assert_eq!(errors(text), expected.trim_matches('\n'));
+}
+
+/// As [`expect`], with a valid database on lines 1 to 3 before it.
+#[track_caller]
+fn expect_after_base(text: &str, expected: &str) {
+    expect(&format!("{BASE}{text}"), expected);
+}
+
+#[test]
+fn an_unknown_key_names_the_nearest_one() {
+    expect_after_base(
+        "max_sise = 20\n",
+        r"
+poolhouse.toml:4:1: error: unknown key `max_sise` in [[database]]
+    4 | max_sise = 20
+      | ^^^^^^^^
+      = did you mean `max_size`?",
+    );
+    expect_after_base(
+        "[[listner]]\nlisten = \"127.0.0.1:1\"\n",
+        r"
+poolhouse.toml:4:3: error: unknown key `listner` in the file
+    4 | [[listner]]
+      |   ^^^^^^^
+      = did you mean `listener`?",
+    );
+}
+
+#[test]
+fn an_unknown_key_like_no_other_lists_the_known_ones() {
+    expect_after_base(
+        "[admin]\nzzz = 1\n",
+        r"
+poolhouse.toml:5:1: error: unknown key `zzz` in [admin]
+    5 | zzz = 1
+      | ^^^
+      = known keys: listen, user_label",
+    );
+}
+
+#[test]
+fn a_wrong_unit_lists_the_right_ones() {
+    expect_after_base(
+        "  max_idle_time = \"5 min\"\n",
+        r#"
+poolhouse.toml:4:19: error: `max_idle_time`: unknown unit `min` in `5 min`: us, ms, s, m, h or d (for example "250ms", "310s", "5m")
+    4 |   max_idle_time = "5 min"
+      |                   ^^^^^^^"#,
+    );
+}
+
+#[test]
+fn a_number_in_place_of_a_duration_is_explained() {
+    expect_after_base(
+        "max_wait_time = 2\n",
+        r#"
+poolhouse.toml:4:17: error: `max_wait_time` must be a duration in quotes, with a unit ("250ms", "310s", "5m"), not a whole number
+    4 | max_wait_time = 2
+      |                 ^"#,
+    );
+}
+
+#[test]
+fn a_number_out_of_range_is_told_its_range() {
+    expect_after_base(
+        "max_size = 0\nmax_connecting = -1\n",
+        r"
+poolhouse.toml:4:12: error: `max_size`: this must be a whole number from 1 to 1000000
+    4 | max_size = 0
+      |            ^
+poolhouse.toml:5:18: error: `max_connecting`: this must be a whole number from 1 to 1000000
+    5 | max_connecting = -1
+      |                  ^^",
+    );
+}
+
+#[test]
+fn impossible_combinations_are_refused() {
+    expect_after_base(
+        "max_size = 5\nmin_size = 6\n",
+        r"
+poolhouse.toml:5:12: error: min_size 6 is above max_size 5
+    5 | min_size = 6
+      |            ^",
+    );
+    expect_after_base(
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nsoft_limit = 9\nhard_limit = 8\n",
+        r"
+poolhouse.toml:6:14: error: soft_limit 9 is above hard_limit 8
+    6 | soft_limit = 9
+      |              ^",
+    );
+    expect_after_base(
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nsocket_mode = \"0770\"\n",
+        r#"
+poolhouse.toml:6:15: error: socket_mode is for Unix sockets only
+    6 | socket_mode = "0770"
+      |               ^^^^^^"#,
+    );
+}
+
+#[test]
+fn a_wrong_word_names_the_possible_ones() {
+    expect_after_base(
+        "mode = \"transactions\"\n",
+        r#"
+poolhouse.toml:4:8: error: `mode`: unknown value "transactions"; it may be transaction, session, statement; did you mean "transaction"?
+    4 | mode = "transactions"
+      |        ^^^^^^^^^^^^^^"#,
+    );
+}
+
+#[test]
+fn what_later_versions_will_have_is_said_to_be_missing() {
+    expect_after_base(
+        "[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\ntls_cert = \"x.pem\"\n",
+        r#"
+poolhouse.toml:5:12: error: `protocol`: "redis" is not available in this version
+    5 | protocol = "redis"
+      |            ^^^^^^^
+poolhouse.toml:7:1: error: `tls_cert`: TLS is not available in this version
+    7 | tls_cert = "*****"
+      | ^^^^^^^^"#,
+    );
+}
+
+#[test]
+fn a_missing_variable_is_named() {
+    expect_after_base(
+        "[[user]]\nname = \"app\"\npassword = \"${APP_PASSWORD}\"\n",
+        r#"
+poolhouse.toml:6:12: error: `password`: the environment variable APP_PASSWORD is not set
+    6 | password = "***************"
+      |            ^^^^^^^^^^^^^^^^^"#,
+    );
+}
+
+#[test]
+fn no_secret_is_shown_with_an_error() {
+    for text in [
+        "[[user]]\nname = \"app\"\npasword = \"hunter2\"\n",
+        "[[user]]\nname = \"app\"\npassword = hunter2\n",
+        "[[user]]\nname = \"app\"\npassword = \"hunter2\n",
+        "[[user]]\nname = \"app\"\npassword = \"SCRAM-SHA-256$hunter2\"\n",
+        "[[user]]\nname = \"app\"\npassword = \"hunter2\"\npassword = \"hunter2\"\n",
+        "[[database]]\nname = \"x\"\nurl = \"postgres://a:hunter2/3@h/x\"\n",
+        "[[database]]\nname = \"x\"\nurl = \"postgres://a:hunter2@h/x?foo=hunter2\"\n",
+        "[[database]]\nname = \"x\"\nurl = \"postgres://a:${PW}@h:hunter2/x\"\n",
+    ] {
+        let shown = errors(&format!("{BASE}{text}"));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn a_syntax_error_has_its_place() {
+    let shown = errors("[admin]\nlisten = \n");
+    assert!(shown.starts_with("poolhouse.toml:2:"), "{shown}");
+    assert!(shown.contains("this is no TOML"), "{shown}");
+}
+
+#[test]
+fn all_errors_are_told_at_once_and_in_order() {
+    let shown = errors("[admin]\nlisten = 5\n[pool]\nmode = 7\n[[database]]\nurl = \"x\"\nfoo = 1\n");
+    let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("poolhouse")).collect();
+    assert_eq!(lines.len(), 4, "{shown}");
+    for (line, place) in lines.iter().zip(["2:10", "4:8", "6:7", "7:1"]) {
+        assert!(line.starts_with(&format!("poolhouse.toml:{place}: error:")), "{line}");
+    }
+}
+
+#[test]
+fn sections_of_the_wrong_shape_are_explained() {
+    expect(
+        "[database]\nname = \"x\"\n",
+        r"
+poolhouse.toml:1:1: error: `database` must be an array of tables: write [[database]], in two pairs of brackets
+    1 | [database]
+      | ^^^^^^^^^^",
+    );
+    assert!(errors("").contains("no [[database]] is configured"));
+}
+
+#[test]
+fn users_must_have_passwords_if_any_has_one() {
+    expect_after_base(
+        "[[user]]\nname = \"a\"\npassword = \"x\"\n[[user]]\nname = \"b\"\n",
+        r#"
+poolhouse.toml:8:8: error: the user `b` has no password, though others have
+    8 | name = "b"
+      |        ^^^
+      = give it one, here or in the [auth] file"#,
+    );
+}
+
+#[test]
+fn names_are_unique() {
+    let shown = errors(&format!("{BASE}{BASE}"));
+    assert!(shown.starts_with("poolhouse.toml:5:8: error: the database `bench` is configured twice"), "{shown}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let shown = proxy::from_file(Path::new("no-such.toml")).unwrap_err().to_string();
+    assert!(shown.starts_with("no-such.toml: error: cannot read it: No such file"), "{shown}");
+}

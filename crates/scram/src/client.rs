@@ -1,0 +1,231 @@
+//! The client's side of the exchange, and a cache of what is slow in it.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroize;
+
+use crate::crypto::{self, KEY};
+use crate::message::{self, Attributes, Error};
+use crate::prepare::prepare;
+use crate::verifier::{iterations_from, key_from, salt_from};
+
+/// Most entries of a [`KeyCache`]; it starts anew beyond.
+const MAX_CACHED_KEYS: usize = 1024;
+
+/// The GS2 header of a client that cannot bind to a channel.
+const HEADER: &str = "n,,";
+
+/// One login, seen from the client. Call [`Client::respond`], then [`Client::verify`], each once.
+pub struct Client {
+    state: State,
+}
+
+enum State {
+    Greeted {
+        /// client-first-bare.
+        bare: String,
+        /// Where our nonce begins in it.
+        nonce_at: usize,
+    },
+    Responded {
+        /// What the server must show.
+        signature: [u8; KEY],
+    },
+    Over,
+}
+
+impl Client {
+    /// Starts an exchange and gives the first message. `nonce` is fresh randomness, printable and without commas. The
+    /// user's name stays empty, as PostgreSQL's clients leave it.
+    pub fn new(nonce: String) -> (Self, Vec<u8>) {
+        Self::with_name("", nonce)
+    }
+
+    fn with_name(name: &str, nonce: String) -> (Self, Vec<u8>) {
+        assert!(message::nonce(&nonce).is_ok(), "our own nonce is printable");
+        let bare = format!("n={name},r={nonce}");
+        let first = format!("{HEADER}{bare}").into_bytes();
+        let nonce_at = bare.len() - nonce.len();
+        (Self { state: State::Greeted { bare, nonce_at } }, first)
+    }
+
+    /// Takes the server's challenge and gives the last message.
+    pub fn respond(&mut self, server_first: &[u8], password: &str, cache: &KeyCache) -> Result<Vec<u8>, Error> {
+        let State::Greeted { bare, nonce_at } = std::mem::replace(&mut self.state, State::Over) else {
+            return Err(Error::OutOfTurn);
+        };
+        let own_nonce = &bare[nonce_at..];
+        let challenge = message::text(server_first)?;
+        if challenge.starts_with("m=") {
+            return Err(Error::Unsupported("a mandatory extension"));
+        }
+        let mut attributes = Attributes::new(challenge);
+        let nonce = message::nonce(attributes.expect('r', "a nonce")?)?;
+        if !nonce.starts_with(own_nonce) || nonce.len() == own_nonce.len() {
+            return Err(Error::Malformed("a nonce that extends ours"));
+        }
+        let salt = salt_from(attributes.expect('s', "a salt")?).ok_or(Error::Malformed("a salt in base64"))?;
+        let iterations = attributes.expect('i', "a number of iterations")?;
+        let iterations = iterations_from(iterations).ok_or(Error::Malformed("1 to 2000000 iterations"))?;
+        attributes.finish()?;
+
+        let keys = cache.keys(password, &salt, iterations);
+        let unproved = format!("c={},r={nonce}", STANDARD.encode(HEADER));
+        let signed = [bare.as_bytes(), b",", challenge.as_bytes(), b",", unproved.as_bytes()];
+        let stored_key = crypto::hash(&keys.client_key);
+        let proof = crypto::xor(&keys.client_key, &crypto::hmac(&stored_key, &signed));
+        self.state = State::Responded { signature: crypto::hmac(&keys.server_key, &signed) };
+        Ok(format!("{unproved},p={}", STANDARD.encode(proof)).into_bytes())
+    }
+
+    /// Checks that the server, too, knows the verifier.
+    pub fn verify(&mut self, server_final: &[u8]) -> Result<(), Error> {
+        let State::Responded { signature } = std::mem::replace(&mut self.state, State::Over) else {
+            return Err(Error::OutOfTurn);
+        };
+        let text = message::text(server_final)?;
+        if text.starts_with("e=") {
+            return Err(Error::Rejected);
+        }
+        let mut attributes = Attributes::new(text);
+        let shown = attributes.expect('v', "a signature")?;
+        attributes.finish()?;
+        let shown = key_from(shown).ok_or(Error::Malformed("a signature of 32 bytes"))?;
+        if crypto::equal(&shown, &signature) { Ok(()) } else { Err(Error::WrongProof) }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// Remembers the keys derived from a password, a salt and a number of iterations: deriving them is slow, and a pool
+/// logs in with the same ones again and again.
+#[derive(Default)]
+pub struct KeyCache {
+    /// By the hash of password, salt and iterations: the cache holds no password.
+    entries: Mutex<HashMap<[u8; KEY], Keys>>,
+}
+
+#[derive(Clone)]
+struct Keys {
+    client_key: [u8; KEY],
+    server_key: [u8; KEY],
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.client_key.zeroize();
+        self.server_key.zeroize();
+    }
+}
+
+impl KeyCache {
+    fn keys(&self, password: &str, salt: &[u8], iterations: u32) -> Keys {
+        let mut name = Sha256::new();
+        name.update(iterations.to_be_bytes());
+        name.update((salt.len() as u64).to_be_bytes());
+        name.update(salt);
+        name.update(password);
+        let name = name.finalize().into();
+        if let Some(keys) = self.lock().get(&name) {
+            return keys.clone();
+        }
+        // Derived outside the lock: other logins need not wait for it.
+        let mut salted = crypto::salted_password(prepare(password).as_bytes(), salt, iterations);
+        let keys = Keys {
+            client_key: crypto::hmac(&salted, &[b"Client Key"]),
+            server_key: crypto::hmac(&salted, &[b"Server Key"]),
+        };
+        salted.zeroize();
+        let mut entries = self.lock();
+        if entries.len() >= MAX_CACHED_KEYS {
+            entries.clear();
+        }
+        entries.insert(name, keys.clone());
+        keys
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; KEY], Keys>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for KeyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyCache").field("entries", &self.lock().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Server, Verifier};
+
+    const CHALLENGE: &[u8] = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+
+    #[test]
+    fn the_example_of_rfc_7677_succeeds() {
+        let (mut client, first) = Client::with_name("user", "rOprNGfwEbeRWgbNEkqO".into());
+        assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+        let cache = KeyCache::default();
+        let last = client.respond(CHALLENGE, "pencil", &cache).unwrap();
+        let expected = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                        p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+        assert_eq!(String::from_utf8(last).unwrap(), expected);
+        assert_eq!(client.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Ok(()));
+        assert_eq!(cache.lock().len(), 1);
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_verifier_is_not_believed() {
+        let (mut client, _) = Client::with_name("user", "rOprNGfwEbeRWgbNEkqO".into());
+        client.respond(CHALLENGE, "pencil", &KeyCache::default()).unwrap();
+        assert_eq!(client.verify(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Err(Error::WrongProof));
+        assert_eq!(client.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Err(Error::OutOfTurn));
+    }
+
+    #[test]
+    fn a_challenge_that_is_not_ours_is_refused() {
+        let respond = |challenge: &str| {
+            let (mut client, _) = Client::new("abc".into());
+            client.respond(challenge.as_bytes(), "pencil", &KeyCache::default())
+        };
+        assert!(respond("r=abcd,s=AAAA,i=1").is_ok());
+        for bad in [
+            "",
+            "r=abc,s=AAAA,i=1",
+            "r=xabc,s=AAAA,i=1",
+            "r=abcd,s=,i=1",
+            "r=abcd,s=AAAA,i=0",
+            "r=abcd,s=AAAA,i=2000001",
+            "r=abcd,s=AAAA",
+            "m=x,r=abcd,s=AAAA,i=1",
+        ] {
+            assert!(respond(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn both_ends_agree_whether_or_not_the_keys_are_cached() {
+        let cache = KeyCache::default();
+        let verifier = Arc::new(Verifier::from_password("p\u{e4}ss\u{ad}wort", b"salt", 10));
+        for round in 0..2 {
+            let mut server = Server::new(verifier.clone(), format!("server{round}"));
+            let (mut client, first) = Client::new(format!("client{round}"));
+            let last = client.respond(&server.first(&first).unwrap(), "p\u{e4}sswort", &cache).unwrap();
+            assert_eq!(client.verify(&server.last(&last).unwrap()), Ok(()));
+        }
+        assert_eq!(cache.lock().len(), 1);
+    }
+}

@@ -1,0 +1,37 @@
+//! The few primitives of SCRAM-SHA-256: HMAC, H, Hi, and comparison in constant time.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Bytes of a SHA-256 digest, and so of every key here.
+pub(crate) const KEY: usize = 32;
+
+/// Whether two secrets are the same, in a time that depends on their lengths only.
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    a.ct_eq(b).into()
+}
+
+/// HMAC-SHA-256 over the joined parts.
+pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; KEY] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    for part in parts {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+/// SHA-256.
+pub(crate) fn hash(data: &[u8]) -> [u8; KEY] {
+    Sha256::digest(data).into()
+}
+
+/// `Hi`: the salted password.
+pub(crate) fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> [u8; KEY] {
+    pbkdf2::pbkdf2_hmac_array::<Sha256, KEY>(password, salt, iterations)
+}
+
+/// A ^ B.
+pub(crate) fn xor(a: &[u8; KEY], b: &[u8; KEY]) -> [u8; KEY] {
+    core::array::from_fn(|i| a[i] ^ b[i])
+}

@@ -1,0 +1,166 @@
+//! The server's side of the exchange: client-first in, server-first out, client-final in, server-final out.
+
+use std::{fmt, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use crate::crypto::{self, KEY};
+use crate::message::{self, Attributes, BindingFlag, Error};
+use crate::verifier::key_from;
+use crate::{Mock, Verifier};
+
+/// One login, seen from the server. Call [`Server::first`], then [`Server::last`], each once.
+pub struct Server {
+    verifier: Arc<Verifier>,
+    /// Nobody can succeed: the user does not exist.
+    doomed: bool,
+    state: State,
+}
+
+enum State {
+    Start {
+        nonce: String,
+    },
+    Challenged {
+        header: String,
+        /// client-first-bare, a comma, server-first: what both sides sign, so far.
+        signed: String,
+        /// Both nonces.
+        nonce: String,
+    },
+    Over,
+}
+
+impl Server {
+    /// A login of somebody with this verifier. `nonce` is fresh randomness, printable and without commas.
+    pub fn new(verifier: Arc<Verifier>, nonce: String) -> Self {
+        assert!(message::nonce(&nonce).is_ok(), "our own nonce is printable");
+        Self { verifier, doomed: false, state: State::Start { nonce } }
+    }
+
+    /// A login of nobody: it looks like any other and always ends with [`Error::WrongProof`].
+    pub fn mock(mock: &Mock, user: &str, nonce: String) -> Self {
+        Self { doomed: true, ..Self::new(Arc::new(mock.verifier(user)), nonce) }
+    }
+
+    /// Takes the client's first message and gives the server's.
+    pub fn first(&mut self, client_first: &[u8]) -> Result<Vec<u8>, Error> {
+        let State::Start { nonce } = std::mem::replace(&mut self.state, State::Over) else {
+            return Err(Error::OutOfTurn);
+        };
+        let (flag, header, bare) = message::gs2_header(message::text(client_first)?)?;
+        if let BindingFlag::Bound(_) = flag {
+            return Err(Error::Unsupported("channel binding"));
+        }
+        if bare.starts_with("m=") {
+            return Err(Error::Unsupported("a mandatory extension"));
+        }
+        let mut attributes = Attributes::new(bare);
+        // The name is ignored, as in PostgreSQL: the start-up packet has told it already.
+        attributes.expect('n', "a user name")?;
+        let client_nonce = message::nonce(attributes.expect('r', "a nonce")?)?;
+        attributes.finish()?;
+        let nonce = format!("{client_nonce}{nonce}");
+        let salt = STANDARD.encode(&self.verifier.salt);
+        let server_first = format!("r={nonce},s={salt},i={}", self.verifier.iterations);
+        let signed = format!("{bare},{server_first}");
+        self.state = State::Challenged { header: header.to_owned(), signed, nonce };
+        Ok(server_first.into_bytes())
+    }
+
+    /// Takes the client's last message and, if it proves knowledge of the password, gives the server's.
+    pub fn last(&mut self, client_final: &[u8]) -> Result<Vec<u8>, Error> {
+        let State::Challenged { header, signed, nonce } = std::mem::replace(&mut self.state, State::Over) else {
+            return Err(Error::OutOfTurn);
+        };
+        let text = message::text(client_final)?;
+        let (unproved, proof) = text.rsplit_once(",p=").ok_or(Error::Malformed("a proof"))?;
+        let mut attributes = Attributes::new(unproved);
+        let binding = attributes.expect('c', "channel-binding data")?;
+        if binding != STANDARD.encode(header) {
+            return Err(Error::Malformed("the channel-binding data of the first message"));
+        }
+        if !crypto::equal(attributes.expect('r', "a nonce")?.as_bytes(), nonce.as_bytes()) {
+            return Err(Error::Malformed("the nonce of this exchange"));
+        }
+        attributes.finish()?;
+        let proof = key_from(proof).ok_or(Error::Malformed("a proof of 32 bytes"))?;
+        let parts = [signed.as_bytes(), b",", unproved.as_bytes()];
+        if !self.proves(&proof, &parts) || self.doomed {
+            return Err(Error::WrongProof);
+        }
+        let signature = crypto::hmac(&self.verifier.server_key, &parts);
+        Ok(format!("v={}", STANDARD.encode(signature)).into_bytes())
+    }
+
+    fn proves(&self, proof: &[u8; KEY], signed: &[&[u8]]) -> bool {
+        let signature = crypto::hmac(&self.verifier.stored_key, signed);
+        let client_key = crypto::xor(proof, &signature);
+        crypto::equal(&crypto::hash(&client_key), &self.verifier.stored_key)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT_FIRST: &[u8] = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    const CLIENT_FINAL: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                                p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+
+    fn of_rfc_7677() -> Server {
+        let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        let verifier = Verifier::from_password("pencil", &salt, 4096);
+        Server::new(Arc::new(verifier), "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".into())
+    }
+
+    #[test]
+    fn the_example_of_rfc_7677_succeeds() {
+        let mut server = of_rfc_7677();
+        assert_eq!(
+            server.first(CLIENT_FIRST).unwrap(),
+            b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+        );
+        assert_eq!(server.last(CLIENT_FINAL.as_bytes()).unwrap(), b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
+
+    #[test]
+    fn a_wrong_proof_fails() {
+        let mut server = of_rfc_7677();
+        server.first(CLIENT_FIRST).unwrap();
+        assert_eq!(server.last(CLIENT_FINAL.replace("p=dH", "p=eH").as_bytes()), Err(Error::WrongProof));
+    }
+
+    #[test]
+    fn a_changed_header_or_nonce_fails() {
+        for (from, to) in [("c=biws", "c=eSws"), ("hNlF$k0", "hNlF$k1"), (",p=", ",q=")] {
+            let mut server = of_rfc_7677();
+            server.first(CLIENT_FIRST).unwrap();
+            assert!(matches!(server.last(CLIENT_FINAL.replace(from, to).as_bytes()), Err(Error::Malformed(_))), "{to}");
+        }
+    }
+
+    #[test]
+    fn messages_out_of_turn_fail() {
+        let mut server = of_rfc_7677();
+        assert_eq!(server.last(CLIENT_FINAL.as_bytes()), Err(Error::OutOfTurn));
+        assert_eq!(server.first(CLIENT_FIRST), Err(Error::OutOfTurn));
+    }
+
+    #[test]
+    fn channel_binding_and_mandatory_extensions_are_declined() {
+        let first = |text: &[u8]| of_rfc_7677().first(text);
+        assert_eq!(first(b"p=tls-server-end-point,,n=,r=abc"), Err(Error::Unsupported("channel binding")));
+        assert_eq!(first(b"n,,m=x,n=,r=abc"), Err(Error::Unsupported("a mandatory extension")));
+        assert!(first(b"y,,n=,r=abc,x=1").is_ok());
+        for bad in [&b"n,,n=,r="[..], b"n,,n=", b"n,,r=abc", b"\xff", b"n,,n=,r=a\x01b"] {
+            assert!(matches!(first(bad), Err(Error::Malformed(_))));
+        }
+    }
+}

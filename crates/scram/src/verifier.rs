@@ -1,0 +1,188 @@
+//! What a server stores instead of a password, in PostgreSQL's form
+//! `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use zeroize::Zeroize;
+
+use crate::crypto::{self, KEY};
+use crate::prepare::prepare;
+
+/// Iterations that PostgreSQL uses unless told otherwise.
+pub const DEFAULT_ITERATIONS: u32 = 4096;
+
+/// Most iterations accepted, in a stored verifier and from a server: beyond it one login would keep a thread busy for
+/// seconds.
+pub const MAX_ITERATIONS: u32 = 2_000_000;
+
+/// Longest salt accepted, in bytes.
+pub(crate) const MAX_SALT: usize = 1024;
+
+const PREFIX: &str = "SCRAM-SHA-256$";
+
+/// Enough to check that somebody knows a password, without knowing it. Wiped from memory when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Verifier {
+    pub(crate) iterations: u32,
+    pub(crate) salt: Box<[u8]>,
+    pub(crate) stored_key: [u8; KEY],
+    pub(crate) server_key: [u8; KEY],
+}
+
+/// Why a text is no verifier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VerifierError {
+    /// It does not begin with `SCRAM-SHA-256$`.
+    Scheme,
+    /// It has not the parts of a verifier.
+    Shape,
+    /// The number of iterations is no number from 1 to [`MAX_ITERATIONS`].
+    Iterations,
+    /// The salt is not base64, empty or longer than 1024 bytes.
+    Salt,
+    /// A key is not the base64 of 32 bytes.
+    Key,
+}
+
+impl fmt::Display for VerifierError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scheme => "a SCRAM verifier begins with SCRAM-SHA-256$",
+            Self::Shape => "a SCRAM verifier has the form SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey",
+            Self::Iterations => "the iterations of a SCRAM verifier are a number from 1 to 2000000",
+            Self::Salt => "the salt of a SCRAM verifier is 1 to 1024 bytes in base64",
+            Self::Key => "each key of a SCRAM verifier is 32 bytes in base64",
+        })
+    }
+}
+
+impl std::error::Error for VerifierError {}
+
+impl Verifier {
+    /// Derives the verifier of a password. Slow on purpose: `iterations` rounds of HMAC. Panics without a salt or
+    /// without iterations: both come from our own code.
+    pub fn from_password(password: &str, salt: &[u8], iterations: u32) -> Self {
+        assert!(!salt.is_empty() && iterations > 0, "a verifier needs a salt and iterations");
+        let mut salted = crypto::salted_password(prepare(password).as_bytes(), salt, iterations);
+        let mut client_key = crypto::hmac(&salted, &[b"Client Key"]);
+        let stored_key = crypto::hash(&client_key);
+        let server_key = crypto::hmac(&salted, &[b"Server Key"]);
+        salted.zeroize();
+        client_key.zeroize();
+        Self { iterations, salt: salt.into(), stored_key, server_key }
+    }
+
+    /// Reads the stored form.
+    pub fn parse(text: &str) -> Result<Self, VerifierError> {
+        let rest = text.strip_prefix(PREFIX).ok_or(VerifierError::Scheme)?;
+        let (rounds, keys) = rest.split_once('$').ok_or(VerifierError::Shape)?;
+        let (iterations, salt) = rounds.split_once(':').ok_or(VerifierError::Shape)?;
+        let (stored_key, server_key) = keys.split_once(':').ok_or(VerifierError::Shape)?;
+        let iterations = iterations_from(iterations).ok_or(VerifierError::Iterations)?;
+        let salt = salt_from(salt).ok_or(VerifierError::Salt)?;
+        let key = |text| key_from(text).ok_or(VerifierError::Key);
+        Ok(Self { iterations, salt, stored_key: key(stored_key)?, server_key: key(server_key)? })
+    }
+
+    /// Writes the stored form. As good as a password to whoever wants to pose as the server: not for logs.
+    pub fn format(&self) -> String {
+        format!(
+            "{PREFIX}{}:{}${}:{}",
+            self.iterations,
+            STANDARD.encode(&self.salt),
+            STANDARD.encode(self.stored_key),
+            STANDARD.encode(self.server_key)
+        )
+    }
+
+    /// How many iterations it was made with.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// Whether it was made from this password. Slow, as [`Verifier::from_password`] is.
+    pub fn matches(&self, password: &str) -> bool {
+        let other = Self::from_password(password, &self.salt, self.iterations);
+        crypto::equal(&self.stored_key, &other.stored_key)
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("iterations", &self.iterations).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Verifier {
+    fn drop(&mut self) {
+        self.stored_key.zeroize();
+        self.server_key.zeroize();
+    }
+}
+
+/// A number of iterations in the form that both RFC 5802 and PostgreSQL write: digits without a sign or leading zero.
+pub(crate) fn iterations_from(text: &str) -> Option<u32> {
+    let first = text.bytes().next()?;
+    if !first.is_ascii_digit() || first == b'0' {
+        return None;
+    }
+    text.parse().ok().filter(|n| (1..=MAX_ITERATIONS).contains(n))
+}
+
+/// A salt in base64.
+pub(crate) fn salt_from(text: &str) -> Option<Box<[u8]>> {
+    if text.len() > MAX_SALT * 2 {
+        return None;
+    }
+    let salt = STANDARD.decode(text).ok()?;
+    (!salt.is_empty() && salt.len() <= MAX_SALT).then(|| salt.into())
+}
+
+/// A key, proof or signature in base64.
+pub(crate) fn key_from(text: &str) -> Option<[u8; KEY]> {
+    if text.len() > KEY * 2 {
+        return None;
+    }
+    STANDARD.decode(text).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verifier_survives_formatting_and_parsing() {
+        let verifier = Verifier::from_password("pencil", b"0123456789abcdef", 4096);
+        let text = verifier.format();
+        assert!(text.starts_with("SCRAM-SHA-256$4096:MDEyMzQ1Njc4OWFiY2RlZg==$"));
+        assert_eq!(Verifier::parse(&text).unwrap(), verifier);
+        assert!(verifier.matches("pencil"));
+        assert!(!verifier.matches("Pencil"));
+    }
+
+    #[test]
+    fn debug_output_shows_no_key() {
+        let verifier = Verifier::from_password("pencil", b"salt", 1);
+        assert_eq!(format!("{verifier:?}"), "Verifier { iterations: 1, .. }");
+    }
+
+    #[test]
+    fn what_is_no_verifier_is_refused_by_its_part() {
+        let keys = "$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+        let cases = [
+            ("md5abc".to_string(), VerifierError::Scheme),
+            ("SCRAM-SHA-256$4096".to_string(), VerifierError::Shape),
+            (format!("SCRAM-SHA-256$0:AAAA{keys}"), VerifierError::Iterations),
+            (format!("SCRAM-SHA-256$+1:AAAA{keys}"), VerifierError::Iterations),
+            (format!("SCRAM-SHA-256$99999999999:AAAA{keys}"), VerifierError::Iterations),
+            (format!("SCRAM-SHA-256$1:{keys}"), VerifierError::Salt),
+            (format!("SCRAM-SHA-256$1:?{keys}"), VerifierError::Salt),
+            ("SCRAM-SHA-256$1:AAAA$AAAA:AAAA".to_string(), VerifierError::Key),
+        ];
+        for (text, error) in cases {
+            assert_eq!(Verifier::parse(&text), Err(error), "{text}");
+        }
+        assert!(Verifier::parse(&format!("SCRAM-SHA-256$1:AAAA{keys}")).is_ok());
+    }
+}

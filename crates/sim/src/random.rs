@@ -1,0 +1,85 @@
+//! The one source of chance. Deterministic: the same seed gives the same world on every machine.
+//! It knows nothing of what is decided with it.
+
+use core::{ops::RangeInclusive, time::Duration};
+
+/// SplitMix64: small, fast, and good enough for choosing schedules. Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator of its own for each seed; neighbouring seeds are unrelated.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Self(seed ^ 0x6a09_e667_f3bc_c909);
+        rng.next();
+        rng
+    }
+
+    /// 64 random bits.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which must not be zero.
+    pub fn below(&mut self, n: u64) -> u64 {
+        assert!(n > 0, "nothing is below zero");
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// A number of the range, both ends included.
+    pub fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
+        let (low, high) = range.into_inner();
+        low + self.below(high - low + 1)
+    }
+
+    /// True in `percent` of a hundred cases.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// True in `n` of ten thousand cases.
+    pub fn per_myriad(&mut self, n: u64) -> bool {
+        self.below(10_000) < n
+    }
+
+    /// One of the given.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// An index of a sequence of `len` elements.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// Exponentially distributed around `mean`, at least a nanosecond, at most twenty times the mean.
+    pub fn around(&mut self, mean: Duration) -> Duration {
+        let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let factor = (-(1.0 - unit).ln()).min(20.0);
+        mean.mul_f64(factor).max(Duration::from_nanos(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let (mut a, mut b) = (Rng::new(7), Rng::new(7));
+        assert!((0..100).all(|_| a.next() == b.next()));
+        assert_ne!(Rng::new(7).next(), Rng::new(8).next());
+    }
+
+    #[test]
+    fn numbers_stay_in_their_range_and_reach_both_ends() {
+        let mut rng = Rng::new(1);
+        let seen: std::collections::BTreeSet<u64> = (0..1000).map(|_| rng.within(3..=6)).collect();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6]);
+    }
+}

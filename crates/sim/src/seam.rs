@@ -1,0 +1,423 @@
+//! Toy protocols in a virtual driver, over real pools: cuts byte streams at random places, kills clients and servers at
+//! random moments, and checks that every request is answered or fails exactly once, that no reply reaches another
+//! client, that no server changes hands with anything of its last user in it. It knows the toys; they do not know it.
+
+mod app;
+mod connection;
+mod driver;
+mod leasing;
+mod ledger;
+mod upstream;
+
+use std::time::Duration;
+
+use pool::{Clear, Hold, PoolConfig, Time};
+use protocol::{ClientTag, Protocol, Refusal, ServerTag, Standing};
+
+use self::{
+    app::{App, Habits},
+    connection::Cut,
+    driver::{Call, Driver, Event},
+    upstream::Manners,
+};
+use crate::{
+    random::Rng,
+    toys::{Fault, exclusive::Exclusive, several::Several, shared::Shared, wire},
+};
+
+/// Which toy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Toy {
+    /// One server for one client.
+    Exclusive,
+    /// Several servers at a time.
+    Several,
+    /// One server for many clients.
+    Shared,
+}
+
+/// What kind of world a schedule is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Options of the pools.
+    pub pools: Vec<PoolConfig>,
+    /// Workers of the driver.
+    pub workers: u8,
+    /// Clients that ever connect.
+    pub clients: u64,
+    /// Requests of each.
+    pub requests: u64,
+    /// What they write.
+    pub habits: Habits,
+    /// What databases answer.
+    pub manners: Manners,
+    /// How bytes are cut.
+    pub cut: Cut,
+    /// Input that a session leaves is handed to it again at once if it took some of it.
+    pub again: bool,
+    /// Clients cancel what others are doing.
+    pub cancels: bool,
+    /// Percent of connects that fail.
+    pub unreachable: u64,
+    /// Mean time to connect.
+    pub connect: Duration,
+    /// Mean time between two things that are done to the world.
+    pub chaos: Duration,
+}
+
+/// What a schedule came to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tally {
+    /// Events.
+    pub steps: u64,
+    /// Requests answered, failed, cut.
+    pub ended: [u64; 3],
+}
+
+/// Events after the storm within which the world must come to rest.
+const MAX_CALM: u64 = 400_000;
+
+/// Runs one schedule of so many steps before the calm; panics if something is wrong.
+pub fn run(seed: u64, steps: Option<u64>, toy: Option<Toy>, fault: Fault, trace: bool) -> Tally {
+    let mut rng = Rng::new(seed);
+    let drawn = rng.pick(&[Toy::Exclusive, Toy::Exclusive, Toy::Several, Toy::Shared]);
+    let toy = toy.unwrap_or(drawn);
+    let plan = plan(toy, &mut rng);
+    let steps = steps.unwrap_or_else(|| 1 << rng.within(5..=10));
+    if trace {
+        println!("{toy:?} {plan:#?}");
+    }
+    let pools = plan.pools.len() as u32;
+    match toy {
+        Toy::Exclusive => Seam::new(Exclusive::new(pools, fault), plan, seed, trace).run(steps),
+        Toy::Several => {
+            let at_once = rng.percent(50);
+            Seam::new(Several { pools, at_once, fault }, plan, seed, trace).run(steps)
+        }
+        Toy::Shared => {
+            let stay = rng.within(1..=3) as u32;
+            Seam::new(Shared { pools, stay, fault }, plan, seed, trace).run(steps)
+        }
+    }
+}
+
+fn plan(toy: Toy, rng: &mut Rng) -> Plan {
+    let micros = |rng: &mut Rng, from: u64, to: u64| Duration::from_micros(rng.within(from..=to));
+    let some = |rng: &mut Rng, d: Duration| rng.percent(50).then_some(d);
+    let pools = (0..rng.within(1..=3))
+        .map(|_| {
+            let max_size = rng.within(1..=4) as u32;
+            let (idle, life) = (micros(rng, 100, 20_000), micros(rng, 100, 50_000));
+            let (idle, life) = (some(rng, idle), some(rng, life));
+            let backoff_min = micros(rng, 10, 1000);
+            PoolConfig {
+                max_size,
+                min_size: rng.within(0..=u64::from(max_size)) as u32 * rng.below(2) as u32,
+                max_connecting: rng.within(1..=3) as u32,
+                max_idle_time: idle,
+                max_life_time: life,
+                life_time_jitter: 0.5,
+                max_wait_time: Some(micros(rng, 200, 20_000)),
+                unavailable_wait_time: Some(micros(rng, 200, 20_000)),
+                max_waiters: if rng.percent(20) { 2 } else { 0 },
+                max_overtakes: rng.within(0..=4) as u32,
+                check_after_idle: rng.percent(30).then_some(Duration::from_micros(200)),
+                backoff_min,
+                backoff_max: backoff_min * 8,
+                connect_timeout: micros(rng, 1000, 50_000),
+            }
+        })
+        .collect();
+    let flags = match toy {
+        Toy::Exclusive => wire::TRANSACTION | wire::END | wire::SETTING | wire::PIN | wire::UNPIN,
+        Toy::Several => wire::SETTING,
+        Toy::Shared => 0,
+    };
+    let exclusive = toy == Toy::Exclusive;
+    let input = if exclusive { rng.pick(&[16, 64, 1024]) } else { rng.pick(&[64, 1024]) };
+    let trouble = rng.percent(60);
+    Plan {
+        pools,
+        workers: rng.within(1..=3) as u8,
+        clients: rng.within(1..=12),
+        requests: rng.within(1..=12),
+        habits: Habits {
+            flags,
+            filler: if exclusive { 240 } else { 70 },
+            pipeline: rng.within(1..=6),
+            parts: toy == Toy::Several,
+            wrong_passwords: if exclusive { 5 } else { 0 },
+        },
+        manners: Manners {
+            refuses: if trouble { rng.within(0..=30) } else { 0 },
+            for_good: 20,
+            notices: rng.within(0..=1) * 20,
+            filler: if exclusive || toy == Toy::Shared { 240 } else { 30 },
+            parts: toy == Toy::Several,
+        },
+        cut: Cut { most: rng.pick(&[1, 5, 30, 1000]), input, output: rng.pick(&[32, 1000]) },
+        again: rng.percent(50),
+        cancels: exclusive,
+        unreachable: if trouble { rng.within(0..=40) } else { 0 },
+        connect: micros(rng, 10, 2000),
+        chaos: if trouble { micros(rng, 50, 2000) } else { Duration::from_millis(5) },
+    }
+}
+
+struct Seam<P: Protocol> {
+    driver: Driver<P>,
+    to_come: u64,
+    calm: bool,
+}
+
+impl<P: Protocol> Seam<P> {
+    fn new(protocol: P, plan: Plan, seed: u64, trace: bool) -> Self {
+        let to_come = plan.clients;
+        Self { driver: Driver::new(protocol, plan, seed, trace), to_come, calm: false }
+    }
+
+    fn run(mut self, steps: u64) -> Tally {
+        for _ in 0..self.to_come.div_ceil(2) {
+            self.accept();
+        }
+        self.driver.agenda.after(Duration::from_micros(50), Event::Chaos);
+        let mut tally = Tally::default();
+        self.settle();
+        while tally.steps < steps {
+            tally.steps += 1;
+            self.step();
+        }
+        self.calm();
+        while !self.driver.clients.is_empty() || !self.driver.waiters.is_empty() {
+            tally.steps += 1;
+            assert!(tally.steps < steps + MAX_CALM, "the world does not come to rest: {}", self.open());
+            self.step();
+        }
+        self.close(steps + 2 * MAX_CALM, &mut tally);
+        self.driver.ledger.check_all_ended();
+        tally.ended = self.driver.ledger.ended;
+        tally
+    }
+
+    fn open(&self) -> String {
+        let client = |c: &connection::ClientConn<P::Client>| {
+            format!(
+                "client {}: input {} asking {:?} blocked {:?} closing {} holds {:?} unresolved {:?} to write {}",
+                c.serial,
+                c.input.len(),
+                c.asking,
+                c.blocked,
+                c.closing,
+                c.holds,
+                c.app.unresolved,
+                c.app.written.len()
+            )
+        };
+        self.driver.clients.values().map(client).collect::<Vec<_>>().join("\n")
+    }
+
+    fn accept(&mut self) {
+        if self.to_come > 0 {
+            self.to_come -= 1;
+            let (requests, habits) = (self.driver.plan.requests, self.driver.plan.habits);
+            self.driver.accept(|serial, rng| App::new(serial, requests, &habits, rng));
+        }
+    }
+
+    /// The faults end; everybody finishes what they have begun.
+    fn calm(&mut self) {
+        self.driver.tell(|| "the storm is over".into());
+        self.calm = true;
+        self.driver.plan.unreachable = 0;
+        self.driver.plan.manners.refuses = 0;
+        let now = self.driver.now();
+        for pool in &mut self.driver.pools {
+            if pool.is_paused() {
+                pool.ready(now);
+            }
+        }
+        self.settle();
+    }
+
+    /// All clients have left: nothing is lent, and the pools can be emptied.
+    fn close(&mut self, limit: u64, tally: &mut Tally) {
+        while self.driver.pools.iter().any(|p| p.counts().in_use > 0) {
+            tally.steps += 1;
+            assert!(tally.steps < limit, "a server is never given back");
+            self.step();
+        }
+        assert!(self.driver.muxes.is_empty(), "a server is shared by nobody");
+        let now = self.driver.now();
+        for pool in &mut self.driver.pools {
+            assert_eq!((pool.counts().waiters, pool.counts().in_use), (0, 0), "nobody is left");
+            pool.close(now);
+        }
+        self.settle();
+        while self.driver.pools.iter().any(|p| p.counts().total > 0) {
+            tally.steps += 1;
+            assert!(tally.steps < limit, "a closed pool does not empty");
+            self.step();
+        }
+    }
+
+    /// Makes all calls that are due, then checks everything.
+    fn settle(&mut self) {
+        loop {
+            self.driver.run();
+            self.driver.stir();
+            if self.driver.calls.is_empty() {
+                break;
+            }
+        }
+        self.driver.check();
+    }
+
+    fn step(&mut self) {
+        let nothing_lent = self.driver.pools.iter().all(|p| p.counts().in_use == 0);
+        let deadline = self.driver.pools.iter().filter_map(|p| p.poll_deadline()).min().unwrap_or(Time::NEVER);
+        let next = self.driver.agenda.next_at().unwrap_or(Time::NEVER);
+        let over = deadline.min(next) == Time::NEVER;
+        assert!(!over || nothing_lent || !self.driver.clients.is_empty(), "a server is never given back");
+        assert!(!over, "nothing will ever happen again: {}", self.open());
+        if deadline <= next {
+            let now = self.driver.now().max(deadline);
+            self.driver.agenda.advance(now);
+            for pool in &mut self.driver.pools {
+                if pool.poll_deadline().is_some_and(|d| d <= now) {
+                    pool.handle_timeout(now);
+                }
+            }
+        } else {
+            let event = self.driver.agenda.pop().expect("seen above");
+            self.driver.tell(|| format!("{event:?}"));
+            self.handle(event);
+        }
+        self.settle();
+    }
+
+    fn handle(&mut self, event: Event) {
+        let driver = &mut self.driver;
+        let now = driver.now();
+        match event {
+            Event::Client(tag, serial) => self.step_client(tag, serial),
+            Event::Server(tag, serial) => self.step_server(tag, serial),
+            Event::Write(tag, serial) => {
+                let Some(conn) = driver.clients.get_mut(&tag).filter(|c| c.serial == serial) else { return };
+                conn.app.write(&driver.plan.habits, &mut driver.ledger, &mut driver.rng);
+                if !conn.app.finished {
+                    let after = driver.rng.around(Duration::from_micros(300));
+                    driver.agenda.after(after, event);
+                }
+            }
+            Event::Opened(pool, id) => driver.opened(pool, id),
+            Event::Closed(pool, id) => {
+                driver.closing.remove(&(pool, id));
+                driver.pools[pool].closed(id, now);
+            }
+            Event::Arrived(tag, serial, waiter) => driver.moved(tag, serial, waiter),
+            Event::SideArrives(tag, serial) => {
+                let Some(conn) = driver.servers.get(&tag).filter(|s| s.serial == serial) else { return };
+                if let Some(nonce) = conn.upstream.working_on() {
+                    assert_eq!(driver.ledger.client(nonce), conn.user, "a cancel hits another client's request");
+                }
+            }
+            Event::SideEnds(tag, serial) => driver.side_ended(tag, serial),
+            Event::Chaos if self.calm => {}
+            Event::Chaos => {
+                self.chaos();
+                let after = self.driver.rng.around(self.driver.plan.chaos);
+                self.driver.agenda.after(after, Event::Chaos);
+            }
+        }
+    }
+
+    fn step_client(&mut self, tag: ClientTag, serial: u64) {
+        let driver = &mut self.driver;
+        let Some(conn) = driver.clients.get_mut(&tag).filter(|c| c.serial == serial) else { return };
+        conn.stirred = false;
+        let piece = driver.plan.cut.take(&mut conn.output, &mut driver.rng);
+        conn.app.read(piece.into_iter(), &mut driver.ledger);
+        if conn.session.is_none() {
+            if conn.output.is_empty() {
+                conn.app.cut(&mut driver.ledger);
+                driver.clients.remove(&tag);
+                self.accept();
+            }
+            return;
+        }
+        driver.plan.cut.receive(&mut conn.app.written, &mut conn.input, &mut driver.rng);
+        driver.calls.push_back(Call::ClientInput(tag));
+    }
+
+    fn step_server(&mut self, tag: ServerTag, serial: u64) {
+        let driver = &mut self.driver;
+        let Some(conn) = driver.servers.get_mut(&tag).filter(|s| s.serial == serial) else { return };
+        conn.stirred = false;
+        let piece = driver.plan.cut.take(&mut conn.output, &mut driver.rng);
+        conn.upstream.read(piece.into_iter(), &driver.plan.manners);
+        if driver.rng.percent(50) {
+            conn.upstream.work(&driver.plan.manners, &mut driver.ledger, &mut driver.rng);
+        }
+        driver.plan.cut.receive(&mut conn.upstream.sent, &mut conn.input, &mut driver.rng);
+        driver.calls.push_back(Call::ServerInput(tag));
+    }
+
+    fn chaos(&mut self) {
+        let driver = &mut self.driver;
+        let now = driver.now();
+        let clients: Vec<ClientTag> =
+            driver.clients.iter().filter(|c| c.1.session.is_some()).map(|c| *c.0).collect();
+        let servers: Vec<ServerTag> = driver.servers.keys().copied().collect();
+        let pool = driver.rng.index(driver.pools.len());
+        match driver.rng.below(12) {
+            0 | 1 if !clients.is_empty() => {
+                let tag = driver.rng.pick(&clients);
+                driver.kill_client(tag);
+                self.accept();
+            }
+            2 | 3 if !servers.is_empty() => {
+                let tag = driver.rng.pick(&servers);
+                // Sometimes all that it sent arrives before its end.
+                if driver.rng.percent(50) {
+                    self.flush(tag);
+                }
+                self.driver.lose_server(tag);
+            }
+            4 if !clients.is_empty() => {
+                let tag = driver.rng.pick(&clients);
+                let idle = driver.clients[&tag].standing == Standing::Idle;
+                driver.refuse(tag, if idle { Refusal::Evicted } else { Refusal::Killed });
+            }
+            5 | 6 if driver.plan.cancels && !clients.is_empty() => {
+                let tag = driver.rng.pick(&clients);
+                if let Some((target, secret)) = driver.clients[&tag].app.key {
+                    let secret = secret ^ u64::from(driver.rng.percent(20));
+                    driver.accept(|serial, _| App::canceller(serial, target, secret));
+                }
+            }
+            7 => {
+                let clear = Clear { fail_waiters: driver.rng.percent(50), interrupt: driver.rng.percent(50) };
+                driver.pools[pool].clear(clear, now);
+            }
+            8 => driver.pools[pool].pause(driver.rng.pick(&[Hold::Waiters, Hold::FailWaiters]), now),
+            9 | 10 if driver.pools[pool].is_paused() => driver.pools[pool].ready(now),
+            _ => self.accept(),
+        }
+    }
+
+    fn flush(&mut self, tag: ServerTag) {
+        for _ in 0..1000 {
+            let driver = &mut self.driver;
+            let Some(conn) = driver.servers.get_mut(&tag) else { return };
+            let moved = driver.plan.cut.receive(&mut conn.upstream.sent, &mut conn.input, &mut driver.rng);
+            driver.calls.push_back(Call::ServerInput(tag));
+            driver.run();
+            if moved == 0 {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! The two kinds of connections that the virtual driver holds, with all bytes under way in either direction. They move
+//! bytes in random pieces; what the bytes mean is not known here.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use pool::{ServerId, Ticket};
+use protocol::{ClientTag, LeaseKind, Peer, ServerTag, Standing, Verdict};
+
+use super::{app::App, upstream::Upstream};
+use crate::random::Rng;
+
+/// A lease that a client has asked for and not got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asking {
+    /// Of which pool.
+    pub pool: usize,
+    /// How.
+    pub kind: LeaseKind,
+    /// Under which number the pool knows it (exclusive only).
+    pub waiter: u64,
+    /// Its place in the queue; `None` when the answer is on its way already, or for a shared lease.
+    pub ticket: Option<Ticket>,
+}
+
+/// A client's connection.
+pub struct ClientConn<S> {
+    /// The session; `None` when it has gone and only bytes for the application are left.
+    pub session: Option<S>,
+    /// Unique in the schedule, unlike the tag.
+    pub serial: u64,
+    /// Received, not consumed.
+    pub input: Vec<u8>,
+    /// To be sent.
+    pub output: VecDeque<u8>,
+    /// What it waits for.
+    pub asking: Vec<Asking>,
+    /// The servers that it holds for itself.
+    pub holds: BTreeSet<ServerTag>,
+    /// Where its session says that it stands.
+    pub standing: Standing,
+    /// It gets no more input.
+    pub closing: bool,
+    /// Its input waits until this peer has taken what is due to it.
+    pub blocked: Option<Peer>,
+    /// A step is on the agenda.
+    pub stirred: bool,
+    /// The application.
+    pub app: App,
+}
+
+/// What a server is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Its start-up runs.
+    Starting,
+    /// In the pool.
+    Idle,
+    /// On its way to the worker of who gets it.
+    Moving,
+    /// Lent to one client.
+    Lent(ClientTag),
+    /// Shared by the clients of a worker.
+    Shared,
+    /// A reset or a check runs.
+    Cleaning,
+    /// Given back, but a side connection still concerns it.
+    Withheld(Verdict),
+}
+
+/// A server's connection.
+pub struct ServerConn<S> {
+    /// The session.
+    pub session: Option<S>,
+    /// Unique in the schedule, unlike the tag.
+    pub serial: u64,
+    /// Its name in the pool.
+    pub id: ServerId,
+    /// Its pool.
+    pub pool: usize,
+    /// What it is doing.
+    pub usage: Use,
+    /// Received, not consumed.
+    pub input: Vec<u8>,
+    /// How much has ever been consumed.
+    pub consumed: u64,
+    /// To be sent.
+    pub output: VecDeque<u8>,
+    /// Side connections that concern it.
+    pub sides: u32,
+    /// Its input waits until this peer has taken what is due to it.
+    pub blocked: Option<Peer>,
+    /// A step is on the agenda.
+    pub stirred: bool,
+    /// Who used it last, by serial.
+    pub user: u64,
+    /// The database at the other end.
+    pub upstream: Upstream,
+}
+
+/// How bytes are cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// The most bytes that move at a time.
+    pub most: u64,
+    /// The most input that a connection holds.
+    pub input: usize,
+    /// With more output than this a connection blocks whoever feeds it.
+    pub output: usize,
+}
+
+impl Cut {
+    fn piece(&self, available: usize, rng: &mut Rng) -> usize {
+        if available == 0 { 0 } else { rng.within(1..=self.most).min(available as u64) as usize }
+    }
+
+    /// Moves a random piece from one place to the end of another; returns its length.
+    pub fn receive(&self, from: &mut VecDeque<u8>, to: &mut Vec<u8>, rng: &mut Rng) -> usize {
+        let room = self.input.saturating_sub(to.len());
+        let n = self.piece(from.len().min(room), rng);
+        to.extend(from.drain(..n));
+        n
+    }
+
+    /// Takes a random piece.
+    pub fn take(&self, from: &mut VecDeque<u8>, rng: &mut Rng) -> Vec<u8> {
+        let n = self.piece(from.len(), rng);
+        from.drain(..n).collect()
+    }
+}
+
+impl<S> ClientConn<S> {
+    /// Something can move.
+    pub fn can_step(&self, cut: &Cut) -> bool {
+        let input = !self.closing && !self.app.written.is_empty() && self.input.len() < cut.input;
+        input || !self.output.is_empty() || self.session.is_none()
+    }
+}
+
+impl<S> ServerConn<S> {
+    /// Something can move.
+    pub fn can_step(&self, cut: &Cut) -> bool {
+        let input = self.usage != Use::Moving && !self.upstream.sent.is_empty() && self.input.len() < cut.input;
+        input || !self.output.is_empty() || self.upstream.has_work()
+    }
+
+    /// Nothing of a client is left in it.
+    pub fn check_untouched(&self, when: &str) {
+        self.upstream.check_untouched(self.consumed, self.output.len(), when);
+    }
+}

@@ -1,0 +1,377 @@
+//! One server shared by many clients: requests of all go down one connection whole, replies come back in the same order
+//! and are streamed to whom they belong. A client that leaves is struck out of the order; its replies are dropped.
+//! The nearest relative among real protocols is Redis.
+
+use std::collections::VecDeque;
+
+use protocol::{
+    Blame, Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId,
+    Protocol, Refusal, ServerTag, Sessions, Standing, Verdict,
+};
+
+use super::{Fault, wire};
+
+/// Requests of one client that a server may have before it.
+pub const MAX_OUTSTANDING: usize = 4;
+
+/// The protocol object.
+pub struct Shared {
+    /// The pools there are; a client uses one of them all its life.
+    pub pools: u32,
+    /// A client keeps its share between requests until this many were answered.
+    pub stay: u32,
+    /// A defect on purpose.
+    pub fault: Fault,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lease {
+    None,
+    Asked,
+    Held(ServerTag),
+}
+
+/// The client's side.
+#[derive(Debug)]
+pub struct Client {
+    pool: PoolId,
+    lease: Lease,
+    /// Sent and not yet answered.
+    outstanding: usize,
+    /// Answered since the lease.
+    answered: u32,
+    skipping: usize,
+    failing: bool,
+    held_back: bool,
+    closing: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Starting,
+    /// Waiting until no reply is due.
+    Draining,
+    Checking,
+    Ready,
+}
+
+/// The server's side.
+#[derive(Debug)]
+pub struct Server {
+    phase: Phase,
+    /// Whose replies are due, in order; `None` has left.
+    due: VecDeque<(Option<ClientTag>, u32)>,
+    sharers: Vec<ClientTag>,
+    /// The frame that is passing: bytes left and kind.
+    passing: Option<(usize, u8)>,
+}
+
+impl Server {
+    fn strike_out(&mut self, client: ClientTag) {
+        self.sharers.retain(|&c| c != client);
+        for due in self.due.iter_mut().filter(|d| d.0 == Some(client)) {
+            due.0 = None;
+        }
+    }
+}
+
+fn fail(me: ClientTag, nonce: u32, out: &mut Outbox) {
+    out.insert(Peer::Client(me), |b| wire::frame(b, wire::ERROR, nonce, 0, 0));
+}
+
+impl Shared {
+    fn replied(&self, me: ServerTag, server: &mut Server, clients: &mut dyn Sessions<ClientTag, Client>, out: &mut Outbox) {
+        let (to, _) = server.due.pop_front().expect("a reply was due");
+        let Some(tag) = to else { return };
+        let client = clients.get(tag).expect("who is not struck out lives");
+        client.outstanding -= 1;
+        client.answered += 1;
+        if client.outstanding == 0 {
+            out.push(Effect::Standing { client: tag, standing: Standing::Idle });
+            if client.answered >= self.stay {
+                client.lease = Lease::None;
+                server.strike_out(tag);
+                out.push(Effect::Release { server: me, verdict: Verdict::Clean });
+            }
+        }
+        if std::mem::take(&mut client.held_back) {
+            out.push(Effect::Wake { client: tag });
+        }
+    }
+
+    /// Forwards one whole request. False: it has to wait.
+    fn request(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        (head, at): (wire::Header, usize),
+        out: &mut Outbox,
+    ) -> bool {
+        match client.lease {
+            Lease::Asked => panic!("input came before the lease that it waits for"),
+            Lease::None => {
+                client.lease = Lease::Asked;
+                out.push(Effect::Standing { client: me, standing: Standing::Active });
+                out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Shared });
+                false
+            }
+            Lease::Held(_) if client.outstanding >= MAX_OUTSTANDING => {
+                client.held_back = true;
+                false
+            }
+            Lease::Held(tag) => {
+                let server = servers.get(tag).expect("a held server lives");
+                server.due.push_back((Some(me), head.nonce));
+                client.outstanding += 1;
+                let twice = self.fault == Fault::SendTwice && head.nonce.is_multiple_of(5);
+                for _ in 0..1 + usize::from(twice) {
+                    out.push(Effect::Send { to: Peer::Server(tag), bytes: Bytes::Span(at..at + head.len) });
+                }
+                true
+            }
+        }
+    }
+}
+
+impl Protocol for Shared {
+    type Client = Client;
+    type Server = Server;
+
+    fn client_start(&self, me: ClientTag, _origin: Origin, out: &mut Outbox) -> Client {
+        out.push(Effect::Standing { client: me, standing: Standing::Login });
+        Client {
+            pool: PoolId(0),
+            lease: Lease::None,
+            outstanding: 0,
+            answered: 0,
+            skipping: 0,
+            failing: false,
+            held_back: false,
+            closing: false,
+        }
+    }
+
+    fn server_start(&self, me: ServerTag, _pool: PoolId, out: &mut Outbox) -> Server {
+        out.insert(Peer::Server(me), |b| wire::frame(b, wire::HELLO, 0, 0, 0));
+        Server { phase: Phase::Starting, due: VecDeque::new(), sharers: Vec::new(), passing: None }
+    }
+
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        assert!(!client.closing, "no input after Close");
+        let mut at = 0;
+        while at < input.bytes.len() {
+            let rest = input.bytes.len() - at;
+            if client.skipping > 0 {
+                let n = rest.min(client.skipping);
+                client.skipping -= n;
+                at += n;
+                continue;
+            }
+            let head = match wire::header(&input.bytes[at..]) {
+                Ok(Some(head)) => head,
+                Ok(None) => break,
+                Err(_) => panic!("the clients of the simulator write no broken frames"),
+            };
+            match head.kind {
+                wire::REQUEST if client.failing => {
+                    client.failing = false;
+                    fail(me, head.nonce, out);
+                    client.skipping = head.len;
+                    continue;
+                }
+                _ if rest < head.len => {
+                    // At the start of the buffer and full: it will never be whole.
+                    if input.full && at == 0 {
+                        client.closing = true;
+                        let reason = CloseReason::Error(Blame::Client, "a frame too long".into());
+                        out.push(Effect::Close { peer: Peer::Client(me), reason });
+                        return input.bytes.len();
+                    }
+                    break;
+                }
+                wire::REQUEST => {
+                    if !self.request(me, client, servers, (head, at), out) {
+                        return if self.fault == Fault::LoseInput { at + head.len } else { at };
+                    }
+                }
+                wire::LOGIN => {
+                    client.pool = PoolId(head.nonce % self.pools);
+                    out.insert(Peer::Client(me), |b| wire::frame_with(b, wire::WELCOME, me.0, 0, &[0; 8], 0));
+                    out.push(Effect::LoggedIn { client: me, pool: client.pool });
+                    out.push(Effect::Standing { client: me, standing: Standing::Idle });
+                }
+                wire::GOODBYE => {
+                    client.closing = true;
+                    out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Goodbye });
+                    return input.bytes.len();
+                }
+                other => panic!("the client of the simulator never says {}", other as char),
+            }
+            at += head.len;
+        }
+        at
+    }
+
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut at = 0;
+        while at < input.bytes.len() {
+            let rest = &input.bytes[at..];
+            if server.passing.is_none() {
+                let Ok(Some(head)) = wire::header(rest) else { break };
+                if head.kind == wire::REPLY {
+                    assert_eq!(server.due.front().map(|d| d.1), Some(head.nonce), "a reply out of order");
+                }
+                if head.kind == wire::REFUSED {
+                    let permanent = head.flags & wire::PERMANENT != 0;
+                    let reason = CloseReason::StartFailed { permanent, message: "refused".into() };
+                    out.push(Effect::Close { peer: Peer::Server(me), reason });
+                    return input.bytes.len();
+                }
+                server.passing = Some((head.len, head.kind));
+            }
+            let (left, kind) = server.passing.expect("set above");
+            let n = rest.len().min(left);
+            if kind == wire::REPLY
+                && let Some(mut to) = server.due.front().expect("a reply is due").0
+            {
+                if self.fault == Fault::LeakReply && clients.get(ClientTag(0)).is_some() {
+                    to = ClientTag(0);
+                }
+                out.span(Peer::Client(to), at..at + n);
+            }
+            at += n;
+            server.passing = (n < left).then_some((left - n, kind));
+            if n < left {
+                continue;
+            }
+            match kind {
+                wire::REPLY => self.replied(me, server, clients, out),
+                wire::DONE => {
+                    assert!(matches!(server.phase, Phase::Starting | Phase::Checking), "Done in {:?}", server.phase);
+                    server.phase = Phase::Ready;
+                    out.push(Effect::Ready { server: me });
+                }
+                _ => {}
+            }
+            if server.phase == Phase::Draining && server.due.is_empty() {
+                server.phase = Phase::Ready;
+                out.push(Effect::Ready { server: me });
+            }
+        }
+        at
+    }
+
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, _out: &mut Outbox) {
+        assert_eq!(client.lease, Lease::Asked, "a grant that nobody asked for");
+        assert_eq!(server.phase, Phase::Ready, "a grant of a server that is not ready");
+        client.lease = Lease::Held(tag);
+        client.answered = 0;
+        server.sharers.push(me);
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, _why: LeaseFailure, out: &mut Outbox) {
+        assert_eq!(client.lease, Lease::Asked, "a failure of what nobody asked for");
+        client.lease = Lease::None;
+        client.failing = true;
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+    }
+
+    fn client_gone(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        let Lease::Held(tag) = client.lease else { return };
+        if self.fault == Fault::KeepServer {
+            return;
+        }
+        let server = servers.get(tag).expect("a held server lives");
+        server.strike_out(me);
+        let dirty = client.outstanding > 0 && self.fault != Fault::DirtyRelease;
+        out.push(Effect::Release { server: tag, verdict: if dirty { Verdict::Reset } else { Verdict::Clean } });
+    }
+
+    fn server_gone(
+        &self,
+        _me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        if server.passing.is_some_and(|p| p.1 == wire::REPLY)
+            && let Some((Some(tag), _)) = server.due.front().copied()
+        {
+            clients.get(tag).expect("who is not struck out lives").closing = true;
+            let reason = CloseReason::Error(Blame::Server, "the server died in the middle of a reply".into());
+            out.push(Effect::Close { peer: Peer::Client(tag), reason });
+            // A closed client gets nothing more, and its departure finds nothing to give back.
+        }
+        for (tag, nonce) in server.due.drain(..) {
+            if let Some(tag) = tag
+                && self.fault != Fault::SilentLoss
+            {
+                fail(tag, nonce, out);
+            }
+        }
+        for tag in server.sharers.drain(..) {
+            let client = clients.get(tag).expect("a sharer lives");
+            (client.lease, client.outstanding) = (Lease::None, 0);
+            out.push(Effect::Standing { client: tag, standing: Standing::Idle });
+            if std::mem::take(&mut client.held_back) {
+                out.push(Effect::Wake { client: tag });
+            }
+        }
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, _why: Refusal, out: &mut Outbox) {
+        client.closing = true;
+        if client.outstanding == 0 {
+            out.insert(Peer::Client(me), |b| wire::frame(b, wire::TURNED_AWAY, 0, 0, 0));
+        }
+    }
+
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.phase = Phase::Draining;
+        if server.due.is_empty() {
+            server.phase = Phase::Ready;
+            out.push(Effect::Ready { server: me });
+        }
+    }
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.phase = Phase::Checking;
+        out.insert(Peer::Server(me), |b| wire::frame(b, wire::PING, 0, 0, 0));
+    }
+
+    fn retire(&self, me: ServerTag, _server: &mut Server, out: &mut Outbox) {
+        out.insert(Peer::Server(me), |b| wire::frame(b, wire::GOODBYE, 0, 0, 0));
+    }
+
+    fn cancel(
+        &self,
+        _me: ClientTag,
+        _client: &mut Client,
+        _servers: &mut dyn Sessions<ServerTag, Server>,
+        _secret: u64,
+        _waiting: bool,
+        _out: &mut Outbox,
+    ) {
+    }
+}

@@ -1,0 +1,179 @@
+"""A private PostgreSQL cluster: made in a temporary directory, on a free port, as an unprivileged user.
+
+Knows nothing of poolers.
+"""
+
+import base64
+import contextlib
+import glob
+import hashlib
+import hmac
+import os
+import pathlib
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import psycopg
+
+SUPERUSER = "postgres"
+# Roles of the tests with their passwords; each logs in with the method its name tells, app and app2 with SCRAM.
+PASSWORDS = {"app": "app secret", "app2": "app2-secret", "md5user": "md5-secret", "plainuser": "plain-secret"}
+DATABASES = ("bench", "other")
+MAX_CONNECTIONS = 100
+
+HBA = """
+local all postgres trust
+host all md5user 127.0.0.1/32 md5
+host all plainuser 127.0.0.1/32 password
+host all all 127.0.0.1/32 scram-sha-256
+local all all scram-sha-256
+"""
+
+# Durability is of no interest here, speed is.
+SETTINGS = f"""
+listen_addresses = '127.0.0.1'
+max_connections = {MAX_CONNECTIONS}
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+autovacuum = off
+shared_buffers = 64MB
+max_wal_size = 4GB
+log_min_messages = warning
+"""
+
+
+def free_port():
+    """A port nobody listens on, below the range from which outgoing connections take theirs."""
+    for _ in range(200):
+        port = random.randrange(15000, 30000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port")
+
+
+def unprivileged():
+    """Arguments for subprocess that give up root, which PostgreSQL and PgBouncer refuse to run as."""
+    if os.getuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    raise RuntimeError("no unprivileged user to run PostgreSQL as")
+
+
+def give_away(path):
+    """Makes the unprivileged user the owner of `path`."""
+    who = unprivileged()
+    if who:
+        os.chown(path, who["user"], who["group"])
+
+
+def program(name):
+    """The path of one of PostgreSQL's programs; Debian keeps them off PATH."""
+    found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), key=lambda p: float(p.split("/")[4]))
+    path = found[-1] if found else shutil.which(name)
+    if path is None:
+        raise RuntimeError(f"{name} is not installed; run scripts/setup.sh")
+    return path
+
+
+def md5_hash(user):
+    """The user's password as PostgreSQL stores it for md5."""
+    return "md5" + hashlib.md5((PASSWORDS[user] + user).encode()).hexdigest()
+
+
+def scram_verifier(user, iterations=4096):
+    """The user's password as PostgreSQL stores it for SCRAM."""
+    salt = os.urandom(16)
+    salted = hashlib.pbkdf2_hmac("sha256", PASSWORDS[user].encode(), salt, iterations)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    b64 = [base64.b64encode(part).decode() for part in (salt, stored, server)]
+    return f"SCRAM-SHA-256${iterations}:{b64[0]}${b64[1]}:{b64[2]}"
+
+
+class Cluster:
+    """A cluster that is running after `start`."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.data = self.directory / "data"
+        self.port = free_port()
+        self.log = self.directory / "postgresql.log"
+
+    def make(self):
+        """initdb, roles and databases. Leaves it running."""
+        give_away(self.directory)
+        subprocess.run([program("initdb"), "-D", self.data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C.UTF-8",
+                        "--no-sync", "--auth=trust"],
+                       check=True, stdout=subprocess.DEVNULL, cwd=self.directory, **unprivileged())
+        (self.data / "pg_hba.conf").write_text(HBA)
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.write(SETTINGS)
+            conf.write(f"port = {self.port}\nunix_socket_directories = '{self.directory}'\n")
+        self.start()
+        with self.superuser() as db:
+            for name, password in PASSWORDS.items():
+                method = "md5" if name == "md5user" else "scram-sha-256"
+                db.execute(f"SET password_encryption = '{method}'")
+                db.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+            for name in DATABASES:
+                db.execute(f"CREATE DATABASE {name} OWNER app")
+        for name in DATABASES:
+            with self.superuser(name) as db:
+                db.execute("GRANT ALL ON SCHEMA public TO PUBLIC")
+
+    def start(self):
+        # -w waits until it accepts connections.
+        subprocess.run([program("pg_ctl"), "-D", self.data, "-l", self.log, "-w", "-t", "30", "start"], check=True,
+                       stdout=subprocess.DEVNULL, cwd=self.directory, **unprivileged())
+
+    def stop(self, mode="fast"):
+        subprocess.run([program("pg_ctl"), "-D", self.data, "-m", mode, "-w", "stop"], check=True,
+                       stdout=subprocess.DEVNULL, cwd=self.directory, **unprivileged())
+
+    def running(self):
+        status = subprocess.run([program("pg_ctl"), "-D", self.data, "status"], stdout=subprocess.DEVNULL,
+                                cwd=self.directory, **unprivileged())
+        return status.returncode == 0
+
+    def superuser(self, database="postgres"):
+        """A connection past every pooler, through the Unix socket."""
+        return psycopg.connect(host=str(self.directory), port=self.port, user=SUPERUSER, dbname=database,
+                               autocommit=True, connect_timeout=10)
+
+    def query(self, sql, *parameters, database="postgres"):
+        with self.superuser(database) as db:
+            return db.execute(sql, parameters or None).fetchall()
+
+    def backends(self, user="app"):
+        """What pg_stat_activity says of a user's sessions."""
+        with self.superuser() as db:
+            cursor = db.cursor(row_factory=psycopg.rows.namedtuple_row)
+            return cursor.execute("SELECT pid, datname, state, query, application_name, xact_start FROM pg_stat_activity"
+                                  " WHERE backend_type = 'client backend' AND usename = %s ORDER BY pid", [user]).fetchall()
+
+    def terminate(self, user="app"):
+        return self.query("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s", user)
+
+    def kill_backend(self, pid):
+        """kill -9 as the kernel's out-of-memory killer does it: the cluster restarts itself."""
+        os.kill(pid, signal.SIGKILL)
+
+    def wait_until_up(self, seconds=20):
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self.query("SELECT 1")
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, f"PostgreSQL did not come back within {seconds} s"
+                time.sleep(0.05)

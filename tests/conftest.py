@@ -1,0 +1,105 @@
+"""Fixtures: one PostgreSQL cluster for the whole run, and poolers made by each test as it likes."""
+
+import os
+import pathlib
+import resource
+import shutil
+import tempfile
+import time
+
+import pytest
+
+import pooler
+from cluster import Cluster
+
+LISTED_USERS = ("app", "app2", "md5user", "plainuser")
+
+
+def pytest_configure(config):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else max(soft, 20000), hard))
+    if pooler.KIND == "poolhouse" and not os.access(pooler.BINARY, os.X_OK):
+        raise pytest.UsageError(f"{pooler.BINARY} is not there: run `make build`, or name another with POOLHOUSE=path")
+
+
+def pytest_collection_modifyitems(items):
+    if pooler.KIND != "poolhouse":
+        skip = pytest.mark.skip(reason=f"says nothing about {pooler.KIND}")
+        for item in items:
+            if "poolhouse_only" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def workspace():
+    """A directory that unprivileged servers can reach, with a path short enough for Unix sockets."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="poolhouse-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def session_cluster(workspace):
+    directory = workspace / "pg"
+    directory.mkdir()
+    cluster = Cluster(directory)
+    try:
+        cluster.make()
+        yield cluster
+    finally:
+        if cluster.running():
+            cluster.stop("immediate")
+
+
+@pytest.fixture
+def cluster(session_cluster):
+    """The shared cluster, running, with nobody left on it from the test before."""
+    if not session_cluster.running():
+        session_cluster.start()
+    deadline = time.monotonic() + 5
+    while left := [b for user in LISTED_USERS for b in session_cluster.backends(user)]:
+        if time.monotonic() > deadline:
+            for user in LISTED_USERS:
+                session_cluster.terminate(user)
+            pytest.fail(f"sessions were left behind on PostgreSQL: {left}")
+        time.sleep(0.02)
+    return session_cluster
+
+
+@pytest.fixture
+def start(cluster, workspace, request):
+    """Starts a pooler with the settings given; each is ended, and its log examined, when the test is over."""
+    started = []
+
+    def start_pooler(**settings):
+        made = unstarted()
+        return made.start(**settings)
+
+    def unstarted():
+        directory = workspace / f"{request.node.name[:40].replace('/', '_')}-{len(started)}-{os.urandom(2).hex()}"
+        directory.mkdir()
+        made = pooler.make(directory, cluster)
+        started.append(made)
+        return made
+
+    start_pooler.unstarted = unstarted
+    yield start_pooler
+    problems = []
+    for made in started:
+        try:
+            made.stop()
+        except AssertionError as problem:
+            problems.append(str(problem))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows the end of the pooler's log, and how to run the test alone."""
+    report = yield
+    if report.failed:
+        for name in sorted(pathlib.Path(tempfile.gettempdir()).glob(f"poolhouse-*/{item.name[:40].replace('/', '_')}-*/log")):
+            report.sections.append((f"log of {name.parent.name}", name.read_text(errors="replace")[-6000:]))
+        report.sections.append(("run it alone", f"make test-e2e PYTEST_ARGS='-k {item.name.split('[')[0]}'"))
+    return report

@@ -1,0 +1,160 @@
+"""The admin HTTP: health, readiness, lists, metrics."""
+
+import json
+import socket
+import time
+
+import pytest
+
+import wire as w
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+METRICS = {
+    "poolhouse_clients": {"listener", "state"},
+    "poolhouse_servers": {"database", "user", "state"},
+    "poolhouse_servers_max": {"database", "user"},
+    "poolhouse_servers_created_total": {"database", "user"},
+    "poolhouse_waiters": {"database", "user"},
+    "poolhouse_transactions_total": {"database", "user"},
+    "poolhouse_checkout_seconds_count": {"database", "user", "path"},
+    "poolhouse_checkout_seconds_bucket": {"database", "user", "path", "le"},
+    "poolhouse_hold_seconds_count": {"database", "user"},
+    "poolhouse_connect_phase_seconds_count": {"database", "user", "phase"},
+    "poolhouse_auth_failures_total": set(),
+    "poolhouse_build_info": {"version", "reactor"},
+}
+# These have samples once it happened.
+HAPPENINGS = {
+    "poolhouse_client_rejections_total": {"listener", "reason"},
+    "poolhouse_client_evictions_total": {"listener", "reason"},
+    "poolhouse_servers_closed_total": {"database", "user", "reason"},
+    "poolhouse_checkout_failed_total": {"database", "user", "reason"},
+    "poolhouse_pinned": {"database", "user", "reason"},
+}
+
+
+def test_health_and_readiness(start):
+    pooler = start()
+    assert pooler.get("/health")[0] == 200
+    eventually("it is ready", lambda: pooler.get("/ready")[0] == 200)
+    assert pooler.get("/nowhere")[0] == 404
+
+
+def test_metrics_have_the_promised_names_and_labels(start):
+    pooler = start(max_size=2)
+    with pooler.connect() as connection:
+        connection.execute("SELECT 1")
+        samples = pooler.metrics()
+    for name, labels in METRICS.items():
+        found = [dict(has) for sample, has in samples if sample == name]
+        assert found, f"{name} is missing"
+        assert all(labels <= set(has) for has in found), (name, found)
+    text = pooler.get("/metrics")[1]
+    for name in {**METRICS, **HAPPENINGS}:
+        family = name.removesuffix("_count").removesuffix("_bucket")
+        assert f"# TYPE {family} " in text or f"# TYPE {family.removesuffix('_total')} " in text, f"no TYPE of {family}"
+        assert f"# HELP {family} " in text or f"# HELP {family.removesuffix('_total')} " in text, f"no HELP of {family}"
+
+
+def test_metrics_count_what_happened(start, cluster):
+    pooler = start(max_size=2, max_wait_time="300ms")
+    with pooler.wire() as one, pooler.wire() as two, pooler.wire() as three:
+        for _ in range(10):
+            one.query("SELECT 1")
+        one.query("BEGIN")
+        two.query("BEGIN")
+        assert pooler.metric("poolhouse_servers", state="in_use") == 2 or pooler.metric("poolhouse_servers") == 2
+        three.send(w.query("SELECT 1"))
+        eventually("it waits", lambda: pooler.metric("poolhouse_waiters") == 1, 0.25, 0.01)
+        three.until_ready()
+        assert pooler.metric("poolhouse_checkout_failed_total") == 1
+        assert pooler.metric("poolhouse_waiters") == 0
+        assert pooler.metric("poolhouse_clients") == 3
+        assert pooler.metric("poolhouse_servers_max", database="bench") == 2
+        assert pooler.metric("poolhouse_servers_created_total") == 2
+        one.query("COMMIT")
+        two.query("COMMIT")
+        assert pooler.metric("poolhouse_transactions_total") == 12
+        assert pooler.metric("poolhouse_checkout_seconds_count") == 12
+        assert pooler.metric("poolhouse_hold_seconds_count") == 12
+    cluster.terminate()
+    eventually("the loss is counted", lambda: pooler.metric("poolhouse_servers_closed_total") == 2)
+    eventually("clients have left", lambda: pooler.metric("poolhouse_clients") == 0)
+    with pytest.raises(w.ServerError):
+        pooler.wire(password="wrong")
+    assert pooler.metric("poolhouse_auth_failures_total") == 1
+
+
+def test_histograms_are_cumulative_and_complete(start):
+    pooler = start(max_size=2)
+    with pooler.connect() as connection:
+        for _ in range(20):
+            connection.execute("SELECT 1")
+    samples = pooler.metrics()
+    series = {}
+    for (name, labels), value in samples.items():
+        if name == "poolhouse_checkout_seconds_bucket":
+            labels = dict(labels)
+            bound = float(labels.pop("le").replace("+Inf", "inf"))
+            series.setdefault(tuple(sorted(labels.items())), []).append((bound, value))
+    assert series
+    for labels, buckets in series.items():
+        buckets.sort()
+        values = [value for _, value in buckets]
+        assert values == sorted(values) and buckets[-1][0] == float("inf")
+        assert values[-1] == samples[("poolhouse_checkout_seconds_count", labels)]
+
+
+def items(pooler, path):
+    """The list of an answer, whatever it is wrapped in."""
+    status, text = pooler.get(path)
+    assert status == 200, text
+    answer = json.loads(text)
+    if isinstance(answer, dict):
+        (answer,) = [value for value in answer.values() if isinstance(value, list)]
+    return answer
+
+
+def test_lists_of_pools_clients_and_servers(start, cluster):
+    pooler = start(max_size=3)
+    with pooler.wire(application_name="listed") as client:
+        client.query("BEGIN")
+        (pool,) = items(pooler, "/api/pools")
+        assert pool["database"] == "bench" and pool["user"] == "app" and pool["max_size"] == 3
+        (listed,) = [c for c in items(pooler, "/api/clients") if c["database"] == "bench"]
+        assert listed["user"] == "app" and listed["address"].startswith("127.0.0.1")
+        (server,) = items(pooler, "/api/servers")
+        (backend,) = cluster.backends()
+        assert backend.pid in server.values()
+        client.query("COMMIT")
+
+
+def test_scraping_does_not_disturb_and_bad_requests_harm_nothing(start):
+    pooler = start(max_size=2)
+    with pooler.wire() as client:
+        for request in (b"GARBAGE\r\n\r\n", b"\xff" * 1000, b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
+                        b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"GET /metrics HTTP/1.1\r\n"):
+            with socket.create_connection(("127.0.0.1", pooler.admin_port), 5) as connection:
+                connection.sendall(request)
+        idle = [socket.create_connection(("127.0.0.1", pooler.admin_port), 5) for _ in range(50)]
+        began = time.monotonic()
+        for _ in range(20):
+            pooler.metrics()
+            assert client.query("SELECT 1") == [["1"]]
+        assert time.monotonic() - began < 10
+        for connection in idle:
+            connection.close()
+
+
+def test_not_ready_while_draining(start):
+    pooler = start(drain_time="5s")
+    with pooler.wire() as client:
+        client.query("BEGIN")
+        pooler.signal()
+        eventually("it is not ready any more", lambda: pooler.get("/ready")[0] == 503)
+        assert pooler.get("/health")[0] == 200
+        client.query("COMMIT")
+        assert client.closed_within(5)
+    assert pooler.wait(5) == 0

@@ -1,0 +1,206 @@
+"""Who gets in, and what those who do not can learn."""
+
+import concurrent.futures
+import os
+import time
+
+import psycopg
+import pytest
+
+import wire as w
+from cluster import PASSWORDS, md5_hash, scram_verifier
+
+ALL_METHODS = {"app": scram_verifier("app"), "app2": PASSWORDS["app2"], "md5user": md5_hash("md5user")}
+# PgBouncer takes one method for all: md5, which uses SCRAM for those who have such a verifier.
+INI = {"auth_type": "md5"}
+
+
+def refused(pooler, user, password, database="bench"):
+    """The error of a login that must fail."""
+    with pooler.open() as client:
+        with pytest.raises(w.ServerError) as raised:
+            client.login(user, password, database)
+        assert client.closed_within(5)
+        return raised.value
+
+
+@pytest.mark.parametrize("user", ALL_METHODS)
+def test_a_client_with_the_right_password_gets_in(start, user):
+    pooler = start(users=ALL_METHODS, ini=INI)
+    with pooler.connect(user) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    with pooler.wire(user) as client:
+        assert client.query("SELECT 1") == [["1"]]
+    connection = pooler.connect2(user)
+    connection.close()
+
+
+@pytest.mark.parametrize("user", ALL_METHODS)
+@pytest.mark.parametrize("password", ["wrong", " ", "x" * 900])
+def test_a_wrong_password_is_refused(start, user, password):
+    pooler = start(users=ALL_METHODS, ini=INI)
+    error = refused(pooler, user, password)
+    assert error.severity == "FATAL"
+    if pooler.is_poolhouse:
+        assert error.sqlstate == "28P01", error
+
+
+@pytest.mark.poolhouse_only
+def test_an_unknown_user_cannot_be_told_from_a_wrong_password(start):
+    pooler = start(users=ALL_METHODS)
+    wrong, unknown = refused(pooler, "app", "wrong"), refused(pooler, "nobody_known", "wrong")
+    assert unknown.sqlstate == wrong.sqlstate == "28P01"
+    assert unknown.text.replace("nobody_known", "app") == wrong.text
+
+
+@pytest.mark.poolhouse_only
+def test_an_unknown_user_is_shown_the_same_salt_each_time_as_a_known_one_is(start):
+    pooler = start(users=ALL_METHODS)
+
+    def salt(user):
+        with pooler.open() as client:
+            client.send(w.startup(user=user, database="bench"))
+            assert b"SCRAM-SHA-256\0" in client.expect(b"R")
+            initial = b"n,,n=,r=abcdefgh"
+            client.send(w.message(b"p", b"SCRAM-SHA-256\0" + w.struct.pack("!I", len(initial)) + initial))
+            return dict(part.split("=", 1) for part in client.expect(b"R")[4:].decode().split(","))
+
+    first, again, other = salt("nobody_known"), salt("nobody_known"), salt("app")
+    assert (first["s"], first["i"]) == (again["s"], again["i"])
+    assert len(first["s"]) == len(other["s"]) and first["i"] == other["i"]
+
+
+@pytest.mark.poolhouse_only
+def test_an_unknown_database_is_told_to_those_who_may_know(start):
+    pooler = start()
+    error = refused(pooler, "app", PASSWORDS["app"], "no_such")
+    assert error.sqlstate == "3D000" and "no_such" in error.text
+
+
+@pytest.mark.poolhouse_only
+def test_an_unknown_database_is_not_told_to_strangers(start):
+    pooler = start()
+    assert refused(pooler, "app", "wrong", "no_such").sqlstate == "28P01"
+
+
+@pytest.mark.poolhouse_only
+def test_without_users_whoever_is_on_this_machine_gets_in(start):
+    pooler = start(users={})
+    with pooler.wire("anybody") as client:
+        assert client.query("SELECT current_user") == [["app"]]
+
+
+@pytest.mark.poolhouse_only
+def test_clients_own_users_log_in_upstream_when_the_url_has_none(start, cluster):
+    url = f"postgres://127.0.0.1:{cluster.port}/bench"
+    users = {name: PASSWORDS[name] for name in ("app", "app2", "md5user", "plainuser")}
+    pooler = start(users=users, databases={"bench": {"url": url}})
+    for user in users:
+        with pooler.connect(user) as connection:
+            assert connection.execute("SELECT current_user").fetchone() == (user,)
+
+
+def userlist(pooler, users):
+    path = pooler.directory / "users.txt"
+    path.write_text("".join('"{}" "{}"\n'.format(name, password.replace('"', '""')) for name, password in users.items()))
+    path.chmod(0o600)
+    return path
+
+
+def test_users_from_a_userlist_file(start):
+    pooler = start.unstarted()
+    pooler.start(users={}, auth_file=userlist(pooler, ALL_METHODS), ini=INI)
+    for user in ALL_METHODS:
+        with pooler.connect(user) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect("app", "wrong")
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect("plainuser")
+
+
+@pytest.mark.poolhouse_only
+def test_comments_and_quotes_in_a_userlist_file(start):
+    pooler = start.unstarted()
+    path = pooler.directory / "users.txt"
+    path.write_text(f';a comment\n\n"app" "{PASSWORDS["app"]}" ignored\n"od""d" "pass""word"\n')
+    pooler.start(users={}, auth_file=path)
+    with pooler.connect("app") as connection, pooler.wire('od"d', 'pass"word') as odd:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert odd.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.poolhouse_only
+def test_guessing_passwords_is_slowed_down_and_others_are_not_locked_out(start):
+    pooler = start(max_auth_failures=3, users={"app": PASSWORDS["app"]})
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        def guess(_):
+            try:
+                with pooler.open(30) as client:
+                    client.login("app", "guess")
+            except (w.ServerError, w.Closed) as error:
+                return error
+            raise AssertionError("a wrong password was let in")
+
+        guesses = [threads.submit(guess, n) for n in range(24)]
+        time.sleep(0.3)
+        with pooler.connect() as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        for guess in guesses:
+            guess.result(timeout=60)
+    assert time.monotonic() - began > 1.5, "24 guesses were answered at once"
+    assert pooler.metric("poolhouse_auth_failures_total") >= 4
+
+
+@pytest.mark.poolhouse_only
+def test_a_verifier_with_other_iterations_is_honoured(start):
+    pooler = start(users={"app": scram_verifier("app", 10_000)})
+    with pooler.connect() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.poolhouse_only
+@pytest.mark.parametrize("proof", ["", "x", "c=biws", "c=biws,r=abc,p=AAAA", "c=biws,r=,p=" + "A" * 44, "\0", "é" * 200])
+def test_a_broken_scram_exchange_is_refused(start, proof):
+    pooler = start()
+    with pooler.open() as client:
+        client.send(w.startup(user="app", database="bench"))
+        client.expect(b"R")
+        initial = b"n,,n=,r=abcdefghijkl"
+        client.send(w.message(b"p", b"SCRAM-SHA-256\0" + w.struct.pack("!I", len(initial)) + initial))
+        client.expect(b"R")
+        client.send(w.message(b"p", proof.encode()))
+        assert client.error().sqlstate in ("28P01", "08P01", "28000")
+        assert client.closed_within(5)
+    with pooler.connect() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.poolhouse_only
+def test_queries_before_the_password_are_not_answered(start):
+    pooler = start()
+    with pooler.open() as client:
+        client.send(w.startup(user="app", database="bench"), w.query("SELECT 1"))
+        client.expect(b"R")
+        assert client.error().severity == "FATAL"
+        assert client.closed_within(5)
+
+
+@pytest.mark.poolhouse_only
+def test_a_password_from_the_environment_and_from_a_file(start, cluster):
+    pooler = start.unstarted()
+    (pooler.directory / "secret").write_text(PASSWORDS["app"] + "\n")
+    (pooler.directory / "secret").chmod(0o600)
+    url = f"postgres://app:${{TEST_UPSTREAM_PASSWORD}}@127.0.0.1:{cluster.port}/bench"
+    text = pooler.config({"databases": {"bench": {"url": url}}, "users": {}})
+    text += '[[user]]\nname = "app"\npassword_file = "secret"\n'
+    path = pooler.directory / "poolhouse.toml"
+    path.write_text(text)
+    environment = {"TEST_UPSTREAM_PASSWORD": PASSWORDS["app"]}
+    from pooler import BINARY
+
+    pooler.launch([BINARY, "serve", "--config", str(path)], environment)
+    with pooler.connect() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert os.environ.get("TEST_UPSTREAM_PASSWORD") is None

@@ -1,0 +1,56 @@
+"""What is logged, and what must never be."""
+
+import time
+
+import pytest
+
+import wire as w
+from cluster import PASSWORDS, md5_hash, scram_verifier
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def test_no_secret_is_ever_logged_or_shown(start, cluster):
+    verifier = scram_verifier("app2")
+    users = {"app": PASSWORDS["app"], "app2": verifier, "md5user": md5_hash("md5user")}
+    pooler = start.unstarted()
+    command, _ = pooler.command({"users": users, "max_size": 1, "max_wait_time": "200ms"})
+    pooler.launch(command, {"RUST_LOG": "trace", "POOLHOUSE_LOG": "trace"})
+    for user in users:
+        with pooler.connect(user) as connection:
+            connection.execute("SELECT 'a private value'")
+        with pytest.raises(w.ServerError):
+            pooler.wire(user, "a mistyped passphrase")
+    with pooler.wire() as holder, pooler.wire() as waiter:
+        holder.query("BEGIN")
+        with pytest.raises(w.ServerError):
+            waiter.query("SELECT 'a private value'")
+        holder.query("COMMIT")
+    cluster.terminate()
+    time.sleep(0.2)
+    shown = "".join(pooler.get(path)[1] for path in ("/metrics", "/api/pools", "/api/clients", "/api/servers"))
+    pooler.stop()
+    for text in (pooler.log(), shown):
+        for secret in (*PASSWORDS.values(), "app%20secret", verifier, verifier.split("$")[2], md5_hash("md5user"),
+                       "a mistyped passphrase", "a private value"):
+            assert secret not in text, f"{secret!r} was shown"
+
+
+def test_a_slow_wait_names_who_waited_and_for_what(start):
+    pooler = start(max_size=1, max_wait_time="1s")
+    with pooler.wire() as holder, pooler.wire() as waiter:
+        holder.query("BEGIN")
+        with pytest.raises(w.ServerError):
+            waiter.query("SELECT 1")
+        port = waiter.socket.getsockname()[1]
+        holder.query("COMMIT")
+    lines = [line for line in pooler.log().splitlines() if f"127.0.0.1:{port}" in line and "bench" in line]
+    assert any("app" in line and "wait" in line.lower() for line in lines), pooler.log()
+
+
+def test_ordinary_traffic_is_not_logged_line_by_line(start):
+    pooler = start(max_size=2)
+    for _ in range(50):
+        with pooler.wire() as client:
+            client.query("SELECT 1")
+    assert len(pooler.log().splitlines()) < 40, pooler.log()[:3000]

@@ -1,0 +1,166 @@
+"""Each time-out ends what it is meant to end, with a word, and nothing else."""
+
+import time
+
+import pytest
+
+import wire as w
+from waiting import eventually
+
+
+def ends_between(client, low, high):
+    """The other side closes within these seconds; returns the error it gave before, if any."""
+    began = time.monotonic()
+    error = None
+    client.socket.settimeout(high + 5)
+    try:
+        error = client.error()
+    except w.Closed:
+        pass
+    assert client.closed_within(high + 5)
+    took = time.monotonic() - began
+    assert low <= took <= high, f"after {took:.2f} s"
+    return error
+
+
+@pytest.mark.parametrize("start_of_it", [b"", b"\0", w.startup(user="app", database="bench")[:11],
+                                         w.request(w.SSL_REQUEST)], ids=["silent", "a byte", "half", "ssl request"])
+def test_a_login_that_does_not_come_to_an_end_is_ended(start, start_of_it):
+    pooler = start(login_time="1s")
+    with pooler.open() as client, pooler.wire() as other:
+        if start_of_it:
+            client.send(start_of_it)
+        if len(start_of_it) == 8:
+            assert client.receive(1) == b"N"
+        ends_between(client, 0.5, 4)
+        assert other.query("SELECT 1") == [["1"]]
+
+
+def test_a_login_by_single_bytes_does_not_prolong_its_time(start):
+    pooler = start(login_time="1s")
+    with pooler.open() as client:
+        began = time.monotonic()
+        with pytest.raises((OSError, w.Closed)):
+            for byte in w.startup(user="app", database="bench", application_name="x" * 200):
+                client.send(bytes([byte]))
+                time.sleep(0.1)
+                assert time.monotonic() - began < 6, "it goes on and on"
+            client.receive(1)
+
+
+@pytest.mark.poolhouse_only
+def test_a_password_that_never_comes_is_not_waited_for(start):
+    pooler = start(login_time="1s")
+    with pooler.open() as client:
+        client.send(w.startup(user="app", database="bench"))
+        client.expect(b"R")
+        error = ends_between(client, 0.5, 4)
+        assert error is None or error.sqlstate in ("08006", "57014", "28000", "08P01", "57P05", "57P03"), error
+
+
+def test_a_client_waits_for_a_busy_server_no_longer_than_max_wait_time(start):
+    pooler = start(max_size=1, max_wait_time="1s")
+    with pooler.wire() as holder, pooler.wire() as waiter:
+        holder.query("BEGIN")
+        waiter.send(w.query("SELECT 1"))
+        began = time.monotonic()
+        error = waiter.error()
+        assert 0.7 < time.monotonic() - began < 4
+        if pooler.is_poolhouse:
+            assert error.sqlstate.startswith("53") or error.sqlstate in ("57014", "08000", "55000"), error
+            # The connection itself stays: the client may try again.
+            waiter.expect(b"Z")
+            holder.query("COMMIT")
+            assert waiter.query("SELECT 2") == [["2"]]
+
+
+@pytest.mark.poolhouse_only
+def test_what_follows_a_failed_wait_in_one_batch_is_not_executed(start):
+    pooler = start(max_size=1, max_wait_time="500ms")
+    with pooler.wire() as holder, pooler.wire() as waiter:
+        holder.query("DROP TABLE IF EXISTS t_wait; CREATE TABLE t_wait (v int)")
+        holder.query("BEGIN")
+        batch = (w.parse("INSERT INTO t_wait VALUES (1)"), w.bind(), w.execute(), w.SYNC)
+        waiter.send(*batch)
+        assert waiter.error().sqlstate
+        waiter.expect(b"Z")
+        holder.query("COMMIT")
+        assert waiter.query("SELECT count(*) FROM t_wait") == [["0"]]
+        waiter.query("DROP TABLE t_wait")
+
+
+def test_an_idle_client_is_closed_after_client_idle_time(start):
+    pooler = start(client_idle_time="1s")
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+        error = ends_between(client, 0.5, 4)
+        if pooler.is_poolhouse:
+            assert error.sqlstate == "57P05", error
+
+
+@pytest.mark.poolhouse_only
+def test_client_idle_time_does_not_count_while_something_is_going_on(start):
+    pooler = start(client_idle_time="1s")
+    with pooler.wire() as client:
+        assert client.query("SELECT pg_sleep(1.6), 'done'")[0][1] == "done"
+        client.query("BEGIN")
+        time.sleep(1.6)
+        assert client.query("SELECT 1") == [["1"]]
+        client.query("COMMIT")
+
+
+def test_a_query_that_takes_longer_than_query_time_is_ended(start, cluster):
+    pooler = start(query_time="1s", max_size=1, max_wait_time="500ms")
+    with pooler.wire() as client:
+        client.send(w.query("SELECT pg_sleep(30)"))
+        began = time.monotonic()
+        answer, body = client.take()
+        if answer == b"T":
+            answer, body = client.take()
+        assert answer == b"E" and 0.7 < time.monotonic() - began < 5
+        if pooler.is_poolhouse:
+            assert w.error_fields(body)["C"] in ("57014", "57P01", "57P05"), w.error_fields(body)
+    eventually("the query is gone from the server", lambda: not any(
+        "pg_sleep" in b.query and b.state == "active" for b in cluster.backends()), 10 if pooler.is_poolhouse else 40)
+    with pooler.wire() as other:
+        assert other.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.poolhouse_only
+def test_query_time_does_not_end_many_short_queries(start):
+    pooler = start(query_time="1s", max_size=1)
+    with pooler.wire() as client:
+        client.query("BEGIN")
+        for n in range(20):
+            assert client.query(f"SELECT pg_sleep(0.1), {n}")[0][1] == str(n)
+        client.query("COMMIT")
+
+
+def test_a_transaction_left_idle_is_ended_and_its_locks_with_it(start, cluster):
+    pooler = start(transaction_idle_time="1s", max_size=1, max_wait_time="10s")
+    with pooler.wire() as client:
+        client.query("BEGIN")
+        client.query("SELECT pg_advisory_xact_lock(42)")
+        error = ends_between(client, 0.5, 5)
+        if pooler.is_poolhouse:
+            assert error.sqlstate == "25P03", error
+    with pooler.wire() as other:
+        assert other.query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [["0"]]
+
+
+@pytest.mark.poolhouse_only
+def test_a_server_that_accepts_and_says_nothing_is_given_up(start):
+    """A firewall, or a frozen database: connect_time ends the attempt."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as hole:
+        url = f"postgres://app:x@127.0.0.1:{hole.getsockname()[1]}/bench"
+        pooler = start(databases={"bench": {"url": url}}, connect_time="1s", unavailable_wait_time="2s",
+                       max_wait_time="10s")
+        with pooler.open(15) as client:
+            began = time.monotonic()
+            with pytest.raises(w.ServerError) as raised:
+                client.login("app", "app secret")
+                client.query("SELECT 1")
+            assert 0.7 < time.monotonic() - began < 8
+            assert raised.value.sqlstate.startswith(("08", "57P")), raised.value

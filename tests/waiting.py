@@ -1,0 +1,12 @@
+"""Waiting for something to become true, with a limit."""
+
+import time
+
+
+def eventually(what, check, seconds=5.0, every=0.02):
+    """Calls `check` until it returns something true, and returns that; `what` says what never came."""
+    deadline = time.monotonic() + seconds
+    while not (result := check()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(every)
+    return result
