@@ -54,8 +54,8 @@ class Cluster:
         self.port = processes.free_port()
         self.scale = scale
         data = os.path.join(directory, "data")
-        initdb = [self.program("initdb"), "-D", data, "-U", USER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]
-        processes.run(initdb, unprivileged=True)
+        initdb = [self.program("initdb"), "-D", data, "-U", USER, "-A", "trust"]
+        processes.run(initdb + ["--no-sync", "--locale=C", "-E", "UTF8"], unprivileged=True)
         command = [self.program("postgres"), "-D", data, "-p", str(self.port), "-k", directory]
         for name, value in SETTINGS.items():
             command += ["-c", f"{name}={value}"]

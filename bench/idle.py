@@ -17,15 +17,13 @@ def run(pooler, count):
     """Bytes that each of `count` idle clients adds to a freshly started pooler."""
     # The servers and one client's worth of code are there before; what is counted is clients alone.
     warm = wire.crowd(pooler.port, USER, DATABASE, 50)
-    for stream in warm:
-        stream.close()
+    wire.drop(warm)
     time.sleep(0.5)
     before = cpu.resident(pooler.pid())
     clients = wire.crowd(pooler.port, USER, DATABASE, count)
     time.sleep(SETTLE)
     after = cpu.resident(pooler.pid())
-    for stream in clients:
-        stream.close()
+    wire.drop(clients)
     return {
         "failed": 0,
         "clients": count,

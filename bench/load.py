@@ -84,17 +84,17 @@ def evaluate(done, recorder, warmup, seconds, said):
     complaint = next((text for text in said.splitlines() if "error:" in text), None)
     result = {"failed": failures, "complaint": complaint}
     if not done:
-        return result
+        return result | {"complaint": complaint or "pgbench logged no transaction"}
     first = min(moment for moment, _ in done)
     # The end is left out: clients then stop one after the other.
     last = min(first + warmup + seconds, max(moment for moment, _ in done)) - 0.1
     window = recorder.window(first + warmup, last)
     if not window:
-        return result
+        return result | {"complaint": complaint or "the run was too short, or the machine too busy, for a window"}
     latencies = sorted(us for moment, us in done if window["begin"] < moment <= window["end"])
     count, length = len(latencies), window["end"] - window["begin"]
     if not count:
-        return result
+        return result | {"complaint": complaint or "no transaction in the window"}
     p50, p99 = stats.percentile(latencies, 0.5), stats.percentile(latencies, 0.99)
     workers = {name: used for (_, name), used in window["threads"].items() if re.fullmatch(r"worker-\d+", name)}
     total = sum(workers.values())

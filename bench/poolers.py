@@ -1,9 +1,10 @@
 """The programs under test: how each is found, configured, started and asked for its version.
 
-All pool 20 server connections in transaction mode, except the two that cannot: HAProxy forwards bytes and pgpool2 keeps a
-server per client. Refuses to know what is measured.
+All pool 20 server connections in transaction mode, except the two that cannot: HAProxy forwards bytes and pgpool2
+keeps a server per client. Refuses to know what is measured.
 """
 
+import http.client
 import os
 import re
 import shutil
@@ -110,7 +111,7 @@ class Poolhouse(Pooler):
             with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5) as answer:
                 found = re.search(r'^poolhouse_build_info\{[^}]*reactor="([^"]*)"', answer.read().decode(), re.M)
             return found.group(1) if found else None
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return None
 
 

@@ -6,6 +6,7 @@ Refuses to know what the programs are for.
 import atexit
 import os
 import pwd
+import random
 import resource
 import shutil
 import signal
@@ -17,6 +18,7 @@ import time
 DESCRIPTORS = 65_536
 
 _running = []
+_ports = set()
 
 
 def raise_descriptor_limit():
@@ -106,10 +108,18 @@ def stop_all():
 
 
 def free_port():
-    """A loopback port nobody listens at."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A loopback port nobody listens at, never the same twice, below the range that outgoing connections use."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        if port in _ports:
+            continue
+        _ports.add(port)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def wait_until(condition, seconds, process=None):

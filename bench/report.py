@@ -58,14 +58,14 @@ def medians(runs):
         if key not in table:
             table[key] = {f: stats.median(list(by_round(runs, *key, f).values())) for f in fields}
             table[key]["failed"] = sum(r["failed"] for r in runs if (r["workload"], r["target"]) == key)
-            table[key]["rounds"] = sum(1 for r in runs if (r["workload"], r["target"]) == key)
     return table
 
 
 def markdown(result):
     """The whole report."""
     runs = result["runs"]
-    parts = [_head(result), _goals(judge(runs)), _absolute(medians(runs)), _shares(runs), _memory(medians(runs))]
+    parts = [_head(result), _goals(judge(runs)), _absolute(medians(runs)), _shares(runs)]
+    parts += [_memory(medians(runs)), _incidents(runs)]
     return "\n".join(part for part in parts if part)
 
 
@@ -75,9 +75,10 @@ def _head(result):
     missing = f"\nMissing, so left out: {', '.join(result['missing'])}." if result["missing"] else ""
     return (
         f"{result['date']}, `{result['command']}`: {settings['rounds']} rounds, interleaved, each run "
-        f"{settings['seconds']} s after {settings['warmup']} s of warm-up; pool of 20, pgbench scale {settings['scale']}.\n"
-        f"{machine['cpus']} x {machine['cpu']}, {machine['memory_gb']} GB, Linux {machine['kernel']}; pooler, database and "
-        f"pgbench share it. Reactor: {result['reactor'] or 'unknown'}. {versions}.{missing}\n"
+        f"{settings['seconds']} s after {settings['warmup']} s of warm-up; pool of 20, pgbench scale "
+        f"{settings['scale']}.\n{machine['cpus']} x {machine['cpu']}, {machine['memory_gb']} GB, Linux "
+        f"{machine['kernel']}; pooler, database and pgbench share it. Reactor: {result['reactor'] or 'unknown'}. "
+        f"{versions}.{missing}\n"
     )
 
 
@@ -120,12 +121,24 @@ def _shares(runs):
         if run["target"] == plan.US_TWO and run.get("worker_shares"):
             for name, share in run["worker_shares"].items():
                 shares.setdefault(run["workload"], {}).setdefault(name, []).append(share)
+    if not shares:
+        return ""
+    lines = ["| two workers | worker | median share of their CPU | least | most |", "|-|-|-|-|-|"]
+    for workload, names in shares.items():
+        for name, values in names.items():
+            shown = (f"{share:.1%}" for share in (stats.median(values), min(values), max(values)))
+            lines.append(f"| {workload} | {name} | " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _incidents(runs):
+    """Runs that failed in part or altogether, so that nobody takes the rest for everything."""
     lines = [
-        f"Two workers, {workload}: "
-        + ", ".join(f"{name} {stats.median(values):.1%} ({min(values):.1%}-{max(values):.1%})" for name, values in names.items())
-        for workload, names in shares.items()
+        f"- round {run['round'] + 1}, {run['workload']}, {run['target']}: {(run['complaint'] or 'unknown')[:200]}"
+        for run in runs
+        if run["failed"] or run.get("complaint")
     ]
-    return "\n\n".join(lines) + "\n" if lines else ""
+    return "Runs with failures:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def _memory(table):

@@ -31,6 +31,9 @@ from cluster import SETTINGS, Cluster
 def main():
     """Measures, or renders an earlier result."""
     options = arguments()
+    if options.list:
+        print("\n".join([workload.name for workload in plan.workloads()] + [plan.IDLE]))
+        return 0
     if options.render:
         with open(options.render) as file:
             print(report.markdown(json.load(file)))
@@ -50,22 +53,25 @@ def main():
 def arguments():
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rounds", type=int, help="paired rounds (default 9; quick: 2)")
-    parser.add_argument("--seconds", type=float, help="measured seconds of each run (default 5; quick: 2)")
-    parser.add_argument("--warmup", type=float, help="seconds before them (default 2; quick: 1)")
-    parser.add_argument("--scale", type=int, default=50, help="pgbench scale (default 50)")
-    parser.add_argument("--only", action="append", default=[], help="only workloads whose name contains this; repeatable")
-    parser.add_argument("--targets", help="only these targets, separated by commas: " + ", ".join(poolers.KINDS))
-    parser.add_argument("--quick", action="store_true", help="few and short rounds")
-    parser.add_argument("--idle-clients", type=int, help="idle clients of the memory measurement (default 10000; quick: 2000)")
-    parser.add_argument("--json", metavar="FILE", help="write the result here, after every round (default of a whole run: bench/results/DATE.json)")
-    parser.add_argument("--render", metavar="FILE", help="measure nothing, print the tables of this result")
+    option = parser.add_argument
+    option("--rounds", type=int, help="paired rounds (default 9; quick: 2)")
+    option("--seconds", type=float, help="measured seconds of each run (default 5; quick: 2)")
+    option("--warmup", type=float, help="seconds before them (default 2; quick: 1)")
+    option("--scale", type=int, default=50, help="pgbench scale (default 50)")
+    option("--only", metavar="WORDS", action="append", default=[], help="only workloads with these words; repeatable")
+    option("--targets", metavar="A,B", help="only these targets of " + ", ".join(poolers.KINDS))
+    option("--quick", action="store_true", help="few and short rounds")
+    option("--idle-clients", type=int, help="idle clients of the memory measurement (default 10000; quick: 2000)")
+    option("--json", metavar="FILE", help="where the result goes (a whole run's default: bench/results/DATE.json)")
+    option("--list", action="store_true", help="measure nothing, print the names of the workloads")
+    option("--render", metavar="FILE", help="measure nothing, print the tables of this result")
     options = parser.parse_args()
     for name, full, quick in (("rounds", 9, 2), ("seconds", 5, 2), ("warmup", 2, 1), ("idle_clients", 10_000, 2000)):
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else full)
     if not (options.json or options.quick or options.only or options.targets):
-        options.json = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results", f"{datetime.date.today()}.json")
+        here = os.path.dirname(os.path.abspath(__file__))
+        options.json = os.path.join(here, "results", f"{datetime.date.today()}.json")
     return options
 
 
@@ -87,7 +93,8 @@ class Bench:
             say(f"warning: this machine is busy ({1 - free:.0%}); the numbers will be off")
         say("starting PostgreSQL and loading pgbench's tables")
         self.cluster = Cluster(self.directory, options.scale)
-        self.targets = {name: poolers.KINDS[name](self.directory, self.cluster) for name in poolers.KINDS if name in wanted}
+        kinds = {name: kind for name, kind in poolers.KINDS.items() if name in wanted}
+        self.targets = {name: kind(self.directory, self.cluster) for name, kind in kinds.items()}
         missing = [name for name, target in self.targets.items() if target.path() is None]
         for name in missing:
             say(f"{name} is not installed: left out")
@@ -95,7 +102,9 @@ class Bench:
         self.result = self._describe(free, missing)
 
     def _wanted(self, name):
-        return not self.options.only or any(word in name for word in self.options.only)
+        # Whole words: simple-50 is not simple-5000.
+        words = (re.escape(word) for word in self.options.only)
+        return not self.options.only or any(re.search(rf"(^|-){word}(-|$)", name) for word in words)
 
     def _describe(self, free, missing):
         options = self.options
@@ -147,7 +156,7 @@ class Bench:
             return workload
         if not hasattr(self, "rate"):
             source = next(w for w in plan.workloads() if w.name == workload.rate_from)
-            base = plan.US if plan.US in self.targets else next((t for t in workload.targets if t in self.targets), None)
+            base = next((t for t in (plan.US, *workload.targets) if t in self.targets), None)
             if base is None:
                 return None
             served = report.by_round(self.result["runs"], source.name, base, "throughput")

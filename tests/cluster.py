@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.parse
 
 import psycopg
 
@@ -144,6 +145,11 @@ class Cluster:
         status = subprocess.run([program("pg_ctl"), "-D", self.data, "status"], stdout=subprocess.DEVNULL,
                                 cwd=self.directory, **unprivileged())
         return status.returncode == 0
+
+    def url(self, database="bench", user="app", host=None):
+        """For a pooler's configuration; `user` None leaves the login out."""
+        login = f"{user}:{urllib.parse.quote(PASSWORDS[user])}@" if user else ""
+        return f"postgres://{login}{host or '127.0.0.1'}:{self.port}/{database}"
 
     def superuser(self, database="postgres"):
         """A connection past every pooler, through the Unix socket."""

@@ -247,15 +247,10 @@ class Poolhouse(Pooler):
         for address in [listen] if isinstance(listen, str) else listen:
             text += toml_table("[[listener]]", {"protocol": "postgres", "listen": address, **listener})
         for name, more in databases.items():
-            text += toml_table("[[database]]", {"name": name, "url": self.upstream(name), **database, **more})
+            text += toml_table("[[database]]", {"name": name, "url": self.cluster.url("" if name == "*" else name), **database, **more})
         for name, password in users.items():
             text += toml_table("[[user]]", {"name": name, "password": password})
         return text
-
-    def upstream(self, database="bench", user="app"):
-        """URL of the cluster; without a user, clients' own users log in there."""
-        login = f"{user}:{urllib.parse.quote(PASSWORDS[user])}@" if user else ""
-        return f"postgres://{login}127.0.0.1:{self.cluster.port}/" + ("" if database == "*" else database)
 
     def command(self, settings):
         path = self.directory / "poolhouse.toml"
@@ -297,9 +292,6 @@ class PgBouncer(Pooler):
             give_away(path)
         binary = os.environ.get("PGBOUNCER") or shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
         return [binary, str(self.directory / "pgbouncer.ini")], unprivileged()
-
-    def upstream(self, database="bench", user="app"):
-        return None
 
     def check_status(self, status):
         """SIGTERM is an immediate shutdown there, with whatever status."""

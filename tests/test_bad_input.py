@@ -1,8 +1,11 @@
 """Whatever a stranger or a broken client sends: a clear error or a closed connection, and nobody else is disturbed."""
 
+import contextlib
 import os
 import random
+import socket
 import struct
+import threading
 import time
 
 import pytest
@@ -80,7 +83,7 @@ def after_login(pooler, *parts):
 
 BROKEN = {
     "unknown type": w.message(b"?", b"abc"),
-    "a server's message": w.message(b"D", b"\0\1")[:0] + w.message(b"Z", b"I"),
+    "a server's message": w.message(b"Z", b"I"),
     "length 3": b"Q" + struct.pack("!I", 3),
     "length 0": b"Q" + struct.pack("!I", 0),
     "negative length": b"Q" + struct.pack("!i", -5),
@@ -104,7 +107,6 @@ def test_a_broken_message_after_login_is_an_error_or_the_end(pair, bytes_sent):
 @pytest.mark.parametrize("bytes_sent", BROKEN.values(), ids=list(BROKEN))
 def test_a_broken_message_in_a_transaction_leaves_the_server_clean(start, cluster, bytes_sent):
     pooler = start(max_size=1, max_wait_time="5s")
-    after_login(pooler, w.query("BEGIN"), bytes_sent, w.SYNC) if False else None
     with pooler.wire() as client:
         client.query("BEGIN")
         client.send(bytes_sent)
@@ -166,10 +168,10 @@ def test_hundreds_of_random_conversations_leave_servers_clean(pair):
     chance = random.Random(seed)
     types = b"QPBEDCSHFdcfXp" + bytes(range(256))
     for number in range(150):
-        with pooler.wire() as client:
+        with pooler.wire() as client, contextlib.suppress(OSError):
             for _ in range(chance.randrange(1, 6)):
-                body = chance.randbytes(chance.randrange(40))
-                client.send(w.message(bytes([types[chance.randrange(len(types) if chance.random() < 0.3 else 14)]]), body))
+                kind = types[chance.randrange(len(types) if chance.random() < 0.3 else 14)]
+                client.send(w.message(bytes([kind]), chance.randbytes(chance.randrange(40))))
             time.sleep(0.002)
         if number % 10 == 0:
             assert witness.query(f"SELECT {number}") == [[str(number)]]
@@ -205,9 +207,6 @@ def test_descriptors_do_not_leak(start):
 @pytest.mark.poolhouse_only
 def test_a_server_that_talks_nonsense_is_given_up_with_a_word(start):
     """The upstream may be anything: here something that answers every start-up with HTTP."""
-    import socket
-    import threading
-
     with socket.create_server(("127.0.0.1", 0)) as nonsense:
         def serve():
             while True:

@@ -106,7 +106,7 @@ def test_an_idle_server_of_one_database_gives_way_to_a_waiter_of_another(start, 
 
 
 def test_max_connections_of_a_database_holds_over_its_users(start, cluster):
-    url = f"postgres://127.0.0.1:{cluster.port}/bench"
+    url = cluster.url(user=None)
     users = {"app": "app secret", "app2": "app2-secret"}
     pooler = start(users=users, databases={"bench": {"url": url, "max_connections": 3}}, max_size=3, max_wait_time="20s")
 

@@ -75,7 +75,7 @@ def test_the_star_database_serves_every_other_name(start):
 
 @pytest.mark.poolhouse_only
 def test_a_database_may_have_another_name_upstream(start, cluster):
-    pooler = start(databases={"alias": {"url": f"postgres://app:app%20secret@127.0.0.1:{cluster.port}/other"}})
+    pooler = start(databases={"alias": {"url": cluster.url("other")}})
     with pooler.connect(database="alias") as connection:
         assert connection.execute("SELECT current_database()").fetchone() == ("other",)
 
@@ -90,7 +90,7 @@ def test_an_upstream_on_a_unix_socket(start, cluster):
 
 @pytest.mark.poolhouse_only
 def test_a_host_name_as_upstream(start, cluster):
-    pooler = start(databases={"bench": {"url": f"postgres://app:app%20secret@localhost:{cluster.port}/bench"}})
+    pooler = start(databases={"bench": {"url": cluster.url(host="localhost")}})
     with pooler.connect() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
@@ -98,8 +98,7 @@ def test_a_host_name_as_upstream(start, cluster):
 @pytest.mark.poolhouse_only
 def test_a_url_with_flags_is_enough(start, cluster):
     pooler = start.unstarted()
-    url = f"postgres://app:app%20secret@127.0.0.1:{cluster.port}/bench"
-    pooler.launch([BINARY, "serve", url, "--listen", f"127.0.0.1:{pooler.port}", "--admin",
+    pooler.launch([BINARY, "serve", cluster.url(), "--listen", f"127.0.0.1:{pooler.port}", "--admin",
                    f"127.0.0.1:{pooler.admin_port}", "--max-size", "1", "--mode", "session"])
     with pooler.connect() as connection:
         connection.execute("SET work_mem = '9MB'")
@@ -112,11 +111,11 @@ def test_a_url_with_flags_is_enough(start, cluster):
 def test_a_url_from_a_file(start, cluster):
     pooler = start.unstarted()
     path = pooler.directory / "url"
-    path.write_text(f"postgres://app:app%20secret@127.0.0.1:{cluster.port}/bench\n")
+    path.write_text(cluster.url() + "\n")
     path.chmod(0o600)
     pooler.launch([BINARY, "serve", "--url-file", path, "--listen", f"127.0.0.1:{pooler.port}", "--admin",
                    f"127.0.0.1:{pooler.admin_port}"])
     with pooler.connect() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
-    command_line = (pooler.directory.parent / "..").resolve() and open(f"/proc/{pooler.process.pid}/cmdline").read()
-    assert "secret" not in command_line
+    with open(f"/proc/{pooler.process.pid}/cmdline") as arguments:
+        assert "secret" not in arguments.read()

@@ -72,44 +72,45 @@ def tables(cluster):
             db.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC")
 
 
-def pgbench(pooler, *arguments, limit=("-T", 2)):
-    done = pooler.run(program("pgbench"), "-n", *limit, *arguments)
+def pgbench(pooler, *arguments, clients, transactions=50):
+    """Runs it, and insists that each transaction was done; a fixed number, so that a busy machine is only slower."""
+    done = pooler.run(program("pgbench"), "-n", "-c", clients, "-t", transactions, *arguments)
     assert done.returncode == 0, done.stdout[-3000:]
     assert re.search(r"number of failed transactions: 0 ", done.stdout), done.stdout
     assert "aborted" not in done.stdout, done.stdout
-    return int(re.search(r"number of transactions actually processed: (\d+)", done.stdout)[1])
+    assert f"number of transactions actually processed: {clients * transactions}/" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("protocol", ["simple", "extended"])
 @pytest.mark.parametrize("script", [["-S"], ["-b", "tpcb-like"]], ids=["select", "tpcb"])
 def test_pgbench(start, tables, protocol, script):
     pooler = start(max_size=5, max_wait_time="30s")
-    assert pgbench(pooler, "-c", 40, "-j", 2, "-M", protocol, *script) > 100
+    pgbench(pooler, "-j", 2, "-M", protocol, *script, clients=40)
 
 
 def test_pgbench_with_a_connection_for_each_transaction(start, tables, cluster):
     pooler = start(max_size=5, max_wait_time="30s")
-    assert pgbench(pooler, "-S", "-C", "-c", 10) > 20
+    pgbench(pooler, "-S", "-C", clients=10, transactions=10)
     assert len(cluster.backends()) <= 5
 
 
 def test_pgbench_in_session_mode_with_prepared_statements(start, tables):
     pooler = start(mode="session", max_size=10)
-    assert pgbench(pooler, "-S", "-c", 10, "-M", "prepared") > 100
+    pgbench(pooler, "-S", "-M", "prepared", clients=10)
 
 
 def test_pgbench_in_statement_mode(start, tables):
     pooler = start(mode="statement", max_size=3, max_wait_time="30s")
-    assert pgbench(pooler, "-S", "-c", 20) > 100
+    pgbench(pooler, "-S", clients=20)
 
 
 def test_a_thousand_clients_on_twenty_servers(start, tables, cluster):
     pooler = start(max_size=20, max_wait_time="60s", users={"app": md5_hash("app")}, ini={"auth_type": "md5"})
-    assert pgbench(pooler, "-S", "-c", 1000, "-j", 2, limit=("-t", 10)) == 10_000
+    pgbench(pooler, "-S", "-j", 2, clients=1000, transactions=10)
     assert len(cluster.backends()) <= 20
 
 
 def test_two_workers_never_exceed_one_pools_limit(start, tables, cluster):
     pooler = start(workers=2, max_size=4, max_wait_time="60s")
-    assert pgbench(pooler, "-b", "tpcb-like", "-c", 60, "-j", 2) > 100
+    pgbench(pooler, "-b", "tpcb-like", "-j", 2, clients=60)
     assert len(cluster.backends()) <= 4

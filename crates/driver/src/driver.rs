@@ -111,7 +111,11 @@ impl Driver {
 
     /// Waits for all workers to end. False if one of them ended by a defect.
     pub fn join(self) -> bool {
-        self.threads.into_iter().map(|thread| matches!(thread.join(), Ok(Ok(())))).fold(true, |a, b| a && b)
+        let failed = self.threads.into_iter().filter_map(|thread| match thread.join() {
+            Ok(Ok(())) => None,
+            _ => Some(()),
+        });
+        failed.count() == 0
     }
 }
 

@@ -46,7 +46,7 @@ impl Listener {
             name,
             tcp,
             timeouts,
-            gate: Mutex::new(Gate::new(limits.clone())),
+            gate: Mutex::new(Gate::new(limits)),
             limits,
             surplus: AtomicU64::new(0),
             rejected: AtomicU64::new(0),

@@ -61,6 +61,8 @@ pub struct Budget {
     /// Wishes not yet granted, of all members.
     wanting: u32,
     actions: VecDeque<BudgetAction>,
+    /// Some permits are kept for one that waits for others to come back.
+    kept: bool,
     /// Scratch: those who wish, the one with the fewest first.
     order: Order,
 }
@@ -168,7 +170,8 @@ impl Budget {
         self.wanting -= wanting;
         self.members[member.0 as usize].present = false;
         self.free_members.push(member.0);
-        self.actions.retain(|action| !matches!(action, BudgetAction::Grant(m) | BudgetAction::Reclaim(m) if *m == member));
+        self.actions
+            .retain(|action| !matches!(action, BudgetAction::Grant(m) | BudgetAction::Reclaim(m) if *m == member));
         self.distribute();
         self.rebalance();
     }
@@ -206,6 +209,9 @@ impl Budget {
         }
         wishing.wanting -= 1;
         self.wanting -= 1;
+        if self.kept {
+            self.distribute();
+        }
         true
     }
 
@@ -227,7 +233,7 @@ impl Budget {
         }
     }
 
-    /// A member that was asked to give one up has none to give. It will be asked again after `has_idle`.
+    /// A member that was asked to give one up has none to spare. It will not be asked again before `has_idle`.
     pub fn reclaim_failed(&mut self, member: MemberId) {
         let asked = self.member_mut(member);
         asked.barren = true;
@@ -242,7 +248,7 @@ impl Budget {
         self.rebalance();
     }
 
-    /// A member that had none to give has an idle connection now.
+    /// A member that had none to spare may have one now: to be called at its next check-in.
     pub fn has_idle(&mut self, member: MemberId) {
         if core::mem::take(&mut self.member_mut(member).barren) {
             self.rebalance();
@@ -273,14 +279,17 @@ impl Budget {
         for (at, scope) in (0..).zip(&self.scopes) {
             let under = || self.present().map(|(_, m)| m).filter(|m| m.scopes().contains(&at));
             assert_eq!(under().map(|m| m.used).sum::<u32>(), scope.used, "the sum of permits under cap {at} is wrong");
-            assert_eq!(under().map(|m| m.reclaims).sum::<u32>(), scope.reclaims, "the reclaims under cap {at} are wrong");
+            assert_eq!(
+                under().map(|m| m.reclaims).sum::<u32>(),
+                scope.reclaims,
+                "the reclaims under cap {at} are wrong"
+            );
             assert!(scope.used <= scope.ceiling, "{} permits under cap {at}, of at most {}", scope.used, scope.ceiling);
         }
         assert_eq!(self.present().map(|(_, m)| m.wanting).sum::<u32>(), self.wanting, "the sum of wishes is wrong");
         for (id, member) in self.present() {
             assert!(member.reclaims <= member.used, "{id:?} is asked to give up more than it has");
-            let kept = self.scopes.iter().any(|scope| scope.reclaims > 0);
-            assert!(member.wanting == 0 || kept || !self.fits(member), "{id:?} wishes for what is there");
+            assert!(member.wanting == 0 || self.kept || !self.fits(member), "{id:?} wishes for what is there");
         }
     }
 
@@ -292,6 +301,8 @@ impl Budget {
             wishing.wish = wish;
         }
         wishing.wanting += 1;
+        // One who is short of connections itself gives one up as soon as it is checked in.
+        wishing.barren = false;
         self.wanting += 1;
     }
 
@@ -299,6 +310,7 @@ impl Budget {
     /// soon as reclaimed permits come back, has the rest kept for it: under several caps they come back one by one, and
     /// those who gave them would take them again.
     fn distribute(&mut self) {
+        self.kept = false;
         if self.wanting == 0 {
             return;
         }
@@ -319,6 +331,7 @@ impl Budget {
                     if scope.spare > 0 { scope.spare -= 1 } else { scope.coming -= 1 }
                 }
                 self.member_mut(id).promised += 1;
+                self.kept = true;
             } else {
                 continue;
             }
@@ -512,3 +525,6 @@ impl Member {
         &self.scopes[..usize::from(self.scope_count)]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,11 +172,13 @@ impl Limits {
     pub(crate) fn new(config: &PoolConfig) -> Self {
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         let limit = |d: Option<Duration>| d.map_or(u64::MAX, nanos);
-        let jitter = config.max_life_time.map_or(Duration::ZERO, |d| d.mul_f64(f64::from(config.life_time_jitter)));
+        let life = limit(config.max_life_time);
+        // Floating point is exact enough for jitter; the conversion back saturates.
+        let life_jitter = ((life as f64 * f64::from(config.life_time_jitter)) as u64).min(life);
         Self {
             idle: limit(config.max_idle_time),
-            life: limit(config.max_life_time),
-            life_jitter: nanos(jitter),
+            life,
+            life_jitter,
             wait: limit(config.max_wait_time),
             unavailable: limit(config.unavailable_wait_time),
             check_after: limit(config.check_after_idle),

@@ -1,1 +1,61 @@
-fn main() {}
+//! The command line: one file per verb. Knows only which verb was asked for and what the exit status says.
+//!
+//! Exit status: 0 done, 1 it failed, 2 bad usage or configuration, 99 a threshold or objective was missed.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod check;
+mod demo;
+mod serve;
+
+/// Exit status of a bad command line or configuration; clap uses the same.
+const BAD_USAGE: u8 = 2;
+
+/// A connection pooler for PostgreSQL: thousands of clients on a few server connections.
+#[derive(Parser)]
+#[command(name = "poolhouse", version, max_term_width = 100)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Serve(Box<serve::ServeArgs>),
+    Check(check::CheckArgs),
+    Demo(demo::DemoArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse().verb {
+        Verb::Serve(args) => serve::run(*args),
+        Verb::Check(args) => check::run(args),
+        Verb::Demo(args) => demo::run(args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Command::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_shows_an_example() {
+        for verb in Command::command().get_subcommands() {
+            let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(example.contains("poolhouse "), "no example in the help of `{}`", verb.get_name());
+        }
+    }
+}

@@ -1,45 +1,184 @@
 //! The PostgreSQL wire protocol as a poolable session: bytes in, bytes and verdicts out. It knows no socket, no clock
-//! and no configuration.
+//! and no configuration; who may log in is asked of a [`Directory`].
+//!
+//! One file per idea: `message`, `error` and `startup` are the wire; `exchange` tracks what a server owes;
+//! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
+//! that; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
+mod client;
+mod client_login;
 mod directory;
+mod ending;
+mod error;
+mod exchange;
+mod md5;
+mod message;
+mod parameters;
+mod server;
+mod server_login;
+mod startup;
+mod work;
 
-pub use directory::{Directory, Login, PoolMode, Proof, ServerLogin, Unknown};
-use protocol::{ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, ServerTag, Sessions};
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
-/// The protocol.
+use protocol::{ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, ServerTag, Sessions};
+
+pub use client::Client;
+pub use directory::{Directory, Login, PoolMode, Proof, ServerLogin, Unknown};
+pub use md5::{is_md5_hash, md5_hash};
+pub use server::Server;
+
+use client::Phase;
+use server::Stage;
+
+/// The protocol, as the driver sees it: shared by all workers.
 pub struct Postgres {
-    #[allow(dead_code)]
     directory: Arc<dyn Directory>,
+    /// Stands in for users who do not exist.
+    mock: scram::Mock,
+    /// What was derived from passwords for servers.
+    keys: scram::KeyCache,
+    parameters: parameters::Parameters,
 }
 
-/// A client.
-pub struct Client {}
-/// A server.
-pub struct Server {}
-
 impl Postgres {
-    /// A protocol that asks `directory` who may log in.
+    /// A protocol that asks `directory` who may log in, and how to log in.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self { directory }
+        Self {
+            directory,
+            mock: scram::Mock::new(client_login::random(), scram::DEFAULT_ITERATIONS),
+            keys: scram::KeyCache::default(),
+            parameters: parameters::Parameters::default(),
+        }
     }
 }
 
 impl Protocol for Postgres {
     type Client = Client;
     type Server = Server;
-    fn client_start(&self, _: ClientTag, _: Origin, _: &mut Outbox) -> Client { Client {} }
-    fn server_start(&self, _: ServerTag, _: PoolId, _: &mut Outbox) -> Server { Server {} }
-    fn client_input(&self, _: ClientTag, _: &mut Client, _: &mut dyn Sessions<ServerTag, Server>, _: Input<'_>, _: &mut Outbox) -> usize { 0 }
-    fn server_input(&self, _: ServerTag, _: &mut Server, _: &mut dyn Sessions<ClientTag, Client>, _: Input<'_>, _: &mut Outbox) -> usize { 0 }
-    fn granted(&self, _: ClientTag, _: &mut Client, _: ServerTag, _: &mut Server, _: &mut Outbox) {}
-    fn lease_failed(&self, _: ClientTag, _: &mut Client, _: LeaseFailure, _: &mut Outbox) {}
-    fn client_gone(&self, _: ClientTag, _: &mut Client, _: &mut dyn Sessions<ServerTag, Server>, _: &mut Outbox) {}
-    fn server_gone(&self, _: ServerTag, _: &mut Server, _: &mut dyn Sessions<ClientTag, Client>, _: &mut Outbox) {}
-    fn refuse(&self, _: ClientTag, _: &mut Client, _: Refusal, _: &mut Outbox) {}
-    fn reset(&self, _: ServerTag, _: &mut Server, _: &mut Outbox) {}
-    fn check(&self, _: ServerTag, _: &mut Server, _: &mut Outbox) {}
-    fn retire(&self, _: ServerTag, _: &mut Server, _: &mut Outbox) {}
-    fn cancel(&self, _: ClientTag, _: &mut Client, _: &mut dyn Sessions<ServerTag, Server>, _: u64, _: bool, _: &mut Outbox) {}
+
+    fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
+        self.new_client(origin)
+    }
+
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        self.new_server(me, pool, out)
+    }
+
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        match client.phase {
+            Phase::Ready => self.relay_client(me, client, servers, input, 0, out),
+            Phase::Login(_) => {
+                let at = self.login_input(me, client, input, out);
+                if matches!(client.phase, Phase::Ready) {
+                    self.relay_client(me, client, servers, input, at, out)
+                } else {
+                    at
+                }
+            }
+            Phase::Waiting | Phase::Applying => 0,
+            Phase::Closed => input.bytes.len(),
+        }
+    }
+
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        match server.stage {
+            Stage::Ready => self.relay_server(me, server, clients, input, 0, out),
+            Stage::Login(_) => {
+                let at = self.server_login_input(me, server, input, out);
+                if matches!(server.stage, Stage::Ready) {
+                    self.relay_server(me, server, clients, input, at, out)
+                } else {
+                    at
+                }
+            }
+            Stage::Closed => input.bytes.len(),
+        }
+    }
+
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        assert!(client.lease.is_none() && server.holder.is_none(), "a lease is exclusive");
+        assert!(server.work.is_none() && server.exchange.is_settled(), "only a settled server is granted");
+        assert!(matches!(server.stage, Stage::Ready), "only a ready server is granted");
+        client.lease = Some(tag);
+        server.holder = Some(me);
+        match client.phase {
+            Phase::Login(_) => self.learn(me, client, tag, server, out),
+            Phase::Waiting => {
+                client.phase = if self.apply(client, tag, server, out) { Phase::Applying } else { Phase::Ready };
+            }
+            Phase::Ready | Phase::Applying | Phase::Closed => unreachable!("nobody asked for a lease"),
+        }
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+        self.no_lease(me, client, why, out);
+    }
+
+    fn client_gone(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        self.lost_client(me, client, servers, out);
+    }
+
+    fn server_gone(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        self.lost_server(me, server, clients, out);
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        self.send_away(me, client, why, out);
+    }
+
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.reset_server(me, server, out);
+    }
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.begin(me, work::Purpose::Check, &[b""], out);
+    }
+
+    fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        out.insert(protocol::Peer::Server(me), |to| message::write(to, message::front::TERMINATE, |_| {}));
+        server.stage = Stage::Closed;
+    }
+
+    fn cancel(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        secret: u64,
+        waiting: bool,
+        out: &mut Outbox,
+    ) {
+        self.cancel_client(me, client, servers, secret, waiting, out);
+    }
 }

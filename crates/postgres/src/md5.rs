@@ -28,7 +28,11 @@ fn digest(parts: &[&[u8]]) -> String {
 
 /// Hexadecimal digits in lower case.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|b| [b >> 4, b & 15]).map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
+    bytes
+        .iter()
+        .flat_map(|b| [b >> 4, b & 15])
+        .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+        .collect()
 }
 
 #[cfg(test)]

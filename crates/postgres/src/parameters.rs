@@ -121,8 +121,7 @@ impl Settings {
         let mut settings = self.clone();
         for (name, value) in wanted {
             let (name, value) = (name.as_bytes(), value.as_bytes());
-            let part =
-                if self.reported.get(name).is_some() { &mut settings.reported } else { &mut settings.extras };
+            let part = if self.reported.get(name).is_some() { &mut settings.reported } else { &mut settings.extras };
             *part = part.with(name, value);
         }
         settings
@@ -294,7 +293,8 @@ const MAX_APPLICATION_NAME: usize = 63;
 /// Splits off an application name that the server will take as it is: that one need not be learned. The rest is
 /// brought into a form that is the same for the same settings.
 fn split(wanted: &[(String, String)]) -> (Pairs, Option<&str>) {
-    let verbatim = |value: &str| value.len() <= MAX_APPLICATION_NAME && value.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let verbatim =
+        |value: &str| value.len() <= MAX_APPLICATION_NAME && value.bytes().all(|b| (b' '..=b'~').contains(&b));
     let mut name = None;
     let mut rest = Vec::new();
     for (key, value) in wanted {
@@ -362,7 +362,8 @@ mod tests {
 
     #[test]
     fn names_and_values_cannot_break_out_of_their_quotes() {
-        let to = Settings { extras: pairs(&[("a\"b", r"x'; DROP TABLE t; --\"), ("c", "\u{e4}")]), ..Settings::default() };
+        let to =
+            Settings { extras: pairs(&[("a\"b", r"x'; DROP TABLE t; --\"), ("c", "\u{e4}")]), ..Settings::default() };
         let sql = "SET \"a\"\"b\" = E'x\\x27; DROP TABLE t; --\\x5c';SET \"c\" = E'\u{e4}';";
         assert_eq!(change(&Settings::default(), &to), sql);
     }

@@ -153,25 +153,19 @@ fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         );
         warn("max_size", message, "raise max_connecting or max_wait_time, or keep a min_size");
     }
-    if let (Some(busy), Some(down)) = (pool.max_wait_time, pool.unavailable_wait_time) {
-        if down < busy {
-            let message = format!(
-                "unavailable_wait_time {} of `{name}` is below max_wait_time {}",
-                show_duration(down),
-                show_duration(busy)
-            );
-            warn("unavailable_wait_time", message, "a database that is down would be given up before a busy one");
-        }
+    if let (Some(busy), Some(down)) = (pool.max_wait_time, pool.unavailable_wait_time)
+        && down < busy
+    {
+        let (busy, down) = (show_duration(busy), show_duration(down));
+        let message = format!("unavailable_wait_time {down} of `{name}` is below max_wait_time {busy}");
+        warn("unavailable_wait_time", message, "a database that is down would be given up before a busy one");
     }
-    if let (Some(idle), Some(life)) = (pool.max_idle_time, pool.max_life_time) {
-        if idle > life {
-            let message = format!(
-                "max_idle_time {} of `{name}` is above max_life_time {} and has no effect",
-                show_duration(idle),
-                show_duration(life)
-            );
-            warn("max_idle_time", message, "lower it, or switch it off");
-        }
+    if let (Some(idle), Some(life)) = (pool.max_idle_time, pool.max_life_time)
+        && idle > life
+    {
+        let (idle, life) = (show_duration(idle), show_duration(life));
+        let message = format!("max_idle_time {idle} of `{name}` is above max_life_time {life} and has no effect");
+        warn("max_idle_time", message, "lower it, or switch it off");
     }
     let clients = config.listeners.iter().map(|listener| listener.gate.hard_limit).max().unwrap_or(0);
     if database.pool.mode == Mode::Session && pool.max_wait_time.is_some() && clients > pool.effective_max_size() {

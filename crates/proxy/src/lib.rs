@@ -2,14 +2,23 @@
 //! [`driver::Driver`]. Moves no byte between clients and servers itself.
 #![forbid(unsafe_code)]
 
+mod admin;
+mod banner;
 mod check;
 mod config;
+mod descriptors;
+mod logs;
 mod password;
 mod pools;
 mod secret;
+mod serve;
+mod sockets;
+mod systemd;
 
 pub use check::{Machine, check};
 pub use config::*;
+pub use logs::{LogFormat, LogOptions};
 pub use password::Password;
-pub use pools::Pools;
+pub use pools::{MAX_POOLS, Pools};
 pub use secret::Secret;
+pub use serve::{ServeError, serve};

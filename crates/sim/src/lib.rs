@@ -7,3 +7,4 @@ pub mod random;
 pub mod runner;
 pub mod seam;
 pub mod toys;
+pub mod world;

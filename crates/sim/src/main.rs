@@ -6,6 +6,7 @@ use sim::{
     runner,
     seam::{self, Toy},
     toys::Fault,
+    world,
 };
 
 const USAGE: &str = "usage: sim world|seam [--schedules N] [--seed N] [--steps N] [--trace]
@@ -63,6 +64,15 @@ fn main() -> ExitCode {
             |tally| {
                 steps += tally.steps;
                 ended = [0, 1, 2].map(|i| ended[i] + tally.ended[i]);
+            },
+        ),
+        "world" => runner::run(
+            options.seed,
+            options.schedules,
+            |seed| world::run(seed, options.steps, world::Fault::None, options.trace),
+            |tally| {
+                steps += tally.steps;
+                ended = [ended[0] + tally.decided[0], ended[1] + tally.decided[1], ended[2] + tally.cancelled];
             },
         ),
         _ => {

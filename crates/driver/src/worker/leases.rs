@@ -174,7 +174,7 @@ impl<P: Protocol> Worker<P> {
         let slot = slot as usize;
         let why = match reason {
             CheckOutFailed::Timeout => {
-                LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total as u32 }
+                LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total }
             }
             CheckOutFailed::Unavailable | CheckOutFailed::Refused | CheckOutFailed::Paused => {
                 LeaseFailure::Unavailable { waited, last_error: pool.last_error() }

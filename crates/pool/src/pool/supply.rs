@@ -26,6 +26,7 @@ impl Pool {
         self.watch_times(now);
         if self.mode == Mode::Ready && self.waiters.len() > 0 && self.slots.count(State::Idle) > 0 {
             self.serve_from_idle(now);
+            self.watch_times(now);
         }
         self.asked = self.wanted();
     }

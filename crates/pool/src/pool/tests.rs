@@ -1,1 +1,701 @@
-//! Unit tests.
+//! The rules of the pool, one by one.
+
+use alloc::{vec, vec::Vec};
+use core::time::Duration;
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+const A: Home = Home(0);
+const B: Home = Home(1);
+
+fn at(ms: u64) -> Time {
+    Time(ms * 1_000_000)
+}
+
+fn config() -> PoolConfig {
+    PoolConfig { max_size: 2, max_idle_time: None, max_life_time: None, ..PoolConfig::default() }
+}
+
+/// A pool that is ready, whose budget permits everything, and which checks itself after each step.
+struct Bench {
+    pool: Pool,
+    connects: Vec<ServerId>,
+    actions: Vec<Action>,
+    waiter: u64,
+}
+
+impl Bench {
+    fn new(config: PoolConfig) -> Self {
+        let mut bench = Self { pool: Pool::new(config, 1, at(0)), connects: vec![], actions: vec![], waiter: 0 };
+        bench.pool.ready(at(0));
+        bench.run(0);
+        bench
+    }
+
+    fn run(&mut self, ms: u64) {
+        while let Some(action) = self.pool.poll_action() {
+            match action {
+                Action::AskPermit => assert!(self.pool.permit(at(ms)), "a permit just asked for is not taken"),
+                Action::WithdrawPermit => panic!("a permit is withdrawn although all were given"),
+                Action::Connect { server, .. } => self.connects.push(server),
+                other => self.actions.push(other),
+            }
+        }
+        self.pool.check_invariants();
+    }
+
+    fn check_out(&mut self, home: Home, ms: u64) -> CheckOut {
+        self.waiter += 1;
+        let answer = self.pool.check_out(WaiterId(self.waiter), home, at(ms));
+        self.run(ms);
+        answer
+    }
+
+    fn queue(&mut self, home: Home, ms: u64) -> Ticket {
+        match self.check_out(home, ms) {
+            CheckOut::Queued(ticket) => ticket,
+            other => panic!("expected a place in the queue, got {other:?}"),
+        }
+    }
+
+    fn take(&mut self, home: Home, ms: u64) -> ServerId {
+        match self.check_out(home, ms) {
+            CheckOut::Granted(grant) => grant.server,
+            other => panic!("expected a grant, got {other:?}"),
+        }
+    }
+
+    fn check_in(&mut self, server: ServerId, home: Home, how: CheckIn, ms: u64) -> Option<Grant> {
+        let grant = self.pool.check_in(server, home, how, at(ms));
+        self.run(ms);
+        grant
+    }
+
+    fn give(&mut self, server: ServerId, ms: u64) {
+        assert_eq!(self.check_in(server, A, CheckIn::Clean, ms), None);
+    }
+
+    fn connected(&mut self, ms: u64) -> Option<Grant> {
+        let server = self.connects.remove(0);
+        let grant = self.pool.connected(server, A, at(ms));
+        self.run(ms);
+        grant
+    }
+
+    fn timeout(&mut self, ms: u64) {
+        self.pool.handle_timeout(at(ms));
+        self.run(ms);
+        assert!(self.pool.poll_deadline().is_none_or(|next| next > at(ms)), "a dead-line is still due");
+    }
+
+    /// `n` servers in use, made at once.
+    fn busy(&mut self, n: usize, ms: u64) -> Vec<ServerId> {
+        (0..n)
+            .map(|_| {
+                self.queue(A, ms);
+                self.connected(ms).expect("a grant for the waiter").server
+            })
+            .collect()
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        core::mem::take(&mut self.actions)
+    }
+
+    fn failures(&mut self) -> Vec<(u64, CheckOutFailed)> {
+        let fails = self.actions().into_iter().filter_map(|action| match action {
+            Action::Fail { waiter, reason, .. } => Some((waiter.0, reason)),
+            _ => None,
+        });
+        fails.collect()
+    }
+
+    fn closes(&mut self) -> Vec<(ServerId, Closed)> {
+        let closes = self.actions().into_iter().filter_map(|action| match action {
+            Action::Close { server, reason, .. } => Some((server, reason)),
+            _ => None,
+        });
+        closes.collect()
+    }
+}
+
+#[test]
+fn a_new_pool_holds_waiters_until_it_is_ready() {
+    let mut pool = Pool::new(config(), 1, at(0));
+    assert!(pool.is_paused());
+    assert!(matches!(pool.check_out(WaiterId(1), A, at(0)), CheckOut::Queued(_)));
+    assert_eq!(pool.poll_action(), None);
+    pool.ready(at(1));
+    assert_eq!(pool.poll_action(), Some(Action::AskPermit));
+    assert_eq!(pool.poll_action(), None);
+    assert!(pool.permit(at(1)));
+    assert!(matches!(pool.poll_action(), Some(Action::Connect { home: Some(A), .. })));
+}
+
+#[test]
+fn a_created_an_idle_and_a_queued_grant_say_so() {
+    let mut bench = Bench::new(config());
+    bench.queue(B, 0);
+    let created = bench.connected(30).expect("a grant");
+    assert_eq!((created.path, created.waited, created.home, created.waiter_home), (Path::Created, MS * 30, A, B));
+    assert_eq!(bench.check_in(created.server, B, CheckIn::Clean, 40), None);
+    let CheckOut::Granted(idle) = bench.check_out(A, 50) else { panic!("an idle server is there") };
+    assert_eq!((idle.path, idle.waited, idle.home, idle.waiter_home), (Path::Idle, Duration::ZERO, B, A));
+    bench.queue(B, 60);
+    let queued = bench.check_in(idle.server, A, CheckIn::Clean, 70).expect("a grant");
+    assert_eq!((queued.path, queued.waited, queued.server), (Path::Queued, MS * 10, idle.server));
+}
+
+#[test]
+fn the_last_used_is_handed_out_first_and_the_own_home_before_others() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
+    let s = bench.busy(3, 0);
+    bench.check_in(s[0], B, CheckIn::Clean, 1);
+    bench.check_in(s[1], A, CheckIn::Clean, 2);
+    bench.check_in(s[2], A, CheckIn::Clean, 3);
+    assert_eq!(bench.take(B, 4), s[0]);
+    assert_eq!(bench.take(B, 4), s[2]);
+    assert_eq!(bench.take(A, 4), s[1]);
+}
+
+#[test]
+fn never_more_than_max_connecting_at_a_time_nor_than_max_size_in_all() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, max_connecting: 2, ..config() });
+    for _ in 0..5 {
+        bench.queue(A, 0);
+    }
+    assert_eq!(bench.connects.len(), 2);
+    assert!(bench.connected(1).is_some());
+    assert_eq!(bench.connects.len(), 2);
+    assert!(bench.connected(1).is_some());
+    assert!(bench.connected(1).is_some());
+    assert_eq!((bench.connects.len(), bench.pool.counts().total), (0, 3));
+}
+
+#[test]
+fn a_waiter_who_leaves_withdraws_the_wish_for_a_connection() {
+    let mut pool = Pool::new(config(), 1, at(0));
+    pool.ready(at(0));
+    let CheckOut::Queued(ticket) = pool.check_out(WaiterId(1), A, at(0)) else { panic!("nothing is there yet") };
+    assert_eq!(pool.poll_action(), Some(Action::AskPermit));
+    assert!(pool.cancel(ticket, WaiterId(1), at(1)));
+    assert!(!pool.cancel(ticket, WaiterId(1), at(1)));
+    assert_eq!(pool.poll_action(), Some(Action::WithdrawPermit));
+    assert!(!pool.permit(at(2)), "a permit that crossed its withdrawal goes back");
+    assert_eq!(pool.poll_action(), None);
+}
+
+#[test]
+fn a_wish_that_nobody_was_told_of_is_not_withdrawn() {
+    let mut pool = Pool::new(config(), 1, at(0));
+    pool.ready(at(0));
+    let CheckOut::Queued(ticket) = pool.check_out(WaiterId(1), A, at(0)) else { panic!("nothing is there yet") };
+    pool.cancel(ticket, WaiterId(1), at(1));
+    assert_eq!(pool.poll_action(), None);
+}
+
+#[test]
+fn an_expired_waiter_gets_no_server() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, max_wait_time: Some(MS * 10), ..config() });
+    let server = bench.busy(1, 0)[0];
+    bench.queue(A, 1);
+    bench.queue(A, 5);
+    assert_eq!(bench.pool.poll_deadline(), Some(at(11)));
+    let grant = bench.check_in(server, A, CheckIn::Clean, 11).expect("a grant for the second");
+    assert_eq!(grant.waiter, WaiterId(3));
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
+}
+
+#[test]
+fn waiters_expire_at_their_dead_line_and_not_before() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, max_wait_time: Some(MS * 10), ..config() });
+    bench.busy(1, 0);
+    bench.queue(A, 1);
+    bench.timeout(10);
+    assert_eq!(bench.failures(), []);
+    bench.timeout(11);
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
+    assert_eq!(bench.pool.poll_deadline(), None);
+}
+
+#[test]
+fn a_full_queue_refuses() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, max_waiters: 1, max_wait_time: Some(MS), ..config() });
+    bench.busy(1, 0);
+    bench.queue(A, 1);
+    assert_eq!(bench.check_out(A, 1), CheckOut::Failed(CheckOutFailed::QueueFull));
+    bench.queue(A, 2);
+}
+
+#[test]
+fn a_reset_orders_a_reset_and_serves_the_waiter_afterwards() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
+    let server = bench.busy(1, 0)[0];
+    bench.queue(A, 1);
+    assert_eq!(bench.check_in(server, B, CheckIn::Reset, 2), None);
+    assert_eq!(bench.actions(), [Action::Reset { server, home: B }]);
+    assert_eq!(bench.pool.counts().checking, 1);
+    let grant = bench.pool.checked(server, true, B, at(3)).expect("a grant");
+    assert_eq!((grant.server, grant.path), (server, Path::Queued));
+}
+
+#[test]
+fn a_discarded_server_closes_and_its_room_is_used_when_it_has() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
+    let server = bench.busy(1, 0)[0];
+    bench.queue(A, 1);
+    assert_eq!(bench.check_in(server, A, CheckIn::Discard, 2), None);
+    assert_eq!(bench.closes(), [(server, Closed::Discarded)]);
+    assert_eq!((bench.connects.len(), bench.pool.counts().closing), (0, 1));
+    bench.pool.closed(server, at(3));
+    bench.run(3);
+    assert!(bench.connected(4).is_some());
+}
+
+#[test]
+fn a_server_long_unused_is_checked_before_it_is_handed_out() {
+    let mut bench = Bench::new(PoolConfig { check_after_idle: Some(MS * 10), ..config() });
+    let s = bench.busy(2, 0);
+    bench.give(s[0], 1);
+    bench.check_in(s[1], B, CheckIn::Clean, 20);
+    assert_eq!(bench.take(A, 25), s[1], "the fresh one of another home comes before a check");
+    bench.queue(A, 26);
+    assert_eq!(bench.actions(), [Action::Check { server: s[0], home: A }]);
+    assert!(bench.connects.is_empty(), "a check under way is an answer to the waiter");
+    assert_eq!(bench.pool.checked(s[0], true, A, at(27)).map(|g| g.server), Some(s[0]));
+}
+
+#[test]
+fn a_failed_check_closes_the_server_and_the_next_is_checked() {
+    let mut bench = Bench::new(PoolConfig { check_after_idle: Some(MS * 10), ..config() });
+    let s = bench.busy(2, 0);
+    bench.give(s[0], 1);
+    bench.give(s[1], 2);
+    bench.queue(A, 50);
+    assert_eq!(bench.actions(), [Action::Check { server: s[1], home: A }]);
+    assert_eq!(bench.pool.checked(s[1], false, A, at(51)), None);
+    bench.run(51);
+    let orders =
+        [Action::Close { server: s[1], home: A, reason: Closed::Error }, Action::Check { server: s[0], home: A }];
+    let mut actions = bench.actions();
+    actions.sort_by_key(|action| !matches!(action, Action::Close { .. }));
+    assert_eq!(actions, orders);
+}
+
+#[test]
+fn a_check_that_never_ends_is_given_up() {
+    let mut bench = Bench::new(PoolConfig { connect_timeout: MS * 100, ..config() });
+    let server = bench.busy(1, 0)[0];
+    assert_eq!(bench.check_in(server, A, CheckIn::Reset, 1), None);
+    bench.actions();
+    bench.timeout(101);
+    assert_eq!(bench.closes(), [(server, Closed::Error)]);
+    assert_eq!(bench.pool.checked(server, true, A, at(102)), None, "too late");
+    bench.pool.closed(server, at(103));
+    assert_eq!(bench.pool.counts().total, 0);
+}
+
+#[test]
+fn idle_servers_close_oldest_first_but_never_below_min_size() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, min_size: 1, max_idle_time: Some(MS * 100), ..config() });
+    let first = bench.connects.remove(0);
+    assert_eq!(bench.pool.connected(first, A, at(0)), None);
+    let s: Vec<_> = [bench.take(A, 0)].into_iter().chain(bench.busy(2, 0)).collect();
+    for (ms, server) in (1..).zip(&s) {
+        bench.give(*server, ms);
+    }
+    bench.timeout(101);
+    assert_eq!(bench.closes(), [(s[0], Closed::Idle)]);
+    bench.timeout(500);
+    assert_eq!(bench.closes(), [(s[1], Closed::Idle)]);
+    assert_eq!(bench.pool.poll_deadline(), None);
+    assert_eq!(bench.take(A, 1000), s[2], "what min_size keeps is handed out");
+}
+
+#[test]
+fn min_size_is_filled_within_max_connecting() {
+    let mut bench = Bench::new(PoolConfig { max_size: 5, min_size: 3, max_connecting: 2, ..config() });
+    assert_eq!(bench.connects.len(), 2);
+    bench.connected(1);
+    bench.connected(1);
+    bench.connected(1);
+    assert_eq!((bench.connects.len(), bench.pool.counts().idle), (0, 3));
+}
+
+#[test]
+fn an_old_server_closes_when_idle_or_at_check_in_and_is_not_handed_out() {
+    let life = Some(Duration::from_secs(1));
+    let mut bench = Bench::new(PoolConfig { max_life_time: life, life_time_jitter: 0.0, max_size: 3, ..config() });
+    let s = bench.busy(3, 0);
+    bench.give(s[0], 1);
+    bench.give(s[1], 2);
+    let CheckOut::Queued(_) = bench.check_out(A, 1000) else { panic!("old servers were handed out") };
+    assert_eq!(bench.closes(), [(s[1], Closed::Life), (s[0], Closed::Life)]);
+    assert_eq!(bench.check_in(s[2], A, CheckIn::Clean, 1001), None);
+    assert_eq!(bench.closes(), [(s[2], Closed::Life)]);
+}
+
+#[test]
+fn lives_end_by_themselves_and_at_different_times() {
+    let life = Some(Duration::from_secs(1));
+    let mut bench = Bench::new(PoolConfig { max_life_time: life, life_time_jitter: 0.5, max_size: 8, ..config() });
+    for server in bench.busy(8, 0) {
+        bench.give(server, 1);
+    }
+    let mut ends = vec![];
+    while let Some(next) = bench.pool.poll_deadline() {
+        let ms = next.0.div_ceil(1_000_000);
+        bench.timeout(ms);
+        ends.push(ms);
+    }
+    assert_eq!(bench.pool.counts().idle, 0);
+    assert!(ends.len() > 4 && ends.iter().all(|ms| (500..=1000).contains(ms)), "{ends:?}");
+}
+
+#[test]
+fn after_a_failed_connect_the_next_waits_and_the_pause_doubles_within_bounds() {
+    let mut bench = Bench::new(PoolConfig { backoff_min: MS * 100, backoff_max: MS * 400, ..config() });
+    bench.queue(A, 0);
+    let (mut now, bounds) = (0, [200, 400, 400, 400]);
+    for bound in bounds {
+        let server = bench.connects.remove(0);
+        bench.pool.connect_failed(server, false, at(now));
+        bench.run(now);
+        assert!(bench.connects.is_empty() && bench.pool.is_unavailable() == Some(at(0)));
+        let next = bench.pool.poll_deadline().expect("a next try").0.div_ceil(1_000_000);
+        assert!((now + 100..=now + bound).contains(&next), "{next} after {now}");
+        bench.timeout(next);
+        now = next;
+    }
+    assert!(bench.connected(now).is_some());
+    assert_eq!(bench.pool.is_unavailable(), None);
+}
+
+#[test]
+fn while_unavailable_waiters_wait_longer_and_a_recovery_does_not_fail_them() {
+    let mut bench = Bench::new(PoolConfig {
+        max_size: 1,
+        max_wait_time: Some(MS * 1000),
+        unavailable_wait_time: Some(MS * 30_000),
+        ..config()
+    });
+    bench.queue(A, 0);
+    bench.queue(A, 0);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_failed(server, false, at(10));
+    bench.timeout(5000);
+    assert_eq!(bench.failures(), []);
+    let server = bench.connected(10_000).expect("a grant").server;
+    bench.timeout(10_999);
+    assert_eq!(bench.failures(), []);
+    bench.timeout(11_000);
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
+    bench.give(server, 11_001);
+}
+
+#[test]
+fn waiters_fail_when_the_upstream_stays_away() {
+    let mut bench = Bench::new(PoolConfig { unavailable_wait_time: Some(MS * 3000), ..config() });
+    bench.queue(A, 0);
+    for ms in 1..3000 {
+        while !bench.connects.is_empty() {
+            let server = bench.connects.remove(0);
+            bench.pool.connect_failed(server, false, at(ms));
+        }
+        bench.timeout(ms);
+    }
+    assert_eq!(bench.failures(), []);
+    bench.timeout(3000);
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::Unavailable)]);
+}
+
+#[test]
+fn failing_connects_do_not_make_a_pool_unavailable_that_has_a_server() {
+    let mut bench = Bench::new(config());
+    bench.busy(1, 0);
+    bench.queue(A, 0);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_failed(server, false, at(1));
+    assert_eq!(bench.pool.is_unavailable(), None);
+    bench.timeout(2000);
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
+}
+
+#[test]
+fn a_permanent_refusal_fails_all_waiters() {
+    let mut bench = Bench::new(config());
+    bench.queue(A, 0);
+    bench.queue(A, 0);
+    bench.queue(A, 0);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_failed(server, true, at(1));
+    bench.run(1);
+    let refused = CheckOutFailed::Refused;
+    assert_eq!(bench.failures(), [(1, refused), (2, refused), (3, refused)]);
+}
+
+#[test]
+fn a_connect_that_takes_too_long_is_given_up() {
+    let mut bench = Bench::new(PoolConfig { connect_timeout: MS * 100, ..config() });
+    bench.queue(A, 0);
+    assert_eq!(bench.pool.poll_deadline(), Some(at(100)));
+    bench.timeout(100);
+    let server = bench.connects.remove(0);
+    assert_eq!(bench.closes(), [(server, Closed::Error)]);
+    assert!(bench.pool.is_unavailable().is_some());
+    assert_eq!(bench.pool.connected(server, A, at(101)), None, "too late");
+    bench.pool.connect_failed(server, false, at(102));
+    assert_eq!(bench.pool.counts().total, 0);
+}
+
+#[test]
+fn an_upstream_that_drops_new_connections_is_not_dialled_in_a_loop() {
+    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
+    let server = bench.connects[0];
+    bench.connected(1);
+    bench.pool.lost(server, at(2));
+    bench.run(2);
+    assert!(bench.connects.is_empty());
+    bench.timeout(202);
+    assert_eq!(bench.connects.len(), 1);
+}
+
+#[test]
+fn a_lost_server_is_replaced_for_the_waiter() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
+    let server = bench.busy(1, 0)[0];
+    bench.queue(A, 1);
+    bench.pool.lost(server, at(2));
+    bench.run(2);
+    assert!(bench.connected(3).is_some());
+}
+
+#[test]
+fn a_pause_that_holds_grants_nothing_and_then_serves_all_it_can() {
+    let mut bench = Bench::new(config());
+    let s = bench.busy(2, 0);
+    bench.pool.pause(Hold::Waiters, at(1));
+    bench.give(s[0], 2);
+    bench.queue(A, 3);
+    bench.queue(A, 4);
+    assert!(bench.pool.is_paused() && bench.actions().is_empty());
+    bench.pool.ready(at(5000));
+    bench.run(5000);
+    let actions = bench.actions();
+    assert!(matches!(actions[..], [Action::Grant(Grant { waiter: WaiterId(3), path: Path::Queued, .. })]));
+    bench.timeout(6999);
+    assert_eq!(bench.failures(), [], "the pause did not count");
+    bench.timeout(7000);
+    assert_eq!(bench.failures(), [(4, CheckOutFailed::Timeout)]);
+}
+
+#[test]
+fn a_pause_that_lasts_too_long_fails_those_it_holds() {
+    let mut bench = Bench::new(config());
+    bench.pool.pause(Hold::Waiters, at(1));
+    bench.queue(A, 2);
+    bench.timeout(30_002);
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::Paused)]);
+}
+
+#[test]
+fn a_pause_that_fails_waiters_fails_queued_and_new_ones() {
+    let mut bench = Bench::new(config());
+    bench.queue(A, 0);
+    bench.pool.pause(Hold::FailWaiters, at(1));
+    bench.run_withdrawn();
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::Paused)]);
+    assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::Paused));
+    assert_eq!(bench.connected(3), None, "what was connecting becomes idle");
+    bench.pool.ready(at(4));
+    bench.take(A, 5);
+}
+
+impl Bench {
+    fn run_withdrawn(&mut self) {
+        while let Some(action) = self.pool.poll_action() {
+            self.actions.push(action);
+        }
+        self.pool.check_invariants();
+    }
+}
+
+#[test]
+fn a_clear_closes_idle_ones_now_and_those_in_use_at_check_in() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
+    let s = bench.busy(2, 0);
+    bench.queue(A, 1);
+    let connecting = bench.connects.remove(0);
+    bench.give_to(s[0], 3, 2);
+    bench.pool.clear(Clear::default(), at(3));
+    bench.run(3);
+    assert_eq!(bench.pool.generation(), 1);
+    assert_eq!(bench.closes(), [(connecting, Closed::Stale)]);
+    assert_eq!(bench.check_in(s[0], A, CheckIn::Clean, 4), None);
+    assert_eq!(bench.check_in(s[1], A, CheckIn::Reset, 4), None);
+    assert_eq!(bench.closes(), [(s[0], Closed::Stale), (s[1], Closed::Stale)]);
+}
+
+impl Bench {
+    fn give_to(&mut self, server: ServerId, waiter: u64, ms: u64) {
+        let grant = self.check_in(server, A, CheckIn::Clean, ms);
+        assert_eq!(grant.map(|grant| grant.waiter), Some(WaiterId(waiter)));
+    }
+}
+
+#[test]
+fn a_clear_keeps_waiters_for_new_servers_or_fails_them() {
+    let mut bench = Bench::new(PoolConfig { max_size: 2, ..config() });
+    bench.busy(1, 0);
+    bench.queue(A, 1);
+    bench.pool.clear(Clear::default(), at(2));
+    bench.run(2);
+    assert_eq!(bench.pool.counts().waiters, 1);
+    bench.pool.clear(Clear { fail_waiters: true, interrupt: false }, at(3));
+    bench.run_withdrawn();
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::PoolCleared)]);
+}
+
+#[test]
+fn a_clear_that_interrupts_cuts_those_in_use_once() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
+    let s = bench.busy(3, 0);
+    let clear = Clear { fail_waiters: false, interrupt: true };
+    bench.pool.clear(clear, at(1));
+    bench.run(1);
+    assert_eq!(bench.actions().len(), 3);
+    bench.pool.clear(clear, at(2));
+    bench.run(2);
+    assert_eq!(bench.actions(), []);
+    bench.pool.lost(s[0], at(3));
+    bench.pool.closed(s[1], at(3));
+    assert_eq!(bench.check_in(s[2], A, CheckIn::Clean, 3), None);
+    assert_eq!(bench.closes(), [(s[2], Closed::Interrupted)]);
+    assert_eq!(bench.pool.counts().total, 1);
+}
+
+#[test]
+fn a_closed_pool_closes_everything_and_stays_closed() {
+    let mut bench = Bench::new(config());
+    let s = bench.busy(2, 0);
+    bench.give(s[0], 1);
+    bench.pool.close(at(2));
+    bench.run(2);
+    assert_eq!(bench.closes(), [(s[0], Closed::PoolClosed)]);
+    assert_eq!(bench.check_out(A, 3), CheckOut::Failed(CheckOutFailed::PoolClosed));
+    bench.pool.ready(at(4));
+    assert_eq!(bench.check_in(s[1], A, CheckIn::Clean, 5), None);
+    assert_eq!(bench.closes(), [(s[1], Closed::PoolClosed)]);
+    assert!(bench.pool.is_closed());
+}
+
+#[test]
+fn a_smaller_max_size_closes_idle_ones_now_and_busy_ones_at_check_in() {
+    let mut bench = Bench::new(PoolConfig { max_size: 4, ..config() });
+    let s = bench.busy(4, 0);
+    bench.give(s[0], 1);
+    bench.give(s[1], 2);
+    bench.pool.reconfigure(PoolConfig { max_size: 1, ..config() }, at(3));
+    bench.run(3);
+    assert_eq!(bench.closes(), [(s[0], Closed::Shrunk), (s[1], Closed::Shrunk)]);
+    bench.queue(A, 4);
+    assert_eq!(bench.check_in(s[2], A, CheckIn::Clean, 5), None);
+    assert_eq!(bench.closes(), [(s[2], Closed::Shrunk)]);
+    assert!(bench.check_in(s[3], A, CheckIn::Clean, 6).is_some());
+}
+
+#[test]
+fn new_life_times_apply_to_servers_already_there() {
+    let mut bench = Bench::new(config());
+    let server = bench.busy(1, 100)[0];
+    bench.give(server, 200);
+    let life = Some(MS * 1000);
+    bench.pool.reconfigure(PoolConfig { max_life_time: life, life_time_jitter: 0.0, ..config() }, at(300));
+    assert_eq!(bench.pool.poll_deadline(), Some(at(1100)));
+}
+
+#[test]
+fn the_budget_gets_an_idle_server_back_but_never_below_min_size() {
+    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
+    bench.connected(0);
+    assert!(!bench.pool.reclaim(at(1)));
+    bench.take(A, 1);
+    let second = bench.busy(1, 1)[0];
+    assert!(!bench.pool.reclaim(at(2)), "all are busy, and nobody waits");
+    bench.give(second, 3);
+    assert!(bench.pool.reclaim(at(4)));
+    bench.run(4);
+    assert_eq!(bench.closes(), [(second, Closed::Reclaimed)]);
+    assert!(!bench.pool.reclaim(at(5)));
+}
+
+#[test]
+fn a_busy_pool_with_waiters_gives_the_budget_the_next_one_checked_in() {
+    let mut bench = Bench::new(config());
+    let s = bench.busy(2, 0);
+    bench.queue(A, 1);
+    assert!(bench.pool.reclaim(at(2)));
+    assert_eq!(bench.check_in(s[0], A, CheckIn::Clean, 3), None);
+    assert_eq!(bench.closes(), [(s[0], Closed::Reclaimed)]);
+    assert!(bench.check_in(s[1], A, CheckIn::Clean, 4).is_some());
+}
+
+#[test]
+fn events_tell_the_story_in_the_words_of_cmap() {
+    let mut pool = Pool::new(PoolConfig { max_size: 1, ..config() }, 1, at(0));
+    pool.record_events(true);
+    pool.ready(at(0));
+    assert!(matches!(pool.check_out(WaiterId(1), A, at(0)), CheckOut::Queued(_)));
+    assert_eq!(pool.poll_action(), Some(Action::AskPermit));
+    assert!(pool.permit(at(0)));
+    let Some(Action::Connect { server, .. }) = pool.poll_action() else { panic!("a connect") };
+    assert!(pool.connected(server, A, at(7)).is_some());
+    assert_eq!(pool.check_in(server, A, CheckIn::Clean, at(9)), None);
+    pool.close(at(10));
+    let told: Vec<_> = core::iter::from_fn(|| pool.poll_event()).collect();
+    let story = [
+        Event::PoolCreated,
+        Event::PoolReady,
+        Event::CheckOutStarted,
+        Event::ConnectionCreated,
+        Event::ConnectionReady { duration: MS * 7 },
+        Event::CheckedOut { path: Path::Created, duration: MS * 7 },
+        Event::CheckedIn,
+        Event::PoolClosed,
+        Event::ConnectionClosed { reason: Closed::PoolClosed },
+    ];
+    assert_eq!(told, story);
+}
+
+#[test]
+fn a_late_clock_is_read_as_the_latest_one() {
+    let mut bench = Bench::new(PoolConfig { max_idle_time: Some(MS * 100), ..config() });
+    let server = bench.busy(1, 50)[0];
+    bench.give(server, 20);
+    assert_eq!(bench.pool.poll_deadline(), Some(at(150)));
+}
+
+#[test]
+#[should_panic = "is gone"]
+fn a_server_that_is_gone_cannot_be_lost_again() {
+    let mut bench = Bench::new(config());
+    let server = bench.busy(1, 0)[0];
+    bench.pool.lost(server, at(1));
+    bench.pool.lost(server, at(1));
+}
+
+#[test]
+#[should_panic = "was checked in while Idle"]
+fn a_server_cannot_be_checked_in_twice() {
+    let mut bench = Bench::new(config());
+    let server = bench.busy(1, 0)[0];
+    bench.give(server, 1);
+    bench.give(server, 1);
+}
+
+#[test]
+#[should_panic = "min_size (3) is above max_size (2)"]
+fn an_invalid_configuration_is_our_own_mistake() {
+    Pool::new(PoolConfig { min_size: 3, ..config() }, 1, at(0));
+}

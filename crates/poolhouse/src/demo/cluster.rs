@@ -48,7 +48,7 @@ impl Cluster {
         let bin = locate(bin)?;
         let version = version_of(shell, &bin)?;
         let data = shell.directory.join("data");
-        let address = free_address()?;
+        let [address] = free_addresses()?;
         let mut initdb = shell.server_command(bin.join("initdb"));
         initdb.arg("-D").arg(&data).args(["-U", SUPERUSER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]);
         shell.run(&mut initdb, Duration::from_secs(60))?;
@@ -116,10 +116,17 @@ impl Cluster {
     }
 }
 
-/// A loopback address nobody listens at.
-pub fn free_address() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("no free port on loopback")?;
-    Ok(listener.local_addr()?)
+/// Different loopback addresses nobody listens at.
+pub fn free_addresses<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
+    // All are held until the last is known, or one might be given out twice.
+    let mut listeners = Vec::with_capacity(N);
+    let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
+    for address in &mut addresses {
+        let listener = TcpListener::bind(*address).context("no free port on loopback")?;
+        *address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(addresses)
 }
 
 fn hba() -> String {
@@ -176,6 +183,12 @@ mod tests {
         let hba = hba();
         let tcp: Vec<_> = hba.lines().filter(|line| line.starts_with("host")).collect();
         assert_eq!(tcp, ["host shop app 127.0.0.1/32 trust"]);
+    }
+
+    #[test]
+    fn two_free_addresses_are_two() {
+        let [one, other] = free_addresses().unwrap();
+        assert_ne!(one, other);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 
 use super::{
     cleanup::{DRAIN, TERMINATE},
-    cluster::{Cluster, DATABASE, USER, free_address},
+    cluster::{Cluster, DATABASE, USER, free_addresses},
     command::{self, Shell, Started},
     probe::{Probe, Target},
 };
@@ -40,7 +40,7 @@ pub struct Pooler {
 impl Pooler {
     /// Starts `poolhouse serve` in front of the cluster.
     pub fn poolhouse(shell: &Shell, cluster: &Cluster) -> anyhow::Result<Pooler> {
-        let (address, admin) = (free_address()?, free_address()?);
+        let [address, admin] = free_addresses()?;
         let executable = std::env::current_exe().context("cannot tell where poolhouse itself is")?;
         let mut command = shell.command(executable);
         command.arg("serve").arg(format!("postgres://{USER}@{}/{DATABASE}", cluster.address));
@@ -53,7 +53,7 @@ impl Pooler {
     /// Starts PgBouncer in front of the cluster; `None` if it is not installed.
     pub fn pgbouncer(shell: &Shell, cluster: &Cluster, clients: u32) -> anyhow::Result<Option<Pooler>> {
         let Some(executable) = command::find("pgbouncer") else { return Ok(None) };
-        let address = free_address()?;
+        let [address] = free_addresses()?;
         let ini = shell.directory.join("pgbouncer.ini");
         fs::write(&ini, configuration(address, cluster.address, clients)).context("cannot write pgbouncer.ini")?;
         println!(

@@ -49,10 +49,12 @@ impl UpstreamUrl {
         }
         let (login, place) = authority.rsplit_once('@').map_or(("", authority), |(login, place)| (login, place));
         let (user, password) = login.split_once(':').map_or((login, None), |(user, pw)| (user, Some(pw)));
-        let mut parts = Parts::default();
-        parts.user = some(decode(user)?);
-        parts.password = password.map(decode).transpose()?;
-        parts.database = some(decode(path)?);
+        let mut parts = Parts {
+            user: some(decode(user)?),
+            password: password.map(decode).transpose()?,
+            database: some(decode(path)?),
+            ..Parts::default()
+        };
         parts.place(place)?;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or("a parameter behind the `?` has no `=`")?;

@@ -43,7 +43,7 @@ pub fn parse_duration_on(text: &str) -> Result<Duration, String> {
 pub fn show_duration(duration: Duration) -> String {
     let units = [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
     let micros = duration.as_micros();
-    match units.iter().find(|(size, _)| micros >= *size && micros % size == 0) {
+    match units.iter().find(|(size, _)| micros >= *size && micros.is_multiple_of(*size)) {
         Some((size, unit)) => format!("{}{unit}", micros / size),
         None => format!("{micros}us"),
     }

@@ -1,0 +1,254 @@
+//! The rules of the budget, one by one.
+
+use alloc::vec::Vec;
+
+use super::*;
+
+fn actions(budget: &mut Budget) -> Vec<BudgetAction> {
+    budget.check_invariants();
+    core::iter::from_fn(|| budget.poll_action()).collect()
+}
+
+/// Requests until one is denied.
+fn fill(budget: &mut Budget, member: MemberId) -> u32 {
+    let mut granted = 0;
+    while budget.request(member) == Permit::Granted {
+        granted += 1;
+    }
+    budget.check_invariants();
+    granted
+}
+
+/// Every member has endless demand and always something to give back: until nothing happens any more.
+fn settle(budget: &mut Budget) -> u32 {
+    for steps in 0..1000 {
+        match budget.poll_action() {
+            None => return steps,
+            Some(BudgetAction::Grant(_)) => {}
+            Some(BudgetAction::Reclaim(member)) => {
+                budget.release(member);
+                let _ = budget.request(member);
+            }
+        }
+        budget.check_invariants();
+    }
+    panic!("the budget never comes to rest");
+}
+
+fn used(budget: &Budget, members: &[MemberId]) -> Vec<u32> {
+    members.iter().map(|member| budget.member_usage(*member).0).collect()
+}
+
+#[test]
+fn permits_are_granted_while_all_caps_have_room() {
+    let mut budget = Budget::new();
+    let (process, database) = (budget.add_scope(3), budget.add_scope(2));
+    let a = budget.add_member(&[process, database]);
+    let b = budget.add_member(&[process]);
+    assert_eq!(fill(&mut budget, a), 2);
+    assert_eq!(fill(&mut budget, b), 1);
+    assert_eq!((budget.usage(process), budget.usage(database)), ((3, 3), (2, 2)));
+}
+
+#[test]
+fn a_cap_of_zero_only_counts() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(0);
+    let member = budget.add_member(&[scope]);
+    for _ in 0..1000 {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
+    assert_eq!(budget.usage(scope), (1000, 0));
+    let free = budget.add_member(&[]);
+    assert_eq!(budget.request(free), Permit::Granted);
+}
+
+#[test]
+fn what_comes_back_goes_to_the_wishing_member_with_the_fewest() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(4);
+    let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
+    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!(budget.request(b), Permit::Granted);
+    assert_eq!(budget.request(b), Permit::Granted);
+    assert_eq!(budget.request(c), Permit::Granted);
+    assert_eq!(budget.request(b), Permit::Denied);
+    assert_eq!(budget.request(a), Permit::Denied);
+    assert_eq!(actions(&mut budget), []);
+    budget.release(c);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(a)]);
+}
+
+#[test]
+fn of_equals_the_one_wishing_longest_is_served() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(1);
+    let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
+    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!(budget.request(c), Permit::Denied);
+    assert_eq!(budget.request(b), Permit::Denied);
+    budget.release(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(c)]);
+}
+
+#[test]
+fn one_who_has_too_much_is_asked_for_one_per_wish_and_no_more() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(4);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    assert_eq!(fill(&mut budget, a), 4);
+    assert!(budget.withdraw(a));
+    for _ in 0..4 {
+        assert_eq!(budget.request(b), Permit::Denied);
+    }
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a), BudgetAction::Reclaim(a)]);
+    budget.release(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
+    budget.release(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
+    assert_eq!(used(&budget, &[a, b]), [2, 2]);
+}
+
+#[test]
+fn one_more_than_another_is_not_too_much() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(3);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    fill(&mut budget, a);
+    let _ = budget.request(b);
+    settle(&mut budget);
+    assert_eq!(used(&budget, &[a, b]), [2, 1]);
+    assert_eq!(budget.request(b), Permit::Denied);
+    assert_eq!(actions(&mut budget), []);
+}
+
+#[test]
+fn one_who_has_none_idle_is_asked_again_only_when_it_may_have() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(5);
+    let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
+    for _ in 0..3 {
+        assert_eq!(budget.request(a), Permit::Granted);
+    }
+    assert_eq!(fill(&mut budget, b), 2);
+    assert!(budget.withdraw(b));
+    assert_eq!(budget.request(c), Permit::Denied);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
+    budget.reclaim_failed(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)], "the next one is asked");
+    budget.reclaim_failed(b);
+    assert_eq!(actions(&mut budget), []);
+    assert!(budget.awaits_idle(a));
+    budget.has_idle(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
+    budget.release(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(c)]);
+}
+
+#[test]
+fn a_withdrawn_wish_is_not_granted_and_one_already_granted_cannot_be_withdrawn() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(1);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!(budget.request(b), Permit::Denied);
+    assert!(budget.withdraw(b));
+    budget.release(a);
+    assert_eq!(actions(&mut budget), []);
+    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!(budget.request(b), Permit::Denied);
+    budget.release(a);
+    assert!(!budget.withdraw(b), "the grant is on its way");
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
+    budget.release(b);
+    assert_eq!(budget.usage(scope), (0, 1));
+}
+
+#[test]
+fn a_lower_cap_takes_back_from_those_who_have_most() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(6);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    for _ in 0..4 {
+        assert_eq!(budget.request(a), Permit::Granted);
+    }
+    for _ in 0..2 {
+        assert_eq!(budget.request(b), Permit::Granted);
+    }
+    budget.set_limit(scope, 3);
+    let mut asked = actions(&mut budget);
+    asked.sort_by_key(|action| *action == BudgetAction::Reclaim(b));
+    assert_eq!(asked, [BudgetAction::Reclaim(a), BudgetAction::Reclaim(a), BudgetAction::Reclaim(b)]);
+    assert_eq!(budget.request(b), Permit::Denied);
+}
+
+#[test]
+fn a_higher_cap_is_shared_out_at_once() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(1);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!(budget.request(a), Permit::Denied);
+    assert_eq!(budget.request(b), Permit::Denied);
+    budget.set_limit(scope, 3);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b), BudgetAction::Grant(a)]);
+}
+
+#[test]
+fn what_a_removed_member_had_goes_to_others() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(2);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    assert_eq!(fill(&mut budget, a), 2);
+    assert_eq!(budget.request(b), Permit::Denied);
+    budget.remove_member(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
+    let c = budget.add_member(&[scope]);
+    assert_eq!(budget.request(c), Permit::Granted);
+}
+
+#[test]
+fn a_member_held_up_by_a_cap_that_nobody_can_help_costs_nobody_anything() {
+    let mut budget = Budget::new();
+    let (process, user) = (budget.add_scope(4), budget.add_scope(1));
+    let a = budget.add_member(&[process]);
+    let b = budget.add_member(&[process, user]);
+    assert_eq!(budget.request(b), Permit::Granted);
+    assert_eq!(fill(&mut budget, a), 3);
+    actions(&mut budget);
+    assert_eq!(budget.request(b), Permit::Denied);
+    assert_eq!(actions(&mut budget), []);
+}
+
+#[test]
+fn under_overlapping_caps_permits_that_come_back_one_by_one_are_kept() {
+    let mut budget = Budget::new();
+    let (database, user) = (budget.add_scope(4), budget.add_scope(4));
+    let a = budget.add_member(&[database]);
+    let b = budget.add_member(&[user]);
+    let c = budget.add_member(&[database, user]);
+    fill(&mut budget, a);
+    fill(&mut budget, b);
+    for _ in 0..4 {
+        assert_eq!(budget.request(c), Permit::Denied);
+    }
+    settle(&mut budget);
+    assert_eq!(used(&budget, &[a, b, c]), [2, 2, 2]);
+}
+
+#[test]
+fn endless_demand_of_all_ends_in_equal_shares() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(20);
+    let members = [(); 7].map(|()| budget.add_member(&[scope]));
+    for member in members {
+        let _ = fill(&mut budget, member);
+        for _ in 0..19 {
+            let _ = budget.request(member);
+        }
+    }
+    settle(&mut budget);
+    let mut shares = used(&budget, &members);
+    shares.sort_unstable();
+    assert_eq!(shares, [2, 3, 3, 3, 3, 3, 3]);
+}

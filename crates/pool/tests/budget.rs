@@ -1,0 +1,228 @@
+//! Random schedules against the budget: never above a cap, and fair in the end.
+
+use std::collections::BTreeMap;
+
+use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId};
+use proptest::prelude::*;
+
+/// The members as the model sees them.
+#[derive(Default, Debug)]
+struct Member {
+    scopes: Vec<usize>,
+    used: u32,
+    wanting: u32,
+    /// Reclaims it has been told of and not answered.
+    told: u32,
+}
+
+struct World {
+    budget: Budget,
+    scopes: Vec<(ScopeId, u32)>,
+    members: BTreeMap<MemberId, Member>,
+}
+
+impl World {
+    fn new(limits: &[u32], members: &[u8]) -> Self {
+        let mut budget = Budget::new();
+        let scopes: Vec<_> = limits.iter().map(|limit| (budget.add_scope(*limit), *limit)).collect();
+        let mut world = Self { budget, scopes, members: BTreeMap::new() };
+        for mask in members {
+            world.add(*mask);
+        }
+        world
+    }
+
+    /// A member under the first cap and those in the mask.
+    fn add(&mut self, mask: u8) {
+        let scopes: Vec<_> = (0..self.scopes.len()).filter(|at| *at == 0 || mask & (1 << at) != 0).collect();
+        let ids: Vec<_> = scopes.iter().map(|at| self.scopes[*at].0).collect();
+        let id = self.budget.add_member(&ids);
+        assert!(self.members.insert(id, Member { scopes, ..Member::default() }).is_none());
+    }
+
+    fn pick(&self, n: u8) -> Option<MemberId> {
+        self.members.keys().nth(usize::from(n) % self.members.len().max(1)).copied()
+    }
+
+    fn used(&self, scope: usize) -> u32 {
+        self.members.values().filter(|m| m.scopes.contains(&scope)).map(|m| m.used).sum()
+    }
+
+    fn full(&self, scope: usize) -> bool {
+        let limit = self.scopes[scope].1;
+        limit != 0 && self.used(scope) >= limit
+    }
+
+    fn granted(&mut self, id: MemberId) {
+        let scopes = self.members[&id].scopes.clone();
+        assert!(!scopes.iter().any(|scope| self.full(*scope)), "{id:?} was permitted one above a cap");
+        self.members.get_mut(&id).expect("present").used += 1;
+    }
+
+    fn obey(&mut self) -> bool {
+        let mut some = false;
+        while let Some(action) = self.budget.poll_action() {
+            some = true;
+            match action {
+                BudgetAction::Grant(id) => {
+                    self.granted(id);
+                    let member = self.members.get_mut(&id).expect("present");
+                    member.wanting = member.wanting.checked_sub(1).expect("a wish");
+                }
+                BudgetAction::Reclaim(id) => {
+                    let member = self.members.get_mut(&id).expect("present");
+                    member.told += 1;
+                    assert!(member.told <= member.used, "asked for more than it has");
+                }
+            }
+        }
+        self.budget.check_invariants();
+        for (at, (scope, limit)) in self.scopes.iter().enumerate() {
+            assert_eq!(self.budget.usage(*scope), (self.used(at), *limit));
+        }
+        for (id, member) in &self.members {
+            assert_eq!(self.budget.member_usage(*id), (member.used, member.wanting));
+        }
+        some
+    }
+
+    fn request(&mut self, id: MemberId) {
+        match self.budget.request(id) {
+            Permit::Granted => self.granted(id),
+            Permit::Denied => self.members.get_mut(&id).expect("present").wanting += 1,
+        }
+        self.obey();
+    }
+
+    fn release(&mut self, id: MemberId) {
+        let member = self.members.get_mut(&id).expect("present");
+        if member.used > 0 {
+            member.used -= 1;
+            member.told = member.told.saturating_sub(1);
+            self.budget.release(id);
+            self.obey();
+        }
+    }
+
+    fn step(&mut self, (op, n, m): (u8, u8, u8)) {
+        let Some(id) = self.pick(n) else { return self.add(m) };
+        match op % 16 {
+            0..=6 => self.request(id),
+            7..=9 => self.release(id),
+            10 => {
+                let member = self.members.get_mut(&id).expect("present");
+                assert_eq!(self.budget.withdraw(id), member.wanting > 0);
+                member.wanting = member.wanting.saturating_sub(1);
+                self.obey();
+            }
+            11 => {
+                let member = self.members.get_mut(&id).expect("present");
+                if member.told > 0 {
+                    member.told -= 1;
+                    self.budget.reclaim_failed(id);
+                    self.obey();
+                }
+            }
+            12..=13 => {
+                self.budget.has_idle(id);
+                self.obey();
+            }
+            14 if m % 4 == 0 => {
+                let at = usize::from(n) % self.scopes.len();
+                self.scopes[at].1 = u32::from(m / 4 % 10);
+                self.budget.set_limit(self.scopes[at].0, self.scopes[at].1);
+                self.obey();
+            }
+            15 if m % 4 == 0 => {
+                self.members.remove(&id);
+                self.budget.remove_member(id);
+                self.obey();
+            }
+            15 => self.add(m),
+            _ => {}
+        }
+    }
+
+    /// All have endless demand, and give back what they are asked for and only that, until nothing happens any more.
+    fn settle(&mut self) {
+        let ids: Vec<_> = self.members.keys().copied().collect();
+        for _ in 0..2000 {
+            let mut some = false;
+            for id in &ids {
+                while self.members[id].wanting < 3 {
+                    let before = self.members[id].used;
+                    self.request(*id);
+                    assert!(before < 100 || self.scopes[0].1 != 0, "no end of permits");
+                }
+                self.budget.has_idle(*id);
+                some |= self.obey();
+            }
+            for id in &ids {
+                if self.members[id].told > 0 {
+                    self.release(*id);
+                    some = true;
+                }
+            }
+            if !some {
+                return;
+            }
+        }
+        panic!("the budget never comes to rest: {:?}", self.members);
+    }
+
+    /// Nobody is held up by others that have two more, under each of the caps that hold it up.
+    fn check_fair(&self) {
+        for (id, member) in &self.members {
+            let full: Vec<_> = member.scopes.iter().filter(|scope| self.full(**scope)).collect();
+            assert!(!full.is_empty(), "{id:?} wishes for what is there");
+            let helped = full.iter().all(|scope| {
+                let mut others = self.members.values().filter(|other| other.scopes.contains(scope));
+                others.any(|other| other.used >= member.used + 2)
+            });
+            assert!(!helped, "{id:?} {member:?} has too little: {:?}", self.members);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_schedule_goes_above_a_cap_and_endless_demand_ends_fairly(
+        limits in prop::collection::vec(1..12u32, 1..4),
+        members in prop::collection::vec(any::<u8>(), 1..6),
+        steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..150),
+    ) {
+        let mut world = World::new(&limits, &members);
+        for step in steps {
+            world.step(step);
+        }
+        for scope in &mut world.scopes {
+            scope.1 = scope.1.max(1);
+            world.budget.set_limit(scope.0, scope.1);
+        }
+        world.obey();
+        world.settle();
+        world.check_fair();
+    }
+
+    #[test]
+    fn under_one_cap_endless_demand_ends_in_equal_shares(
+        limit in 1..40u32,
+        steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..100),
+    ) {
+        let mut world = World::new(&[limit], &[0, 0, 0]);
+        for step in steps {
+            world.step(step);
+        }
+        world.scopes[0].1 = limit;
+        world.budget.set_limit(world.scopes[0].0, limit);
+        world.obey();
+        world.settle();
+        let shares: Vec<_> = world.members.values().map(|m| m.used).collect();
+        if let (Some(most), Some(fewest)) = (shares.iter().max(), shares.iter().min()) {
+            assert!(most - fewest <= 1, "{shares:?}");
+            assert_eq!(shares.iter().sum::<u32>(), limit);
+        }
+    }
+}

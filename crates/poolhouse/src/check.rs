@@ -1,0 +1,54 @@
+//! `poolhouse check`: says what is wrong with a configuration file, without starting anything.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use proxy::{Machine, Severity};
+
+use crate::BAD_USAGE;
+
+const EXAMPLE: &str = "\
+Example:
+  poolhouse check poolhouse.toml
+
+Exit status: 0 usable (there may be warnings), 2 not usable.";
+
+/// Check a configuration file: mistakes, and settings that cannot work together
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct CheckArgs {
+    /// The file
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+
+    /// Do not mind that clients from other machines are let in without a password
+    #[arg(long)]
+    insecure_no_auth: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
+    let mut config = match proxy::from_file(&args.config) {
+        Ok(config) => config,
+        Err(problems) => {
+            eprintln!("{problems}");
+            return Ok(BAD_USAGE.into());
+        }
+    };
+    config.insecure_no_auth = args.insecure_no_auth;
+    let problems = proxy::check(&config, Machine::here());
+    problems.iter().for_each(|problem| eprintln!("{problem}"));
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    let warnings = problems.len() - errors;
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    println!(
+        "{}: {}, {}, {}; {}, {}",
+        args.config.display(),
+        count(config.listeners.len(), "listener"),
+        count(config.databases.len(), "database"),
+        count(config.users.len(), "user"),
+        count(errors, "error"),
+        count(warnings, "warning"),
+    );
+    Ok(if errors == 0 { ExitCode::SUCCESS } else { BAD_USAGE.into() })
+}

@@ -1,0 +1,238 @@
+//! `poolhouse serve`: turns the command line into a configuration and serves it.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
+use proxy::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, Problem, Problems, ServeError};
+
+use crate::BAD_USAGE;
+
+const EXAMPLE: &str = "\
+Examples:
+  poolhouse serve 'postgres://app:${APP_PASSWORD}@10.0.0.5:5432/shop' --max-size 20
+  poolhouse serve --url-file /run/secrets/database-url --listen 0.0.0.0:6432
+  poolhouse serve --config poolhouse.toml
+
+Clients log in with the URL's own user and password; with a URL that has no password, only from this
+machine. SIGTERM or Ctrl-C lets transactions end, a second one does not. Durations: 250ms, 310s, 5m, off.";
+
+/// Serve clients on a few warm connections to a database
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct ServeArgs {
+    /// The database: postgres://user:password@host:port/name. Others can read it (`ps`): use ${ENV}
+    /// in single quotes for the password, or --url-file
+    #[arg(value_name = "URL", required_unless_present_any = ["url_file", "config"])]
+    url: Option<String>,
+
+    /// Read the URL from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    url_file: Option<PathBuf>,
+
+    /// Read everything from a configuration file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "url_file", "UrlFlags"])]
+    config: Option<PathBuf>,
+
+    /// Let clients in from other machines though no user has a password
+    #[arg(long)]
+    insecure_no_auth: bool,
+
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = log_format())]
+    log_format: LogFormat,
+
+    /// Log events from this level on: error, warn, info, debug, trace
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: String,
+
+    #[command(flatten)]
+    flags: UrlFlags,
+}
+
+/// What goes with a URL but not with a configuration file.
+#[derive(Args)]
+#[group(id = "UrlFlags", multiple = true)]
+struct UrlFlags {
+    /// Where clients come in: address:port, or the path of a Unix socket. May be given several times
+    /// [default: 127.0.0.1:6432]
+    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
+    listen: Vec<Endpoint>,
+
+    /// Where metrics and health are: address:port, or off [default: 127.0.0.1:9930]
+    #[arg(long, value_name = "ADDR", value_parser = admin)]
+    admin: Option<Off<SocketAddr>>,
+
+    /// Worker threads; 0 is one per CPU [default: 1]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=255))]
+    workers: Option<u32>,
+
+    /// When a server returns to its pool [default: transaction]
+    #[arg(long, value_name = "MODE", value_parser = mode())]
+    mode: Option<Mode>,
+
+    /// Most servers of a pool, which is one database and user [default: 20]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    max_size: Option<u32>,
+
+    /// Servers kept even when idle [default: 0]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=1_000_000))]
+    min_size: Option<u32>,
+
+    /// Most servers being connected at a time [default: 2]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    max_connecting: Option<u32>,
+
+    /// Clients from which on those idle longest are sent away [default: 80% of the hard limit]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    soft_limit: Option<u32>,
+
+    /// Clients at which new ones are refused [default: 10000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    hard_limit: Option<u32>,
+
+    /// Defaults for a kind of client: serverless (idle clients are closed after 310s)
+    #[arg(long, value_name = "PRESET", value_parser = preset())]
+    preset: Option<Preset>,
+
+    /// How long a client waits for a server while all are busy [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_wait_time: Option<Off<Duration>>,
+
+    /// How long a client waits for a server while the database is down [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    unavailable_wait_time: Option<Off<Duration>>,
+
+    /// When an idle server is closed [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_idle_time: Option<Off<Duration>>,
+
+    /// When a server is replaced by a new one [default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_life_time: Option<Off<Duration>>,
+
+    /// How long a client may take to log in [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    login_time: Option<Off<Duration>>,
+
+    /// When an idle client is closed [default: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    client_idle_time: Option<Off<Duration>>,
+
+    /// Most time of one request [default: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    query_time: Option<Off<Duration>>,
+
+    /// Most time between the requests of a transaction [default: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    transaction_idle_time: Option<Off<Duration>>,
+
+    /// How long transactions may take to end when Poolhouse is asked to stop [default: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    drain_time: Option<Off<Duration>>,
+}
+
+/// A value, or `off`. A type of its own because clap takes an `Option` for a flag that is missing.
+#[derive(Clone, Copy)]
+struct Off<T>(Option<T>);
+
+fn time(text: &str) -> Result<Off<Duration>, String> {
+    proxy::parse_duration(text).map(Off)
+}
+
+fn admin(text: &str) -> Result<Off<SocketAddr>, String> {
+    match text {
+        "off" => Ok(Off(None)),
+        _ => proxy::parse_tcp(text).map(|address| Off(Some(address))),
+    }
+}
+
+fn words<T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static>(
+    words: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).try_map(|word: String| word.parse::<T>().map_err(Wrong))
+}
+
+/// A word that clap let through and we do not know; cannot be.
+#[derive(Debug)]
+struct Wrong(String);
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+fn mode() -> impl TypedValueParser<Value = Mode> {
+    words(Mode::WORDS)
+}
+
+fn preset() -> impl TypedValueParser<Value = Preset> {
+    words(Preset::WORDS)
+}
+
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    words(LogFormat::WORDS)
+}
+
+/// Runs the verb.
+pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let log = LogOptions { format: args.log_format, level: args.log_level.clone() };
+    let served = configuration(args).map_err(ServeError::from).and_then(|config| proxy::serve(config, &log));
+    match served {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(ServeError::Configuration(problems)) => {
+            eprintln!("{problems}");
+            Ok(BAD_USAGE.into())
+        }
+        Err(ServeError::Logging(message)) => {
+            eprintln!("error: {message}");
+            Ok(BAD_USAGE.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn configuration(args: ServeArgs) -> Result<Config, Problems> {
+    if let Some(path) = &args.config {
+        let config = proxy::from_file(path)?;
+        return Ok(Config { insecure_no_auth: args.insecure_no_auth, ..config });
+    }
+    let url = match (args.url, &args.url_file) {
+        (Some(url), _) => url,
+        (None, Some(path)) => proxy::read_small(path)
+            .map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?,
+        (None, None) => unreachable!("clap asks for a URL, a file with it, or a configuration"),
+    };
+    let flags = Flags { insecure_no_auth: args.insecure_no_auth, ..args.flags.into() };
+    proxy::from_url(&url, &flags, &proxy::environment)
+}
+
+impl From<UrlFlags> for Flags {
+    fn from(flags: UrlFlags) -> Self {
+        let time = |time: Option<Off<Duration>>| time.map(|Off(time)| time);
+        Self {
+            listen: flags.listen,
+            admin: flags.admin.map(|Off(admin)| admin),
+            workers: flags.workers,
+            mode: flags.mode,
+            max_size: flags.max_size,
+            min_size: flags.min_size,
+            max_connecting: flags.max_connecting,
+            soft_limit: flags.soft_limit,
+            hard_limit: flags.hard_limit,
+            preset: flags.preset,
+            max_wait_time: time(flags.max_wait_time),
+            unavailable_wait_time: time(flags.unavailable_wait_time),
+            max_idle_time: time(flags.max_idle_time),
+            max_life_time: time(flags.max_life_time),
+            login_time: time(flags.login_time),
+            client_idle_time: time(flags.client_idle_time),
+            query_time: time(flags.query_time),
+            transaction_idle_time: time(flags.transaction_idle_time),
+            drain_time: time(flags.drain_time),
+            insecure_no_auth: false,
+        }
+    }
+}

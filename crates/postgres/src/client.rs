@@ -1,0 +1,304 @@
+//! A client's session after login: its requests become leases, forwarded spans, and entries in the exchange of the
+//! server it holds. How it logged in and how it ends is told elsewhere; what the server answers, too.
+
+use std::sync::Arc;
+
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, PoolId, ServerTag, Sessions, Standing,
+    Verdict,
+};
+
+use crate::{
+    PoolMode, Postgres,
+    client_login::Login,
+    error::{Report, Severity, code},
+    message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write_ready},
+    parameters::Settings,
+    server::Server,
+};
+
+/// The state of one client's connection. Small, since tens of thousands are idle; what only the login needs is in a
+/// box that goes away with it.
+pub struct Client {
+    pub(crate) phase: Phase,
+    /// The server it holds.
+    pub(crate) lease: Option<ServerTag>,
+    /// What it has set; known from the end of its login on.
+    pub(crate) settings: Option<Arc<Settings>>,
+    /// The pool it uses; meaningless during login.
+    pub(crate) pool: PoolId,
+    /// Proof of the right to cancel its work.
+    pub(crate) secret: u32,
+    /// Bytes of the current message of the client that are still to come.
+    pub(crate) body: u32,
+    /// They go to the server, otherwise nowhere.
+    pub(crate) body_to_server: bool,
+    /// The client has received a part of a message of its server: nothing can be inserted now.
+    pub(crate) mid_message: bool,
+    /// What remains of a request that was answered with an error instead of being forwarded.
+    pub(crate) skip: Skip,
+    /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
+    pub(crate) asked_alone: bool,
+    pub(crate) mode: PoolMode,
+    pub(crate) standing: Standing,
+}
+
+/// Where a client's session is.
+pub(crate) enum Phase {
+    /// Not yet logged in.
+    Login(Box<Login>),
+    /// Its requests are handled as they come.
+    Ready,
+    /// A lease was asked for.
+    Waiting,
+    /// The server it was granted is being brought to the client's settings.
+    Applying,
+    /// It was told to go.
+    Closed,
+}
+
+/// What is to be ignored of the client's input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Skip {
+    Nothing,
+    /// One message.
+    Message,
+    /// Everything up to a Sync.
+    ToSync,
+}
+
+/// Longest message of this type that a client may send; 0 for a type that does not exist.
+fn limit(kind: u8) -> u32 {
+    match kind {
+        front::QUERY | front::PARSE | front::BIND | front::FUNCTION_CALL | front::COPY_DATA => LARGE_LIMIT,
+        front::DESCRIBE
+        | front::EXECUTE
+        | front::CLOSE
+        | front::SYNC
+        | front::FLUSH
+        | front::COPY_DONE
+        | front::COPY_FAIL
+        | front::TERMINATE => SMALL_LIMIT,
+        _ => 0,
+    }
+}
+
+impl Client {
+    /// A part of a message has been forwarded, and its server waits for the rest.
+    pub(crate) fn owes_server(&self) -> bool {
+        self.body > 0 && self.body_to_server
+    }
+
+    /// Changes its standing.
+    #[inline]
+    pub(crate) fn stand(&mut self, me: ClientTag, standing: Standing, out: &mut Outbox) {
+        if self.standing != standing {
+            self.standing = standing;
+            out.push(Effect::Standing { client: me, standing });
+        }
+    }
+
+    /// Gives the server back.
+    pub(crate) fn release(
+        &mut self,
+        me: ClientTag,
+        tag: ServerTag,
+        server: &mut Server,
+        verdict: Verdict,
+        out: &mut Outbox,
+    ) {
+        self.lease = None;
+        server.holder = None;
+        server.told_mid = false;
+        server.exchange.shrink();
+        out.push(Effect::Release { server: tag, verdict });
+        if !matches!(self.phase, Phase::Login(_) | Phase::Closed) {
+            self.stand(me, Standing::Idle, out);
+        }
+    }
+
+    /// Tells the client why and closes its connection. The driver releases what it holds through `client_gone`.
+    pub(crate) fn fail(&mut self, me: ClientTag, report: &Report<'_>, blame: Blame, out: &mut Outbox) {
+        if !self.mid_message {
+            out.insert(Peer::Client(me), |to| report.write(to));
+        }
+        self.close(me, CloseReason::Error(blame, report.message.to_owned()), out);
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
+        self.phase = Phase::Closed;
+        out.push(Effect::Close { peer: Peer::Client(me), reason });
+    }
+
+    /// Closes the connection because the client broke the protocol.
+    pub(crate) fn violation(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
+        let hint = "The client and Poolhouse no longer agree where a message begins.";
+        let report = Report { severity: Severity::Fatal, code: code::PROTOCOL_VIOLATION, message, hint };
+        self.fail(me, &report, Blame::Client, out);
+    }
+
+    /// The request the client waits with is answered with an error; the client stays. Its input is to be handed to
+    /// it again, so that the request can be skipped.
+    pub(crate) fn decline(&mut self, me: ClientTag, report: &Report<'_>, out: &mut Outbox) {
+        assert!(matches!(self.phase, Phase::Waiting), "only a waiting request is declined");
+        out.insert(Peer::Client(me), |to| report.write(to));
+        self.skip = if self.asked_alone { Skip::Message } else { Skip::ToSync };
+        self.phase = Phase::Ready;
+        out.push(Effect::Wake { client: me });
+    }
+}
+
+impl Postgres {
+    /// Handles a client's input from `at` on; returns how much is consumed in all.
+    pub(crate) fn relay_client(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        mut at: usize,
+        out: &mut Outbox,
+    ) -> usize {
+        let bytes = input.bytes;
+        let mut lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
+        loop {
+            if client.body > 0 {
+                let part = (client.body as usize).min(bytes.len() - at);
+                if client.body_to_server {
+                    let (tag, _) = lease.as_ref().expect("a message under way has a server");
+                    out.span(Peer::Server(*tag), at..at + part);
+                }
+                at += part;
+                client.body -= part as u32;
+                if client.body > 0 {
+                    return at;
+                }
+                // The server may have been done before the message was.
+                lease = lease.and_then(|(tag, server)| {
+                    if may_release(client, server) {
+                        let verdict = clean_verdict(server);
+                        client.release(me, tag, server, verdict, out);
+                        None
+                    } else {
+                        Some((tag, server))
+                    }
+                });
+            }
+            let Some(header) = Header::read(&bytes[at..]) else { return at };
+            if !(4..=limit(header.kind)).contains(&header.length) {
+                client.violation(me, &unacceptable(header), out);
+                return bytes.len();
+            }
+            if header.kind == front::TERMINATE {
+                client.close(me, CloseReason::Goodbye, out);
+                return bytes.len();
+            }
+            let end = at + header.total();
+            let here = end.min(bytes.len());
+            let forward = if let Some((tag, server)) = &mut lease {
+                let forward = enter(server, header.kind);
+                if server.exchange.is_full() {
+                    return too_many_outstanding(me, client, bytes.len(), out);
+                }
+                if forward {
+                    client.stand(me, Standing::Active, out);
+                    out.span(Peer::Server(*tag), at..here);
+                }
+                forward
+            } else if client.answer_alone(me, header.kind, out) {
+                false
+            } else {
+                // A message that needs a server is shown to one only when it is complete.
+                if end == here || input.full {
+                    client.ask(me, header.kind, out);
+                }
+                return at;
+            };
+            client.body_to_server = forward;
+            client.body = (end - here) as u32;
+            at = here;
+        }
+    }
+}
+
+impl Client {
+    /// Handles a message that needs no server; false if it needs one.
+    fn answer_alone(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) -> bool {
+        let ready = match (self.skip, kind) {
+            (Skip::Message, _) => true,
+            (Skip::ToSync, front::SYNC) | (Skip::Nothing, front::SYNC) => true,
+            (Skip::ToSync, _) => false,
+            // Leftovers of a COPY that failed, and nothing to flush.
+            (Skip::Nothing, front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH) => false,
+            (Skip::Nothing, _) => return false,
+        };
+        if ready {
+            self.skip = Skip::Nothing;
+            out.insert(Peer::Client(me), |to| write_ready(to, IDLE));
+        }
+        true
+    }
+
+    /// Asks for a server on account of a message of this type.
+    fn ask(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) {
+        self.phase = Phase::Waiting;
+        self.asked_alone = matches!(kind, front::QUERY | front::FUNCTION_CALL);
+        self.stand(me, Standing::Active, out);
+        out.push(Effect::Lease { client: me, pool: self.pool, kind: LeaseKind::Exclusive });
+    }
+}
+
+/// Enters a message into the server's exchange; false if it is not to be forwarded.
+#[inline]
+fn enter(server: &mut Server, kind: u8) -> bool {
+    let exchange = &mut server.exchange;
+    match kind {
+        front::QUERY | front::FUNCTION_CALL => exchange.query(),
+        front::SYNC => exchange.sync(),
+        front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => exchange.extended(),
+        front::COPY_DATA => return exchange.takes_copy(),
+        front::COPY_DONE | front::COPY_FAIL => {
+            let takes_copy = exchange.takes_copy();
+            exchange.copy_end();
+            return takes_copy;
+        }
+        _ => {}
+    }
+    true
+}
+
+/// Whether a client may give its server back now: nobody owes anything, and no transaction is open.
+pub(crate) fn may_release(client: &Client, server: &Server) -> bool {
+    client.mode != PoolMode::Session
+        && !client.owes_server()
+        && server.exchange.is_settled()
+        && server.exchange.status() == IDLE
+        && server.work.is_none()
+}
+
+/// How a settled server outside a transaction is given back.
+pub(crate) fn clean_verdict(server: &Server) -> Verdict {
+    if server.exchange.is_doubtful() { Verdict::Reset } else { Verdict::Clean }
+}
+
+fn unacceptable(header: Header) -> String {
+    let Header { kind, length } = header;
+    let name = if kind.is_ascii_graphic() { format!("'{}'", char::from(kind)) } else { format!("0x{kind:02X}") };
+    if limit(kind) == 0 {
+        format!("unknown message type {name}")
+    } else {
+        format!("invalid length {length} of a message of type {name} (it is {} to {})", HEADER - 1, limit(kind))
+    }
+}
+
+fn too_many_outstanding(me: ClientTag, client: &mut Client, consumed: usize, out: &mut Outbox) -> usize {
+    let report = Report {
+        severity: Severity::Fatal,
+        code: code::PROGRAM_LIMIT_EXCEEDED,
+        message: "more than 1048576 requests sent without reading an answer",
+        hint: "Use shorter pipelines.",
+    };
+    client.fail(me, &report, Blame::Client, out);
+    consumed
+}

@@ -1,0 +1,389 @@
+//! A client's login: its first packets, the proof of who it is, and the parameters it is told. It asks the directory
+//! who may log in, and knows no configuration itself.
+
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing, Verdict,
+};
+
+use crate::{
+    Postgres, Proof, Unknown,
+    client::{Client, Phase, Skip},
+    error::{Report, Severity, code},
+    md5,
+    message::{
+        Header, IDLE, SMALL_LIMIT, back, front, take_text, take_u32, write, write_parameter, write_ready, write_text,
+    },
+    parameters::Learned,
+    server::Server,
+    startup::{self, PROTOCOL_3_0, Packet, Start, StartError},
+    work::Purpose,
+};
+
+/// The one SASL mechanism offered.
+pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
+
+/// What is needed of a client until it is logged in.
+pub(crate) struct Login {
+    origin: Origin,
+    step: Step,
+    start: Start,
+    /// Requests for encryption already declined: one of each kind is allowed.
+    declined: Vec<Packet>,
+}
+
+enum Step {
+    /// Its first packet is awaited.
+    Packet,
+    /// The answer to an md5 challenge is awaited.
+    Md5 { stored: std::sync::Arc<str>, salt: [u8; 4] },
+    /// SASLInitialResponse is awaited.
+    SaslFirst(scram::Server),
+    /// SASLResponse is awaited.
+    SaslLast(scram::Server),
+    /// It is authenticated; a server to learn the parameters from is awaited or at work.
+    Parameters,
+}
+
+/// How a step of the login ended.
+enum Progress {
+    /// So many bytes were consumed.
+    Consumed(usize),
+    /// More bytes are needed, or a server.
+    Wait,
+}
+
+impl Postgres {
+    /// A client that has just connected.
+    pub(crate) fn new_client(&self, origin: Origin) -> Client {
+        let login = Login { origin, step: Step::Packet, start: Start::default(), declined: Vec::new() };
+        Client {
+            phase: Phase::Login(Box::new(login)),
+            lease: None,
+            settings: None,
+            pool: PoolId(u32::MAX),
+            secret: 0,
+            body: 0,
+            body_to_server: false,
+            mid_message: false,
+            skip: Skip::Nothing,
+            asked_alone: false,
+            mode: crate::PoolMode::Transaction,
+            standing: Standing::Login,
+        }
+    }
+
+    /// Handles the input of a client that is not logged in; returns how much is consumed.
+    pub(crate) fn login_input(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+        let mut at = 0;
+        loop {
+            let Phase::Login(login) = &client.phase else { return at };
+            let bytes = &input.bytes[at..];
+            let progress = match login.step {
+                Step::Packet => self.login_packet(me, client, bytes, out),
+                Step::Parameters => Progress::Wait,
+                _ => self.login_answer(me, client, bytes, out),
+            };
+            match progress {
+                Progress::Consumed(count) => at += count,
+                Progress::Wait if matches!(client.phase, Phase::Closed) => return input.bytes.len(),
+                Progress::Wait => return at,
+            }
+        }
+    }
+
+    fn login_packet(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
+        let (packet, length) = match startup::read(bytes) {
+            Ok(Some(read)) => read,
+            Ok(None) => return Progress::Wait,
+            Err(error) => {
+                refuse_start(me, client, &error, out);
+                return Progress::Wait;
+            }
+        };
+        match packet {
+            Packet::Cancel { pid, secret } => {
+                out.push(Effect::Cancel { target: ClientTag(pid), secret: secret.into() });
+                client.close(me, CloseReason::Done, out);
+                Progress::Wait
+            }
+            Packet::Ssl | Packet::Gss => {
+                let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+                if login.declined.contains(&packet) {
+                    refuse_start(me, client, &StartError::Malformed("encryption asked for twice"), out);
+                    return Progress::Wait;
+                }
+                login.declined.push(packet);
+                out.insert(Peer::Client(me), |to| to.push(b'N'));
+                Progress::Consumed(length)
+            }
+            Packet::Start(start) => {
+                self.begin(me, client, *start, out);
+                if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(length) }
+            }
+        }
+    }
+
+    /// Decides how the client has to prove itself, and asks for the proof.
+    fn begin(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
+        if start.negotiate {
+            out.insert(Peer::Client(me), |to| write_negotiation(to, &start.unknown_options));
+        }
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        let found = self.directory.login(login.origin, &start.database, &start.user);
+        let user = start.user.clone();
+        let database = start.database.clone();
+        login.start = start;
+        let proof = match found {
+            Ok(found) => {
+                client.pool = found.pool;
+                client.mode = found.mode;
+                found.proof
+            }
+            Err(Unknown::User) => {
+                login.step = Step::SaslFirst(scram::Server::mock(&self.mock, &user, nonce()));
+                out.insert(Peer::Client(me), write_sasl_offer);
+                return;
+            }
+            Err(Unknown::Database) => {
+                let message = format!("database \"{database}\" does not exist");
+                let hint = "Poolhouse serves no database of this name and has no \"*\" database.";
+                fail(me, client, code::INVALID_CATALOG_NAME, &message, hint, out);
+                return;
+            }
+            Err(Unknown::Forbidden(hint)) => {
+                let message = format!("user \"{user}\" may not connect to database \"{database}\" from here");
+                out.push(Effect::AuthFailed { client: me });
+                fail(me, client, code::INVALID_AUTHORIZATION, &message, &hint, out);
+                return;
+            }
+        };
+        match proof {
+            Proof::Trust => self.authenticated(me, client, out),
+            Proof::Md5(stored) => {
+                let salt = random();
+                login.step = Step::Md5 { stored, salt };
+                out.insert(Peer::Client(me), |to| {
+                    write_authentication(to, 5, |to| to.extend_from_slice(&salt));
+                });
+            }
+            Proof::Scram(verifier) => {
+                login.step = Step::SaslFirst(scram::Server::new(verifier, nonce()));
+                out.insert(Peer::Client(me), write_sasl_offer);
+            }
+        }
+    }
+
+    /// Takes the client's answer to a challenge.
+    fn login_answer(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
+        let Some(header) = Header::read(bytes) else { return Progress::Wait };
+        if header.kind != front::PASSWORD || !(4..=SMALL_LIMIT).contains(&header.length) {
+            let message = "expected a password or SASL response";
+            fail(me, client, code::PROTOCOL_VIOLATION, message, "", out);
+            return Progress::Wait;
+        }
+        let Some(body) = bytes.get(crate::message::HEADER..header.total()) else { return Progress::Wait };
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        let verified = match std::mem::replace(&mut login.step, Step::Parameters) {
+            Step::Md5 { stored, salt } => {
+                let answer = body.strip_suffix(&[0]).unwrap_or(body);
+                if scram::equal(answer, md5::answer(&stored, salt).as_bytes()) {
+                    Ok(())
+                } else {
+                    Err(scram::Error::WrongProof)
+                }
+            }
+            Step::SaslFirst(mut exchange) => match first_response(&mut exchange, body) {
+                Ok(challenge) => {
+                    login.step = Step::SaslLast(exchange);
+                    out.insert(Peer::Client(me), |to| {
+                        write_authentication(to, 11, |to| to.extend_from_slice(&challenge));
+                    });
+                    return Progress::Consumed(header.total());
+                }
+                Err(error) => Err(error),
+            },
+            Step::SaslLast(mut exchange) => exchange.last(body).map(|proof| {
+                out.insert(Peer::Client(me), |to| write_authentication(to, 12, |to| to.extend_from_slice(&proof)));
+            }),
+            Step::Packet | Step::Parameters => unreachable!("no answer is awaited"),
+        };
+        match verified {
+            Ok(()) => {
+                self.authenticated(me, client, out);
+                Progress::Consumed(header.total())
+            }
+            Err(error) => {
+                let user = &login.start.user;
+                let (code, message) = match error {
+                    scram::Error::WrongProof => {
+                        (code::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+                    }
+                    _ => (code::PROTOCOL_VIOLATION, error.to_string()),
+                };
+                out.push(Effect::AuthFailed { client: me });
+                fail(me, client, code, &message, "", out);
+                Progress::Wait
+            }
+        }
+    }
+
+    /// The client is who it says. Its parameters are known, or a server is asked for them.
+    fn authenticated(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        login.step = Step::Parameters;
+        match self.parameters.outcome(client.pool, &login.start.settings) {
+            Some(learned) => complete(me, client, learned, out),
+            None => out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive }),
+        }
+    }
+
+    /// A server was granted to learn the parameters from: it is given the client's settings.
+    pub(crate) fn learn(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        let want = server.defaults.overlaid(&login.start.settings);
+        let mut sql = Vec::new();
+        server.settings.write_change(&want, &mut sql);
+        if sql.is_empty() {
+            server.settings = self.parameters.intern(want);
+            self.learned(me, client, tag, server, out);
+        } else {
+            server.begin(tag, Purpose::Learn(want.extras), &[&sql], out);
+        }
+    }
+
+    /// The server has the client's settings, in its own spelling: the client is told, and the server given back.
+    pub(crate) fn learned(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        let learned = Learned { settings: server.settings.clone(), facts: server.facts.clone() };
+        self.parameters.learn(server.pool, &login.start.settings, &server.defaults, learned.clone());
+        client.release(me, tag, server, Verdict::Clean, out);
+        complete(me, client, learned, out);
+        // What the client has sent meanwhile was not consumed.
+        out.push(Effect::Wake { client: me });
+    }
+}
+
+/// Ends the login: the client is told its parameters and may go ahead.
+fn complete(me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
+    client.secret = u32::from_be_bytes(random());
+    out.insert(Peer::Client(me), |to| {
+        write_authentication(to, 0, |_| {});
+        for (name, value) in learned.facts.iter().chain(learned.settings.reported.iter()) {
+            write_parameter(to, name, value);
+        }
+        write(to, back::BACKEND_KEY_DATA, |to| {
+            to.extend_from_slice(&me.0.to_be_bytes());
+            to.extend_from_slice(&client.secret.to_be_bytes());
+        });
+        write_ready(to, IDLE);
+    });
+    client.settings = Some(learned.settings);
+    client.phase = Phase::Ready;
+    out.push(Effect::LoggedIn { client: me, pool: client.pool });
+    client.stand(me, Standing::Idle, out);
+}
+
+fn fail(me: ClientTag, client: &mut Client, code: &str, message: &str, hint: &str, out: &mut Outbox) {
+    client.fail(me, &Report { severity: Severity::Fatal, code, message, hint }, Blame::Client, out);
+}
+
+fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mut Outbox) {
+    let (code, message, hint) = match error {
+        StartError::Http => {
+            let text = "This port speaks the PostgreSQL protocol, not HTTP.\n";
+            out.insert(Peer::Client(me), |to| {
+                let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n";
+                to.extend_from_slice(format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+            });
+            return client.close(me, CloseReason::Error(Blame::Client, "an HTTP request".to_owned()), out);
+        }
+        StartError::Tls => {
+            let hint = "Connect with sslmode=disable, and without sslnegotiation=direct.";
+            (code::PROTOCOL_VIOLATION, "a TLS handshake without an SSLRequest".to_owned(), hint)
+        }
+        StartError::Length(length) => {
+            let message = format!("invalid length {length} of the start-up packet (it is 8 to {SMALL_LIMIT})");
+            (code::PROTOCOL_VIOLATION, message, "The client does not speak the PostgreSQL protocol.")
+        }
+        StartError::Version(major, minor) => {
+            let message = format!("unsupported frontend protocol {major}.{minor}: Poolhouse supports 3.0");
+            (code::FEATURE_NOT_SUPPORTED, message, "")
+        }
+        StartError::Malformed(why) => (code::PROTOCOL_VIOLATION, format!("invalid start-up packet: {why}"), ""),
+        StartError::NoUser => {
+            let message = "no PostgreSQL user name specified in startup packet".to_owned();
+            (code::INVALID_AUTHORIZATION, message, "")
+        }
+        StartError::Replication => {
+            let message = "replication connections cannot be pooled".to_owned();
+            (code::FEATURE_NOT_SUPPORTED, message, "Connect to the database directly.")
+        }
+        StartError::Option(option) => {
+            let message = format!("unsupported word in the start-up parameter \"options\": {option}");
+            (code::INVALID_PARAMETER_VALUE, message, "Use -c name=value or --name=value.")
+        }
+    };
+    fail(me, client, code, &message, hint, out);
+}
+
+fn first_response(exchange: &mut scram::Server, mut body: &[u8]) -> Result<Vec<u8>, scram::Error> {
+    let mechanism = take_text(&mut body).ok_or(scram::Error::Malformed("a SASL mechanism"))?;
+    if mechanism != MECHANISM.as_bytes() {
+        return Err(scram::Error::Unsupported("a mechanism other than SCRAM-SHA-256"));
+    }
+    let length = take_u32(&mut body).ok_or(scram::Error::Malformed("a SASL initial response"))?;
+    if length as usize != body.len() {
+        return Err(scram::Error::Malformed("a SASL initial response of the length it tells"));
+    }
+    exchange.first(body)
+}
+
+fn write_authentication(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    write(to, back::AUTHENTICATION, |to| {
+        to.extend_from_slice(&kind.to_be_bytes());
+        body(to);
+    });
+}
+
+fn write_sasl_offer(to: &mut Vec<u8>) {
+    write_authentication(to, 10, |to| {
+        write_text(to, MECHANISM);
+        to.push(0);
+    });
+}
+
+fn write_negotiation(to: &mut Vec<u8>, unknown_options: &[String]) {
+    write(to, back::NEGOTIATE_PROTOCOL_VERSION, |to| {
+        to.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+        to.extend_from_slice(&(unknown_options.len() as u32).to_be_bytes());
+        for option in unknown_options {
+            write_text(to, option);
+        }
+    });
+}
+
+/// Fresh randomness.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives randomness");
+    bytes
+}
+
+/// A fresh nonce for SCRAM.
+pub(crate) fn nonce() -> String {
+    md5::hex(&random::<16>())
+}

@@ -1,0 +1,213 @@
+//! Leases that fail and connections that end, on either side and for any reason: what the other side is told, and in
+//! which state a server is left behind.
+
+use std::time::Duration;
+
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, LeaseFailure, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict,
+};
+
+use crate::{
+    PoolMode, Postgres,
+    client::{Client, Phase, clean_verdict},
+    error::{Report, Severity, code},
+    message::{IDLE, write_cancel},
+    server::{Server, Stage},
+};
+
+impl Postgres {
+    /// The client's lease is not to be had.
+    pub(crate) fn no_lease(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+        let (code, message, hint, blame) = match why {
+            LeaseFailure::WaitTimeout { waited, servers } => (
+                code::TOO_MANY_CONNECTIONS,
+                format!("no server became free within {} (all {servers} are in use)", seconds(waited)),
+                "Raise max_size or max_wait_time, or make transactions shorter.",
+                Blame::Exhausted,
+            ),
+            LeaseFailure::QueueFull => (
+                code::TOO_MANY_CONNECTIONS,
+                "too many clients are waiting for a server".to_owned(),
+                "Raise max_size or max_waiters.",
+                Blame::Exhausted,
+            ),
+            LeaseFailure::Unavailable { waited, last_error } => (
+                code::CANNOT_CONNECT_NOW,
+                match last_error {
+                    Some(error) => format!("the database is unavailable, waited {}: {error}", seconds(waited)),
+                    None => format!("the database is unavailable, waited {}", seconds(waited)),
+                },
+                "unavailable_wait_time bounds the wait.",
+                Blame::Server,
+            ),
+            LeaseFailure::Closed => (
+                code::CANNOT_CONNECT_NOW,
+                "the pool of this database was closed".to_owned(),
+                "Connect again.",
+                Blame::Exhausted,
+            ),
+        };
+        let stays =
+            matches!(client.phase, Phase::Waiting) && blame == Blame::Exhausted && code != code::CANNOT_CONNECT_NOW;
+        let severity = if stays { Severity::Error } else { Severity::Fatal };
+        let report = Report { severity, code, message: &message, hint };
+        if stays {
+            client.decline(me, &report, out);
+            client.stand(me, protocol::Standing::Idle, out);
+        } else if !matches!(client.phase, Phase::Closed) {
+            client.fail(me, &report, blame, out);
+        }
+    }
+
+    /// The client's connection has ended.
+    pub(crate) fn lost_client(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        client.phase = Phase::Closed;
+        let Some(tag) = client.lease else { return };
+        let server = servers.get(tag).expect("a leased server has a session");
+        let whole = !client.owes_server() && server.body == 0 && server.work.is_none();
+        let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
+            if server.exchange.is_running() {
+                cancel(tag, server, out);
+            }
+            server.stage = Stage::Closed;
+            Verdict::Discard
+        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
+            Verdict::Reset
+        } else {
+            clean_verdict(server)
+        };
+        client.release(me, tag, server, verdict, out);
+    }
+
+    /// The server's connection has ended.
+    pub(crate) fn lost_server(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        match std::mem::replace(&mut server.stage, Stage::Closed) {
+            stage @ Stage::Login(_) => {
+                server.stage = stage;
+                return self.server_login_lost(me, server, out);
+            }
+            Stage::Ready => {}
+            Stage::Closed => return,
+        }
+        let ours = server.work.take().is_some();
+        let Some(tag) = server.holder.take() else { return };
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        client.lease = None;
+        // A part of a message has reached the client: only the end of the connection can tell it.
+        client.mid_message = server.body > 0 && server.body_to_client;
+        let message = match &server.fatal {
+            Some(text) => format!("the server closed the connection: {text}"),
+            None => "the server closed the connection unexpectedly".to_owned(),
+        };
+        if matches!(client.phase, Phase::Closed) {
+        } else if server.fatal.is_some() && !ours {
+            // It has told the client itself.
+            client.close(tag, CloseReason::Error(Blame::Server, message), out);
+        } else {
+            let hint = "The outcome of a transaction under way is unknown. Connect again.";
+            let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &message, hint };
+            client.fail(tag, &report, Blame::Server, out);
+        }
+    }
+
+    /// Tells a client why it must go; the driver closes it.
+    pub(crate) fn send_away(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        let (code, message, hint) = match why {
+            Refusal::TooManyClients { limit } => {
+                (code::TOO_MANY_CONNECTIONS, format!("too many clients (hard_limit = {limit})"), "Raise hard_limit.")
+            }
+            Refusal::Throttled { retry_after } => (
+                code::INVALID_AUTHORIZATION,
+                format!("too many failed logins from this address, try again in {}", seconds(retry_after)),
+                "",
+            ),
+            Refusal::LoginTimeout => (code::PROTOCOL_VIOLATION, "login took too long".to_owned(), ""),
+            Refusal::IdleTimeout => {
+                let message = "terminating connection due to client_idle_time".to_owned();
+                (code::IDLE_SESSION_TIMEOUT, message, "")
+            }
+            Refusal::Evicted => (
+                code::IDLE_SESSION_TIMEOUT,
+                "terminating connection: it was idle longest, and there are more clients than soft_limit".to_owned(),
+                "Raise soft_limit.",
+            ),
+            Refusal::QueryTimeout => (code::QUERY_CANCELED, "terminating connection due to query_time".to_owned(), ""),
+            Refusal::TransactionIdleTimeout => (
+                code::IDLE_IN_TRANSACTION_TIMEOUT,
+                "terminating connection due to transaction_idle_time".to_owned(),
+                "",
+            ),
+            Refusal::ShuttingDown => (
+                code::ADMIN_SHUTDOWN,
+                "terminating connection: Poolhouse is shutting down".to_owned(),
+                "Connect again.",
+            ),
+            Refusal::Killed => {
+                (code::ADMIN_SHUTDOWN, "terminating connection due to administrator command".to_owned(), "")
+            }
+        };
+        if !client.mid_message && !matches!(client.phase, Phase::Closed) {
+            let report = Report { severity: Severity::Fatal, code, message: &message, hint };
+            out.insert(Peer::Client(me), |to| report.write(to));
+        }
+        client.phase = Phase::Closed;
+    }
+
+    /// Somebody wants to cancel what the client does.
+    pub(crate) fn cancel_client(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        secret: u64,
+        waiting: bool,
+        out: &mut Outbox,
+    ) {
+        if client.settings.is_none() || !scram::equal(&u64::from(client.secret).to_be_bytes(), &secret.to_be_bytes()) {
+            return;
+        }
+        if let Some(tag) = client.lease {
+            let server = servers.get(tag).expect("a leased server has a session");
+            if server.work.is_none() && server.exchange.is_running() {
+                cancel(tag, server, out);
+            }
+        } else if waiting && matches!(client.phase, Phase::Waiting) {
+            out.push(Effect::Withdraw { client: me });
+            let report = Report {
+                severity: Severity::Error,
+                code: code::QUERY_CANCELED,
+                message: "canceling statement due to user request",
+                hint: "",
+            };
+            client.decline(me, &report, out);
+            client.stand(me, protocol::Standing::Idle, out);
+        }
+    }
+}
+
+/// Asks the database to stop what it does for this server.
+fn cancel(tag: ServerTag, server: &Server, out: &mut Outbox) {
+    if server.key.secret.is_empty() {
+        return;
+    }
+    let start = out.inserted.len();
+    write_cancel(&mut out.inserted, server.key.pid, &server.key.secret);
+    let bytes = start..out.inserted.len();
+    out.push(Effect::SideConnection { server: tag, bytes });
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

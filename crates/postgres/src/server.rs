@@ -1,0 +1,430 @@
+//! A server's session: what it sends goes to the client that holds it, settles its exchange, and ends the lease. How it
+//! logs in and what Poolhouse itself asks of it is told elsewhere.
+
+use std::sync::Arc;
+
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag, Sessions, Standing, Verdict,
+};
+
+use crate::{
+    PoolMode, Postgres,
+    client::{Client, Phase, clean_verdict, may_release},
+    error::{Failure, Report, Severity, code},
+    exchange::Exchange,
+    message::{HEADER, Header, IDLE, back, take_text, write_ready},
+    parameters::{Pairs, Settings, is_fact},
+    server_login::Login,
+    work::Work,
+};
+
+/// The state of one server's connection.
+pub struct Server {
+    pub(crate) stage: Stage,
+    pub(crate) pool: PoolId,
+    pub(crate) mode: PoolMode,
+    /// Whose it is.
+    pub(crate) holder: Option<ClientTag>,
+    /// What it owes its holder.
+    pub(crate) exchange: Exchange,
+    /// What Poolhouse itself has asked of it; its answers are nobody else's.
+    pub(crate) work: Option<Box<Work>>,
+    /// Bytes of its current message that are still to come.
+    pub(crate) body: u32,
+    /// They go to the client, otherwise nowhere.
+    pub(crate) body_to_client: bool,
+    /// The holder knows that it has received a part of a message.
+    pub(crate) told_mid: bool,
+    /// It has sent a FATAL error and will close.
+    pub(crate) fatal: Option<Box<str>>,
+    /// What is set in it now.
+    pub(crate) settings: Arc<Settings>,
+    /// What was set when it started.
+    pub(crate) defaults: Arc<Settings>,
+    /// What it reports about itself.
+    pub(crate) facts: Arc<Pairs>,
+    pub(crate) key: CancelKey,
+}
+
+/// Where a server's session is.
+pub(crate) enum Stage {
+    Login(Box<Login>),
+    Ready,
+    Closed,
+}
+
+/// BackendKeyData.
+#[derive(Default)]
+pub(crate) struct CancelKey {
+    pub(crate) pid: u32,
+    /// Four bytes, or more in newer protocol versions; empty if the server sent none.
+    pub(crate) secret: Box<[u8]>,
+}
+
+/// Longest message of a server: the length is a signed number.
+const MAX_LENGTH: u32 = i32::MAX as u32;
+
+/// What to do with a message.
+enum Step {
+    /// More of it is needed.
+    Wait,
+    Forward,
+    Drop,
+    /// Everything up to its end has been handled.
+    Handled,
+    /// The server broke the protocol.
+    Broken(String),
+    /// The session is over.
+    Over,
+}
+
+impl Server {
+    /// Remembers a ParameterStatus; returns false if it is malformed.
+    pub(crate) fn record(&mut self, postgres: &Postgres, mut body: &[u8]) -> bool {
+        let (Some(name), Some(value), []) = (take_text(&mut body), take_text(&mut body), body) else { return false };
+        if is_fact(name) {
+            if self.facts.get(name) != Some(value) {
+                self.facts = Arc::new(self.facts.with(name, value));
+            }
+        } else if self.settings.reported.get(name) != Some(value) {
+            let reported = self.settings.reported.with(name, value);
+            self.settings = postgres.parameters.intern(Settings { reported, extras: self.settings.extras.clone() });
+        }
+        true
+    }
+}
+
+/// What a relay of one input shares between its steps.
+struct Relay<'a, 'b> {
+    me: ServerTag,
+    clients: &'a mut dyn Sessions<ClientTag, Client>,
+    bytes: &'b [u8],
+    full: bool,
+    /// Handled so far.
+    at: usize,
+    /// What is to be forwarded and has not been yet begins here and ends at `at`.
+    run: usize,
+    out: &'a mut Outbox,
+}
+
+impl Relay<'_, '_> {
+    /// Forwards the run up to `end` and begins another there.
+    fn flush(&mut self, server: &Server, end: usize) {
+        if let Some(holder) = server.holder {
+            self.out.span(Peer::Client(holder), self.run..end);
+        }
+        self.run = end;
+    }
+
+    fn client(&mut self, tag: ClientTag) -> &mut Client {
+        self.clients.get(tag).expect("the holder of a server has a session")
+    }
+}
+
+impl Postgres {
+    /// Handles a server's input from `at` on; returns how much is consumed in all.
+    pub(crate) fn relay_server(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        at: usize,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut relay = Relay { me, clients, bytes: input.bytes, full: input.full, at, run: at, out };
+        loop {
+            if server.body > 0 {
+                let part = (server.body as usize).min(relay.bytes.len() - relay.at);
+                if !server.body_to_client {
+                    relay.flush(server, relay.at);
+                    relay.run += part;
+                }
+                relay.at += part;
+                server.body -= part as u32;
+                if server.body > 0 {
+                    break;
+                }
+            }
+            let Some(header) = Header::read(&relay.bytes[relay.at..]) else { break };
+            let end = relay.at + header.total();
+            let step = if !(4..=MAX_LENGTH).contains(&header.length) {
+                Step::Broken(format!("a message of length {}", header.length))
+            } else if server.work.is_some() {
+                self.for_us(&mut relay, server, header, end)
+            } else if server.holder.is_some() {
+                self.for_client(&mut relay, server, header, end)
+            } else {
+                self.for_nobody(&mut relay, server, header, end)
+            };
+            let here = end.min(relay.bytes.len());
+            match step {
+                Step::Forward => server.body_to_client = true,
+                Step::Drop => {
+                    relay.flush(server, relay.at);
+                    relay.run = here;
+                    server.body_to_client = false;
+                }
+                Step::Handled => {
+                    assert!(relay.run == end, "a handled message leaves no run behind");
+                    server.body_to_client = false;
+                }
+                Step::Wait => break,
+                Step::Broken(what) => {
+                    relay.flush(server, relay.at);
+                    self.broken(me, server, relay.clients, &what, relay.out);
+                    return input.bytes.len();
+                }
+                Step::Over => return input.bytes.len(),
+            }
+            server.body = (end - here) as u32;
+            relay.at = here;
+        }
+        relay.flush(server, relay.at);
+        let mid = server.body > 0 && server.body_to_client;
+        if mid != server.told_mid
+            && let Some(holder) = server.holder
+        {
+            server.told_mid = mid;
+            relay.client(holder).mid_message = mid;
+        }
+        relay.at
+    }
+
+    /// A message while a client holds the server.
+    #[inline]
+    fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        let whole = end <= relay.bytes.len();
+        match header.kind {
+            back::DATA_ROW | back::COPY_DATA | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Forward,
+            back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
+                Ok(status) if server.exchange.ready(status) => self.ready(relay, server, status, end),
+                Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
+                Err(step) => step,
+            },
+            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE => {
+                server.exchange.answered(header.kind);
+                if whole {
+                    server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
+                }
+                Step::Forward
+            }
+            back::PARSE_COMPLETE
+            | back::BIND_COMPLETE
+            | back::CLOSE_COMPLETE
+            | back::COMMAND_COMPLETE
+            | back::COPY_BOTH_RESPONSE
+            | back::COPY_DONE
+            | back::COPY_IN_RESPONSE
+            | back::COPY_OUT_RESPONSE
+            | back::EMPTY_QUERY_RESPONSE
+            | back::FUNCTION_CALL_RESPONSE
+            | back::NO_DATA
+            | back::PARAMETER_DESCRIPTION
+            | back::PORTAL_SUSPENDED
+            | back::ROW_DESCRIPTION => {
+                server.exchange.answered(header.kind);
+                Step::Forward
+            }
+            kind => Step::Broken(unexpected(kind)),
+        }
+    }
+
+    /// A ReadyForQuery for the holder has been entered.
+    #[inline]
+    fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
+        let settled = server.exchange.is_settled();
+        if !settled && status == IDLE {
+            return Step::Forward;
+        }
+        let tag = server.holder.expect("somebody holds the server");
+        let me = relay.me;
+        if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
+            relay.flush(server, relay.at);
+            relay.run = end;
+            return self.refuse_transaction(relay, server, tag, settled);
+        }
+        if !settled {
+            return Step::Forward;
+        }
+        relay.flush(server, end);
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        if server.told_mid {
+            server.told_mid = false;
+            client.mid_message = false;
+        }
+        if status != IDLE {
+            client.stand(tag, Standing::InTransaction, relay.out);
+        } else if may_release(client, server) {
+            client.release(tag, me, server, clean_verdict(server), relay.out);
+        } else if !client.owes_server() {
+            client.stand(tag, Standing::Idle, relay.out);
+        }
+        Step::Handled
+    }
+
+    /// A transaction stays open in statement mode: it is rolled back and the client told.
+    fn refuse_transaction(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        tag: ClientTag,
+        settled: bool,
+    ) -> Step {
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        client.mid_message = false;
+        server.told_mid = false;
+        let stays = settled && !client.owes_server();
+        let report = Report {
+            severity: if stays { Severity::Error } else { Severity::Fatal },
+            code: code::FEATURE_NOT_SUPPORTED,
+            message: "transactions of several statements are not allowed in statement mode",
+            hint: "The transaction was rolled back. Use mode = \"transaction\" for this database.",
+        };
+        if stays {
+            relay.out.insert(Peer::Client(tag), |to| {
+                report.write(to);
+                write_ready(to, IDLE);
+            });
+            client.release(tag, relay.me, server, Verdict::Reset, relay.out);
+            Step::Handled
+        } else {
+            client.fail(tag, &report, Blame::Client, relay.out);
+            client.release(tag, relay.me, server, Verdict::Discard, relay.out);
+            server.stage = Stage::Closed;
+            Step::Over
+        }
+    }
+
+    /// A ParameterStatus: it holds for the server and for who holds it.
+    fn parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
+        match (whole, relay.full) {
+            (false, false) => return Step::Wait,
+            (false, true) => return Step::Broken("a ParameterStatus without an end".to_owned()),
+            (true, _) => {}
+        }
+        if !server.record(self, &relay.bytes[relay.at + HEADER..end]) {
+            return Step::Broken("a malformed ParameterStatus".to_owned());
+        }
+        match server.holder {
+            Some(tag) if server.work.is_none() => {
+                relay.client(tag).settings = Some(server.settings.clone());
+                Step::Forward
+            }
+            _ => Step::Drop,
+        }
+    }
+
+    /// A message while the server answers a query of ours.
+    fn for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        let whole = end <= relay.bytes.len();
+        let work = server.work.as_mut().expect("the server is at work for us");
+        match header.kind {
+            back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
+                Ok(status) => {
+                    relay.flush(server, relay.at);
+                    relay.run = end;
+                    self.work_ready(relay.me, server, relay.clients, status, relay.out);
+                    if matches!(server.stage, Stage::Closed) { Step::Over } else { Step::Handled }
+                }
+                Err(step) => step,
+            },
+            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE => {
+                work.answered = true;
+                let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
+                work.failure.get_or_insert(failure);
+                if whole {
+                    server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
+                }
+                Step::Drop
+            }
+            back::COMMAND_COMPLETE | back::EMPTY_QUERY_RESPONSE => {
+                work.answered = true;
+                Step::Drop
+            }
+            back::DATA_ROW | back::ROW_DESCRIPTION | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Drop,
+            kind => Step::Broken(unexpected(kind)),
+        }
+    }
+
+    /// A message while nobody holds the server: it may only be asynchronous.
+    fn for_nobody(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        let whole = end <= relay.bytes.len();
+        match header.kind {
+            back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Drop,
+            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE => {
+                let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
+                server.stage = Stage::Closed;
+                let reason = CloseReason::Error(Blame::Server, failure.text());
+                relay.out.push(Effect::Close { peer: Peer::Server(relay.me), reason });
+                Step::Over
+            }
+            kind => Step::Broken(unexpected(kind)),
+        }
+    }
+
+    /// The server cannot be understood any more: it is closed, and its holder with it.
+    pub(crate) fn broken(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        what: &str,
+        out: &mut Outbox,
+    ) {
+        server.stage = Stage::Closed;
+        server.work = None;
+        let text = format!("the server broke the protocol: {what}");
+        let Some(tag) = server.holder else {
+            let reason = CloseReason::Error(Blame::Server, text);
+            out.push(Effect::Close { peer: Peer::Server(me), reason });
+            return;
+        };
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        // The server's last message was complete.
+        client.mid_message = false;
+        let hint = "The outcome of a transaction under way is unknown.";
+        let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &text, hint };
+        if !matches!(client.phase, Phase::Closed) {
+            client.fail(tag, &report, Blame::Server, out);
+        }
+        client.release(tag, me, server, Verdict::Discard, out);
+    }
+}
+
+impl Server {
+    fn note_fatal(&mut self, body: &[u8]) {
+        let failure = Failure::read(body);
+        if failure.fatal {
+            self.fatal = Some(failure.text().into());
+        }
+    }
+}
+
+/// The status in a ReadyForQuery.
+fn ready_status(relay: &Relay<'_, '_>, header: Header, whole: bool) -> Result<u8, Step> {
+    if header.length != 5 {
+        return Err(Step::Broken(format!("a ReadyForQuery of length {}", header.length)));
+    }
+    if !whole {
+        return Err(Step::Wait);
+    }
+    match relay.bytes[relay.at + HEADER] {
+        status @ (b'I' | b'T' | b'E') => Ok(status),
+        status => Err(Step::Broken(format!("a ReadyForQuery of unknown status 0x{status:02X}"))),
+    }
+}
+
+fn unexpected(kind: u8) -> String {
+    if kind.is_ascii_graphic() {
+        format!("an unexpected message of type '{}'", char::from(kind))
+    } else {
+        format!("an unexpected message of type 0x{kind:02X}")
+    }
+}

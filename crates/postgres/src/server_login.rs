@@ -1,0 +1,279 @@
+//! Logging in to a server: the start-up message, the proof of who we are, and what the server reports of itself.
+
+use std::sync::Arc;
+
+use protocol::{CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag};
+
+use crate::{
+    Postgres, ServerLogin,
+    client_login::{MECHANISM, nonce},
+    error::Failure,
+    exchange::Exchange,
+    md5,
+    message::{HEADER, Header, back, front, take_text, take_u32, write, write_sized, write_text},
+    parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
+    server::{CancelKey, Server, Stage},
+    startup::PROTOCOL_3_0,
+};
+
+/// Longest message of a server during its start-up.
+const MAX_LOGIN_MESSAGE: u32 = 64 * 1024;
+
+/// What is needed of a server until it is ready.
+pub(crate) struct Login {
+    how: ServerLogin,
+    /// The SCRAM exchange, if there is one.
+    scram: Option<scram::Client>,
+    /// What the server has proved.
+    proof: Proof,
+    /// What it has reported.
+    parameters: Pairs,
+}
+
+#[derive(PartialEq, Eq)]
+enum Proof {
+    /// None was asked for.
+    None,
+    /// It has begun SCRAM and must finish it.
+    Owed,
+    /// It knows our verifier, or has let us in.
+    Done,
+}
+
+/// How a login goes wrong.
+struct Refused {
+    permanent: bool,
+    message: String,
+}
+
+impl Refused {
+    /// Nothing changes until somebody changes something.
+    fn forever(message: impl Into<String>) -> Self {
+        Self { permanent: true, message: message.into() }
+    }
+
+    /// It may go better next time.
+    fn for_now(message: impl Into<String>) -> Self {
+        Self { permanent: false, message: message.into() }
+    }
+}
+
+impl Postgres {
+    /// A server that has just been connected to.
+    pub(crate) fn new_server(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        let how = self.directory.server_login(pool);
+        out.insert(Peer::Server(me), |to| {
+            write_sized(to, |to| {
+                to.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+                let own = [("user", how.user.as_str()), ("database", how.database.as_str())];
+                let further = how.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                for (name, value) in own.into_iter().chain(further.filter(|(name, _)| !name.is_empty())) {
+                    write_text(to, name);
+                    write_text(to, value);
+                }
+                to.push(0);
+            });
+        });
+        let mode = how.mode;
+        let login = Login { how, scram: None, proof: Proof::None, parameters: Pairs::default() };
+        Server {
+            stage: Stage::Login(Box::new(login)),
+            pool,
+            mode,
+            holder: None,
+            exchange: Exchange::new(),
+            work: None,
+            body: 0,
+            body_to_client: false,
+            told_mid: false,
+            fatal: None,
+            settings: Arc::default(),
+            defaults: Arc::default(),
+            facts: Arc::default(),
+            key: CancelKey::default(),
+        }
+    }
+
+    /// Handles the input of a server that is not ready; returns how much is consumed.
+    pub(crate) fn server_login_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut at = 0;
+        while let Stage::Login(login) = &mut server.stage {
+            let bytes = &input.bytes[at..];
+            let Some(header) = Header::read(bytes) else { return at };
+            let taken = if !(4..=MAX_LOGIN_MESSAGE).contains(&header.length) {
+                Err(Refused::for_now("the server does not speak the PostgreSQL protocol"))
+            } else if let Some(body) = bytes.get(HEADER..header.total()) {
+                match header.kind {
+                    back::AUTHENTICATION => login.authentication(self, body).map(|answer| {
+                        if let Some(answer) = answer {
+                            out.insert(Peer::Server(me), |to| {
+                                write(to, front::PASSWORD, |to| to.extend_from_slice(&answer));
+                            });
+                        }
+                        false
+                    }),
+                    back::BACKEND_KEY_DATA => {
+                        let mut secret = body;
+                        match take_u32(&mut secret) {
+                            Some(pid) => {
+                                server.key = CancelKey { pid, secret: secret.into() };
+                                Ok(false)
+                            }
+                            None => Err(Refused::for_now("the server sent a malformed BackendKeyData")),
+                        }
+                    }
+                    kind => login.report(kind, body),
+                }
+            } else {
+                return at;
+            };
+            match taken {
+                Ok(false) => {}
+                Ok(true) => self.server_ready(me, server, out),
+                Err(refused) => {
+                    fail(me, server, refused, out);
+                    return input.bytes.len();
+                }
+            }
+            at += header.total();
+        }
+        at
+    }
+
+    fn server_ready(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let Stage::Login(login) = std::mem::replace(&mut server.stage, Stage::Ready) else {
+            unreachable!("the server is logging in")
+        };
+        let mut sorted: Vec<_> = login.parameters.iter().collect();
+        sorted.sort();
+        let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
+        let reported = settings.into_iter().collect();
+        server.facts = Arc::new(facts.into_iter().collect());
+        server.settings = self.parameters.intern(Settings { reported, extras: Pairs::default() });
+        server.defaults = server.settings.clone();
+        let learned = Learned { settings: server.defaults.clone(), facts: server.facts.clone() };
+        self.parameters.started(server.pool, learned);
+        out.push(Effect::Ready { server: me });
+    }
+
+    /// The connection has ended during the login.
+    pub(crate) fn server_login_lost(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        fail(me, server, Refused::for_now("the server closed the connection during its start-up"), out);
+    }
+}
+
+fn fail(me: ServerTag, server: &mut Server, refused: Refused, out: &mut Outbox) {
+    server.stage = Stage::Closed;
+    let reason = CloseReason::StartFailed { permanent: refused.permanent, message: refused.message };
+    out.push(Effect::Close { peer: Peer::Server(me), reason });
+}
+
+impl Login {
+    /// Takes a message that is not about authentication; true when the server is ready.
+    fn report(&mut self, kind: u8, mut body: &[u8]) -> Result<bool, Refused> {
+        match kind {
+            back::ERROR_RESPONSE => {
+                let failure = Failure::read(body);
+                Err(Refused { permanent: failure.is_permanent(), message: failure.text() })
+            }
+            back::PARAMETER_STATUS => {
+                let (Some(name), Some(value)) = (take_text(&mut body), take_text(&mut body)) else {
+                    return Err(Refused::for_now("the server sent a malformed ParameterStatus"));
+                };
+                let parameters = self.parameters.with(name, value);
+                if parameters == self.parameters && parameters.get(name) != Some(value) {
+                    return Err(Refused::for_now(format!(
+                        "the server reports more than {MAX_SET} bytes of parameters"
+                    )));
+                }
+                self.parameters = parameters;
+                Ok(false)
+            }
+            back::NOTICE_RESPONSE | back::NEGOTIATE_PROTOCOL_VERSION => Ok(false),
+            back::READY_FOR_QUERY if self.proof != Proof::Done => {
+                Err(Refused::for_now("the server was ready before it accepted us"))
+            }
+            back::READY_FOR_QUERY => Ok(true),
+            kind => {
+                Err(Refused::for_now(format!("the server sent an unexpected message of type 0x{kind:02X} at start-up")))
+            }
+        }
+    }
+
+    /// Takes an authentication request and gives the body of the answer, if one is due.
+    fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
+        let kind = take_u32(&mut body).ok_or_else(|| Refused::for_now("the server sent a malformed request"))?;
+        if self.proof == Proof::Done && !(kind == 0 && self.scram.is_some()) {
+            return Err(Refused::for_now("the server went on asking after it had accepted us"));
+        }
+        match kind {
+            0 if self.proof == Proof::Owed => {
+                Err(Refused::forever("the server accepted us without proving that it knows the password"))
+            }
+            0 => {
+                self.proof = Proof::Done;
+                self.scram = None;
+                Ok(None)
+            }
+            3 => Ok(Some(with_zero(self.password()?.as_bytes()))),
+            5 => {
+                let salt = body.first_chunk().ok_or_else(|| Refused::for_now("the server sent no md5 salt"))?;
+                let stored = md5::md5_hash(self.password()?, &self.how.user);
+                Ok(Some(with_zero(md5::answer(&stored, *salt).as_bytes())))
+            }
+            10 => self.sasl_first(body).map(Some),
+            11 => {
+                let password = self.password()?.to_owned();
+                let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
+                let answer = scram.respond(body, &password, &postgres.keys);
+                answer.map(Some).map_err(|error| Refused::forever(error.to_string()))
+            }
+            12 => {
+                let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
+                scram.verify(body).map_err(|error| Refused::forever(error.to_string()))?;
+                self.proof = Proof::Done;
+                Ok(None)
+            }
+            _ => Err(Refused::forever(format!(
+                "the server asks for authentication method {kind}, which is not supported (use SCRAM, md5 or password)"
+            ))),
+        }
+    }
+
+    fn sasl_first(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
+        self.password()?;
+        let mut offered = false;
+        while let Some(mechanism) = take_text(&mut mechanisms) {
+            offered |= mechanism == MECHANISM.as_bytes();
+        }
+        if !offered || self.scram.is_some() {
+            return Err(Refused::forever("the server does not offer SCRAM-SHA-256"));
+        }
+        let (scram, first) = scram::Client::new(nonce());
+        self.scram = Some(scram);
+        self.proof = Proof::Owed;
+        let mut body = with_zero(MECHANISM.as_bytes());
+        body.extend_from_slice(&(first.len() as u32).to_be_bytes());
+        body.extend_from_slice(&first);
+        Ok(body)
+    }
+
+    fn password(&self) -> Result<&str, Refused> {
+        self.how.password.as_deref().ok_or_else(|| {
+            Refused::forever(format!(
+                "the server asks for a password of user \"{}\" and none is configured",
+                self.how.user
+            ))
+        })
+    }
+}
+
+fn with_zero(text: &[u8]) -> Vec<u8> {
+    text.iter().copied().chain([0]).collect()
+}

@@ -1,0 +1,164 @@
+//! What Poolhouse itself asks of a server: to take over a client's settings, to be cleaned, to show that it lives. The
+//! answers are swallowed.
+
+use std::sync::Arc;
+
+use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
+
+use crate::{
+    PoolMode, Postgres,
+    client::{Client, Phase},
+    error::{Failure, Report, Severity},
+    message::{IDLE, write_query},
+    parameters::{Pairs, Settings},
+    server::{Server, Stage},
+};
+
+/// Queries of ours that a server is answering.
+pub(crate) struct Work {
+    purpose: Purpose,
+    /// Queries that are still to be answered.
+    pending: u8,
+    /// Something other than ReadyForQuery has answered the oldest of them. A ReadyForQuery without that is a late
+    /// answer to somebody else.
+    pub(crate) answered: bool,
+    /// The first error.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What the queries are for.
+pub(crate) enum Purpose {
+    /// To give the server the settings of its new holder.
+    Apply(Arc<Settings>),
+    /// To learn what settings a client will have; with those that the server does not report.
+    Learn(Pairs),
+    /// To clean it.
+    Reset {
+        /// All settings are set back.
+        all: bool,
+    },
+    /// To see whether it lives.
+    Check,
+}
+
+impl Server {
+    /// Sends queries of ours.
+    pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
+        assert!(self.work.is_none(), "a server is at work for one purpose at a time");
+        assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
+        out.insert(Peer::Server(me), |to| queries.iter().for_each(|sql| write_query(to, sql)));
+        let pending = queries.len() as u8;
+        self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None }));
+    }
+}
+
+impl Postgres {
+    /// Brings a server that was just granted to its holder's settings; true if that takes a round trip.
+    pub(crate) fn apply(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        let want = client.settings.as_ref().expect("a client that is logged in has settings");
+        if Arc::ptr_eq(want, &server.settings) {
+            return false;
+        }
+        let mut sql = Vec::new();
+        server.settings.write_change(want, &mut sql);
+        if sql.is_empty() {
+            server.settings = want.clone();
+            return false;
+        }
+        server.begin(tag, Purpose::Apply(want.clone()), &[&sql], out);
+        true
+    }
+
+    /// Cleans a server after a client.
+    pub(crate) fn reset_server(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let mut queries: Vec<&[u8]> = Vec::new();
+        if server.exchange.status() != IDLE {
+            queries.push(b"ROLLBACK");
+        }
+        let all = server.mode == PoolMode::Session;
+        if all {
+            queries.push(b"DISCARD ALL");
+        }
+        if queries.is_empty() {
+            // Only to tell a late answer from this one.
+            queries.push(b"");
+        }
+        server.begin(me, Purpose::Reset { all }, &queries, out);
+    }
+
+    /// A ReadyForQuery came while the server is at work for us.
+    pub(crate) fn work_ready(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        status: u8,
+        out: &mut Outbox,
+    ) {
+        let work = server.work.as_mut().expect("the server is at work for us");
+        if !std::mem::take(&mut work.answered) {
+            if server.exchange.is_doubtful() {
+                return;
+            }
+            return self.broken(me, server, clients, "a ReadyForQuery without an answer", out);
+        }
+        work.pending -= 1;
+        if work.pending > 0 {
+            return;
+        }
+        let work = server.work.take().expect("the server is at work for us");
+        if status != IDLE {
+            return self.broken(me, server, clients, "a transaction that does not end", out);
+        }
+        match (work.purpose, work.failure) {
+            (Purpose::Apply(_) | Purpose::Learn(_), Some(failure)) => {
+                reject(me, server, clients, &failure, out);
+            }
+            (Purpose::Apply(settings), None) => {
+                server.settings = settings;
+                let tag = server.holder.expect("settings are applied for a holder");
+                let client = clients.get(tag).expect("the holder of a server has a session");
+                client.phase = Phase::Ready;
+                out.push(Effect::Wake { client: tag });
+            }
+            (Purpose::Learn(extras), None) => {
+                let reported = server.settings.reported.clone();
+                server.settings = self.parameters.intern(Settings { reported, extras });
+                let tag = server.holder.expect("settings are learned for a holder");
+                let client = clients.get(tag).expect("the holder of a server has a session");
+                self.learned(tag, client, me, server, out);
+            }
+            (Purpose::Reset { .. } | Purpose::Check, Some(failure)) => {
+                server.stage = Stage::Closed;
+                let reason = CloseReason::Error(Blame::Server, failure.text());
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+            (Purpose::Reset { all }, None) => {
+                server.exchange = crate::exchange::Exchange::new();
+                if all {
+                    let reported = server.settings.reported.clone();
+                    server.settings = self.parameters.intern(Settings { reported, extras: Pairs::default() });
+                }
+                out.push(Effect::Ready { server: me });
+            }
+            (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
+        }
+    }
+}
+
+/// The server does not accept the holder's settings: the holder is told in the server's words. The server has undone
+/// all of them, since they came in one query.
+fn reject(
+    me: ServerTag,
+    server: &mut Server,
+    clients: &mut dyn Sessions<ClientTag, Client>,
+    failure: &Failure,
+    out: &mut Outbox,
+) {
+    let tag = server.holder.expect("settings are applied for a holder");
+    let client = clients.get(tag).expect("the holder of a server has a session");
+    let report =
+        Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
+    client.fail(tag, &report, Blame::Client, out);
+    client.release(tag, me, server, Verdict::Clean, out);
+}

@@ -1,0 +1,192 @@
+//! The admin address: metrics, health and JSON views of a running driver over HTTP. It only looks; nothing here
+//! changes anything. Asked questions block, so they are asked from threads of their own, few at a time.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use driver::Snapshot;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+mod api;
+mod metrics;
+mod page;
+
+pub use metrics::render;
+
+/// Questions that may be in progress at once; further ones are answered with 503.
+const MAX_QUESTIONS: usize = 4;
+
+/// Entries of a list unless the question says otherwise, and at most.
+const DEFAULT_LIMIT: usize = 1_000;
+const MAX_LIMIT: usize = 100_000;
+
+/// What the admin address looks at.
+#[derive(Clone)]
+pub struct Admin(Arc<Inner>);
+
+struct Inner {
+    handle: driver::Handle,
+    user_label: bool,
+    dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
+    draining: AtomicBool,
+    questions: Semaphore,
+}
+
+impl Admin {
+    /// Looks at a driver.
+    pub fn new(
+        handle: driver::Handle,
+        user_label: bool,
+        dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            handle,
+            user_label,
+            dropped_log_lines: Box::new(dropped_log_lines),
+            draining: AtomicBool::new(false),
+            questions: Semaphore::new(MAX_QUESTIONS),
+        }))
+    }
+
+    /// From now on `/ready` says no.
+    pub fn set_draining(&self) {
+        self.0.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// What it answers to.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .route("/", get(page))
+            .route("/health", get(health))
+            .route("/ready", get(ready))
+            .route("/metrics", get(metrics))
+            .route("/api/pools", get(pools))
+            .route("/api/clients", get(clients))
+            .route("/api/servers", get(servers))
+            .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists all\n") })
+            .with_state(self.clone())
+    }
+
+    /// Asks the driver something that blocks; `None` when too many ask already.
+    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Inner) -> T + Send + 'static) -> Option<T> {
+        let _permit = self.0.questions.try_acquire().ok()?;
+        let inner = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || question(&inner)).await.ok()
+    }
+}
+
+fn busy() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "too many questions at once\n").into_response()
+}
+
+fn json(value: Option<Value>) -> Response {
+    value.map_or_else(busy, |value| axum::Json(value).into_response())
+}
+
+async fn page() -> Response {
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], page::PAGE).into_response()
+}
+
+/// The process lives and answers.
+async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// New clients are welcome: not draining, and not every upstream out of reach.
+async fn ready(State(admin): State<Admin>) -> Response {
+    if admin.0.draining.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
+    }
+    match admin.ask(|inner| unready(&inner.handle.snapshot())).await {
+        Some(None) => "ready\n".into_response(),
+        Some(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+        None => busy(),
+    }
+}
+
+/// Why new clients had better go elsewhere.
+fn unready(snapshot: &Snapshot) -> Option<&'static str> {
+    if snapshot.draining {
+        return Some("draining\n");
+    }
+    let none_reachable = snapshot.pools.iter().all(|pool| pool.unavailable_for.is_some());
+    (none_reachable && !snapshot.pools.is_empty()).then_some("no upstream can be reached\n")
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    let render = |inner: &Inner| render(&inner.handle.snapshot(), inner.user_label, (inner.dropped_log_lines)());
+    match admin.ask(render).await {
+        Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),
+        None => busy(),
+    }
+}
+
+async fn pools(State(admin): State<Admin>) -> Response {
+    json(admin.ask(|inner| api::pools(&inner.handle.snapshot())).await)
+}
+
+async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
+    match limit(&uri) {
+        Ok(limit) => json(admin.ask(move |inner| api::clients(&inner.handle.clients(limit))).await),
+        Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
+    }
+}
+
+async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
+    match limit(&uri) {
+        Ok(limit) => json(admin.ask(move |inner| api::servers(&inner.handle.servers(limit))).await),
+        Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
+    }
+}
+
+fn limit(uri: &Uri) -> Result<usize, String> {
+    let mut limit = DEFAULT_LIMIT;
+    for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let value = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
+        let value = value.filter(|n| (1..=MAX_LIMIT).contains(n));
+        limit = value.ok_or_else(|| format!("the only parameter is limit=1..{MAX_LIMIT}\n"))?;
+    }
+    Ok(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_pools_is_ready_and_a_draining_one_is_not() {
+        let mut snapshot = Snapshot::default();
+        assert_eq!(unready(&snapshot), None);
+        snapshot.draining = true;
+        assert_eq!(unready(&snapshot), Some("draining\n"));
+    }
+
+    #[test]
+    fn it_is_unready_only_when_no_upstream_can_be_reached() {
+        let pool = |down: bool| driver::PoolSnapshot {
+            unavailable_for: down.then_some(std::time::Duration::from_secs(1)),
+            ..metrics::tests::pool("d", "u")
+        };
+        let with = |pools| Snapshot { pools, ..Snapshot::default() };
+        assert_eq!(unready(&with(vec![pool(true), pool(false)])), None);
+        assert!(unready(&with(vec![pool(true), pool(true)])).is_some());
+    }
+
+    #[test]
+    fn limits_of_lists_are_checked() {
+        let limit = |query: &str| limit(&format!("/api/clients{query}").parse().unwrap());
+        assert_eq!(limit(""), Ok(DEFAULT_LIMIT));
+        assert_eq!(limit("?limit=5"), Ok(5));
+        assert!(limit("?limit=0").is_err() && limit("?limit=x").is_err() && limit("?other=1").is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! The JSON views. Times are in milliseconds, counters count from the start; what is not known is null.
+
+use std::time::Duration;
+
+use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot};
+use serde_json::{Map, Value, json};
+
+/// `/api/pools`.
+pub fn pools(snapshot: &Snapshot) -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "reactor": snapshot.reactor,
+        "draining": snapshot.draining,
+        "auth_failures": snapshot.auth_failures,
+        "listeners": snapshot.listeners.iter().map(listener).collect::<Vec<_>>(),
+        "pools": snapshot.pools.iter().map(pool).collect::<Vec<_>>(),
+        "workers": snapshot.workers.iter().map(|worker| json!({
+            "cpu_ms": ms(worker.cpu),
+            "clients": worker.clients,
+            "transactions": worker.transactions,
+            "moves": worker.moves,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+/// `/api/clients`.
+pub fn clients(clients: &[ClientInfo]) -> Value {
+    let client = |c: &ClientInfo| {
+        json!({
+            "id": c.id,
+            "address": c.address,
+            "listener": c.listener,
+            "database": c.database,
+            "user": c.user,
+            "state": c.state,
+            "state_ms": ms(c.state_for),
+            "connected_ms": ms(c.connected_for),
+            "server": c.server,
+            "pinned": c.pinned,
+        })
+    };
+    json!({ "clients": clients.iter().map(client).collect::<Vec<_>>() })
+}
+
+/// `/api/servers`.
+pub fn servers(servers: &[ServerInfo]) -> Value {
+    let server = |s: &ServerInfo| {
+        json!({
+            "id": s.id,
+            "database": s.database,
+            "user": s.user,
+            "address": s.address,
+            "state": s.state,
+            "state_ms": ms(s.state_for),
+            "age_ms": ms(s.age),
+            "backend": s.backend,
+            "client": s.client,
+            "worker": s.worker,
+        })
+    };
+    json!({ "servers": servers.iter().map(server).collect::<Vec<_>>() })
+}
+
+fn listener(listener: &ListenerSnapshot) -> Value {
+    json!({
+        "name": listener.name,
+        "clients": {
+            "login": listener.login,
+            "idle": listener.idle,
+            "active": listener.active,
+            "waiting": listener.waiting,
+        },
+        "soft_limit": listener.limits.0,
+        "hard_limit": listener.limits.1,
+        "rejections": counted(&listener.rejections),
+        "evictions": counted(&listener.evictions),
+    })
+}
+
+fn pool(pool: &PoolSnapshot) -> Value {
+    json!({
+        "id": pool.id.0,
+        "database": pool.database,
+        "user": pool.user,
+        "address": pool.address,
+        "clients": pool.clients,
+        "waiters": pool.counts.waiters,
+        "oldest_wait_ms": pool.oldest_wait.map(ms),
+        "servers": {
+            "connecting": pool.counts.connecting,
+            "idle": pool.counts.idle,
+            "in_use": pool.counts.in_use,
+            "checking": pool.counts.checking,
+            "closing": pool.counts.closing,
+            "total": pool.counts.total,
+        },
+        "max_size": pool.max_size,
+        "min_size": pool.min_size,
+        "created": pool.created,
+        "closed": counted(&pool.closed),
+        "checkout_failed": counted(&pool.checkout_failed),
+        "pinned": counted(&pool.pinned),
+        "transactions": pool.transactions,
+        "checkout": histograms(&pool.checkout),
+        "connect": histograms(&pool.connect),
+        "hold": histogram(&pool.hold),
+        "unavailable_ms": pool.unavailable_for.map(ms),
+        "last_error": pool.last_error.as_deref(),
+        "paused": pool.paused,
+    })
+}
+
+fn counted(counts: &[(&'static str, u64)]) -> Value {
+    counts.iter().map(|(reason, count)| ((*reason).to_owned(), json!(count))).collect::<Map<_, _>>().into()
+}
+
+fn histograms(histograms: &[(&'static str, DurationHistogram)]) -> Value {
+    histograms.iter().map(|(name, times)| ((*name).to_owned(), histogram(times))).collect::<Map<_, _>>().into()
+}
+
+/// Count, mean, and for a few percentiles the bucket bound that they lie below.
+fn histogram(times: &DurationHistogram) -> Value {
+    let count: u64 = times.buckets.iter().sum();
+    let mean = (count > 0).then(|| times.sum_ns as f64 / count as f64 / 1e6);
+    json!({
+        "count": count,
+        "mean_ms": mean,
+        "p50_below_ms": below(times, count, 0.5),
+        "p95_below_ms": below(times, count, 0.95),
+        "p99_below_ms": below(times, count, 0.99),
+    })
+}
+
+fn below(times: &DurationHistogram, count: u64, quantile: f64) -> Option<f64> {
+    let rank = ((count as f64 * quantile).ceil() as u64).max(1);
+    let mut seen = 0;
+    let bucket = times.buckets.iter().position(|in_bucket| {
+        seen += in_bucket;
+        seen >= rank
+    })?;
+    BUCKET_BOUNDS_US.get(bucket).map(|bound| *bound as f64 / 1e3)
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_values_are_null_and_percentiles_are_bounds() {
+        let mut times = DurationHistogram::default();
+        assert_eq!(histogram(&times)["mean_ms"], Value::Null);
+        assert_eq!(histogram(&times)["p99_below_ms"], Value::Null);
+        times.buckets[0] = 99;
+        times.buckets[4] = 1;
+        times.sum_ns = 100_000_000;
+        let shown = histogram(&times);
+        assert_eq!(shown["mean_ms"], json!(1.0));
+        assert_eq!(shown["p50_below_ms"], json!(0.05));
+        assert_eq!(shown["p99_below_ms"], json!(0.05));
+        *times.buckets.last_mut().unwrap() = 10;
+        assert_eq!(histogram(&times)["p99_below_ms"], Value::Null);
+    }
+
+    #[test]
+    fn a_pool_is_shown_with_all_its_parts() {
+        let snapshot = Snapshot { pools: vec![super::super::metrics::tests::pool("d", "u")], ..Snapshot::default() };
+        let shown = pools(&snapshot);
+        assert_eq!(shown["pools"][0]["servers"]["idle"], json!(2));
+        assert_eq!(shown["pools"][0]["closed"]["idle"], json!(5));
+        assert_eq!(shown["pools"][0]["last_error"], Value::Null);
+    }
+}

@@ -1,0 +1,414 @@
+//! A snapshot in Prometheus' text format. Names and labels are promises to users.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{Error, Write},
+};
+
+use driver::{BUCKET_BOUNDS_US, DurationHistogram, PoolSnapshot, Snapshot};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet, text::encode},
+    metrics::MetricType,
+    registry::Registry,
+};
+
+/// The content type of what [`render`] returns.
+pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The metrics of a snapshot. Without `user_label` the pools of a database are added up.
+pub fn render(snapshot: &Snapshot, user_label: bool, dropped_log_lines: u64) -> String {
+    let mut registry = Registry::default();
+    let snapshot = Metrics { snapshot: snapshot.clone(), user_label, dropped_log_lines };
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("writing to a string does not fail");
+    text
+}
+
+#[derive(Debug)]
+struct Metrics {
+    snapshot: Snapshot,
+    user_label: bool,
+    dropped_log_lines: u64,
+}
+
+/// Label names and values of one line.
+#[derive(Debug)]
+struct Labels<'a>(&'a [(&'a str, &'a str)]);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), Error> {
+        for (name, value) in self.0 {
+            let mut label = encoder.encode_label();
+            let mut key = label.encode_label_key()?;
+            key.write_str(name)?;
+            let mut encoded = key.encode_label_value()?;
+            encoded.write_str(value)?;
+            encoded.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// One line of a metric: its own labels, beside those of the pool, and its value.
+type Line<'a, T> = (Vec<(&'a str, &'a str)>, T);
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let encoder = &mut encoder;
+        self.process(encoder)?;
+        self.clients(encoder)?;
+        self.workers(encoder)?;
+        self.servers(encoder)?;
+        self.checkouts(encoder)
+    }
+}
+
+impl Metrics {
+    fn process(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let labels = Labels(&[("version", env!("CARGO_PKG_VERSION")), ("reactor", self.snapshot.reactor)]);
+        encoder
+            .encode_descriptor("poolhouse_build", "Which Poolhouse this is", None, MetricType::Info)?
+            .encode_info(&labels)?;
+        let one = |value| vec![(Vec::new(), value)];
+        counters(encoder, "poolhouse_auth_failures", "Failed logins of clients", one(self.snapshot.auth_failures))?;
+        let help = "Log lines dropped because standard error was too slow";
+        counters(encoder, "poolhouse_log_lines_dropped", help, one(self.dropped_log_lines))?;
+        gauges(encoder, "poolhouse_draining", "1 while shutting down", one(u64::from(self.snapshot.draining)))
+    }
+
+    fn clients(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let listeners = &self.snapshot.listeners;
+        let each = |of: &dyn Fn(usize) -> Vec<(&'static str, u64)>, label: &'static str| -> Vec<Line<'_, u64>> {
+            let lines = listeners.iter().enumerate().flat_map(|(i, listener)| {
+                of(i).into_iter().map(move |(name, n)| (vec![("listener", &*listener.name), (label, name)], n))
+            });
+            lines.collect()
+        };
+        let states = |i: usize| {
+            let l = &listeners[i];
+            vec![("login", l.login), ("idle", l.idle), ("active", l.active), ("waiting", l.waiting)]
+        };
+        gauges(encoder, "poolhouse_clients", "Clients now", each(&states, "state"))?;
+        let limits = |i: usize| {
+            let (soft, hard) = listeners[i].limits;
+            vec![("soft", u64::from(soft)), ("hard", u64::from(hard))]
+        };
+        gauges(encoder, "poolhouse_clients_limit", "Limits of clients", each(&limits, "limit"))?;
+        let rejections = |i: usize| listeners[i].rejections.clone();
+        let lines = each(&rejections, "reason");
+        counters(encoder, "poolhouse_client_rejections", "Clients turned away at the door", lines)?;
+        let evictions = |i: usize| listeners[i].evictions.clone();
+        counters(encoder, "poolhouse_client_evictions", "Clients sent away", each(&evictions, "reason"))
+    }
+
+    fn workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let names: Vec<String> = (0..self.snapshot.workers.len()).map(|n| n.to_string()).collect();
+        let workers = || names.iter().map(String::as_str).zip(&self.snapshot.workers);
+        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.cpu.as_secs_f64())).collect();
+        let help = "CPU time of the worker's thread";
+        float_counters(encoder, "poolhouse_worker_cpu_seconds", help, lines)?;
+        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.clients)).collect();
+        gauges(encoder, "poolhouse_worker_clients", "Clients of the worker", lines)?;
+        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.transactions)).collect();
+        counters(encoder, "poolhouse_worker_transactions", "Transactions of the worker's clients", lines)?;
+        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.moves)).collect();
+        counters(encoder, "poolhouse_worker_moves", "Servers that moved to the worker", lines)
+    }
+
+    fn servers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let groups = groups(&self.snapshot.pools, self.user_label);
+        let lines = labelled(&groups, "state", |g| g.states.iter().copied());
+        gauges(encoder, "poolhouse_servers", "Connections to databases now", lines)?;
+        let lines = plain(&groups, |g| g.max_size);
+        gauges(encoder, "poolhouse_servers_max", "Most connections a pool may have", lines)?;
+        let lines = plain(&groups, |g| g.created);
+        counters(encoder, "poolhouse_servers_created", "Connections made", lines)?;
+        let lines = labelled(&groups, "reason", |g| g.closed.iter().map(|(k, v)| (*k, *v)));
+        counters(encoder, "poolhouse_servers_closed", "Connections closed", lines)?;
+        let lines = labelled(&groups, "reason", |g| g.pinned.iter().map(|(k, v)| (*k, *v)));
+        gauges(encoder, "poolhouse_pinned", "Servers pinned to a client now", lines)?;
+        let lines = plain(&groups, |g| g.unavailable);
+        gauges(encoder, "poolhouse_pools_unavailable", "Pools that cannot reach their upstream", lines)
+    }
+
+    fn checkouts(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let groups = groups(&self.snapshot.pools, self.user_label);
+        gauges(encoder, "poolhouse_waiters", "Clients waiting for a server", plain(&groups, |g| g.waiters))?;
+        gauges(encoder, "poolhouse_pool_clients", "Clients logged in", plain(&groups, |g| g.clients))?;
+        let lines = plain(&groups, |g| g.transactions);
+        counters(encoder, "poolhouse_transactions", "Transactions (leases ended)", lines)?;
+        let lines = labelled(&groups, "reason", |g| g.checkout_failed.iter().map(|(k, v)| (*k, *v)));
+        counters(encoder, "poolhouse_checkout_failed", "Check-outs that failed", lines)?;
+        let lines = labelled(&groups, "path", |g| g.checkout.iter());
+        histograms(encoder, "poolhouse_checkout_seconds", "Time to check out a server", lines)?;
+        let lines = labelled(&groups, "phase", |g| g.connect.iter());
+        histograms(encoder, "poolhouse_connect_phase_seconds", "Phases of making a connection", lines)?;
+        let lines = plain(&groups, |g| &g.hold);
+        histograms(encoder, "poolhouse_hold_seconds", "How long servers are held", lines)
+    }
+}
+
+/// Pools with the same labels, added up.
+#[derive(Default)]
+struct Group {
+    labels: Vec<(&'static str, String)>,
+    states: [(&'static str, u64); 5],
+    closed: BTreeMap<&'static str, u64>,
+    checkout_failed: BTreeMap<&'static str, u64>,
+    pinned: BTreeMap<&'static str, u64>,
+    checkout: BTreeMap<&'static str, DurationHistogram>,
+    connect: BTreeMap<&'static str, DurationHistogram>,
+    hold: DurationHistogram,
+    max_size: u64,
+    created: u64,
+    clients: u64,
+    waiters: u64,
+    transactions: u64,
+    unavailable: u64,
+}
+
+fn groups(pools: &[PoolSnapshot], user_label: bool) -> Vec<Group> {
+    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+    for pool in pools {
+        let user = if user_label { &*pool.user } else { "" };
+        groups.entry((&pool.database, user)).or_default().add(pool);
+    }
+    let label = |((database, user), group): ((&str, &str), Group)| {
+        let user = user_label.then(|| ("user", user.to_owned()));
+        let labels = [("database", database.to_owned())].into_iter().chain(user).collect();
+        Group { labels, ..group }
+    };
+    groups.into_iter().map(label).collect()
+}
+
+impl Group {
+    fn add(&mut self, pool: &PoolSnapshot) {
+        let counts = &pool.counts;
+        let states = [
+            ("connecting", counts.connecting),
+            ("idle", counts.idle),
+            ("in_use", counts.in_use),
+            ("checking", counts.checking),
+            ("closing", counts.closing),
+        ];
+        for (sum, (name, count)) in self.states.iter_mut().zip(states) {
+            *sum = (name, sum.1 + u64::from(count));
+        }
+        add_counts(&mut self.closed, &pool.closed);
+        add_counts(&mut self.checkout_failed, &pool.checkout_failed);
+        add_counts(&mut self.pinned, &pool.pinned);
+        for (name, times) in &pool.checkout {
+            add_times(self.checkout.entry(name).or_default(), times);
+        }
+        for (name, times) in &pool.connect {
+            add_times(self.connect.entry(name).or_default(), times);
+        }
+        add_times(&mut self.hold, &pool.hold);
+        self.max_size += u64::from(pool.max_size);
+        self.created += pool.created;
+        self.clients += pool.clients;
+        self.waiters += u64::from(counts.waiters);
+        self.transactions += pool.transactions;
+        self.unavailable += u64::from(pool.unavailable_for.is_some());
+    }
+}
+
+fn add_counts(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {
+    for (name, count) in counts {
+        *sums.entry(name).or_default() += count;
+    }
+}
+
+fn add_times(sum: &mut DurationHistogram, times: &DurationHistogram) {
+    for (sum, count) in sum.buckets.iter_mut().zip(times.buckets) {
+        *sum += count;
+    }
+    sum.sum_ns += times.sum_ns;
+}
+
+/// One line for each group.
+fn plain<'g, T>(groups: &'g [Group], of: impl Fn(&'g Group) -> T) -> Vec<Line<'g, T>> {
+    groups.iter().map(|group| (own_labels(group), of(group))).collect()
+}
+
+/// One line for each value of a label in each group.
+fn labelled<'g, K: AsRef<str> + ?Sized + 'g, T, I: Iterator<Item = (&'g K, T)>>(
+    groups: &'g [Group],
+    label: &'g str,
+    of: impl Fn(&'g Group) -> I,
+) -> Vec<Line<'g, T>> {
+    let lines = groups.iter().flat_map(|group| {
+        of(group).map(move |(name, value)| {
+            let mut labels = own_labels(group);
+            labels.push((label, name.as_ref()));
+            (labels, value)
+        })
+    });
+    lines.collect()
+}
+
+fn own_labels(group: &Group) -> Vec<(&str, &str)> {
+    group.labels.iter().map(|(name, value)| (*name, &**value)).collect()
+}
+
+/// The `_total` of a counter's name is added by the encoder.
+fn counters(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, lines: Vec<Line<'_, u64>>) -> Result<(), Error> {
+    let mut metric = e.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in lines {
+        let labels = Labels(&labels);
+        metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    Ok(())
+}
+
+fn float_counters(
+    e: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    lines: Vec<Line<'_, f64>>,
+) -> Result<(), Error> {
+    let mut metric = e.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in lines {
+        let labels = Labels(&labels);
+        metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    Ok(())
+}
+
+fn gauges(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, lines: Vec<Line<'_, u64>>) -> Result<(), Error> {
+    let mut metric = e.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in lines {
+        let labels = Labels(&labels);
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
+fn histograms(
+    e: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    lines: Vec<Line<'_, &DurationHistogram>>,
+) -> Result<(), Error> {
+    let mut metric = e.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for (labels, times) in lines {
+        let bounds = BUCKET_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
+        let (sum, count) = (times.sum_ns as f64 / 1e9, times.buckets.iter().sum());
+        let labels = Labels(&labels);
+        metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use driver::ListenerSnapshot;
+    use pool::Counts;
+    use protocol::PoolId;
+
+    /// A pool with something of everything.
+    pub fn pool(database: &str, user: &str) -> PoolSnapshot {
+        let mut times = DurationHistogram::default();
+        times.buckets[3] = 2;
+        times.sum_ns = 1_000_000;
+        let counts = Counts { idle: 2, in_use: 1, total: 3, waiters: 4, ..Counts::default() };
+        PoolSnapshot {
+            id: PoolId(0),
+            database: database.to_owned(),
+            user: user.to_owned(),
+            address: "h:5432".to_owned(),
+            counts,
+            max_size: 20,
+            min_size: 0,
+            clients: 7,
+            created: 9,
+            closed: vec![("idle", 5), ("life", 1)],
+            checkout_failed: vec![("timeout", 3)],
+            pinned: vec![("listen", 1)],
+            transactions: 100,
+            checkout: ["idle", "created", "queued"].map(|path| (path, times.clone())),
+            connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, times.clone())),
+            hold: times,
+            oldest_wait: None,
+            unavailable_for: None,
+            last_error: None,
+            paused: false,
+        }
+    }
+
+    fn snapshot() -> Snapshot {
+        let listener = ListenerSnapshot {
+            name: "127.0.0.1:6432".to_owned(),
+            idle: 3,
+            rejections: vec![("hard_limit", 2)],
+            evictions: vec![("soft_limit", 1)],
+            limits: (8, 10),
+            ..ListenerSnapshot::default()
+        };
+        let workers = vec![driver::WorkerSnapshot::default()];
+        let pools = vec![pool("d", "u"), pool("d", "v\"\n")];
+        Snapshot { listeners: vec![listener], pools, workers, reactor: "mio", auth_failures: 6, ..Snapshot::default() }
+    }
+
+    #[track_caller]
+    fn has(text: &str, lines: &[&str]) {
+        for line in lines {
+            assert!(text.lines().any(|l| l == *line), "no line {line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_promised_metric_is_there_with_its_labels() {
+        let text = render(&snapshot(), true, 11);
+        let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
+        has(
+            &text,
+            &[
+                &build,
+                "poolhouse_clients{listener=\"127.0.0.1:6432\",state=\"idle\"} 3",
+                "poolhouse_client_rejections_total{listener=\"127.0.0.1:6432\",reason=\"hard_limit\"} 2",
+                "poolhouse_client_evictions_total{listener=\"127.0.0.1:6432\",reason=\"soft_limit\"} 1",
+                "poolhouse_servers{database=\"d\",user=\"u\",state=\"idle\"} 2",
+                "poolhouse_servers_max{database=\"d\",user=\"u\"} 20",
+                "poolhouse_servers_created_total{database=\"d\",user=\"u\"} 9",
+                "poolhouse_servers_closed_total{database=\"d\",user=\"u\",reason=\"idle\"} 5",
+                "poolhouse_pinned{database=\"d\",user=\"u\",reason=\"listen\"} 1",
+                "poolhouse_checkout_seconds_count{database=\"d\",user=\"u\",path=\"queued\"} 2",
+                "poolhouse_checkout_seconds_bucket{le=\"0.0002\",database=\"d\",user=\"u\",path=\"idle\"} 0",
+                "poolhouse_checkout_seconds_bucket{le=\"0.0005\",database=\"d\",user=\"u\",path=\"idle\"} 2",
+                "poolhouse_checkout_seconds_bucket{le=\"+Inf\",database=\"d\",user=\"u\",path=\"idle\"} 2",
+                "poolhouse_checkout_failed_total{database=\"d\",user=\"u\",reason=\"timeout\"} 3",
+                "poolhouse_connect_phase_seconds_sum{database=\"d\",user=\"u\",phase=\"auth\"} 0.001",
+                "poolhouse_hold_seconds_count{database=\"d\",user=\"u\"} 2",
+                "poolhouse_waiters{database=\"d\",user=\"u\"} 4",
+                "poolhouse_transactions_total{database=\"d\",user=\"u\"} 100",
+                "poolhouse_auth_failures_total 6",
+                "poolhouse_log_lines_dropped_total 11",
+                "# EOF",
+            ],
+        );
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        has(&render(&snapshot(), true, 0), &["poolhouse_waiters{database=\"d\",user=\"v\\\"\\n\"} 4"]);
+    }
+
+    #[test]
+    fn without_the_user_label_pools_of_a_database_are_added_up() {
+        let text = render(&snapshot(), false, 0);
+        has(
+            &text,
+            &[
+                "poolhouse_waiters{database=\"d\"} 8",
+                "poolhouse_servers_closed_total{database=\"d\",reason=\"idle\"} 10",
+                "poolhouse_hold_seconds_sum{database=\"d\"} 0.002",
+            ],
+        );
+        assert!(!text.contains("user="));
+    }
+}

@@ -1,0 +1,109 @@
+//! What a person sees on standard error when serving begins: what listens where, how to connect, where to look.
+
+use std::{fmt::Write, net::SocketAddr};
+
+use driver::Address;
+
+use crate::{
+    config::{Config, Database, Endpoint, FALLBACK},
+    logs::LogFormat,
+};
+
+/// Databases that are listed by name.
+const MAX_LISTED: usize = 10;
+
+/// Shows it as text, or as one event.
+pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, format: LogFormat) {
+    let listeners: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
+    match format {
+        LogFormat::Text => eprint!("{}", text(config, endpoints, admin)),
+        LogFormat::Json => tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            listeners = listeners.join(" "),
+            admin = admin.map(|address| address.to_string()),
+            "serving"
+        ),
+    }
+}
+
+fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> String {
+    let mut text = format!("Poolhouse {} serves\n", env!("CARGO_PKG_VERSION"));
+    for database in config.databases.iter().take(MAX_LISTED) {
+        let pool = &database.pool;
+        let name = if database.name == FALLBACK { "any other name" } else { &database.name };
+        let upstream = address(&database.address);
+        let _ = writeln!(text, "  {name}: {upstream}, {} mode, at most {} servers", pool.mode, pool.config.max_size);
+    }
+    if let Some(more) = config.databases.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  and {more} more");
+    }
+    let _ = writeln!(text, "on");
+    for (endpoint, listener) in endpoints.iter().zip(&config.listeners) {
+        let _ = writeln!(text, "  {endpoint}, at most {} clients", listener.gate.hard_limit);
+    }
+    if let (Some(endpoint), Some(database)) = (endpoints.first(), config.databases.first()) {
+        let _ = writeln!(text, "connect with\n  {}", psql(config, endpoint, database));
+    }
+    match admin {
+        Some(address) => _ = writeln!(text, "look at\n  http://{address}/metrics"),
+        None => text.push_str("without an admin address\n"),
+    }
+    text
+}
+
+fn address(address: &Address) -> String {
+    match address {
+        Address::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+        Address::Tcp { host, port } => format!("{host}:{port}"),
+        Address::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// A command that connects a person; it asks for the password if there is one.
+fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
+    let (host, port) = match endpoint {
+        Endpoint::Tcp(address) if address.ip().is_unspecified() => ("127.0.0.1".to_owned(), address.port().to_string()),
+        Endpoint::Tcp(address) => (address.ip().to_string(), address.port().to_string()),
+        Endpoint::Unix(path) => {
+            // libpq finds a socket by its folder and the number behind `.s.PGSQL.`.
+            let port = path.extension().map_or_else(|| "5432".to_owned(), |port| port.to_string_lossy().into_owned());
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            (folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string()), port)
+        }
+    };
+    let name = if database.name == FALLBACK { "postgres" } else { &database.name };
+    let user = config.users.first().map(|user| user.name.as_str()).or(database.user.as_deref());
+    let user = user.map(|user| format!(" -U {}", quoted(user))).unwrap_or_default();
+    format!("psql -h {} -p {port}{user} {}", quoted(&host), quoted(name))
+}
+
+/// Fit for a shell.
+fn quoted(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./:@".contains(&b);
+    match !text.is_empty() && text.bytes().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Flags, from_url};
+
+    #[test]
+    fn it_tells_how_to_connect_and_no_password() {
+        let config = from_url("postgres://app:hunter2@db:5432/my%20data", &Flags::default(), &|_| None).unwrap();
+        let shown = text(&config, &[config.listeners[0].listen.clone()], config.admin.listen);
+        assert!(shown.contains("psql -h 127.0.0.1 -p 6432 -U app 'my data'"), "{shown}");
+        assert!(shown.contains("http://127.0.0.1:9930/metrics"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn a_unix_socket_is_named_as_libpq_wants_it() {
+        let config = from_url("postgres:///d?host=/run/pg", &Flags::default(), &|_| None).unwrap();
+        let endpoint = Endpoint::parse("/run/x/.s.PGSQL.7000").unwrap();
+        assert_eq!(psql(&config, &endpoint, &config.databases[0]), "psql -h /run/x -p 7000 d");
+    }
+}

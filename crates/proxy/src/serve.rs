@@ -1,0 +1,218 @@
+//! Serving, from the configuration to the end: opens the sockets, starts the driver, answers on the admin address,
+//! and ends in order when a signal says so.
+
+use std::{
+    io,
+    net::TcpListener,
+    num::NonZero,
+    sync::Arc,
+    time::Duration,
+};
+
+use driver::{Driver, DriverConfig, Handle};
+use postgres::Postgres;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    Pools,
+    admin::Admin,
+    banner,
+    check::{Machine, check},
+    config::{Config, Problem, Problems, Severity},
+    descriptors,
+    logs::{LogFormat, LogOptions, Logs},
+    sockets::{Bound, SocketFile, bind, bind_admin},
+    systemd,
+};
+
+/// Threads for questions of the admin address that block.
+const BLOCKING_THREADS: usize = 4;
+
+/// How often a draining driver is looked at.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
+/// Why it does not serve, or no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration is at fault.
+    #[error("{0}")]
+    Configuration(#[from] Problems),
+    /// A log level that is none.
+    #[error("{0}")]
+    Logging(String),
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Our own mistake: a worker thread ended by a panic.
+    #[error("a worker ended by a defect of Poolhouse; its message is above")]
+    Defect,
+}
+
+impl ServeError {
+    fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::System { what, source }
+    }
+}
+
+/// Serves until a signal ends it: SIGTERM or SIGINT let transactions end, a second one does not.
+pub fn serve(config: Config, log: &LogOptions) -> Result<(), ServeError> {
+    let problems = check(&config, Machine::here());
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Err(Problems(problems).into());
+    }
+    let descriptors = descriptors::raise();
+    // Sockets come before any thread: see `sockets::bind`.
+    let bound = config.listeners.iter().map(bind_listener).collect::<Result<Vec<_>, _>>()?;
+    let (admin_socket, admin_problem) = admin_socket(&config)?;
+    let logs = Logs::start(log).map_err(ServeError::Logging)?;
+    for problem in problems.iter().chain(&admin_problem) {
+        announce(problem, log.format);
+    }
+    tracing::debug!(descriptors, "limit of file descriptors");
+
+    let config = Arc::new(config);
+    let (specs, files, endpoints) = apart(bound);
+    let pools = Arc::new(Pools::new(Arc::clone(&config)));
+    let protocol = Arc::new(Postgres::new(pools.clone()));
+    let driver = Driver::start(driver_config(&config), protocol, pools, specs)
+        .map_err(ServeError::system("cannot start the workers"))?;
+    let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
+    banner::show(&config, &endpoints, admin_address, log.format);
+
+    let dropped = logs.dropped();
+    let admin = Admin::new(driver.handle(), config.admin.user_label, move || dropped.dropped_lines() as u64);
+    let handle = driver.handle();
+    let ended = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .and_then(|runtime| runtime.block_on(watch(&handle, &admin, admin_socket, config.serve.drain_time)));
+    if ended.is_err() {
+        handle.stop();
+    }
+    let intact = driver.join();
+    files.iter().for_each(SocketFile::remove);
+    tracing::info!("stopped");
+    ended.map_err(ServeError::system("the admin thread failed"))?;
+    if intact { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+fn bind_listener(listener: &crate::config::Listener) -> Result<Bound, ServeError> {
+    bind(listener).map_err(ServeError::system(format!("cannot listen on {}", listener.listen)))
+}
+
+/// The admin address. One that was not asked for may be taken; then there is none.
+fn admin_socket(config: &Config) -> Result<(Option<TcpListener>, Option<Problem>), ServeError> {
+    let Some(address) = config.admin.listen else { return Ok((None, None)) };
+    match bind_admin(address) {
+        Ok(socket) => Ok((Some(socket), None)),
+        Err(source) if config.admin.asked_for => {
+            Err(ServeError::system(format!("cannot listen on the admin address {address}"))(source))
+        }
+        Err(error) => {
+            let problem = Problem::warning(format!("no admin address: cannot listen on {address}: {error}"));
+            Ok((None, Some(problem.hint("name another one, or \"off\""))))
+        }
+    }
+}
+
+type Parts = (Vec<driver::ListenerSpec>, Vec<SocketFile>, Vec<crate::config::Endpoint>);
+
+fn apart(bound: Vec<Bound>) -> Parts {
+    let mut parts = Parts::default();
+    for Bound { spec, endpoint, file } in bound {
+        parts.0.push(spec);
+        parts.1.extend(file);
+        parts.2.push(endpoint);
+    }
+    parts
+}
+
+fn driver_config(config: &Config) -> DriverConfig {
+    let workers = match config.serve.workers {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(crate::config::MAX_WORKERS as usize),
+        workers => workers as usize,
+    };
+    DriverConfig { workers, max_auth_failures: config.serve.max_auth_failures, ..DriverConfig::default() }
+}
+
+fn announce(problem: &Problem, format: LogFormat) {
+    match format {
+        LogFormat::Text => eprintln!("{problem}"),
+        LogFormat::Json => tracing::warn!(hint = problem.hint, "{}", problem.message),
+    }
+}
+
+/// Serves the admin address and waits for the end.
+async fn watch(
+    handle: &Handle,
+    admin: &Admin,
+    socket: Option<TcpListener>,
+    drain_time: Option<Duration>,
+) -> io::Result<()> {
+    let mut signals = Signals::new()?;
+    if let Some(socket) = socket {
+        let socket = tokio::net::TcpListener::from_std(socket)?;
+        tokio::spawn(axum::serve(socket, admin.router()).into_future());
+    }
+    systemd::ready();
+    tokio::spawn(systemd::watchdog(handle.clone()));
+    loop {
+        tokio::select! {
+            name = signals.next() => {
+                tracing::info!(signal = name, "draining: no new clients, transactions may end; a second signal ends it");
+                break;
+            }
+            // Workers that end by themselves have failed; `join` says so.
+            () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_drained() { return Ok(()) },
+        }
+    }
+    systemd::stopping();
+    admin.set_draining();
+    handle.drain();
+    tokio::select! {
+        () = drained(handle) => return Ok(()),
+        name = signals.next() => tracing::warn!(signal = name, "ending at once"),
+        () = after(drain_time) => tracing::warn!("drain_time is over: ending at once"),
+    }
+    handle.stop();
+    Ok(())
+}
+
+async fn drained(handle: &Handle) {
+    while !handle.is_drained() {
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+}
+
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+

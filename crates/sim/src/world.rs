@@ -1,0 +1,380 @@
+//! Thousands of clients over pools that share one budget, in virtual time, with everything that goes wrong: connects
+//! that fail, servers that die, clients that leave at any moment, pauses, clears, changes of options, orders that arrive
+//! late. After every step the pools, the budget and the gate are compared with what the world itself knows.
+//! It reads no bytes and knows no protocol.
+
+mod chaos;
+mod clients;
+mod door;
+mod oracle;
+mod orders;
+mod plan;
+
+use std::{collections::VecDeque, time::Duration};
+
+use pool::{Action, Budget, Hold, MemberId, Pool, ScopeId, ServerId, Time};
+
+use self::{clients::Client, door::Door, oracle::Oracle, plan::Plan};
+use crate::{agenda::Agenda, random::Rng};
+
+/// A defect of the driver built in on purpose, to prove that the checks can fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// None.
+    None,
+    /// A grant is given to whoever waits next, too.
+    GrantTwice,
+    /// A failure never reaches its waiter.
+    ForgetFailure,
+    /// A permit is not given back.
+    KeepPermit,
+    /// The pool is permitted what the budget was not asked for.
+    ConnectWithoutPermit,
+    /// Time-outs are not handled.
+    ForgetTimeouts,
+    /// Somebody waiting is taken to be served in strict order.
+    ExpectStrictOrder,
+    /// A client that has left does not check its server in.
+    KeepServer,
+}
+
+/// What happens at some time. A visit tells whether a client is still where it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    /// A client comes.
+    Arrive(u32),
+    /// A client wants a server.
+    Ask(u32, u64),
+    /// A client is done with its server.
+    Done(u32, u64),
+    /// A connection is open, or not.
+    Dialled(usize, ServerId),
+    /// A check or reset is over.
+    Checked(usize, ServerId),
+    /// A close is over.
+    Closed(usize, ServerId),
+    /// A letter to or from a pool arrives.
+    Mail,
+    /// A time-out is due.
+    Timeout(usize),
+    /// Something is done to the world.
+    Chaos,
+}
+
+/// What is on its way between pool and budget and workers.
+#[derive(Clone, Copy, Debug)]
+enum Letter {
+    /// An order of the pool.
+    Order(Action),
+    /// A grant of the budget.
+    Permit,
+    /// A wish of the budget to have one back.
+    Reclaim,
+}
+
+struct Post {
+    pool: Pool,
+    oracle: Oracle,
+    member: MemberId,
+    scopes: Vec<usize>,
+    /// In the order of sending.
+    mail: VecDeque<(Time, Letter)>,
+    /// Permits of the budget on their way to the pool.
+    permits_sent: u32,
+    /// When a time-out is on the agenda.
+    alarm: Time,
+    closed: bool,
+    /// A server has just become idle.
+    fresh_idle: bool,
+}
+
+/// What a schedule came to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tally {
+    /// Events.
+    pub steps: u64,
+    /// Grants, failures.
+    pub decided: [u64; 2],
+    /// Check-outs that were given up by who made them.
+    pub cancelled: u64,
+}
+
+/// Events after the storm within which the world must come to rest.
+const MAX_CALM: u64 = 1_000_000;
+/// Letters in a moment beyond which pools and budget keep each other busy.
+const MAX_LETTERS: usize = 100_000;
+
+/// Runs one schedule of so many steps before the calm; panics if something is wrong.
+pub fn run(seed: u64, steps: Option<u64>, fault: Fault, trace: bool) -> Tally {
+    let mut rng = Rng::new(seed);
+    let mut plan = plan::plan(&mut rng);
+    plan.steps = steps.unwrap_or(plan.steps);
+    if trace {
+        println!("{plan:#?}");
+    }
+    World::new(plan, rng, seed, fault, trace).run()
+}
+
+struct World {
+    plan: Plan,
+    rng: Rng,
+    agenda: Agenda<Event>,
+    posts: Vec<Post>,
+    budget: Budget,
+    /// The caps, their limits, and the most they may be used to (more than the limit after that was lowered).
+    scopes: Vec<(ScopeId, u32, u32)>,
+    door: Door,
+    clients: Vec<Client>,
+    /// Numbers all check-outs.
+    waiters: u64,
+    calm: bool,
+    fault: Fault,
+    trace: bool,
+    cancelled: u64,
+}
+
+impl World {
+    fn new(plan: Plan, mut rng: Rng, seed: u64, fault: Fault, trace: bool) -> Self {
+        let mut budget = Budget::new();
+        let limits = [plan.caps.process].into_iter().chain(plan.caps.databases.clone()).chain(plan.caps.users.clone());
+        let scopes: Vec<_> = limits.map(|limit| (budget.add_scope(limit), limit, limit)).collect();
+        let now = Time(0);
+        let mut posts = Vec::new();
+        for pool in &plan.pools {
+            let scopes_of = vec![0, 1 + pool.database, 1 + plan.caps.databases.len() + pool.user];
+            let ids: Vec<_> = scopes_of.iter().map(|&s| scopes[s].0).collect();
+            posts.push(Post {
+                pool: Pool::new(pool.config.clone(), rng.next(), now),
+                oracle: Oracle::new(pool.config.clone(), now),
+                member: budget.add_member(&ids),
+                scopes: scopes_of,
+                mail: VecDeque::new(),
+                permits_sent: 0,
+                alarm: Time::NEVER,
+                closed: false,
+                fresh_idle: false,
+            });
+        }
+        let door = Door::new(plan.gate, plan.homes);
+        let clients = (0..plan.clients).map(|_| Client::new(plan.check_outs)).collect();
+        let agenda = Agenda::new(seed ^ 0xa9e4da);
+        let calm = false;
+        Self { plan, rng, agenda, posts, budget, scopes, door, clients, waiters: 0, calm, fault, trace, cancelled: 0 }
+    }
+
+    fn tell(&self, line: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:>12} {}", self.now().0, line());
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.agenda.now()
+    }
+
+    /// The time that a caller of a pool believes it to be.
+    fn clock(&mut self, pool: usize) -> Time {
+        let mut now = self.now();
+        if self.plan.skewed && self.rng.percent(20) {
+            now = Time(now.0.saturating_sub(self.rng.below(5_000)));
+        }
+        self.posts[pool].oracle.tick(now)
+    }
+
+    fn run(mut self) -> Tally {
+        let mut tally = Tally::default();
+        for client in 0..self.plan.clients {
+            let after = self.rng.around(self.plan.think);
+            self.agenda.after(after, Event::Arrive(client));
+        }
+        for pool in 0..self.posts.len() {
+            if self.rng.percent(90) {
+                self.ready(pool);
+            }
+        }
+        if let Some(mean) = self.plan.chaos {
+            let after = self.rng.around(mean);
+            self.agenda.after(after, Event::Chaos);
+        }
+        self.settle();
+        while tally.steps < self.plan.steps && self.step() {
+            tally.steps += 1;
+        }
+        self.calm(&mut tally);
+        for post in &self.posts {
+            tally.decided = [0, 1].map(|i| tally.decided[i] + post.oracle.decided[i]);
+        }
+        tally.cancelled = self.cancelled;
+        tally
+    }
+
+    /// One event. False: nothing will ever happen again.
+    fn step(&mut self) -> bool {
+        let Some(event) = self.agenda.pop() else { return false };
+        self.tell(|| format!("{event:?}"));
+        match event {
+            Event::Arrive(client) => self.arrive(client),
+            Event::Ask(client, visit) => self.ask(client, visit),
+            Event::Done(client, visit) => self.done(client, visit),
+            Event::Dialled(pool, server) => self.dialled(pool, server),
+            Event::Checked(pool, server) => self.checked(pool, server),
+            Event::Closed(pool, server) => self.closed(pool, server),
+            Event::Mail => {}
+            Event::Timeout(pool) => self.timeout(pool),
+            Event::Chaos if self.calm => {}
+            Event::Chaos => {
+                self.chaos();
+                let after = self.rng.around(self.plan.chaos.expect("chaos has a rate"));
+                self.agenda.after(after, Event::Chaos);
+            }
+        }
+        self.settle();
+        true
+    }
+
+    /// Delivers what is due, sets the alarms, and checks everything.
+    fn settle(&mut self) {
+        self.deliver();
+        for pool in 0..self.posts.len() {
+            if std::mem::take(&mut self.posts[pool].fresh_idle) && self.budget.awaits_idle(self.posts[pool].member) {
+                self.budget.has_idle(self.posts[pool].member);
+            }
+        }
+        self.deliver();
+        for pool in 0..self.posts.len() {
+            self.set_alarm(pool);
+        }
+        self.check();
+    }
+
+    fn set_alarm(&mut self, pool: usize) {
+        let deadline = self.posts[pool].pool.poll_deadline().unwrap_or(Time::NEVER);
+        if deadline < self.posts[pool].alarm && self.fault != Fault::ForgetTimeouts {
+            self.posts[pool].alarm = deadline;
+            let late = self.rng.below(self.plan.late.as_nanos() as u64 + 1);
+            self.agenda.at(deadline + Duration::from_nanos(late), Event::Timeout(pool));
+        }
+    }
+
+    fn timeout(&mut self, pool: usize) {
+        let now = self.now();
+        // Only the alarm that was set last is due; those before it were for later dead-lines.
+        let post = &mut self.posts[pool];
+        if post.alarm > now {
+            return;
+        }
+        post.alarm = Time::NEVER;
+        let due = post.pool.poll_deadline();
+        let now = post.oracle.tick(now);
+        post.pool.handle_timeout(now);
+        self.pump(pool, None);
+        if self.plan.late.is_zero() && due.is_some_and(|d| d <= now) {
+            let next = self.posts[pool].pool.poll_deadline();
+            assert!(next.is_none_or(|d| d > now), "pool {pool}: a dead-line does not pass: {next:?} at {now:?}");
+        }
+    }
+
+    fn check(&mut self) {
+        let now = self.now();
+        // A clock that is behind lets time-outs be late, too.
+        let skew = if self.plan.skewed { Duration::from_micros(5) } else { Duration::ZERO };
+        for post in &mut self.posts {
+            post.oracle.check(&post.pool, now, self.plan.late + skew);
+            let (used, _) = self.budget.member_usage(post.member);
+            assert_eq!(used, post.oracle.permits + post.permits_sent, "permits are lost or made up");
+        }
+        self.budget.check_invariants();
+        for (scope, &mut (id, limit, ref mut ceiling)) in self.scopes.iter_mut().enumerate() {
+            let posts = self.posts.iter().filter(|p| p.scopes.contains(&scope));
+            let used: u32 = posts.map(|p| p.oracle.permits + p.permits_sent).sum();
+            assert_eq!(self.budget.usage(id), (used, limit), "the budget counts otherwise under cap {scope}");
+            *ceiling = limit.max((*ceiling).min(used));
+            assert!(limit == 0 || used <= *ceiling, "{used} connections under a cap of {limit}");
+        }
+        self.door.check();
+    }
+
+    fn ready(&mut self, pool: usize) {
+        let now = self.clock(pool);
+        self.posts[pool].oracle.failing = false;
+        self.posts[pool].pool.ready(now);
+        self.pump(pool, None);
+    }
+
+    fn pause(&mut self, pool: usize, hold: Hold) {
+        let now = self.clock(pool);
+        self.posts[pool].oracle.failing = hold == Hold::FailWaiters;
+        self.posts[pool].pool.pause(hold, now);
+        self.pump(pool, None);
+    }
+
+    /// The faults end, and everybody leaves when they have what they came for; then the pools are emptied.
+    fn calm(&mut self, tally: &mut Tally) {
+        self.tell(|| "the storm is over".into());
+        self.calm = true;
+        self.plan.unreachable = 0;
+        for pool in 0..self.posts.len() {
+            if self.posts[pool].pool.is_paused() {
+                self.ready(pool);
+            }
+        }
+        self.settle();
+        let busy = |world: &Self| world.posts.iter().any(|p| !p.oracle.waits.is_empty() || p.pool.counts().in_use > 0);
+        for client in &mut self.clients {
+            client.left = client.left.min(2);
+        }
+        self.rest(tally, |world| busy(world) || world.clients.iter().any(Client::is_inside));
+        self.check_filled(tally);
+        for pool in 0..self.posts.len() {
+            self.close(pool);
+        }
+        self.settle();
+        self.rest(tally, |world| world.posts.iter().any(|p| p.pool.counts().total > 0 || !p.mail.is_empty()));
+        for post in &self.posts {
+            assert_eq!(self.budget.member_usage(post.member), (0, 0), "a closed and empty pool wants or has permits");
+            self.budget.remove_member(post.member);
+        }
+        for (scope, limit, _) in &self.scopes {
+            assert_eq!(self.budget.usage(*scope), (0, *limit), "a permit has leaked");
+        }
+        self.budget.check_invariants();
+    }
+
+    /// Time passes until `busy` is false.
+    fn rest(&mut self, tally: &mut Tally, busy: impl Fn(&Self) -> bool) {
+        for _ in 0..MAX_CALM {
+            if !busy(self) {
+                return;
+            }
+            tally.steps += 1;
+            if !self.step() {
+                break;
+            }
+        }
+        let counts: Vec<_> = self.posts.iter().map(|p| (p.pool.counts(), self.budget.member_usage(p.member))).collect();
+        panic!("the world does not come to rest: {counts:?}");
+    }
+
+    /// A pool that nothing hinders has its least number of servers.
+    fn check_filled(&mut self, tally: &mut Tally) {
+        let free = self.scopes.iter().all(|s| s.1 == 0);
+        let bad = |post: &Post| {
+            let counts = post.pool.counts();
+            !post.closed && counts.total - counts.closing < post.pool.config().min_size
+        };
+        if free && self.plan.pools.iter().all(|p| p.config.connect_timeout > self.plan.connect * 21) && !self.plan.changes
+        {
+            self.rest(tally, |world| world.posts.iter().any(bad));
+        }
+    }
+
+    fn close(&mut self, pool: usize) {
+        let now = self.clock(pool);
+        self.posts[pool].closed = true;
+        self.posts[pool].pool.close(now);
+        self.pump(pool, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! What clients do: come in, ask for a server, hold it, give it back, leave at any moment. They know their pool and the
+//! gate.
+
+use pool::{CheckIn, CheckOut, Grant, Home, ServerId, WaiterId};
+
+use super::{Event, Fault, World, door::Seat};
+
+/// Where a client stands.
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    Outside,
+    Idle(Seat),
+    Waiting { pool: usize, waiter: u64 },
+    Holding { pool: usize, server: ServerId },
+    Gone,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub struct Client {
+    doing: Doing,
+    home: u8,
+    /// Changes whenever it does something else.
+    visit: u64,
+    /// Check-outs that it still wants.
+    pub left: u32,
+}
+
+impl Client {
+    /// One that has not come yet.
+    pub fn new(left: u32) -> Self {
+        Self { doing: Doing::Outside, home: 0, visit: 0, left }
+    }
+
+    /// It is there.
+    pub fn is_inside(&self) -> bool {
+        !matches!(self.doing, Doing::Outside | Doing::Gone)
+    }
+}
+
+impl World {
+    fn becomes(&mut self, client: u32, doing: Doing) -> u64 {
+        let client = &mut self.clients[client as usize];
+        client.doing = doing;
+        client.visit += 1;
+        client.visit
+    }
+
+    pub(super) fn arrive(&mut self, client: u32) {
+        if !matches!(self.clients[client as usize].doing, Doing::Outside) || self.calm {
+            return;
+        }
+        let now = self.now();
+        let home = self.rng.below(u64::from(self.plan.homes)) as u8;
+        match self.door.admit() {
+            None => {
+                let after = self.rng.around(self.plan.think * 5);
+                return self.agenda.after(after, Event::Arrive(client));
+            }
+            Some(true) => {
+                if let Some(evicted) = self.door.evict(home, now) {
+                    self.becomes(evicted, Doing::Gone);
+                    self.door.leave();
+                }
+            }
+            Some(false) => {}
+        }
+        self.clients[client as usize].home = home;
+        self.sit(client);
+    }
+
+    /// It thinks, and then asks or leaves.
+    fn sit(&mut self, client: u32) {
+        let seat = self.door.sit(client, self.clients[client as usize].home, self.now());
+        let visit = self.becomes(client, Doing::Idle(seat));
+        let after = self.rng.around(self.plan.think);
+        self.agenda.after(after, Event::Ask(client, visit));
+    }
+
+    pub(super) fn ask(&mut self, client: u32, visit: u64) {
+        let now = self.now();
+        let Client { doing: Doing::Idle(seat), home, visit: present, left } = self.clients[client as usize] else {
+            return;
+        };
+        if visit != present {
+            return;
+        }
+        self.door.rise(seat);
+        if left == 0 {
+            self.becomes(client, Doing::Gone);
+            return self.door.leave();
+        }
+        self.clients[client as usize].left -= 1;
+        self.waiters += 1;
+        let (waiter, home) = (self.waiters, Home(home));
+        // Mostly a client stays with its pool.
+        let pool = if self.rng.percent(90) { client as usize } else { self.rng.next() as usize } % self.posts.len();
+        self.becomes(client, Doing::Waiting { pool, waiter });
+        let clock = self.clock(pool);
+        let answer = self.posts[pool].pool.check_out(WaiterId(waiter), home, clock);
+        self.tell(|| format!("client {client} asks pool {pool} as waiter {waiter}: {answer:?}"));
+        match answer {
+            CheckOut::Granted(grant) => {
+                // What was closed on the way was closed before.
+                self.pump(pool, None);
+                self.posts[pool].oracle.granted_at_once(&grant, waiter, home);
+                self.hold(client, pool, grant.server);
+            }
+            CheckOut::Queued(ticket) => {
+                self.posts[pool].oracle.queued(waiter, client, home, ticket);
+                self.pump(pool, None);
+            }
+            CheckOut::Failed(_) => {
+                self.pump(pool, None);
+                self.sit(client);
+            }
+        }
+        debug_assert!(now <= self.now());
+    }
+
+    fn hold(&mut self, client: u32, pool: usize, server: ServerId) {
+        let visit = self.becomes(client, Doing::Holding { pool, server });
+        let after = self.rng.around(self.plan.hold);
+        self.agenda.after(after, Event::Done(client, visit));
+    }
+
+    /// A grant reaches the client it is for, who may have left.
+    pub(super) fn granted(&mut self, pool: usize, grant: Grant) {
+        let waiter = grant.waiter.0;
+        let wait = self.posts[pool].oracle.waits.remove(&waiter).expect("a grant for somebody who waits");
+        let alive = self.posts[pool].oracle.server(grant.server).is_some();
+        let waits = matches!(self.clients[wait.client as usize].doing, Doing::Waiting { waiter: w, .. } if w == waiter);
+        match (waits, alive) {
+            (true, true) => self.hold(wait.client, pool, grant.server),
+            (true, false) => self.sit(wait.client),
+            (false, true) if self.fault == Fault::KeepServer => {}
+            (false, true) => self.check_in(pool, grant.server, grant.home, CheckIn::Clean),
+            (false, false) => {}
+        }
+    }
+
+    /// A failure reaches the client it is for, who may have left.
+    pub(super) fn failed(&mut self, pool: usize, waiter: u64) {
+        let wait = self.posts[pool].oracle.waits.remove(&waiter).expect("a failure for somebody who waits");
+        if matches!(self.clients[wait.client as usize].doing, Doing::Waiting { waiter: w, .. } if w == waiter) {
+            self.sit(wait.client);
+        }
+    }
+
+    pub(super) fn done(&mut self, client: u32, visit: u64) {
+        let Client { doing: Doing::Holding { pool, server }, visit: present, .. } = self.clients[client as usize] else {
+            return;
+        };
+        if visit == present {
+            let dice = self.rng.below(100);
+            let how = match dice {
+                d if d < self.plan.discards => CheckIn::Discard,
+                d if d < self.plan.discards + self.plan.resets => CheckIn::Reset,
+                _ => CheckIn::Clean,
+            };
+            self.give_back(client, pool, server, how);
+            self.sit(client);
+        }
+    }
+
+    fn give_back(&mut self, client: u32, pool: usize, server: ServerId, how: CheckIn) {
+        let home = Home(self.clients[client as usize].home);
+        self.check_in(pool, server, home, how);
+    }
+
+    fn holder(&self, pool: usize, server: ServerId) -> Option<u32> {
+        let holds = |c: &Client| matches!(c.doing, Doing::Holding { pool: p, server: s } if (p, s) == (pool, server));
+        self.clients.iter().position(holds).map(|c| c as u32)
+    }
+
+    /// A server is gone; whoever held it holds nothing.
+    pub(super) fn server_lost(&mut self, pool: usize, server: ServerId) {
+        if let Some(client) = self.holder(pool, server) {
+            self.sit(client);
+        }
+    }
+
+    /// The holder of this server is told that it is to be cut.
+    pub(super) fn cut_client(&mut self, pool: usize, server: ServerId) {
+        if let Some(client) = self.holder(pool, server) {
+            self.give_back(client, pool, server, CheckIn::Clean);
+            self.sit(client);
+        }
+    }
+
+    /// A client leaves in the middle of whatever it is doing.
+    pub(super) fn leave(&mut self, client: u32) {
+        let doing = self.clients[client as usize].doing;
+        self.tell(|| format!("client {client} leaves: {doing:?}"));
+        match doing {
+            Doing::Outside | Doing::Gone => return,
+            Doing::Idle(seat) => self.door.rise(seat),
+            Doing::Waiting { pool, waiter } => {
+                let ticket = self.posts[pool].oracle.waits[&waiter].ticket;
+                let waiting = self.posts[pool].oracle.cancelled(waiter);
+                let now = self.clock(pool);
+                let left = self.posts[pool].pool.cancel(ticket, WaiterId(waiter), now);
+                assert_eq!(left, waiting, "waiter {waiter}: pool and world differ about who waits");
+                self.cancelled += u64::from(left);
+                self.pump(pool, None);
+            }
+            Doing::Holding { pool, server } => {
+                let how = if self.rng.percent(50) { CheckIn::Discard } else { CheckIn::Reset };
+                self.give_back(client, pool, server, how);
+            }
+        }
+        self.becomes(client, Doing::Gone);
+        self.door.leave();
+    }
+}

@@ -1,0 +1,248 @@
+//! The driver's part of the world: carries orders from the pools to those who execute them, permits between pools and
+//! budget, and reports what became of servers. Orders may be late and cross each other; which do is chance.
+
+use std::time::Duration;
+
+use pool::{Action, BudgetAction, CheckIn, Grant, Home, Permit, ServerId, Time};
+
+use super::{Event, Fault, Letter, MAX_LETTERS, World, oracle::State};
+
+impl World {
+    /// To be called after every call of a pool, with the grant that it returned: sees what was ordered and sends it on.
+    pub(super) fn pump(&mut self, pool: usize, returned: Option<Grant>) {
+        let post = &mut self.posts[pool];
+        let mut orders: Vec<Action> = std::iter::from_fn(|| post.pool.poll_action()).collect();
+        if let Some(grant) = returned {
+            // Those who had waited too long were failed before the next of them got the server.
+            let failed = orders.iter().take_while(|o| matches!(o, Action::Fail { .. })).count();
+            orders.insert(failed, Action::Grant(grant));
+        }
+        for order in orders {
+            self.tell(|| format!("  pool {pool}: {order:?}"));
+            self.posts[pool].oracle.ordered(&order);
+            if matches!(order, Action::Fail { .. }) && self.fault == Fault::ForgetFailure {
+                continue;
+            }
+            self.send(pool, Letter::Order(order));
+        }
+        if self.posts[pool].pool.counts().idle > 0 {
+            self.posts[pool].fresh_idle = true;
+        }
+    }
+
+    fn send(&mut self, pool: usize, letter: Letter) {
+        let delay = Duration::from_nanos(self.rng.below(self.plan.delay.as_nanos() as u64 + 1));
+        let last = self.posts[pool].mail.back().map_or(Time(0), |m| m.0);
+        let at = last.max(self.now() + delay);
+        self.posts[pool].mail.push_back((at, letter));
+        if at > self.now() {
+            self.agenda.at(at, Event::Mail);
+        }
+    }
+
+    /// Delivers all that has arrived, and what that brings about.
+    pub(super) fn deliver(&mut self) {
+        for _ in 0..MAX_LETTERS {
+            let now = self.now();
+            while let Some(action) = self.budget.poll_action() {
+                self.tell(|| format!("  budget: {action:?}"));
+                let (BudgetAction::Grant(member) | BudgetAction::Reclaim(member)) = action;
+                let pool = self.posts.iter().position(|p| p.member == member).expect("a member is a pool");
+                match action {
+                    BudgetAction::Grant(_) => self.send_permit(pool),
+                    BudgetAction::Reclaim(_) => self.send(pool, Letter::Reclaim),
+                }
+            }
+            let due = |p: &super::Post| p.mail.front().is_some_and(|m| m.0 <= now);
+            let Some(pool) = self.posts.iter().position(due) else { return };
+            let (_, letter) = self.posts[pool].mail.pop_front().expect("just seen");
+            self.open(pool, letter);
+        }
+        panic!("pools and budget keep each other busy for ever");
+    }
+
+    fn send_permit(&mut self, pool: usize) {
+        self.posts[pool].permits_sent += 1;
+        self.send(pool, Letter::Permit);
+    }
+
+    fn open(&mut self, pool: usize, letter: Letter) {
+        match letter {
+            Letter::Order(order) => self.execute(pool, order),
+            Letter::Permit => {
+                let now = self.clock(pool);
+                self.posts[pool].permits_sent -= 1;
+                if self.posts[pool].pool.permit(now) {
+                    self.posts[pool].oracle.permits += 1;
+                    self.posts[pool].oracle.unused += 1;
+                } else {
+                    self.budget.release(self.posts[pool].member);
+                }
+                self.pump(pool, None);
+            }
+            Letter::Reclaim => {
+                let now = self.clock(pool);
+                if !self.posts[pool].pool.reclaim(now) {
+                    self.tell(|| format!("  pool {pool} has none to give"));
+                    self.budget.reclaim_failed(self.posts[pool].member);
+                }
+                self.pump(pool, None);
+            }
+        }
+    }
+
+    fn execute(&mut self, pool: usize, order: Action) {
+        match order {
+            Action::AskPermit if self.fault == Fault::ConnectWithoutPermit && self.rng.percent(30) => {
+                let now = self.clock(pool);
+                assert!(self.posts[pool].pool.permit(now), "just asked for");
+                self.posts[pool].oracle.permits += 1;
+                self.posts[pool].oracle.unused += 1;
+                self.pump(pool, None);
+            }
+            Action::AskPermit => match self.budget.request(self.posts[pool].member) {
+                Permit::Granted => self.send_permit(pool),
+                Permit::Denied => {}
+            },
+            Action::WithdrawPermit => {
+                // If there is nothing to withdraw, the permit is on its way; the pool will not take it.
+                let _ = self.budget.withdraw(self.posts[pool].member);
+            }
+            Action::Connect { server, .. } => {
+                let after = self.rng.around(self.plan.connect);
+                self.agenda.after(after, Event::Dialled(pool, server));
+            }
+            Action::Grant(grant) => {
+                self.granted(pool, grant);
+                if self.fault == Fault::GrantTwice
+                    && let Some((&waiter, _)) = self.posts[pool].oracle.waits.iter().find(|w| !w.1.decided)
+                {
+                    let twice = Grant { waiter: pool::WaiterId(waiter), ..grant };
+                    self.posts[pool].oracle.ordered(&Action::Grant(twice));
+                }
+            }
+            Action::Fail { waiter, .. } => self.failed(pool, waiter.0),
+            Action::Close { server, .. } => {
+                let after = self.rng.around(Duration::from_micros(50));
+                self.agenda.after(after, Event::Closed(pool, server));
+            }
+            Action::Check { server, .. } | Action::Reset { server, .. } => {
+                let after = self.rng.around(self.plan.connect);
+                self.agenda.after(after, Event::Checked(pool, server));
+            }
+            Action::Interrupt { server, .. } => self.interrupt(pool, server),
+        }
+    }
+
+    fn home(&mut self) -> Home {
+        Home(self.rng.below(u64::from(self.plan.homes)) as u8)
+    }
+
+    /// A connect has ended, one way or the other.
+    pub(super) fn dialled(&mut self, pool: usize, id: ServerId) {
+        let (home, now) = (self.home(), self.clock(pool));
+        let fails = self.rng.percent(self.plan.unreachable);
+        let Some(server) = self.posts[pool].oracle.server(id) else { return };
+        // It may have been ordered to close meanwhile: then the answer crosses the order, and counts for nothing.
+        let late = server.state == State::Closing;
+        assert!(late || server.state == State::Connecting, "a connect ends twice");
+        if fails {
+            let permanent = self.rng.percent(self.plan.for_good);
+            self.posts[pool].pool.connect_failed(id, permanent, now);
+            self.gone(pool, id);
+            return self.pump(pool, None);
+        }
+        if !late {
+            (server.state, server.home) = (State::Idle(now), home);
+            self.idle_since(pool, id);
+        }
+        let grant = self.posts[pool].pool.connected(id, home, now);
+        assert!(!late || grant.is_none(), "a server that is closing is granted");
+        self.pump(pool, grant);
+    }
+
+    /// A check or a reset has ended.
+    pub(super) fn checked(&mut self, pool: usize, id: ServerId) {
+        let now = self.clock(pool);
+        let ok = self.rng.percent(90);
+        let Some(server) = self.posts[pool].oracle.server(id) else { return };
+        let late = server.state == State::Closing;
+        assert!(late || server.state == State::Checking, "a check ends twice");
+        let home = server.home;
+        if !late {
+            self.idle_since(pool, id);
+        }
+        let grant = self.posts[pool].pool.checked(id, ok, home, now);
+        assert!(grant.is_none() || ok && !late, "a server that failed its check is granted");
+        self.pump(pool, grant);
+    }
+
+    /// For the oracle a server is idle from the moment it is reported; the pool may change that in the same call.
+    fn idle_since(&mut self, pool: usize, id: ServerId) {
+        let clock = self.posts[pool].oracle.clock;
+        self.posts[pool].oracle.server(id).expect("seen by the caller").state = State::Idle(clock);
+    }
+
+    /// A close has ended.
+    pub(super) fn closed(&mut self, pool: usize, id: ServerId) {
+        let now = self.clock(pool);
+        if self.posts[pool].oracle.server(id).is_some() {
+            self.posts[pool].pool.closed(id, now);
+            self.gone(pool, id);
+            self.pump(pool, None);
+        }
+    }
+
+    /// A server in use is to be cut.
+    fn interrupt(&mut self, pool: usize, id: ServerId) {
+        let Some(server) = self.posts[pool].oracle.server(id).filter(|s| s.cut) else { return };
+        let State::InUse(_) = server.state else { return };
+        let now = self.clock(pool);
+        match self.rng.below(3) {
+            0 => self.lose(pool, id),
+            1 => {
+                self.posts[pool].pool.closed(id, now);
+                self.gone(pool, id);
+                self.pump(pool, None);
+            }
+            // Its client is told, and checks it in.
+            _ => self.cut_client(pool, id),
+        }
+    }
+
+    /// A server's connection dies.
+    pub(super) fn lose(&mut self, pool: usize, id: ServerId) {
+        self.tell(|| format!("pool {pool} loses {id:?}"));
+        let now = self.clock(pool);
+        self.posts[pool].pool.lost(id, now);
+        self.gone(pool, id);
+        self.pump(pool, None);
+    }
+
+    /// A server is no more: its permit goes back, and who held it holds nothing.
+    fn gone(&mut self, pool: usize, id: ServerId) {
+        self.posts[pool].oracle.gone(id);
+        if self.fault != Fault::KeepPermit {
+            self.budget.release(self.posts[pool].member);
+        }
+        self.server_lost(pool, id);
+    }
+
+    /// A server comes back from its client.
+    pub(super) fn check_in(&mut self, pool: usize, id: ServerId, home: Home, how: CheckIn) {
+        let now = self.clock(pool);
+        let clock = self.posts[pool].oracle.clock;
+        let server = self.posts[pool].oracle.server(id).expect("a server is checked in that is gone");
+        assert!(matches!(server.state, State::InUse(_)), "a server is checked in while {:?}", server.state);
+        let was_cut = server.cut;
+        (server.state, server.home) = (State::Idle(clock), home);
+        server.cut = false;
+        let grant = self.posts[pool].pool.check_in(id, home, how, now);
+        let fit = how == CheckIn::Clean && !was_cut;
+        assert!(grant.is_none() || fit, "a server is granted that was checked in unfit");
+        self.pump(pool, grant);
+        let server = self.posts[pool].oracle.server(id).expect("just seen");
+        let kept = matches!(server.state, State::Idle(_) | State::InUse(_));
+        assert!(fit || !kept, "a server stays in the pool that was checked in unfit: {:?}", server.state);
+    }
+}

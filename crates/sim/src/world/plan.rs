@@ -1,0 +1,157 @@
+//! Draws what kind of world a schedule is: mostly small ones, where edge cases lie close together, now and then one with
+//! thousands of clients. It runs nothing.
+
+use std::time::Duration;
+
+use pool::{GateConfig, PoolConfig};
+
+use crate::random::Rng;
+
+/// The caps of the budget, 0 meaning none, and where a pool stands under them.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// Over everything.
+    pub process: u32,
+    /// Of each database.
+    pub databases: Vec<u32>,
+    /// Of each user.
+    pub users: Vec<u32>,
+}
+
+/// One pool.
+#[derive(Clone, Debug)]
+pub struct PoolPlan {
+    /// Its options.
+    pub config: PoolConfig,
+    /// Which database it is of.
+    pub database: usize,
+    /// Which user it is of.
+    pub user: usize,
+}
+
+/// What kind of world a schedule is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The pools.
+    pub pools: Vec<PoolPlan>,
+    /// What bounds them together.
+    pub caps: Caps,
+    /// Who comes in.
+    pub gate: GateConfig,
+    /// Workers.
+    pub homes: u8,
+    /// Clients that ever come.
+    pub clients: u32,
+    /// Check-outs of each.
+    pub check_outs: u32,
+    /// Mean time between two of them.
+    pub think: Duration,
+    /// Mean time a server is held.
+    pub hold: Duration,
+    /// Mean time to connect.
+    pub connect: Duration,
+    /// Percent of connects that fail.
+    pub unreachable: u64,
+    /// Percent of the failures that are permanent.
+    pub for_good: u64,
+    /// Percent of check-ins that need a reset.
+    pub resets: u64,
+    /// Percent of check-ins of servers that are no good any more.
+    pub discards: u64,
+    /// Mean time between two things that are done to the world; none happen if absent.
+    pub chaos: Option<Duration>,
+    /// Longest time that an order takes from the pool to who executes it.
+    pub delay: Duration,
+    /// Longest time by which time-outs are handled late.
+    pub late: Duration,
+    /// Some callers' clocks are behind.
+    pub skewed: bool,
+    /// Options of pools and caps change.
+    pub changes: bool,
+    /// Events before the calm.
+    pub steps: u64,
+}
+
+fn micros(rng: &mut Rng, from: u64, to: u64) -> Duration {
+    Duration::from_micros(rng.within(from..=to))
+}
+
+/// Options of a pool of up to `most` servers.
+pub fn config(rng: &mut Rng, most: u64) -> PoolConfig {
+    let max_size = if rng.percent(5) { 0 } else { rng.within(1..=most) as u32 };
+    let min_size = if rng.percent(70) { 0 } else { rng.within(0..=u64::from(max_size)) as u32 };
+    let or_never = |rng: &mut Rng, percent: u64, from: u64, to: u64| {
+        let time = micros(rng, from, to);
+        rng.percent(percent).then_some(time)
+    };
+    let backoff_min = micros(rng, 1, 500);
+    let config = PoolConfig {
+        max_size,
+        min_size,
+        max_connecting: rng.within(1..=3) as u32,
+        max_idle_time: or_never(rng, 50, 10, 10_000),
+        max_life_time: or_never(rng, 40, 10, 20_000),
+        life_time_jitter: rng.pick(&[0.0, 0.1, 1.0]),
+        max_wait_time: or_never(rng, 80, 0, 5_000),
+        unavailable_wait_time: or_never(rng, 80, 0, 10_000),
+        max_waiters: if rng.percent(25) { rng.within(1..=6) as u32 } else { 0 },
+        max_overtakes: rng.pick(&[0, 0, 1, 2, 5, 32]),
+        check_after_idle: or_never(rng, 30, 0, 500),
+        backoff_min,
+        backoff_max: backoff_min + micros(rng, 0, 2_000),
+        connect_timeout: micros(rng, 50, 10_000),
+    };
+    config.validate().expect("only possible options are drawn");
+    config
+}
+
+/// Draws a world.
+pub fn plan(rng: &mut Rng) -> Plan {
+    let size = rng.below(1000);
+    let (clients, servers, steps) = match size {
+        0 => (rng.within(500..=4000), 40, 6000),
+        1..=19 => (rng.within(20..=120), 10, rng.within(200..=1500)),
+        _ => (rng.within(1..=9), 4, rng.within(15..=250)),
+    };
+    let (databases, users) = (rng.within(1..=2), rng.within(1..=2));
+    let pools = (0..rng.within(1..=4))
+        .map(|_| PoolPlan {
+            config: config(rng, servers),
+            database: rng.below(databases) as usize,
+            user: rng.below(users) as usize,
+        })
+        .collect::<Vec<_>>();
+    let cap = |rng: &mut Rng| if rng.percent(40) { rng.within(1..=servers * 2) as u32 } else { 0 };
+    let caps = Caps {
+        process: cap(rng),
+        databases: (0..databases).map(|_| cap(rng)).collect(),
+        users: (0..users).map(|_| cap(rng)).collect(),
+    };
+    let trouble = rng.percent(60);
+    let hard_limit = if rng.percent(50) { clients } else { rng.within(1..=clients) } as u32;
+    Plan {
+        pools,
+        caps,
+        gate: GateConfig {
+            soft_limit: rng.within(0..=u64::from(hard_limit)) as u32,
+            hard_limit,
+            evict_min_idle: micros(rng, 0, 500),
+        },
+        homes: rng.within(1..=4) as u8,
+        clients: clients as u32,
+        check_outs: rng.within(1..=12) as u32,
+        think: micros(rng, 1, 500),
+        hold: micros(rng, 1, 800),
+        connect: micros(rng, 1, 1_000),
+        unreachable: if trouble { rng.pick(&[0, 5, 30, 90]) } else { 0 },
+        for_good: rng.pick(&[0, 20]),
+        resets: rng.pick(&[0, 20]),
+        discards: rng.pick(&[0, 5, 30]),
+        chaos: if rng.percent(70) { Some(micros(rng, 10, 1_000)) } else { None },
+        delay: if rng.percent(50) { Duration::ZERO } else { micros(rng, 1, 100) },
+        late: if rng.percent(70) { Duration::ZERO } else { micros(rng, 1, 100) },
+        skewed: rng.percent(20),
+        changes: rng.percent(40),
+        steps,
+    }
+}
