@@ -97,12 +97,12 @@ class Poolhouse(Pooler):
         return built if os.path.isfile(built) else None
 
     def command(self):
-        """Soft and hard limit are the same, so that none of the crowd is evicted."""
+        """Soft and hard limit are the same, so that none of the crowd is evicted; waiting as long as PgBouncer's."""
         self.admin = processes.free_port()
         url = f"postgres://{USER}@127.0.0.1:{self.cluster.port}/{DATABASE}"
         limits = ["--soft-limit", str(CLIENT_LIMIT), "--hard-limit", str(CLIENT_LIMIT)]
         listen = ["--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"]
-        size = ["--max-size", str(POOL_SIZE), "--workers", str(self.workers)]
+        size = ["--max-size", str(POOL_SIZE), "--workers", str(self.workers), "--max-wait-time", "120s"]
         return [self.path(), "serve", url, *listen, *size, *limits]
 
     def reactor(self):

@@ -183,6 +183,8 @@ impl Budget {
             self.take(member);
             return Permit::Granted;
         }
+        // One who is short of connections itself gives one up as soon as it is checked in: it can be asked again.
+        let news = core::mem::take(&mut self.member_mut(member).barren);
         self.wish(member);
         if fits {
             // What there is may be kept for one who has less, so let it be shared out.
@@ -194,7 +196,7 @@ impl Budget {
                 return Permit::Granted;
             }
         }
-        if self.might_be_helped(member) {
+        if news || self.might_be_helped(member) {
             self.rebalance();
         }
         Permit::Denied
@@ -301,8 +303,6 @@ impl Budget {
             wishing.wish = wish;
         }
         wishing.wanting += 1;
-        // One who is short of connections itself gives one up as soon as it is checked in.
-        wishing.barren = false;
         self.wanting += 1;
     }
 

@@ -184,8 +184,13 @@ impl World {
     }
 }
 
+/// So many cases, or what PROPTEST_CASES says.
+fn many() -> ProptestConfig {
+    ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(many())]
 
     #[test]
     fn no_schedule_goes_above_a_cap_and_endless_demand_ends_fairly(

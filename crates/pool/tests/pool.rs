@@ -119,7 +119,10 @@ impl World {
     }
 
     fn granted_at_once(&mut self, grant: Grant, waiter: WaiterId, home: Home) {
-        assert_eq!((grant.waiter, grant.waiter_home, grant.path, grant.waited), (waiter, home, Path::Idle, MS * 0));
+        assert_eq!(
+            (grant.waiter, grant.waiter_home, grant.path, grant.waited),
+            (waiter, home, Path::Idle, Duration::ZERO)
+        );
         assert!(self.queue.is_empty(), "somebody was overtaken by one who had not even queued");
         let (_, Is::Idle(_), lives) = self.servers[&grant.server.slot()] else { panic!("a grant of a busy server") };
         assert_eq!(lives, grant.home);
@@ -278,6 +281,8 @@ impl World {
 
     fn step(&mut self, (op, n, m): (u8, u8, u8)) {
         let home = Home(m % HOMES);
+        // No two things happen at the same time, so that "last" has a meaning.
+        self.now.0 += 1;
         match op % 40 {
             0..=9 => self.check_out(home),
             10..=15 => self.check_in(n, home, CheckIn::Clean),
@@ -397,8 +402,13 @@ fn configs() -> impl Strategy<Value = PoolConfig> {
     })
 }
 
+/// So many cases, or what PROPTEST_CASES says.
+fn many() -> ProptestConfig {
+    ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(many())]
 
     #[test]
     fn no_schedule_breaks_a_promise(

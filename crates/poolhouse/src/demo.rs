@@ -184,6 +184,7 @@ impl Story {
         let target = pooler.map_or_else(|| self.cluster.application(), Pooler::application);
         let recovery = recovery::measure(&target, &mut self.watch)?;
         println!("  {}", tell_recovery(name, &recovery));
+        pooler.map_or(Ok(()), |pooler| pooler.must_be_alive(&self.shell))?;
         self.recoveries.push((name, recovery));
         Ok(())
     }
@@ -243,7 +244,10 @@ impl Story {
         for (name, recovery) in &self.recoveries {
             println!("{}", tell_recovery(name, recovery));
         }
-        rows.iter().filter(|row| row.title.ends_with("Poolhouse")).map(|row| row.outcome.failed).sum()
+        let unserved = self.recoveries.iter().any(|(name, recovery)| *name == "Poolhouse" && recovery.time.is_none());
+        let failed: u64 =
+            rows.iter().filter(|row| row.title.ends_with("Poolhouse")).map(|row| row.outcome.failed).sum();
+        failed + u64::from(unserved)
     }
 
     fn tell_costs(&self, rows: &[Row]) {

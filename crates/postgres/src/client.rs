@@ -92,7 +92,7 @@ impl Client {
     /// Changes its standing.
     #[inline]
     pub(crate) fn stand(&mut self, me: ClientTag, standing: Standing, out: &mut Outbox) {
-        if self.standing != standing {
+        if self.standing != standing && !matches!(self.phase, Phase::Closed) {
             self.standing = standing;
             out.push(Effect::Standing { client: me, standing });
         }
@@ -112,7 +112,7 @@ impl Client {
         server.told_mid = false;
         server.exchange.shrink();
         out.push(Effect::Release { server: tag, verdict });
-        if !matches!(self.phase, Phase::Login(_) | Phase::Closed) {
+        if !matches!(self.phase, Phase::Login(_)) {
             self.stand(me, Standing::Idle, out);
         }
     }
@@ -177,7 +177,7 @@ impl Postgres {
                 // The server may have been done before the message was.
                 lease = lease.and_then(|(tag, server)| {
                     if may_release(client, server) {
-                        let verdict = clean_verdict(server);
+                        let verdict = server.exchange.verdict();
                         client.release(me, tag, server, verdict, out);
                         None
                     } else {
@@ -268,18 +268,15 @@ fn enter(server: &mut Server, kind: u8) -> bool {
     true
 }
 
-/// Whether a client may give its server back now: nobody owes anything, and no transaction is open.
+/// Whether a client may give its server back now: nobody owes anything, no message is under way, and no transaction is
+/// open.
 pub(crate) fn may_release(client: &Client, server: &Server) -> bool {
     client.mode != PoolMode::Session
         && !client.owes_server()
         && server.exchange.is_settled()
         && server.exchange.status() == IDLE
+        && !server.owes_client()
         && server.work.is_none()
-}
-
-/// How a settled server outside a transaction is given back.
-pub(crate) fn clean_verdict(server: &Server) -> Verdict {
-    if server.exchange.is_doubtful() { Verdict::Reset } else { Verdict::Clean }
 }
 
 fn unacceptable(header: Header) -> String {

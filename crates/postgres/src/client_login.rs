@@ -2,7 +2,8 @@
 //! who may log in, and knows no configuration itself.
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing, Verdict,
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Refusal, ServerTag,
+    Standing, Verdict,
 };
 
 use crate::{
@@ -29,6 +30,8 @@ pub(crate) struct Login {
     start: Start,
     /// Requests for encryption already declined: one of each kind is allowed.
     declined: Vec<Packet>,
+    /// It is to be turned away once it has said what it wants: before that it would not understand.
+    refusal: Option<Refusal>,
 }
 
 enum Step {
@@ -52,10 +55,22 @@ enum Progress {
     Wait,
 }
 
+impl Login {
+    /// The client has not said yet what it wants, so an error could be taken for the answer to a request for
+    /// encryption.
+    pub(crate) fn defer(&mut self, why: Refusal) -> Option<Refusal> {
+        if !matches!(self.step, Step::Packet) {
+            return Some(why);
+        }
+        self.refusal = Some(why);
+        None
+    }
+}
+
 impl Postgres {
     /// A client that has just connected.
     pub(crate) fn new_client(&self, origin: Origin) -> Client {
-        let login = Login { origin, step: Step::Packet, start: Start::default(), declined: Vec::new() };
+        let login = Login { origin, step: Step::Packet, start: Start::default(), declined: Vec::new(), refusal: None };
         Client {
             phase: Phase::Login(Box::new(login)),
             lease: None,
@@ -117,6 +132,12 @@ impl Postgres {
                 Progress::Consumed(length)
             }
             Packet::Start(start) => {
+                let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+                if let Some(why) = login.refusal.take() {
+                    self.send_away(me, client, why, out);
+                    client.close(me, CloseReason::Done, out);
+                    return Progress::Wait;
+                }
                 self.begin(me, client, *start, out);
                 if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(length) }
             }

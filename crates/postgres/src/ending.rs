@@ -9,7 +9,7 @@ use protocol::{
 
 use crate::{
     PoolMode, Postgres,
-    client::{Client, Phase, clean_verdict},
+    client::{Client, Phase},
     error::{Report, Severity, code},
     message::{IDLE, write_cancel},
     server::{Server, Stage},
@@ -80,7 +80,7 @@ impl Postgres {
         } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
             Verdict::Reset
         } else {
-            clean_verdict(server)
+            server.exchange.verdict()
         };
         client.release(me, tag, server, verdict, out);
     }
@@ -106,7 +106,7 @@ impl Postgres {
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
         // A part of a message has reached the client: only the end of the connection can tell it.
-        client.mid_message = server.body > 0 && server.body_to_client;
+        client.mid_message = server.owes_client();
         let message = match &server.fatal {
             Some(text) => format!("the server closed the connection: {text}"),
             None => "the server closed the connection unexpectedly".to_owned(),
@@ -119,6 +119,18 @@ impl Postgres {
             let hint = "The outcome of a transaction under way is unknown. Connect again.";
             let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &message, hint };
             client.fail(tag, &report, Blame::Server, out);
+        }
+    }
+
+    /// A client must go. It is told now, or when it has said what it wants.
+    pub(crate) fn turn_away(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        let later = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::ShuttingDown);
+        let why = match &mut client.phase {
+            Phase::Login(login) if later => login.defer(why),
+            _ => Some(why),
+        };
+        if let Some(why) = why {
+            self.send_away(me, client, why, out);
         }
     }
 

@@ -11,6 +11,8 @@
 
 use std::collections::VecDeque;
 
+use protocol::Verdict;
+
 use crate::message::{IDLE, back};
 
 /// Most requests without an answer on one server.
@@ -46,11 +48,21 @@ pub(crate) struct Exchange {
     progress: bool,
     /// ReadyForQuerys that may or may not come.
     doubtful: u32,
+    /// Whole answers may come that nobody waits for.
+    lost: bool,
 }
 
 impl Exchange {
     pub(crate) fn new() -> Self {
-        Self { queue: VecDeque::new(), status: IDLE, copying: false, skipping: false, progress: false, doubtful: 0 }
+        Self {
+            queue: VecDeque::new(),
+            status: IDLE,
+            copying: false,
+            skipping: false,
+            progress: false,
+            doubtful: 0,
+            lost: false,
+        }
     }
 
     /// The status of the last ReadyForQuery.
@@ -63,9 +75,18 @@ impl Exchange {
         self.queue.is_empty() && !self.skipping && !self.copying
     }
 
-    /// An answer may come that belongs to nobody.
+    /// A ReadyForQuery may come that belongs to nobody.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubtful > 0
+    }
+
+    /// How the server is given back, if it is settled and outside a transaction.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match (self.lost, self.doubtful) {
+            (true, _) => Verdict::Discard,
+            (false, 0) => Verdict::Clean,
+            (false, _) => Verdict::Reset,
+        }
     }
 
     /// The server is at work for its client.
@@ -81,11 +102,6 @@ impl Exchange {
     /// Whether copy data may be meant for something: a COPY under way, or one that may begin.
     pub(crate) fn takes_copy(&self) -> bool {
         !self.queue.is_empty()
-    }
-
-    /// The server has been cleaned: what was doubtful has been told apart.
-    pub(crate) fn forget_doubt(&mut self) {
-        self.doubtful = 0;
     }
 
     /// The client is done: keep little memory.
@@ -208,25 +224,33 @@ impl Exchange {
         }
     }
 
-    /// Drops what the server has read during COPY IN: everything behind the command, up to the end of its data.
-    /// Returns how many of it would have been answered.
-    fn swallow(&mut self) -> u32 {
-        let end = self.queue.iter().position(|&item| item == Item::CopyEnd).map_or(self.queue.len(), |at| at + 1);
-        if end <= 1 {
-            return 0;
+    /// Drops what the server has read during a COPY IN that succeeded: everything behind the command, up to the end
+    /// of its data.
+    fn swallow(&mut self) {
+        if let Some(end) = self.queue.iter().position(|&item| item == Item::CopyEnd) {
+            self.queue.drain(1.min(end)..=end);
         }
-        self.queue.drain(1..end).filter(|item| matches!(item, Item::Query | Item::Sync)).count() as u32
     }
 
     fn failed(&mut self) {
         self.advance();
         if self.copying {
+            // Only a Sync (and a Flush) is swallowed without consequences: anything else that is neither data nor its
+            // end breaks the connection, so it has not been read yet if this error is an ordinary one.
             self.copying = false;
-            self.doubtful += self.swallow();
+            while self.queue.get(1) == Some(&Item::Sync) {
+                self.queue.remove(1);
+                self.doubtful += 1;
+            }
+            if self.queue.get(1) == Some(&Item::CopyEnd) {
+                self.queue.remove(1);
+            }
         }
         if matches!(self.queue.front(), Some(Item::Extended(_))) {
             while !matches!(self.queue.front(), None | Some(Item::Sync)) {
-                self.queue.pop_front();
+                // If a doubtful Sync is answered after all, the discarding ended there, and this is answered, too.
+                let dropped = self.queue.pop_front();
+                self.lost |= self.doubtful > 0 && dropped == Some(Item::Query);
             }
             self.skipping = self.queue.is_empty();
         }
@@ -347,6 +371,9 @@ mod tests {
         // The extra answer cannot be that of a query without any other answer.
         settled(">PBES 12G >cSQ E ZI ZI CZI");
         doubtful(">QS GE ZI");
+        // A query that is sent instead of data is answered if the copy has failed before.
+        settled(">QQ GE ZI CZI");
+        assert_eq!(play(">PBESQS 12GE ZI").verdict(), Verdict::Discard);
     }
 
     #[test]

@@ -20,9 +20,6 @@ mod server_login;
 mod startup;
 mod work;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 use protocol::{ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, ServerTag, Sessions};
@@ -125,7 +122,9 @@ impl Protocol for Postgres {
             Phase::Waiting => {
                 client.phase = if self.apply(client, tag, server, out) { Phase::Applying } else { Phase::Ready };
             }
-            Phase::Ready | Phase::Applying | Phase::Closed => unreachable!("nobody asked for a lease"),
+            // It was sent away, or cancelled, while the grant was on its way.
+            Phase::Ready | Phase::Closed => client.release(me, tag, server, protocol::Verdict::Clean, out),
+            Phase::Applying => unreachable!("a client that holds a server asks for no other"),
         }
     }
 
@@ -154,7 +153,7 @@ impl Protocol for Postgres {
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
-        self.send_away(me, client, why, out);
+        self.turn_away(me, client, why, out);
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
@@ -166,7 +165,9 @@ impl Protocol for Postgres {
     }
 
     fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        out.insert(protocol::Peer::Server(me), |to| message::write(to, message::front::TERMINATE, |_| {}));
+        if matches!(server.stage, Stage::Ready) {
+            out.insert(protocol::Peer::Server(me), |to| message::write(to, message::front::TERMINATE, |_| {}));
+        }
         server.stage = Stage::Closed;
     }
 
@@ -180,5 +181,9 @@ impl Protocol for Postgres {
         out: &mut Outbox,
     ) {
         self.cancel_client(me, client, servers, secret, waiting, out);
+    }
+
+    fn backend(&self, server: &Server) -> Option<u32> {
+        (!server.key.secret.is_empty()).then_some(server.key.pid)
     }
 }

@@ -9,7 +9,7 @@ use protocol::{
 
 use crate::{
     PoolMode, Postgres,
-    client::{Client, Phase, clean_verdict, may_release},
+    client::{Client, Phase, may_release},
     error::{Failure, Report, Severity, code},
     exchange::Exchange,
     message::{HEADER, Header, IDLE, back, take_text, write_ready},
@@ -79,6 +79,11 @@ enum Step {
 }
 
 impl Server {
+    /// A part of a message has been forwarded, and its client waits for the rest.
+    pub(crate) fn owes_client(&self) -> bool {
+        self.body > 0 && self.body_to_client
+    }
+
     /// Remembers a ParameterStatus; returns false if it is malformed.
     pub(crate) fn record(&mut self, postgres: &Postgres, mut body: &[u8]) -> bool {
         let (Some(name), Some(value), []) = (take_text(&mut body), take_text(&mut body), body) else { return false };
@@ -116,6 +121,20 @@ impl Relay<'_, '_> {
         self.run = end;
     }
 
+    /// A message that came in parts is complete. The client may have been done before it was.
+    fn completed(&mut self, server: &mut Server) {
+        if !(server.body_to_client && server.exchange.is_settled() && server.serves_client()) {
+            return;
+        }
+        self.flush(server, self.at);
+        let tag = server.holder.expect("a client is served");
+        let client = self.clients.get(tag).expect("the holder of a server has a session");
+        if may_release(client, server) {
+            client.mid_message = false;
+            client.release(tag, self.me, server, server.exchange.verdict(), self.out);
+        }
+    }
+
     fn client(&mut self, tag: ClientTag) -> &mut Client {
         self.clients.get(tag).expect("the holder of a server has a session")
     }
@@ -145,9 +164,18 @@ impl Postgres {
                 if server.body > 0 {
                     break;
                 }
+                relay.completed(server);
             }
             let Some(header) = Header::read(&relay.bytes[relay.at..]) else { break };
             let end = relay.at + header.total();
+            if header.kind == back::DATA_ROW && (4..=MAX_LENGTH).contains(&header.length) && server.serves_client() {
+                // Most messages are rows: they only have to be stepped over.
+                let here = end.min(relay.bytes.len());
+                server.body = (end - here) as u32;
+                server.body_to_client = true;
+                relay.at = here;
+                continue;
+            }
             let step = if !(4..=MAX_LENGTH).contains(&header.length) {
                 Step::Broken(format!("a message of length {}", header.length))
             } else if server.work.is_some() {
@@ -181,7 +209,7 @@ impl Postgres {
             relay.at = here;
         }
         relay.flush(server, relay.at);
-        let mid = server.body > 0 && server.body_to_client;
+        let mid = server.owes_client();
         if mid != server.told_mid
             && let Some(holder) = server.holder
         {
@@ -196,7 +224,7 @@ impl Postgres {
     fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
         match header.kind {
-            back::DATA_ROW | back::COPY_DATA | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Forward,
+            back::COPY_DATA | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Forward,
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
                 Ok(status) if server.exchange.ready(status) => self.ready(relay, server, status, end),
                 Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
@@ -258,7 +286,7 @@ impl Postgres {
         if status != IDLE {
             client.stand(tag, Standing::InTransaction, relay.out);
         } else if may_release(client, server) {
-            client.release(tag, me, server, clean_verdict(server), relay.out);
+            client.release(tag, me, server, server.exchange.verdict(), relay.out);
         } else if !client.owes_server() {
             client.stand(tag, Standing::Idle, relay.out);
         }
@@ -399,6 +427,11 @@ impl Postgres {
 }
 
 impl Server {
+    /// What it sends is for a client.
+    fn serves_client(&self) -> bool {
+        self.holder.is_some() && self.work.is_none()
+    }
+
     fn note_fatal(&mut self, body: &[u8]) {
         let failure = Failure::read(body);
         if failure.fatal {

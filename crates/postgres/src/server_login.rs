@@ -40,6 +40,15 @@ enum Proof {
     Done,
 }
 
+/// What follows from an authentication request.
+enum Answer {
+    /// A message with this body.
+    Send(Vec<u8>),
+    Nothing,
+    /// The server has let us in.
+    Accepted,
+}
+
 /// How a login goes wrong.
 struct Refused {
     permanent: bool,
@@ -111,10 +120,12 @@ impl Postgres {
             } else if let Some(body) = bytes.get(HEADER..header.total()) {
                 match header.kind {
                     back::AUTHENTICATION => login.authentication(self, body).map(|answer| {
-                        if let Some(answer) = answer {
-                            out.insert(Peer::Server(me), |to| {
-                                write(to, front::PASSWORD, |to| to.extend_from_slice(&answer));
-                            });
+                        match answer {
+                            Answer::Send(body) => out.insert(Peer::Server(me), |to| {
+                                write(to, front::PASSWORD, |to| to.extend_from_slice(&body));
+                            }),
+                            Answer::Nothing => {}
+                            Answer::Accepted => out.push(Effect::Authenticated { server: me }),
                         }
                         false
                     }),
@@ -206,39 +217,42 @@ impl Login {
         }
     }
 
-    /// Takes an authentication request and gives the body of the answer, if one is due.
-    fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
+    /// Takes an authentication request and gives the answer.
+    fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<Answer, Refused> {
         let kind = take_u32(&mut body).ok_or_else(|| Refused::for_now("the server sent a malformed request"))?;
         if self.proof == Proof::Done && !(kind == 0 && self.scram.is_some()) {
             return Err(Refused::for_now("the server went on asking after it had accepted us"));
         }
         match kind {
+            3 | 5 if self.proof == Proof::Owed => {
+                Err(Refused::forever("the server changed the authentication method halfway"))
+            }
             0 if self.proof == Proof::Owed => {
                 Err(Refused::forever("the server accepted us without proving that it knows the password"))
             }
             0 => {
                 self.proof = Proof::Done;
                 self.scram = None;
-                Ok(None)
+                Ok(Answer::Accepted)
             }
-            3 => Ok(Some(with_zero(self.password()?.as_bytes()))),
+            3 => Ok(Answer::Send(with_zero(self.password()?.as_bytes()))),
             5 => {
                 let salt = body.first_chunk().ok_or_else(|| Refused::for_now("the server sent no md5 salt"))?;
                 let stored = md5::md5_hash(self.password()?, &self.how.user);
-                Ok(Some(with_zero(md5::answer(&stored, *salt).as_bytes())))
+                Ok(Answer::Send(with_zero(md5::answer(&stored, *salt).as_bytes())))
             }
-            10 => self.sasl_first(body).map(Some),
+            10 => self.sasl_first(body).map(Answer::Send),
             11 => {
                 let password = self.password()?.to_owned();
                 let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
                 let answer = scram.respond(body, &password, &postgres.keys);
-                answer.map(Some).map_err(|error| Refused::forever(error.to_string()))
+                answer.map(Answer::Send).map_err(|error| Refused::forever(error.to_string()))
             }
             12 => {
                 let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
                 scram.verify(body).map_err(|error| Refused::forever(error.to_string()))?;
                 self.proof = Proof::Done;
-                Ok(None)
+                Ok(Answer::Nothing)
             }
             _ => Err(Refused::forever(format!(
                 "the server asks for authentication method {kind}, which is not supported (use SCRAM, md5 or password)"

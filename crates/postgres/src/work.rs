@@ -44,6 +44,10 @@ pub(crate) enum Purpose {
 impl Server {
     /// Sends queries of ours.
     pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
+        if matches!(self.stage, Stage::Closed) {
+            // It has asked to be closed since it was given back.
+            return;
+        }
         assert!(self.work.is_none(), "a server is at work for one purpose at a time");
         assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
         out.insert(Peer::Server(me), |to| queries.iter().for_each(|sql| write_query(to, sql)));

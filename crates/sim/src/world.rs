@@ -84,8 +84,8 @@ struct Post {
     /// When a time-out is on the agenda.
     alarm: Time,
     closed: bool,
-    /// A server has just become idle.
-    fresh_idle: bool,
+    /// A server has just come back or become idle, which the budget may be waiting for.
+    has_idle: bool,
 }
 
 /// What a schedule came to.
@@ -145,14 +145,14 @@ impl World {
             let ids: Vec<_> = scopes_of.iter().map(|&s| scopes[s].0).collect();
             posts.push(Post {
                 pool: Pool::new(pool.config.clone(), rng.next(), now),
-                oracle: Oracle::new(pool.config.clone(), now),
+                oracle: Oracle::new(pool.config.clone(), fault == Fault::ExpectStrictOrder, now),
                 member: budget.add_member(&ids),
                 scopes: scopes_of,
                 mail: VecDeque::new(),
                 permits_sent: 0,
                 alarm: Time::NEVER,
                 closed: false,
-                fresh_idle: false,
+                has_idle: false,
             });
         }
         let door = Door::new(plan.gate, plan.homes);
@@ -236,7 +236,7 @@ impl World {
     fn settle(&mut self) {
         self.deliver();
         for pool in 0..self.posts.len() {
-            if std::mem::take(&mut self.posts[pool].fresh_idle) && self.budget.awaits_idle(self.posts[pool].member) {
+            if std::mem::take(&mut self.posts[pool].has_idle) && self.budget.awaits_idle(self.posts[pool].member) {
                 self.budget.has_idle(self.posts[pool].member);
             }
         }
@@ -351,8 +351,29 @@ impl World {
                 break;
             }
         }
-        let counts: Vec<_> = self.posts.iter().map(|p| (p.pool.counts(), self.budget.member_usage(p.member))).collect();
-        panic!("the world does not come to rest: {counts:?}");
+        panic!("{}", self.restless());
+    }
+
+    /// Why the world does not come to rest.
+    fn restless(&self) -> String {
+        let mut why = String::from("the world does not come to rest");
+        for (i, post) in self.posts.iter().enumerate() {
+            let told = post.oracle.waits.values().any(|w| w.decided && post.mail.is_empty());
+            let starves = post.oracle.waits.values().any(|w| !w.decided);
+            let counts = post.pool.counts();
+            for (is, words) in [
+                (told, "the answer to a waiter is lost"),
+                (starves, "a waiter waits for ever"),
+                (counts.in_use > 0, "a server is kept"),
+                (counts.connecting + counts.checking + counts.closing > 0, "servers come and go"),
+            ] {
+                if is {
+                    why += &format!("; pool {i}: {words}");
+                }
+            }
+            why += &format!("; pool {i} has {counts:?}, permits and wishes {:?}", self.budget.member_usage(post.member));
+        }
+        why
     }
 
     /// A pool that nothing hinders has its least number of servers.

@@ -45,7 +45,8 @@ impl Pooler {
         let mut command = shell.command(executable);
         command.arg("serve").arg(format!("postgres://{USER}@{}/{DATABASE}", cluster.address));
         command.args(["--listen", &address.to_string(), "--max-size", &MAX_SIZE.to_string()]);
-        command.args(["--admin", &admin.to_string()]);
+        // As patient with waiting clients as PgBouncer is by default.
+        command.args(["--admin", &admin.to_string(), "--max-wait-time", "120s"]);
         let started = shell.start(&mut command, DRAIN)?;
         Pooler { name: "Poolhouse", address, admin: Some(admin), started }.when_ready(shell)
     }
@@ -68,6 +69,14 @@ impl Pooler {
     /// How an application reaches the database through it.
     pub fn application(&self) -> Target {
         Target::tcp(self.address, USER, DATABASE)
+    }
+
+    /// An error, with what it said last, if it has ended by itself.
+    pub fn must_be_alive(&self, shell: &Shell) -> anyhow::Result<()> {
+        if let Some(status) = shell.cleanup.poll(self.started.id)? {
+            bail!("{} has ended ({status}):\n{}", self.name, shell.complaints(&self.started).trim());
+        }
+        Ok(())
     }
 
     /// Ends it, its server connections included.

@@ -61,7 +61,7 @@ impl World {
     }
 
     fn reconfigure(&mut self, pool: usize) {
-        let config = plan::config(&mut self.rng, 6);
+        let config = plan::config(&mut self.rng, 6, self.plan.endless);
         self.tell(|| format!("pool {pool} gets other options: {config:?}"));
         let now = self.clock(pool);
         self.posts[pool].oracle.reconfigured(config.clone());

@@ -91,8 +91,8 @@ fn shortest(config: &PoolConfig) -> Duration {
 }
 
 impl Oracle {
-    /// The truth about a new pool.
-    pub fn new(config: PoolConfig, now: Time) -> Self {
+    /// The truth about a new pool. `strict`: nobody may be overtaken, whatever the options say.
+    pub fn new(config: PoolConfig, strict: bool, now: Time) -> Self {
         Self {
             servers: Vec::new(),
             waits: BTreeMap::new(),
@@ -103,7 +103,7 @@ impl Oracle {
             unused: 0,
             longest: longest(&config),
             shortest: shortest(&config),
-            overtakes: config.max_overtakes,
+            overtakes: if strict { 0 } else { config.max_overtakes },
             ceiling: config.effective_max_size(),
             config,
             failing: false,

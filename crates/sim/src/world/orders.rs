@@ -26,7 +26,7 @@ impl World {
             self.send(pool, Letter::Order(order));
         }
         if self.posts[pool].pool.counts().idle > 0 {
-            self.posts[pool].fresh_idle = true;
+            self.posts[pool].has_idle = true;
         }
     }
 
@@ -115,9 +115,10 @@ impl World {
             Action::Grant(grant) => {
                 self.granted(pool, grant);
                 if self.fault == Fault::GrantTwice
-                    && let Some((&waiter, _)) = self.posts[pool].oracle.waits.iter().find(|w| !w.1.decided)
+                    && let Some((&waiter, wait)) = self.posts[pool].oracle.waits.iter().find(|w| !w.1.decided)
                 {
-                    let twice = Grant { waiter: pool::WaiterId(waiter), ..grant };
+                    let waited = self.posts[pool].oracle.clock - wait.since;
+                    let twice = Grant { waiter: pool::WaiterId(waiter), waiter_home: wait.home, waited, ..grant };
                     self.posts[pool].oracle.ordered(&Action::Grant(twice));
                 }
             }
@@ -140,12 +141,16 @@ impl World {
 
     /// A connect has ended, one way or the other.
     pub(super) fn dialled(&mut self, pool: usize, id: ServerId) {
-        let (home, now) = (self.home(), self.clock(pool));
+        let home = self.home();
         let fails = self.rng.percent(self.plan.unreachable);
         let Some(server) = self.posts[pool].oracle.server(id) else { return };
         // It may have been ordered to close meanwhile: then the answer crosses the order, and counts for nothing.
         let late = server.state == State::Closing;
         assert!(late || server.state == State::Connecting, "a connect ends twice");
+        if !late {
+            server.home = home;
+        }
+        let now = self.clock(pool);
         if fails {
             let permanent = self.rng.percent(self.plan.for_good);
             self.posts[pool].pool.connect_failed(id, permanent, now);
@@ -153,7 +158,6 @@ impl World {
             return self.pump(pool, None);
         }
         if !late {
-            (server.state, server.home) = (State::Idle(now), home);
             self.idle_since(pool, id);
         }
         let grant = self.posts[pool].pool.connected(id, home, now);
@@ -163,12 +167,12 @@ impl World {
 
     /// A check or a reset has ended.
     pub(super) fn checked(&mut self, pool: usize, id: ServerId) {
-        let now = self.clock(pool);
         let ok = self.rng.percent(90);
         let Some(server) = self.posts[pool].oracle.server(id) else { return };
         let late = server.state == State::Closing;
         assert!(late || server.state == State::Checking, "a check ends twice");
         let home = server.home;
+        let now = self.clock(pool);
         if !late {
             self.idle_since(pool, id);
         }
@@ -185,8 +189,8 @@ impl World {
 
     /// A close has ended.
     pub(super) fn closed(&mut self, pool: usize, id: ServerId) {
-        let now = self.clock(pool);
         if self.posts[pool].oracle.server(id).is_some() {
+            let now = self.clock(pool);
             self.posts[pool].pool.closed(id, now);
             self.gone(pool, id);
             self.pump(pool, None);
@@ -197,10 +201,10 @@ impl World {
     fn interrupt(&mut self, pool: usize, id: ServerId) {
         let Some(server) = self.posts[pool].oracle.server(id).filter(|s| s.cut) else { return };
         let State::InUse(_) = server.state else { return };
-        let now = self.clock(pool);
         match self.rng.below(3) {
             0 => self.lose(pool, id),
             1 => {
+                let now = self.clock(pool);
                 self.posts[pool].pool.closed(id, now);
                 self.gone(pool, id);
                 self.pump(pool, None);
@@ -240,6 +244,7 @@ impl World {
         let grant = self.posts[pool].pool.check_in(id, home, how, now);
         let fit = how == CheckIn::Clean && !was_cut;
         assert!(grant.is_none() || fit, "a server is granted that was checked in unfit");
+        self.posts[pool].has_idle = true;
         self.pump(pool, grant);
         let server = self.posts[pool].oracle.server(id).expect("just seen");
         let kept = matches!(server.state, State::Idle(_) | State::InUse(_));

@@ -68,6 +68,8 @@ pub struct Plan {
     pub skewed: bool,
     /// Options of pools and caps change.
     pub changes: bool,
+    /// Somebody may have to wait for ever.
+    pub endless: bool,
     /// Events before the calm.
     pub steps: u64,
 }
@@ -76,10 +78,12 @@ fn micros(rng: &mut Rng, from: u64, to: u64) -> Duration {
     Duration::from_micros(rng.within(from..=to))
 }
 
-/// Options of a pool of up to `most` servers.
-pub fn config(rng: &mut Rng, most: u64) -> PoolConfig {
+/// Options of a pool of up to `most` servers. `endless`: somebody may wait for ever; then no pool may keep servers that
+/// nobody uses, because under a common cap those would never be given up.
+pub fn config(rng: &mut Rng, most: u64, endless: bool) -> PoolConfig {
     let max_size = if rng.percent(5) { 0 } else { rng.within(1..=most) as u32 };
-    let min_size = if rng.percent(70) { 0 } else { rng.within(0..=u64::from(max_size)) as u32 };
+    let min_size = if endless || rng.percent(60) { 0 } else { rng.within(0..=u64::from(max_size)) as u32 };
+    let waits = if endless { 50 } else { 100 };
     let or_never = |rng: &mut Rng, percent: u64, from: u64, to: u64| {
         let time = micros(rng, from, to);
         rng.percent(percent).then_some(time)
@@ -92,8 +96,8 @@ pub fn config(rng: &mut Rng, most: u64) -> PoolConfig {
         max_idle_time: or_never(rng, 50, 10, 10_000),
         max_life_time: or_never(rng, 40, 10, 20_000),
         life_time_jitter: rng.pick(&[0.0, 0.1, 1.0]),
-        max_wait_time: or_never(rng, 80, 0, 5_000),
-        unavailable_wait_time: or_never(rng, 80, 0, 10_000),
+        max_wait_time: or_never(rng, waits, 0, 5_000),
+        unavailable_wait_time: or_never(rng, waits, 0, 10_000),
         max_waiters: if rng.percent(25) { rng.within(1..=6) as u32 } else { 0 },
         max_overtakes: rng.pick(&[0, 0, 1, 2, 5, 32]),
         check_after_idle: or_never(rng, 30, 0, 500),
@@ -113,10 +117,11 @@ pub fn plan(rng: &mut Rng) -> Plan {
         1..=19 => (rng.within(20..=120), 10, rng.within(200..=1500)),
         _ => (rng.within(1..=9), 4, rng.within(15..=250)),
     };
+    let endless = rng.percent(40);
     let (databases, users) = (rng.within(1..=2), rng.within(1..=2));
     let pools = (0..rng.within(1..=4))
         .map(|_| PoolPlan {
-            config: config(rng, servers),
+            config: config(rng, servers, endless),
             database: rng.below(databases) as usize,
             user: rng.below(users) as usize,
         })
@@ -152,6 +157,7 @@ pub fn plan(rng: &mut Rng) -> Plan {
         late: if rng.percent(70) { Duration::ZERO } else { micros(rng, 1, 100) },
         skewed: rng.percent(20),
         changes: rng.percent(40),
+        endless,
         steps,
     }
 }

@@ -1,1 +1,68 @@
-//! t
+//! A few thousand schedules, and the proof that each check can fail.
+
+use super::*;
+use crate::runner;
+
+#[test]
+fn thousands_of_small_worlds_hold() {
+    let (mut decided, mut cancelled) = ([0; 2], 0);
+    let schedule = |seed| run(seed, None, Fault::None, false);
+    let result = runner::run(7_000_000, 4000, schedule, |tally| {
+        decided = [0, 1].map(|i| decided[i] + tally.decided[i]);
+        cancelled += tally.cancelled;
+    });
+    if let Err(violation) = result {
+        let replay = format!("cargo run -p sim --release -- world --seed {} --trace", violation.seed);
+        panic!("{}\nreplay with: {replay}", violation.what);
+    }
+    assert!(decided.iter().all(|&n| n > 1000) && cancelled > 100, "all ends happen: {decided:?}, {cancelled}");
+}
+
+#[test]
+fn a_world_is_the_same_each_time() {
+    let tally = |seed| format!("{:?}", run(seed, None, Fault::None, false));
+    assert!((900..950).all(|seed| tally(seed) == tally(seed)));
+}
+
+fn assert_found(fault: Fault, words: &[&str]) {
+    let what = match runner::run(5_000, 500, |seed| run(seed, None, fault, false), |_| {}) {
+        Ok(()) => panic!("{fault:?} goes unnoticed"),
+        Err(violation) => violation.what,
+    };
+    assert!(words.iter().any(|w| what.contains(w)), "{fault:?} is noticed as something else: {what}");
+}
+
+#[test]
+fn a_server_granted_to_two_is_noticed() {
+    assert_found(Fault::GrantTwice, &["is granted and is InUse", "overtaken", "another home"]);
+}
+
+#[test]
+fn a_failure_that_reaches_nobody_is_noticed() {
+    assert_found(Fault::ForgetFailure, &["the answer to a waiter is lost"]);
+}
+
+#[test]
+fn a_permit_that_is_kept_is_noticed() {
+    assert_found(Fault::KeepPermit, &["permits are lost"]);
+}
+
+#[test]
+fn a_connection_without_a_permit_is_noticed() {
+    assert_found(Fault::ConnectWithoutPermit, &["permits are lost"]);
+}
+
+#[test]
+fn a_waiter_past_its_time_is_noticed() {
+    assert_found(Fault::ForgetTimeouts, &["is forgotten"]);
+}
+
+#[test]
+fn an_overtaking_too_many_is_noticed() {
+    assert_found(Fault::ExpectStrictOrder, &["was overtaken"]);
+}
+
+#[test]
+fn a_server_that_nobody_gives_back_is_noticed() {
+    assert_found(Fault::KeepServer, &["a server is kept"]);
+}

@@ -1,0 +1,12 @@
+//! Whole dialogues between clients, Poolhouse and servers, in bytes.
+
+#[path = "session/backend.rs"]
+mod backend;
+#[path = "session/dialogues.rs"]
+mod dialogues;
+#[path = "session/logins.rs"]
+mod logins;
+#[path = "session/random.rs"]
+mod random;
+#[path = "session/world.rs"]
+mod world;

@@ -1,0 +1,185 @@
+//! A model of a PostgreSQL backend, as far as the order of its answers goes: which message is answered by what, what
+//! an error skips, what COPY IN swallows. What a statement does is told by its text.
+
+/// The backend.
+pub struct Backend {
+    input: Vec<u8>,
+    /// Sent by it and not delivered.
+    pub output: Vec<u8>,
+    status: u8,
+    skipping: bool,
+    copy: Option<Copy>,
+    /// It has closed the connection.
+    pub dead: bool,
+    /// Messages of the extended protocol since the last Sync.
+    unsynced: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Copy {
+    extended: bool,
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        Self {
+            input: Vec::new(),
+            output: Vec::new(),
+            status: b'I',
+            skipping: false,
+            copy: None,
+            dead: false,
+            unsynced: false,
+        }
+    }
+}
+
+impl Backend {
+    /// It waits for a first message: everything read, everything said, no transaction.
+    pub fn is_pristine(&self) -> bool {
+        self.input.is_empty()
+            && self.output.is_empty()
+            && self.status == b'I'
+            && !self.skipping
+            && !self.unsynced
+            && self.copy.is_none()
+    }
+
+    pub fn receive(&mut self, bytes: &[u8]) {
+        if self.dead {
+            return;
+        }
+        self.input.extend_from_slice(bytes);
+        while !self.dead && self.input.len() >= 5 {
+            let length = u32::from_be_bytes(self.input[1..5].try_into().unwrap()) as usize;
+            if self.input.len() < 1 + length {
+                break;
+            }
+            let message: Vec<u8> = self.input.drain(..1 + length).collect();
+            self.handle(message[0], &message[5..]);
+        }
+    }
+
+    fn say(&mut self, kind: u8, body: &[u8]) {
+        self.output.push(kind);
+        self.output.extend((body.len() as u32 + 4).to_be_bytes());
+        self.output.extend(body);
+    }
+
+    fn ready(&mut self) {
+        let status = self.status;
+        self.say(b'Z', &[status]);
+    }
+
+    fn error(&mut self, extended: bool) {
+        self.say(b'E', b"SERROR\0VERROR\0C42601\0Mwrong\0\0");
+        if self.status == b'T' {
+            self.status = b'E';
+        }
+        self.copy = None;
+        if extended {
+            self.skipping = true;
+        } else {
+            self.ready();
+        }
+    }
+
+    fn handle(&mut self, kind: u8, body: &[u8]) {
+        if let Some(copy) = self.copy {
+            return match kind {
+                b'd' if body.starts_with(b"bad") => self.error(copy.extended),
+                b'd' | b'H' | b'S' => {}
+                b'c' => {
+                    self.copy = None;
+                    self.say(b'C', b"COPY 1\0");
+                    if !copy.extended {
+                        self.ready();
+                    }
+                }
+                b'f' => self.error(copy.extended),
+                _ => {
+                    self.say(b'E', b"SFATAL\0VFATAL\0C08P01\0Mlost\0\0");
+                    self.dead = true;
+                }
+            };
+        }
+        if self.skipping && kind != b'S' {
+            return;
+        }
+        let text: String = body.iter().map(|&b| char::from(b)).filter(|c| c.is_ascii_alphabetic()).collect();
+        match kind {
+            b'Q' => {
+                self.unsynced = false;
+                self.statement(&text, false);
+            }
+            b'F' => {
+                self.unsynced = false;
+                self.say(b'V', &[0; 4]);
+                self.ready();
+            }
+            b'S' => {
+                self.skipping = false;
+                self.unsynced = false;
+                self.ready();
+            }
+            b'P' | b'B' | b'C' | b'D' | b'E' => {
+                self.unsynced = true;
+                match kind {
+                    _ if text == "err" => self.error(true),
+                    b'P' => self.say(b'1', b""),
+                    b'B' => self.say(b'2', b""),
+                    b'C' => self.say(b'3', b""),
+                    b'D' if text == "s" => {
+                        self.say(b't', &[0; 2]);
+                        self.say(b'T', &[0; 2]);
+                    }
+                    b'D' => self.say(b'n', b""),
+                    _ => self.statement(&text, true),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn statement(&mut self, text: &str, extended: bool) {
+        match text {
+            _ if text == "err" || (self.status == b'E' && text != "end") => return self.error(extended),
+            "copy" => {
+                self.say(b'G', &[0; 3]);
+                self.copy = Some(Copy { extended });
+                return;
+            }
+            // A trigger fails after CopyInResponse and before any data is read.
+            "trigger" => {
+                self.say(b'G', &[0; 3]);
+                return self.error(extended);
+            }
+            "out" => {
+                self.say(b'H', &[0; 3]);
+                self.say(b'd', b"line");
+                self.say(b'c', b"");
+                self.say(b'C', b"COPY 1\0");
+            }
+            "begin" => {
+                self.status = b'T';
+                self.say(b'C', b"BEGIN\0");
+            }
+            "end" => {
+                self.status = b'I';
+                self.say(b'C', b"COMMIT\0");
+            }
+            "" | "empty" => self.say(b'I', b""),
+            _ => {
+                if !extended {
+                    self.say(b'T', &[0; 2]);
+                }
+                self.say(b'D', text.repeat(50).as_bytes());
+                self.say(b'N', b"SNOTICE\0\0");
+                self.say(b'C', b"SELECT 1\0");
+            }
+        }
+        if !extended {
+            self.ready();
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Random clients against model backends: what they receive is what they would receive from a server of their own, and
+//! no server is given back that still owes or awaits anything.
+
+use std::collections::BTreeMap;
+
+use postgres::PoolMode;
+use proptest::prelude::*;
+use protocol::{ClientTag, ServerTag, Verdict};
+
+use crate::{
+    backend::Backend,
+    world::{World, message, server_welcome, startup},
+};
+
+/// Pool and model together.
+struct Play {
+    world: World,
+    backends: BTreeMap<u32, Backend>,
+    seen_releases: usize,
+}
+
+impl Play {
+    fn new(mode: PoolMode, servers: usize, clients: usize) -> (Self, Vec<ClientTag>) {
+        let mut play = Self { world: World::trusting(mode), backends: BTreeMap::new(), seen_releases: 0 };
+        for _ in 0..servers {
+            play.new_server();
+        }
+        let clients = (0..clients).map(|_| {
+            let tag = play.world.connect_client();
+            play.world.client_says(tag, &startup(3 << 16, &[("user", "app")]));
+            assert!(play.world.clients.0[&tag.0].logged_in);
+            play.world.client_got(tag);
+            tag
+        });
+        let clients = clients.collect();
+        (play, clients)
+    }
+
+    fn new_server(&mut self) {
+        let tag = self.world.connect_server();
+        self.world.server_got(tag);
+        self.backends.insert(tag.0, Backend::default());
+        self.world.server_says(tag, &server_welcome());
+    }
+
+    /// Backends read what was sent to them.
+    fn read(&mut self) {
+        let tags: Vec<u32> = self.backends.keys().copied().collect();
+        for tag in tags {
+            let bytes = self.world.server_got(ServerTag(tag));
+            self.backends.get_mut(&tag).unwrap().receive(&bytes);
+        }
+    }
+
+    /// A backend's output is delivered, at most so much of it; then the invariants are checked.
+    fn deliver(&mut self, tag: u32, most: usize) {
+        let backend = self.backends.get_mut(&tag).unwrap();
+        let part: Vec<u8> = backend.output.drain(..most.min(backend.output.len())).collect();
+        self.world.server_says(ServerTag(tag), &part);
+        self.check();
+        let backend = &self.backends[&tag];
+        let closed = self.world.servers.0.get(&tag).is_none_or(|end| end.closed.is_some());
+        if closed || (backend.dead && backend.output.is_empty()) {
+            self.world.server_dies(ServerTag(tag));
+            self.backends.remove(&tag);
+            self.new_server();
+        }
+    }
+
+    fn check(&mut self) {
+        let releases = self.world.releases[self.seen_releases..].to_vec();
+        self.seen_releases = self.world.releases.len();
+        for (tag, verdict) in releases {
+            if verdict == Verdict::Clean {
+                // Bytes sent since may belong to the next holder.
+                let held = &self.world.servers.0[&tag.0].held;
+                assert!(held.is_empty(), "a clean server has said everything");
+                let pristine = self.backends[&tag.0].is_pristine();
+                assert!(pristine || !self.world.servers.0[&tag.0].received.is_empty(), "given back unclean");
+            }
+        }
+    }
+
+    /// Lets everything come to rest.
+    fn drain(&mut self) {
+        for _ in 0..10_000 {
+            self.read();
+            let Some((&tag, _)) = self.backends.iter().find(|(_, backend)| !backend.output.is_empty()) else { return };
+            self.deliver(tag, usize::MAX);
+        }
+        panic!("it never comes to rest");
+    }
+}
+
+/// What a client would receive from a backend of its own.
+fn direct(stream: &[Vec<u8>]) -> Vec<u8> {
+    let mut backend = Backend::default();
+    for message in stream {
+        backend.receive(message);
+    }
+    backend.output
+}
+
+fn text(texts: &'static [&'static str]) -> impl Strategy<Value = &'static str> + Clone {
+    proptest::sample::select(texts)
+}
+
+/// Messages a client may send; with what a failing trigger makes doubtful, or without.
+fn request() -> impl Strategy<Value = Vec<u8>> {
+    let statement = text(&["ok", "ok", "err", "begin", "end", "end", "copy", "out", "empty"]);
+    let extended = text(&["ok", "ok", "ok", "err"]);
+    prop_oneof![
+        4 => statement.clone().prop_map(|s| message(b'Q', format!("{s}\0").as_bytes())),
+        2 => (text(&["P", "B", "C", "D"]), extended).prop_map(|(k, s)| message(k.as_bytes()[0], s.as_bytes())),
+        1 => Just(message(b'D', b"s")),
+        2 => statement.prop_map(|s| message(b'E', s.as_bytes())),
+        4 => Just(message(b'S', b"")),
+        1 => Just(message(b'H', b"")),
+        1 => Just(message(b'F', b"ok")),
+        2 => text(&["line", "bad", ""]).prop_map(|s| message(b'd', s.as_bytes())),
+        2 => Just(message(b'c', b"")),
+        1 => Just(message(b'f', b"\0")),
+    ]
+}
+
+/// Well-behaved clients as there are: units that keep to the rules.
+fn unit() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let q = |s: &str| message(b'Q', format!("{s}\0").as_bytes());
+    let m = |k: u8| message(k, b"");
+    let copy = |start: Vec<Vec<u8>>, data: &[u8], end: Vec<Vec<u8>>| [start, vec![message(b'd', data)], end].concat();
+    let execute = |s: &str| vec![m(b'P'), m(b'B'), message(b'D', b"p"), message(b'E', s.as_bytes()), m(b'S')];
+    proptest::sample::select(vec![
+        vec![q("ok")],
+        vec![q("begin"), q("ok"), q("end")],
+        vec![q("begin"), q("err"), q("end")],
+        execute("ok"),
+        [execute("begin"), execute("ok"), execute("end")].concat(),
+        execute("err"),
+        copy(vec![q("copy")], b"line", vec![m(b'c')]),
+        copy(vec![q("copy")], b"bad", vec![m(b'c')]),
+        copy(execute("copy"), b"line", vec![m(b'c'), m(b'S')]),
+        copy(execute("copy"), b"bad", vec![m(b'c'), m(b'S')]),
+        copy(vec![q("begin"), q("copy")], b"bad", vec![m(b'c'), q("end")]),
+        vec![q("out")],
+        vec![message(b'F', b"ok")],
+    ])
+}
+
+fn play(mode: PoolMode, streams: Vec<Vec<Vec<u8>>>, steps: Vec<(usize, usize, usize)>) {
+    let (mut play, clients) = Play::new(mode, 2, streams.len());
+    let mut waiting: Vec<Vec<u8>> = streams.iter().map(|stream| stream.concat()).collect();
+    for (what, which, size) in steps {
+        if what % 2 == 0 {
+            let which = which % clients.len();
+            let size = size.min(waiting[which].len());
+            let part: Vec<u8> = waiting[which].drain(..size).collect();
+            play.world.client_says(clients[which], &part);
+            play.check();
+        } else {
+            play.read();
+            let tags: Vec<u32> = play.backends.keys().copied().collect();
+            play.deliver(tags[which % tags.len()], size);
+        }
+    }
+    let (mut doubt, mut left) = (false, 0);
+    for (client, rest) in clients.iter().zip(waiting) {
+        play.drain();
+        play.world.client_says(*client, &rest);
+        play.check();
+        play.drain();
+        // It leaves, so that others need not wait for what it holds.
+        let received = play.world.client_got(*client);
+        doubt |= play.world.releases[left..].iter().any(|(_, verdict)| *verdict != Verdict::Clean);
+        play.world.client_leaves(*client);
+        play.drain();
+        left = play.world.releases.len();
+        play.world.clients.0.insert(client.0, fresh(&play.world, received));
+    }
+    for (client, stream) in clients.iter().zip(&streams) {
+        let received = play.world.client_got(*client);
+        let expected = direct(stream);
+        if !doubt {
+            assert_eq!(show(&received), show(&expected));
+        }
+    }
+}
+
+fn fresh(world: &World, received: Vec<u8>) -> crate::world::End<postgres::Client> {
+    use protocol::{Origin, Outbox, Protocol};
+    let session = world.postgres.client_start(ClientTag(0), Origin { listener: 0, address: None }, &mut Outbox::new());
+    crate::world::End {
+        session,
+        received,
+        held: Vec::new(),
+        closed: None,
+        waiting: false,
+        standing: protocol::Standing::Login,
+        logged_in: false,
+    }
+}
+
+/// Message types with the status of ReadyForQuery; what the end of a connection adds is left out.
+fn show(mut bytes: &[u8]) -> String {
+    let mut text = String::new();
+    while bytes.len() >= 5 {
+        let length = u32::from_be_bytes(bytes[1..5].try_into().unwrap()) as usize;
+        text.push(char::from(bytes[0]));
+        if bytes[0] == b'Z' {
+            text.push(char::from(bytes[5]));
+        }
+        if bytes[0] == b'E' && bytes.windows(9).take(length).any(|w| w == b"C08P01\0Ml") {
+            text.push('!');
+        }
+        bytes = &bytes[(1 + length).min(bytes.len())..];
+    }
+    text
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
+    proptest::collection::vec((0..2usize, 0..8usize, prop_oneof![1..20usize, 20..2000usize]), 0..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn well_behaved_clients_receive_what_a_server_of_their_own_would_send(
+        streams in proptest::collection::vec(proptest::collection::vec(unit(), 0..6), 1..4),
+        steps in steps(),
+    ) {
+        play(PoolMode::Transaction, streams.into_iter().map(|units| units.concat()).collect(), steps);
+    }
+
+    #[test]
+    fn any_client_receives_what_a_server_of_its_own_would_send(
+        streams in proptest::collection::vec(proptest::collection::vec(request(), 0..14), 1..3),
+        steps in steps(),
+    ) {
+        play(PoolMode::Transaction, streams, steps);
+    }
+
+    #[test]
+    fn clients_in_session_mode_receive_what_a_server_of_their_own_would_send(
+        streams in proptest::collection::vec(proptest::collection::vec(unit(), 0..6), 1..3),
+        steps in steps(),
+    ) {
+        play(PoolMode::Session, streams.into_iter().map(|units| units.concat()).collect(), steps);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(
+        client in proptest::collection::vec(any::<u8>(), 0..200),
+        server in proptest::collection::vec(any::<u8>(), 0..200),
+        login in any::<bool>(),
+    ) {
+        let mut world = World::trusting(PoolMode::Transaction);
+        world.max_held = 64;
+        let server_tag = world.connect_server();
+        if login {
+            world.server_says(server_tag, &server_welcome());
+        }
+        let tag = world.connect_client();
+        if login {
+            world.client_says(tag, &startup(3 << 16, &[("user", "app")]));
+        }
+        world.client_says(tag, &client);
+        world.server_says(server_tag, &server);
+        world.client_says(tag, &client);
+        world.client_leaves(tag);
+        world.server_dies(server_tag);
+    }
+}
