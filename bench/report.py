@@ -51,7 +51,8 @@ def verdict(goal, result):
 
 def medians(runs):
     """Workload and target to the medians of their fields."""
-    fields = ("throughput", "cpu_us", "machine_cpu_us", "p50_ms", "p99_ms", "p99_over_p50", "bytes_per_client")
+    fields = ("throughput", "cpu_us", "machine_cpu_us", "p50_ms", "p99_ms", "p99_over_p50")
+    fields += ("bytes_per_client", "marginal_bytes_per_client")
     table = {}
     for run in runs:
         key = (run["workload"], run["target"])
@@ -143,7 +144,8 @@ def _incidents(runs):
 
 def _memory(table):
     lines = [
-        f"- {target}: {row['bytes_per_client']:.0f} bytes per idle client"
+        f"- {target}: {row['bytes_per_client']:.0f} bytes per idle client "
+        f"({_number(row['marginal_bytes_per_client'], 0)} in the second half of the crowd)"
         for (_, target), row in table.items()
         if row["bytes_per_client"] is not None
     ]

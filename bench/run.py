@@ -225,7 +225,8 @@ def machine():
 def brief(run):
     """A run in a few words."""
     if "bytes_per_client" in run:
-        return f"{run['bytes_per_client']:.0f} bytes per idle client"
+        half = run["marginal_bytes_per_client"]
+        return f"{run['bytes_per_client']:.0f} bytes per idle client ({half:.0f} in the second half)"
     if run.get("throughput") is None:
         return f"nothing measured: {run.get('complaint')}"
     words = f"{run['throughput']:7.0f} tps  cpu {run['cpu_us']:6.1f} us  machine {run['machine_cpu_us']:6.1f} us"

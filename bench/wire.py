@@ -12,10 +12,10 @@ IP_BIND_ADDRESS_NO_PORT = 24
 QUERY = b"select 1\0"
 
 
-def startup_message(user, database):
+def startup_message(user, database, application_name="bench"):
     """A StartupMessage of protocol 3.0."""
-    body = struct.pack("!I", 196608)
-    body += b"".join(word.encode() + b"\0" for word in ("user", user, "database", database)) + b"\0"
+    words = ("user", user, "database", database, "application_name", application_name)
+    body = struct.pack("!I", 196608) + b"".join(word.encode() + b"\0" for word in words) + b"\0"
     return struct.pack("!I", len(body) + 4) + body
 
 
@@ -85,18 +85,43 @@ def answers(port, user, database):
         return False
 
 
-def crowd(port, user, database, count, batch=100):
-    """Logs in `count` clients, each of which runs one query and stays; returns their sockets."""
+def crowd(port, user, database, count, first=0, batch=100):
+    """Logs in `count` clients, each of which runs one query and stays; returns their sockets.
+
+    Each has its own application_name, numbered from `first`: equal ones could be kept once for all.
+    """
     clients = []
-    hello, query = startup_message(user, database), query_message()
-    for first in range(0, count, batch):
+    for at in range(0, count, batch):
         # Another source address every 20,000 keeps clear of the end of the port range.
-        source = f"127.0.0.{1 + first // 20_000}"
-        fresh = [connect(port, source) for _ in range(min(batch, count - first))]
+        source = f"127.0.0.{1 + at // 20_000}"
+        fresh = [connect(port, source) for _ in range(min(batch, count - at))]
         clients.extend(fresh)
-        for message in (hello, query):
-            for stream in fresh:
-                stream.sendall(message)
-            for stream in fresh:
-                until_ready(stream)
+        for number, stream in enumerate(fresh, first + at):
+            stream.sendall(startup_message(user, database, f"bench-{number:07}"))
+        for stream in fresh:
+            until_ready(stream)
+        for stream in fresh:
+            stream.sendall(query_message())
+        for stream in fresh:
+            until_ready(stream)
     return clients
+
+
+def count_answering(clients, batch=100):
+    """How many of these clients still get an answer to a query."""
+    alive, query = 0, query_message()
+    for first in range(0, len(clients), batch):
+        asked = []
+        for stream in clients[first : first + batch]:
+            try:
+                stream.sendall(query)
+                asked.append(stream)
+            except OSError:
+                continue
+        for stream in asked:
+            try:
+                until_ready(stream)
+                alive += 1
+            except OSError:
+                continue
+    return alive

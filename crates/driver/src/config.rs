@@ -24,7 +24,13 @@ pub struct DriverConfig {
 
 impl Default for DriverConfig {
     fn default() -> Self {
-        Self { workers: 1, buffer_size: 32 * 1024, max_held_input: 16 * 1024, max_auth_failures: 10, slow_wait: Duration::from_secs(1) }
+        Self {
+            workers: 1,
+            buffer_size: 32 * 1024,
+            max_held_input: 16 * 1024,
+            max_auth_failures: 10,
+            slow_wait: Duration::from_secs(1),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod driver;
 mod histogram;
 mod listener;
 mod mailbox;
+mod pace;
 mod reactor;
 mod registry;
 mod resolver;

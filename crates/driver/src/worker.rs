@@ -41,6 +41,7 @@ use crate::{
     config::DriverConfig,
     listener::Listener,
     mailbox::{Mailbox, Message},
+    pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
     registry::{Demand, Registry},
     resolver::Resolver,
@@ -134,6 +135,18 @@ pub(crate) struct Worker<P: Protocol> {
     moves: u64,
     draining: bool,
     stopping: bool,
+    paces: Paces,
+}
+
+/// How often each kind of event may be logged.
+#[derive(Default)]
+struct Paces {
+    slow_wait: Pace,
+    no_server: Pace,
+    login_failed: Pace,
+    sent_away: Pace,
+    client_error: Pace,
+    server_lost: Pace,
 }
 
 /// Something to do once the effect at hand is finished.
@@ -184,6 +197,7 @@ impl<P: Protocol> Worker<P> {
             moves: 0,
             draining: false,
             stopping: false,
+            paces: Paces::default(),
             shared,
         }
     }

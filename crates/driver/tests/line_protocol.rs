@@ -102,14 +102,7 @@ impl Protocol for Lines {
         end + 1
     }
 
-    fn granted(
-        &self,
-        me: ClientTag,
-        client: &mut LineClient,
-        tag: ServerTag,
-        server: &mut LineServer,
-        _: &mut Outbox,
-    ) {
+    fn granted(&self, me: ClientTag, client: &mut LineClient, tag: ServerTag, server: &mut LineServer, _: &mut Outbox) {
         assert!(server.holder.replace(me).is_none());
         client.server = Some(tag);
     }
@@ -442,11 +435,17 @@ fn an_unreachable_upstream_is_told_after_a_while_with_its_error() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let listener =
-        ListenerSpec { name: "x".into(), socket: socket.into(), tcp: true, gate: roomy(), timeouts: Timeouts::default() };
+    let listener = ListenerSpec {
+        name: "x".into(),
+        socket: socket.into(),
+        tcp: true,
+        gate: roomy(),
+        timeouts: Timeouts::default(),
+    };
     let config = PoolConfig { unavailable_wait_time: Some(Duration::from_millis(200)), ..PoolConfig::default() };
     let driver =
-        Driver::start(DriverConfig::default(), Arc::new(Lines), Arc::new(Spec(closed, config)), vec![listener]).unwrap();
+        Driver::start(DriverConfig::default(), Arc::new(Lines), Arc::new(Spec(closed, config)), vec![listener])
+            .unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"x\n").unwrap();
     let mut answer = String::new();

@@ -47,7 +47,8 @@ pub enum BudgetAction {
 /// A request is granted while all caps of the member have room. Else it is remembered, and permits that come back go to
 /// the wishing member that has the fewest (of equals, to the one wishing longest). Also members that have at least two
 /// more than a wishing one, under the cap that holds it up, are asked to give one up: repeated, this leads to the
-/// max-min fair share, from which no member can gain but at the cost of one that has no more.
+/// max-min fair share, from which no member can gain but at the cost of one that has no more. A member that wishes for
+/// nothing is asked even for its last one, for the sake of a member that has none.
 ///
 /// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call looks
 /// at more than one member; requests in vain, and permits that come back while others wish, look at all.
@@ -210,9 +211,14 @@ impl Budget {
             return false;
         }
         wishing.wanting -= 1;
+        let content = wishing.wanting == 0 && wishing.left() == 1;
         self.wanting -= 1;
         if self.kept {
             self.distribute();
+        }
+        // It may give up its last one now.
+        if content && self.wanting > 0 {
+            self.rebalance();
         }
         true
     }
@@ -396,7 +402,7 @@ impl Budget {
 
     /// Whether each full cap above this member has somebody under it who could give one up for it.
     fn might_be_helped(&self, id: MemberId) -> bool {
-        let least = self.member(id).left() + 2;
+        let least = too_much_beside(self.member(id).left());
         let mut full = self.scopes_of(id).filter(|scope| self.scopes[*scope].room() <= 0);
         full.all(|scope| self.richest(&[scope], least).is_some())
     }
@@ -412,9 +418,9 @@ impl Budget {
     }
 
     /// Sees to it that there will be a permit for this member under all its caps. False, and nothing is done, if that
-    /// cannot be had from members with at least two more.
+    /// cannot be had from members that have too much beside it.
     fn make_room(&mut self, id: MemberId) -> bool {
-        let least = self.member(id).left() + self.member(id).promised + 2;
+        let least = too_much_beside(self.member(id).left() + self.member(id).promised);
         let mut full = [0; MAX_SCOPES_OF_A_MEMBER];
         let mut count = 0;
         for scope in self.scopes_of(id).filter(|scope| self.scopes[*scope].spare <= 0) {
@@ -451,7 +457,9 @@ impl Budget {
     fn richest(&self, scopes: &[usize], least: u32) -> Option<MemberId> {
         let candidates = self.present().filter(|(_, m)| {
             let under_all = scopes.iter().all(|scope| m.scopes().iter().any(|s| *s as usize == *scope));
-            under_all && !m.barren && m.left() >= least.max(1)
+            // Who wishes for more is using the last one that it has.
+            let last = least == 1 && m.left() == 1 && m.wanting > 0;
+            under_all && !m.barren && m.left() >= least.max(1) && !last
         });
         candidates.max_by_key(|(_, m)| m.left()).map(|(id, _)| id)
     }
@@ -513,6 +521,13 @@ impl Scope {
         self.used -= permits;
         self.ceiling = self.ceiling.min(Self::ceiling(self.limit).max(self.used));
     }
+}
+
+/// How many permits a member must have to be asked for one, by somebody who has so many. One more than another is not
+/// too much, or the two would pass it to and fro; but one who has none must not wait for somebody's last one while that
+/// is idle.
+fn too_much_beside(has: u32) -> u32 {
+    if has == 0 { 1 } else { has + 2 }
 }
 
 impl Member {

@@ -3,6 +3,37 @@
 //! No I/O, no clock, no dependencies. Every input carries `now`; outputs are actions and the next
 //! deadline. It holds ids, never sockets, and knows no protocol and no driver. The words and rules
 //! are those of MongoDB's Connection Monitoring and Pooling specification (CMAP) where it has them.
+//!
+//! A [`Pool`] shares servers among waiters; a [`Budget`] shares permits for servers among pools; a [`Gate`] admits clients;
+//! an [`IdleQueue`] knows who of them has been idle longest. They do not know each other: the caller carries what one says
+//! to the other.
+//!
+//! | it says | the caller does |
+//! |-|-|
+//! | [`Action::AskPermit`] | [`Budget::request`]; if granted, [`Pool::permit`] |
+//! | [`Action::WithdrawPermit`] | [`Budget::withdraw`] |
+//! | [`BudgetAction::Grant`] | [`Pool::permit`]; if that is false, [`Budget::release`] |
+//! | [`BudgetAction::Reclaim`] | [`Pool::reclaim`]; if that is false, [`Budget::reclaim_failed`] |
+//! | (a server is gone: [`Pool::closed`], [`Pool::lost`], [`Pool::connect_failed`]) | [`Budget::release`] |
+//! | a check-in while [`Budget::awaits_idle`] | [`Budget::has_idle`] |
+//! | [`Admission::AcceptAndEvict`] | [`IdleQueue::pop_idle_for`], and [`Gate::evicted`] |
+//!
+//! Without a budget:
+//! ```
+//! use pool::{Action, CheckIn, CheckOut, Home, Pool, PoolConfig, Time, WaiterId};
+//!
+//! let (home, now) = (Home(0), Time(0));
+//! let mut pool = Pool::new(PoolConfig::default(), 42, now);
+//! pool.ready(now);
+//! assert!(matches!(pool.check_out(WaiterId(1), home, now), CheckOut::Queued(_)));
+//! assert_eq!(pool.poll_action(), Some(Action::AskPermit));
+//! assert!(pool.permit(now));
+//! let Some(Action::Connect { server, .. }) = pool.poll_action() else { panic!("a connection is wanted") };
+//! let grant = pool.connected(server, home, now).expect("somebody waits");
+//! assert_eq!(grant.waiter, WaiterId(1));
+//! assert!(pool.check_in(grant.server, home, CheckIn::Clean, now).is_none());
+//! assert_eq!(pool.counts().idle, 1);
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

@@ -32,6 +32,14 @@ use crate::{
 /// are void. A close may cross the answer of a connect or check: the pool ignores such a late answer (but takes
 /// `connect_failed` and `lost` as `closed`). An id of a server that is gone is the caller's mistake, and panics.
 ///
+/// **Order of service.** Of idle servers the one last used goes first, at the waiter's own home if there is one, else of all;
+/// none is handed out past its idle or life time. A server that is checked in goes to the first waiter of all, but may
+/// go to the first one of its own home if that one came at most `max_overtakes` places later. So nobody is overtaken
+/// more than `max_overtakes` times.
+///
+/// **Connections** are wanted for waiters that no connecting or checking server is meant for yet, and up to `min_size`;
+/// never beyond `max_size` in all (servers still closing included) nor beyond `max_connecting` at a time.
+///
 /// **Permits.** Each server, from its connect until `closed`, `lost` or `connect_failed`, stands for one permit of the
 /// [`crate::Budget`], which the caller returns then. Without a budget, answer each [`Action::AskPermit`] with `permit`.
 ///
@@ -202,6 +210,7 @@ impl Pool {
         }
         if self.waiters.len() >= self.limits.max_waiters {
             self.expire_waiters(now);
+            self.settle(now);
             if self.waiters.len() >= self.limits.max_waiters {
                 return self.refuse(CheckOutFailed::QueueFull);
             }

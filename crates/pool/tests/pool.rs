@@ -13,9 +13,10 @@ const HOMES: u8 = 3;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Is {
-    Connecting,
-    /// With a number that grows with each use.
-    Idle(u64),
+    /// Since then.
+    Connecting(Time),
+    /// Since then.
+    Idle(Time),
     InUse,
     Checking,
     Closing,
@@ -39,8 +40,6 @@ struct World {
     queue: Vec<Waiting>,
     /// Permits asked for and not yet answered.
     asked: u32,
-    /// Servers whose cutting was ordered.
-    uses: u64,
     waiters: u64,
     granted: u64,
     failed: u64,
@@ -59,7 +58,6 @@ impl World {
             servers: BTreeMap::new(),
             queue: vec![],
             asked: 0,
-            uses: 0,
             waiters: 0,
             granted: 0,
             failed: 0,
@@ -85,9 +83,7 @@ impl World {
     }
 
     fn idle(&mut self, server: ServerId, home: Home) {
-        self.uses += 1;
-        let uses = self.uses;
-        self.set(server, Is::Idle(uses));
+        self.set(server, Is::Idle(self.now));
         self.servers.get_mut(&server.slot()).expect("present").2 = home;
     }
 
@@ -147,15 +143,15 @@ impl World {
                 Action::WithdrawPermit => self.asked = self.asked.checked_sub(1).expect("something to withdraw"),
                 Action::Connect { server, home } => {
                     assert!(self.servers.len() < self.config.max_size as usize, "more than max_size");
-                    assert!(self.count(|is| *is == Is::Connecting) < self.config.max_connecting);
+                    assert!(self.count(|is| matches!(is, Is::Connecting(_))) < self.config.max_connecting);
                     let home = home.unwrap_or_default();
-                    assert!(self.servers.insert(server.slot(), (server, Is::Connecting, home)).is_none());
+                    assert!(self.servers.insert(server.slot(), (server, Is::Connecting(self.now), home)).is_none());
                 }
                 Action::Grant(grant) => self.granted(grant),
                 Action::Fail { waiter, home, reason, waited } => self.fail(waiter, home, reason, waited),
                 Action::Close { server, reason, .. } => {
                     self.set(server, Is::Closing);
-                    let established = self.count(|is| !matches!(is, Is::Connecting | Is::Closing));
+                    let established = self.count(|is| !matches!(is, Is::Connecting(_) | Is::Closing));
                     if reason == Closed::Idle {
                         assert!(established >= self.config.min_size, "closed as idle below min_size");
                     }
@@ -198,6 +194,12 @@ impl World {
         for waiting in &self.queue {
             assert!(self.now - waiting.since < longest, "{waiting:?} is late at {:?}", self.now);
         }
+        let established = self.count(|is| !matches!(is, Is::Connecting(_) | Is::Closing));
+        let max_idle = self.config.max_idle_time.filter(|_| established > self.config.min_size);
+        let long = |is: &Is| matches!(is, Is::Idle(since) if max_idle.is_some_and(|max| *since + max <= self.now));
+        assert_eq!(self.count(long), 0, "a server is idle for too long");
+        let slow = |is: &Is| matches!(is, Is::Connecting(since) if *since + self.config.connect_timeout <= self.now);
+        assert_eq!(self.count(slow), 0, "a server is connecting for too long");
     }
 
     fn timeout(&mut self) {
@@ -243,7 +245,7 @@ impl World {
     }
 
     fn connected(&mut self, n: u8, home: Home) {
-        if let Some(server) = self.pick(n, |is| *is == Is::Connecting) {
+        if let Some(server) = self.pick(n, |is| matches!(is, Is::Connecting(_))) {
             let grant = self.pool.connected(server, home, self.now);
             self.handed(server, home, grant);
         }
@@ -291,7 +293,7 @@ impl World {
             18..=20 => self.permit(),
             21..=23 => self.connected(n, home),
             24 => {
-                if let Some(server) = self.pick(n, |is| *is == Is::Connecting) {
+                if let Some(server) = self.pick(n, |is| matches!(is, Is::Connecting(_))) {
                     self.gone(server, |pool, now| pool.connect_failed(server, m % 4 == 0, now));
                 }
             }
@@ -341,7 +343,7 @@ impl World {
 
     fn compare(&self) {
         let counts = self.pool.counts();
-        assert_eq!(counts.connecting, self.count(|is| *is == Is::Connecting));
+        assert_eq!(counts.connecting, self.count(|is| matches!(is, Is::Connecting(_))));
         assert_eq!(counts.idle, self.count(|is| matches!(is, Is::Idle(_))));
         assert_eq!(counts.in_use, self.count(|is| *is == Is::InUse));
         assert_eq!(counts.checking, self.count(|is| *is == Is::Checking));

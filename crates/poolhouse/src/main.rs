@@ -26,6 +26,7 @@ struct Command {
 enum Verb {
     Serve(Box<serve::ServeArgs>),
     Check(check::CheckArgs),
+    #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
 }
 

@@ -30,7 +30,7 @@ pub struct ServeArgs {
     url_file: Option<PathBuf>,
 
     /// Read everything from a configuration file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "url_file", "UrlFlags"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "url_file"])]
     config: Option<PathBuf>,
 
     /// Let clients in from other machines though no user has a password
@@ -50,8 +50,8 @@ pub struct ServeArgs {
 }
 
 /// What goes with a URL but not with a configuration file.
-#[derive(Args)]
-#[group(id = "UrlFlags", multiple = true)]
+#[derive(Args, PartialEq, Default)]
+#[command(next_help_heading = "With a URL")]
 struct UrlFlags {
     /// Where clients come in: address:port, or the path of a Unix socket. May be given several times
     /// [default: 127.0.0.1:6432]
@@ -132,7 +132,7 @@ struct UrlFlags {
 }
 
 /// A value, or `off`. A type of its own because clap takes an `Option` for a flag that is missing.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Off<T>(Option<T>);
 
 fn time(text: &str) -> Result<Off<Duration>, String> {
@@ -149,7 +149,8 @@ fn admin(text: &str) -> Result<Off<SocketAddr>, String> {
 fn words<T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static>(
     words: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).try_map(|word: String| word.parse::<T>().map_err(Wrong))
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word))
+        .try_map(|word: String| word.parse::<T>().map_err(Wrong))
 }
 
 /// A word that clap let through and we do not know; cannot be.
@@ -196,13 +197,17 @@ pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
 
 fn configuration(args: ServeArgs) -> Result<Config, Problems> {
     if let Some(path) = &args.config {
+        if args.flags != UrlFlags::default() {
+            return Err(Problem::error("with --config, everything but logs stands in the file").into());
+        }
         let config = proxy::from_file(path)?;
         return Ok(Config { insecure_no_auth: args.insecure_no_auth, ..config });
     }
     let url = match (args.url, &args.url_file) {
         (Some(url), _) => url,
-        (None, Some(path)) => proxy::read_small(path)
-            .map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?,
+        (None, Some(path)) => {
+            proxy::read_small(path).map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?
+        }
         (None, None) => unreachable!("clap asks for a URL, a file with it, or a configuration"),
     };
     let flags = Flags { insecure_no_auth: args.insecure_no_auth, ..args.flags.into() };

@@ -37,6 +37,8 @@ pub struct Client {
     pub(crate) mid_message: bool,
     /// What remains of a request that was answered with an error instead of being forwarded.
     pub(crate) skip: Skip,
+    /// A server was lost before it got anything of the present request.
+    pub(crate) retried: bool,
     /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
     pub(crate) asked_alone: bool,
     pub(crate) mode: PoolMode,
@@ -202,6 +204,7 @@ impl Postgres {
                     return too_many_outstanding(me, client, bytes.len(), out);
                 }
                 if forward {
+                    client.retried = false;
                     client.stand(me, Standing::Active, out);
                     out.span(Peer::Server(*tag), at..here);
                 }

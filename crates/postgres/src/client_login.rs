@@ -81,6 +81,7 @@ impl Postgres {
             body_to_server: false,
             mid_message: false,
             skip: Skip::Nothing,
+            retried: false,
             asked_alone: false,
             mode: crate::PoolMode::Transaction,
             standing: Standing::Login,

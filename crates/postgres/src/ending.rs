@@ -98,8 +98,7 @@ impl Postgres {
                 server.stage = stage;
                 return self.server_login_lost(me, server, out);
             }
-            Stage::Ready => {}
-            Stage::Closed => return,
+            Stage::Ready | Stage::Closed => {}
         }
         let ours = server.work.take().is_some();
         let Some(tag) = server.holder.take() else { return };
@@ -112,6 +111,12 @@ impl Postgres {
             None => "the server closed the connection unexpectedly".to_owned(),
         };
         if matches!(client.phase, Phase::Closed) {
+            // It has been told to go.
+        } else if matches!(client.phase, Phase::Applying) && !client.retried {
+            // Nothing of its request has been sent: it asks again.
+            client.retried = true;
+            client.phase = Phase::Ready;
+            out.push(Effect::Wake { client: tag });
         } else if server.fatal.is_some() && !ours {
             // It has told the client itself.
             client.close(tag, CloseReason::Error(Blame::Server, message), out);

@@ -247,10 +247,11 @@ impl Exchange {
             }
         }
         if matches!(self.queue.front(), Some(Item::Extended(_))) {
-            while !matches!(self.queue.front(), None | Some(Item::Sync)) {
+            self.queue.pop_front();
+            while let Some(Item::Extended(_) | Item::Query | Item::CopyEnd) = self.queue.front() {
                 // If a doubtful Sync is answered after all, the discarding ended there, and this is answered, too.
                 let dropped = self.queue.pop_front();
-                self.lost |= self.doubtful > 0 && dropped == Some(Item::Query);
+                self.lost |= self.doubtful > 0 && dropped != Some(Item::CopyEnd);
             }
             self.skipping = self.queue.is_empty();
         }
@@ -374,6 +375,7 @@ mod tests {
         // A query that is sent instead of data is answered if the copy has failed before.
         settled(">QQ GE ZI CZI");
         assert_eq!(play(">PBESQS 12GE ZI").verdict(), Verdict::Discard);
+        assert_eq!(play(">PBESP 12GE ZI").verdict(), Verdict::Discard);
     }
 
     #[test]

@@ -113,11 +113,15 @@ impl Protocol for Postgres {
 
     fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         assert!(client.lease.is_none() && server.holder.is_none(), "a lease is exclusive");
-        assert!(server.work.is_none() && server.exchange.is_settled(), "only a settled server is granted");
-        assert!(matches!(server.stage, Stage::Ready), "only a ready server is granted");
+        assert!(!matches!(server.stage, Stage::Login(_)), "only a ready server is granted");
         client.lease = Some(tag);
         server.holder = Some(me);
+        let closed = matches!(server.stage, Stage::Closed);
+        assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
         match client.phase {
+            // It asked to be closed after it was given back: `server_gone` follows.
+            Phase::Login(_) if closed => {}
+            Phase::Waiting if closed => client.phase = Phase::Applying,
             Phase::Login(_) => self.learn(me, client, tag, server, out),
             Phase::Waiting => {
                 client.phase = if self.apply(client, tag, server, out) { Phase::Applying } else { Phase::Ready };

@@ -218,8 +218,7 @@ fn listener_times(config: &Config, listener: &Listener, found: &mut Vec<Problem>
     let Some(query) = listener.timeouts.query else { return };
     let waits = config.databases.iter().filter_map(|database| database.pool.config.max_wait_time);
     if let Some(wait) = waits.max().filter(|wait| *wait >= query) {
-        let message =
-            format!("query_time {} is not above max_wait_time {}", show_duration(query), show_duration(wait));
+        let message = format!("query_time {} is not above max_wait_time {}", show_duration(query), show_duration(wait));
         let problem = Problem::warning(message).hint("waiting for a server counts as part of the query");
         found.push(config.locate(problem, &listener.spots, "query_time"));
     }

@@ -1,12 +1,7 @@
 //! The configuration in force, as plain values: where from ([`from_file`], [`from_url`]) is told by the modules below.
 //! Opens no socket and starts nothing.
 
-use std::{
-    fmt,
-    net::SocketAddr,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use driver::{Address, Timeouts};
 use pool::{GateConfig, PoolConfig};
@@ -291,4 +286,3 @@ pub const DEFAULT_HARD_LIMIT: u32 = 10_000;
 pub fn default_soft_limit(hard_limit: u32) -> u32 {
     (u64::from(hard_limit) * 4 / 5).max(1) as u32
 }
-

@@ -1,13 +1,7 @@
 //! Serving, from the configuration to the end: opens the sockets, starts the driver, answers on the admin address,
 //! and ends in order when a signal says so.
 
-use std::{
-    io,
-    net::TcpListener,
-    num::NonZero,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::TcpListener, num::NonZero, sync::Arc, time::Duration};
 
 use driver::{Driver, DriverConfig, Handle};
 use postgres::Postgres;
@@ -215,4 +209,3 @@ impl Signals {
         }
     }
 }
-

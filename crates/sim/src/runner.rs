@@ -21,7 +21,12 @@ fn text(payload: &(dyn Any + Send)) -> String {
 }
 
 /// Runs the schedules `seed`, `seed` + 1, and so on, until one goes wrong.
-pub fn run<T>(seed: u64, schedules: u64, mut schedule: impl FnMut(u64) -> T, mut done: impl FnMut(T)) -> Result<(), Violation> {
+pub fn run<T>(
+    seed: u64,
+    schedules: u64,
+    mut schedule: impl FnMut(u64) -> T,
+    mut done: impl FnMut(T),
+) -> Result<(), Violation> {
     for seed in (0..schedules).map(|i| seed.wrapping_add(i)) {
         match catch_unwind(AssertUnwindSafe(|| schedule(seed))) {
             Ok(result) => done(result),

@@ -365,8 +365,7 @@ impl<P: Protocol> Seam<P> {
     fn chaos(&mut self) {
         let driver = &mut self.driver;
         let now = driver.now();
-        let clients: Vec<ClientTag> =
-            driver.clients.iter().filter(|c| c.1.session.is_some()).map(|c| *c.0).collect();
+        let clients: Vec<ClientTag> = driver.clients.iter().filter(|c| c.1.session.is_some()).map(|c| *c.0).collect();
         let servers: Vec<ServerTag> = driver.servers.keys().copied().collect();
         let pool = driver.rng.index(driver.pools.len());
         match driver.rng.below(12) {

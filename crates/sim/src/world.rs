@@ -84,6 +84,8 @@ struct Post {
     /// When a time-out is on the agenda.
     alarm: Time,
     closed: bool,
+    /// A withdrawal of a wish has come too late.
+    crossed: bool,
     /// A server has just come back or become idle, which the budget may be waiting for.
     has_idle: bool,
 }
@@ -152,6 +154,7 @@ impl World {
                 permits_sent: 0,
                 alarm: Time::NEVER,
                 closed: false,
+                crossed: false,
                 has_idle: false,
             });
         }
@@ -280,7 +283,11 @@ impl World {
         let skew = if self.plan.skewed { Duration::from_micros(5) } else { Duration::ZERO };
         for post in &mut self.posts {
             post.oracle.check(&post.pool, now, self.plan.late + skew);
-            let (used, _) = self.budget.member_usage(post.member);
+            let (used, wishes) = self.budget.member_usage(post.member);
+            // When a withdrawal has crossed a grant, a wish too many stays until it is granted.
+            if post.mail.is_empty() && !post.crossed {
+                post.oracle.check_wishes(wishes);
+            }
             assert_eq!(used, post.oracle.permits + post.permits_sent, "permits are lost or made up");
         }
         self.budget.check_invariants();
@@ -371,7 +378,8 @@ impl World {
                     why += &format!("; pool {i}: {words}");
                 }
             }
-            why += &format!("; pool {i} has {counts:?}, permits and wishes {:?}", self.budget.member_usage(post.member));
+            why +=
+                &format!("; pool {i} has {counts:?}, permits and wishes {:?}", self.budget.member_usage(post.member));
         }
         why
     }
@@ -383,7 +391,9 @@ impl World {
             let counts = post.pool.counts();
             !post.closed && counts.total - counts.closing < post.pool.config().min_size
         };
-        if free && self.plan.pools.iter().all(|p| p.config.connect_timeout > self.plan.connect * 21) && !self.plan.changes
+        if free
+            && self.plan.pools.iter().all(|p| p.config.connect_timeout > self.plan.connect * 21)
+            && !self.plan.changes
         {
             self.rest(tally, |world| world.posts.iter().any(bad));
         }

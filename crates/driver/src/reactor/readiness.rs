@@ -270,8 +270,11 @@ impl Reactor {
                 continue;
             }
             let hangup = event.is_read_closed() || event.is_error();
-            let readiness =
-                Readiness { read: event.is_readable() || hangup, write: event.is_writable() || event.is_error(), hangup };
+            let readiness = Readiness {
+                read: event.is_readable() || hangup,
+                write: event.is_writable() || event.is_error(),
+                hangup,
+            };
             self.batch.push((event.token().0 as u32, readiness));
         }
         Ok(())
@@ -303,7 +306,9 @@ impl Reactor {
             // next, so that one busy connection does not keep the others from theirs.
             self.round = self.round.checked_sub(1)?;
             let id = self.ready.pop_front()?;
-            self.conn(id).queued = false;
+            // It may have been closed since, and its slot even given to another, whom a look does no harm.
+            let Some(conn) = self.conns.get_mut(id.0 as usize) else { continue };
+            conn.queued = false;
             if let Some(completion) = self.on_readable(id) {
                 return Some(completion);
             }

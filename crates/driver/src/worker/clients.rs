@@ -322,7 +322,7 @@ impl<P: Protocol> Worker<P> {
         self.states[listener][state as usize] += 1;
         if let Some(ticket) = client.ticket.take() {
             let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
-                queues[listener].remove(ticket);
+            queues[listener].remove(ticket);
         }
         if state == State::Idle {
             client.ticket = Some(self.idle_queues[listener].push(slot as u32, self.now));
@@ -335,7 +335,9 @@ impl<P: Protocol> Worker<P> {
 
     pub(super) fn on_auth_failed(&mut self, slot: usize) {
         let address = self.client_ip(slot);
-        tracing::warn!(client = %self.client_address(slot), "login failed");
+        if let Some(withheld) = self.paces.login_failed.permits(self.now) {
+            tracing::warn!(withheld, client = %self.client_address(slot), "login failed");
+        }
         if !self.shared.throttle.failed(address, self.now) {
             return;
         }
@@ -395,8 +397,11 @@ impl<P: Protocol> Worker<P> {
         if let Some(counted) = counted {
             listener.count_sent_away(counted);
         }
-        if !matches!(why, Refusal::ShuttingDown) {
+        if !matches!(why, Refusal::ShuttingDown)
+            && let Some(withheld) = self.paces.sent_away.permits(self.now)
+        {
             tracing::info!(
+                withheld,
                 client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
                 reason = ?why, "client sent away"
             );
@@ -425,12 +430,14 @@ impl<P: Protocol> Worker<P> {
     /// The session (or the driver) wants the client closed: its servers are given back at once, its
     /// socket is closed when the last bytes have left.
     pub(super) fn close_client(&mut self, slot: usize, reason: CloseReason) {
-        if let CloseReason::Error(blame, message) = &reason {
+        if let CloseReason::Error(blame, message) = &reason
+            && let Some(withheld) = self.paces.client_error.permits(self.now)
+        {
             let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));
             match blame {
-                Blame::Client => tracing::info!(%client, %database, %user, "{message}"),
-                Blame::Ours => tracing::error!(%client, %database, %user, "{message}"),
-                _ => tracing::warn!(%client, %database, %user, "{message}"),
+                Blame::Client => tracing::info!(withheld, %client, %database, %user, "{message}"),
+                Blame::Ours => tracing::error!(withheld, %client, %database, %user, "{message}"),
+                _ => tracing::warn!(withheld, %client, %database, %user, "{message}"),
             }
         }
         self.clients[slot].closing = true;
@@ -490,7 +497,7 @@ impl<P: Protocol> Worker<P> {
         self.states[listener][client.state as usize] -= 1;
         if let Some(ticket) = client.ticket {
             let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
-                queues[listener].remove(ticket);
+            queues[listener].remove(ticket);
         }
         self.reactor.close(client.conn);
         if let Some(pool) = client.pool {

@@ -2,9 +2,7 @@
 
 use std::{ops::Range, rc::Rc, sync::atomic::Ordering::Relaxed};
 
-use protocol::{
-    Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, ServerTag, Sessions,
-};
+use protocol::{Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, ServerTag, Sessions};
 use slab::Slab;
 
 use super::{Work, Worker, clients::ClientConn, servers::ServerConn};
@@ -133,10 +131,9 @@ impl<P: Protocol> Worker<P> {
             }
             Peer::Server(tag) => {
                 let Some(server) = self.servers.get(tag.slot()) else { return };
-                let id = server.id;
                 if let Submitted::Broken(error) = self.reactor.send(server.conn, data) {
                     let reason = CloseReason::Error(Blame::Server, format!("cannot send: {error}"));
-                    self.work.push_back(Work::ServerGone { server: tag.slot() as u32, id, reason });
+                    self.end_server(tag.slot(), reason);
                 }
             }
         }
@@ -179,10 +176,7 @@ impl<P: Protocol> Worker<P> {
                 }
             }
             Effect::Close { peer: Peer::Server(tag), reason } => {
-                if let Some(server) = self.servers.get(tag.slot()) {
-                    let (server, id) = (tag.slot() as u32, server.id);
-                    self.work.push_back(Work::ServerGone { server, id, reason });
-                }
+                self.end_server(tag.slot(), reason);
             }
         }
         false

@@ -72,8 +72,13 @@ impl<P: Protocol> Worker<P> {
         });
         match outcome {
             CheckOut::Granted(grant) if grant.home == home => {
-                self.attach(slot, &shared, &grant);
-                return true;
+                if self.server_usable(&shared, grant.server) {
+                    self.attach(slot, &shared, &grant);
+                    return true;
+                }
+                // Its end has been seen, but not dealt with yet.
+                self.clients[slot].lease = Lease::Waiting { pool, ticket: None };
+                self.work.push_back(Work::Granted(shared, grant));
             }
             CheckOut::Granted(grant) => {
                 self.clients[slot].lease = Lease::Waiting { pool, ticket: None };
@@ -111,12 +116,14 @@ impl<P: Protocol> Worker<P> {
         let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool.id);
         let present = self.client_is(slot, serial) && waits(self.clients[slot as usize].lease);
         if !present {
-            if let Some(server) = self.server_here(&pool, grant.server) {
+            // A server that has ended is given back by what ends it.
+            if self.server_usable(&pool, grant.server) {
+                let server = self.server_here(&pool, grant.server).expect("a usable server is here");
                 self.check_in(server, Verdict::Clean);
             }
             return;
         }
-        if self.server_here(&pool, grant.server).is_none() {
+        if !self.server_usable(&pool, grant.server) {
             return self.on_grant_lost(pool.id, grant);
         }
         self.attach(slot as usize, &pool, &grant);
@@ -132,8 +139,11 @@ impl<P: Protocol> Worker<P> {
         server.since = self.now;
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
-        if grant.waited >= self.shared.config.slow_wait {
+        if grant.waited >= self.shared.config.slow_wait
+            && let Some(withheld) = self.paces.slow_wait.permits(self.now)
+        {
             tracing::warn!(
+                withheld,
                 client = %self.client_address(slot), database = %pool.spec.database, user = %pool.spec.user,
                 server = self.backend(server_slot), waited_ms = grant.waited.as_millis() as u64,
                 "a client waited long for a server"
@@ -173,19 +183,20 @@ impl<P: Protocol> Worker<P> {
         }
         let slot = slot as usize;
         let why = match reason {
-            CheckOutFailed::Timeout => {
-                LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total }
-            }
+            CheckOutFailed::Timeout => LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total },
             CheckOutFailed::Unavailable | CheckOutFailed::Refused | CheckOutFailed::Paused => {
                 LeaseFailure::Unavailable { waited, last_error: pool.last_error() }
             }
             CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
             CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared => LeaseFailure::Closed,
         };
-        tracing::warn!(
-            client = %self.client_address(slot), database = %pool.spec.database, user = %pool.spec.user,
-            reason = reason.as_str(), waited_ms = waited.as_millis() as u64, "no server for a client"
-        );
+        if let Some(withheld) = self.paces.no_server.permits(self.now) {
+            tracing::warn!(
+                withheld,
+                client = %self.client_address(slot), database = %pool.spec.database, user = %pool.spec.user,
+                reason = reason.as_str(), waited_ms = waited.as_millis() as u64, "no server for a client"
+            );
+        }
         self.clients[slot].lease = Lease::None;
         self.refresh_state(slot);
         let mut out = self.outbox();
@@ -383,6 +394,11 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
+    /// Whether a server lives here and its end has not been seen.
+    fn server_usable(&self, pool: &SharedPool, server: ServerId) -> bool {
+        self.server_here(pool, server).is_some_and(|slot| !self.servers[slot].ending)
+    }
+
     /// Upkeep of a pool: whatever its deadlines bring.
     pub(super) fn pool_upkeep(&mut self, pool: &Arc<SharedPool>) {
         let now = self.now;
@@ -397,5 +413,4 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn looks_after(&self, pool: PoolId) -> bool {
         pool.0 as usize % self.shared.mailboxes.len() == usize::from(self.number)
     }
-
 }

@@ -69,6 +69,8 @@ pub(super) struct ServerConn<S> {
     pub(super) phase: Phase,
     /// Its login was accepted.
     authenticated: bool,
+    /// Its end has been seen, and is dealt with as soon as the work at hand is done.
+    pub(super) ending: bool,
     /// The client that holds it.
     pub(super) holder: Option<u32>,
     held: Vec<u8>,
@@ -184,6 +186,7 @@ impl<P: Protocol> Worker<P> {
             id: dial.id,
             phase: Phase::Starting,
             authenticated: false,
+            ending: false,
             holder: None,
             held: Vec::new(),
             since: self.now,
@@ -203,7 +206,9 @@ impl<P: Protocol> Worker<P> {
     }
 
     fn connect_failed(&mut self, pool: &Arc<SharedPool>, id: ServerId, error: &str, permanent: bool) {
-        tracing::warn!(database = %pool.spec.database, user = %pool.spec.user, "{error}");
+        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+            tracing::warn!(withheld, database = %pool.spec.database, user = %pool.spec.user, "{error}");
+        }
         pool.set_last_error(error);
         let now = self.now;
         self.operate(pool, |guarded| {
@@ -289,8 +294,14 @@ impl<P: Protocol> Worker<P> {
     }
 
     fn push_server_gone(&mut self, slot: usize, message: String) {
-        let (server, id) = (slot as u32, self.servers[slot].id);
-        let reason = CloseReason::Error(Blame::Server, message);
+        self.end_server(slot, CloseReason::Error(Blame::Server, message));
+    }
+
+    /// Has a server removed once the work at hand is done.
+    pub(super) fn end_server(&mut self, slot: usize, reason: CloseReason) {
+        let Some(server) = self.servers.get_mut(slot) else { return };
+        server.ending = true;
+        let (server, id) = (slot as u32, server.id);
         self.work.push_back(Work::ServerGone { server, id, reason });
     }
 
@@ -369,6 +380,9 @@ impl<P: Protocol> Worker<P> {
 
     /// Takes a granted server out of this worker. `None` if it cannot leave: then it is closed.
     pub(super) fn move_out(&mut self, slot: usize) -> Option<MovingServer<P>> {
+        if self.servers[slot].ending {
+            return None;
+        }
         if self.reactor.is_sending(self.servers[slot].conn) || !self.servers[slot].held.is_empty() {
             self.push_server_gone(slot, "the server sent something unasked".into());
             return None;
@@ -409,6 +423,7 @@ impl<P: Protocol> Worker<P> {
             id,
             phase: Phase::Live,
             authenticated: true,
+            ending: false,
             holder: None,
             held: Vec::new(),
             since: self.now,
@@ -467,7 +482,9 @@ impl<P: Protocol> Worker<P> {
             return self.connect_failed(&server.pool, server.id, message, permanent);
         }
         let (database, user) = (&server.pool.spec.database, &server.pool.spec.user);
-        tracing::warn!(%database, %user, held = server.holder.is_some(), "server lost: {message}");
+        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+            tracing::warn!(withheld, %database, %user, held = server.holder.is_some(), "server lost: {message}");
+        }
         server.pool.set_last_error(message);
         self.forget_server(&server.pool, server.id, Closed::Error);
     }
@@ -532,7 +549,9 @@ impl<P: Protocol> Worker<P> {
     fn end_side(&mut self, slot: usize) {
         let side = self.sides.remove(slot);
         self.reactor.close(side.conn);
-        let Some(server) = self.servers.get_mut(side.server as usize).filter(|s| s.id == side.server_id) else { return };
+        let Some(server) = self.servers.get_mut(side.server as usize).filter(|s| s.id == side.server_id) else {
+            return;
+        };
         server.sides -= 1;
         if server.sides == 0
             && let Some(verdict) = server.after_side.take()

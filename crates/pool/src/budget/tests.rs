@@ -82,9 +82,11 @@ fn what_comes_back_goes_to_the_wishing_member_with_the_fewest() {
 #[test]
 fn of_equals_the_one_wishing_longest_is_served() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(1);
+    let scope = budget.add_scope(4);
     let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
-    assert_eq!(budget.request(a), Permit::Granted);
+    for member in [a, a, b, c] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
     assert_eq!(budget.request(c), Permit::Denied);
     assert_eq!(budget.request(b), Permit::Denied);
     budget.release(a);
@@ -123,6 +125,25 @@ fn one_more_than_another_is_not_too_much() {
 }
 
 #[test]
+fn one_who_has_none_is_given_anothers_last_one_if_that_wishes_for_no_more() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(1);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!(budget.request(b), Permit::Denied);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
+    budget.reclaim_failed(a);
+    assert_eq!(actions(&mut budget), [], "it is busy");
+    assert_eq!(budget.request(a), Permit::Denied);
+    budget.has_idle(a);
+    assert_eq!(actions(&mut budget), [], "it is needed");
+    assert!(budget.withdraw(a));
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
+    budget.release(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
+}
+
+#[test]
 fn one_who_has_none_idle_is_asked_again_only_when_it_may_have() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(5);
@@ -148,9 +169,11 @@ fn one_who_has_none_idle_is_asked_again_only_when_it_may_have() {
 #[test]
 fn a_withdrawn_wish_is_not_granted_and_one_already_granted_cannot_be_withdrawn() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(1);
+    let scope = budget.add_scope(3);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
-    assert_eq!(budget.request(a), Permit::Granted);
+    for member in [a, a, b] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
     assert_eq!(budget.request(b), Permit::Denied);
     assert!(budget.withdraw(b));
     budget.release(a);
@@ -161,7 +184,7 @@ fn a_withdrawn_wish_is_not_granted_and_one_already_granted_cannot_be_withdrawn()
     assert!(!budget.withdraw(b), "the grant is on its way");
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
     budget.release(b);
-    assert_eq!(budget.usage(scope), (0, 1));
+    assert_eq!(budget.usage(scope), (2, 3));
 }
 
 #[test]
@@ -185,12 +208,14 @@ fn a_lower_cap_takes_back_from_those_who_have_most() {
 #[test]
 fn a_higher_cap_is_shared_out_at_once() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(1);
+    let scope = budget.add_scope(3);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
-    assert_eq!(budget.request(a), Permit::Granted);
+    for member in [a, a, b] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
     assert_eq!(budget.request(a), Permit::Denied);
     assert_eq!(budget.request(b), Permit::Denied);
-    budget.set_limit(scope, 3);
+    budget.set_limit(scope, 5);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b), BudgetAction::Grant(a)]);
 }
 
@@ -234,6 +259,23 @@ fn under_overlapping_caps_permits_that_come_back_one_by_one_are_kept() {
     }
     settle(&mut budget);
     assert_eq!(used(&budget, &[a, b, c]), [2, 2, 2]);
+}
+
+#[test]
+fn what_was_kept_for_one_who_withdraws_goes_to_others() {
+    let mut budget = Budget::new();
+    let (database, user) = (budget.add_scope(4), budget.add_scope(4));
+    let a = budget.add_member(&[database]);
+    let b = budget.add_member(&[user]);
+    let c = budget.add_member(&[database, user]);
+    fill(&mut budget, a);
+    fill(&mut budget, b);
+    assert_eq!(budget.request(c), Permit::Denied);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a), BudgetAction::Reclaim(b)]);
+    budget.release(a);
+    assert_eq!(actions(&mut budget), [], "kept for c, who still needs one of b's");
+    assert!(budget.withdraw(c));
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(a)]);
 }
 
 #[test]

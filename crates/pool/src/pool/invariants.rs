@@ -38,6 +38,7 @@ impl Pool {
         assert!(total <= self.ceiling, "{total} servers, of at most {}", self.ceiling);
         assert!(self.waiters.len() == 0 || self.mode != Mode::Closed, "somebody waits for a closed pool");
         assert!(self.owed <= self.slots.count(State::InUse), "more servers are owed than are in use");
+        assert_eq!(self.asked, self.wanted(), "other connections are asked for than are wanted");
         let connecting = self.slots.count(State::Connecting);
         assert!(
             connecting + self.asked <= self.config.max_connecting.max(connecting),

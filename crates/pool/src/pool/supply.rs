@@ -42,7 +42,7 @@ impl Pool {
 
     /// How many connections are wanted beyond those connecting. Servers in a check or reset will be free presently, so
     /// they count as an answer to a waiter.
-    fn wanted(&self) -> u32 {
+    pub(super) fn wanted(&self) -> u32 {
         if self.mode != Mode::Ready || self.failures.retry_at.is_some() {
             return 0;
         }

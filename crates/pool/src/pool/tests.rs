@@ -187,6 +187,27 @@ fn a_waiter_who_leaves_withdraws_the_wish_for_a_connection() {
 }
 
 #[test]
+fn a_permit_that_comes_before_the_withdrawal_was_heard_of_goes_back() {
+    let mut pool = Pool::new(config(), 1, at(0));
+    pool.ready(at(0));
+    let CheckOut::Queued(ticket) = pool.check_out(WaiterId(1), A, at(0)) else { panic!("nothing is there yet") };
+    assert_eq!(pool.poll_action(), Some(Action::AskPermit));
+    pool.cancel(ticket, WaiterId(1), at(1));
+    assert!(!pool.permit(at(1)));
+    assert_eq!(pool.poll_action(), None, "there is nothing to withdraw any more");
+}
+
+#[test]
+fn a_check_in_that_serves_the_last_waiter_withdraws_the_wish() {
+    let mut bench = Bench::new(config());
+    let server = bench.busy(1, 0)[0];
+    assert!(matches!(bench.pool.check_out(WaiterId(2), A, at(1)), CheckOut::Queued(_)));
+    assert_eq!(bench.pool.poll_action(), Some(Action::AskPermit));
+    assert!(bench.pool.check_in(server, A, CheckIn::Clean, at(2)).is_some());
+    assert_eq!(bench.pool.poll_action(), Some(Action::WithdrawPermit));
+}
+
+#[test]
 fn a_wish_that_nobody_was_told_of_is_not_withdrawn() {
     let mut pool = Pool::new(config(), 1, at(0));
     pool.ready(at(0));

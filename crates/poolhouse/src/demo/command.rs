@@ -17,6 +17,8 @@ use super::cleanup::{Cleanup, Farewell, ProcessId, TERMINATE};
 
 /// Most bytes of a program's output that are read back.
 const MAX_OUTPUT: usize = 4 << 20;
+/// Most lines of a program's complaints that are repeated.
+const MAX_COMPLAINTS: usize = 12;
 
 /// An account to run servers as, since PostgreSQL and PgBouncer refuse to run as root.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -134,9 +136,11 @@ impl Shell {
         Ok(output)
     }
 
-    /// What a started program has written to standard error so far.
+    /// The last lines that a started program has written to standard error.
     pub fn complaints(&self, started: &Started) -> String {
-        read(&started.stderr)
+        let text = read(&started.stderr);
+        let lines: Vec<&str> = text.trim().lines().collect();
+        lines[lines.len().saturating_sub(MAX_COMPLAINTS)..].join("\n")
     }
 
     fn remark(&self, command: &Command) -> String {

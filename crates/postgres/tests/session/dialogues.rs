@@ -1,1 +1,617 @@
+//! What clients, servers and Poolhouse say to each other after login. Each dialogue is held with input arriving whole,
+//! split at every position, and in small pieces.
 
+use std::time::Duration;
+
+use postgres::{Client, PoolMode};
+use protocol::{Blame, ClientTag, CloseReason, LeaseFailure, Refusal, ServerTag, Standing, Verdict};
+
+use crate::world::{Pieces, World, message, messages, server_welcome, startup};
+
+const PIECES_OF: [usize; 3] = [1, 2, 7];
+
+/// Holds a dialogue with a client and a server in every manner of arrival.
+fn in_all_pieces(mode: PoolMode, dialogue: impl Fn(&mut World, ClientTag, ServerTag)) {
+    let splits = (1..48).map(Pieces::SplitAt);
+    let small = PIECES_OF.into_iter().map(Pieces::Of);
+    for pieces in [Pieces::Whole].into_iter().chain(splits).chain(small) {
+        let mut world = World::trusting(mode);
+        let server = add_server(&mut world);
+        let client = add_client(&mut world);
+        world.log.clear();
+        world.releases.clear();
+        world.pieces = pieces;
+        dialogue(&mut world, client, server);
+    }
+}
+
+fn add_server(world: &mut World) -> ServerTag {
+    let tag = world.connect_server();
+    world.server_got(tag);
+    world.server_says(tag, &server_welcome());
+    tag
+}
+
+fn add_client(world: &mut World) -> ClientTag {
+    let tag = world.connect_client();
+    world.client_says(tag, &startup(3 << 16, &[("user", "app")]));
+    assert!(world.clients.0[&tag.0].logged_in);
+    world.client_got(tag);
+    tag
+}
+
+fn verdicts(world: &World) -> Vec<Verdict> {
+    world.releases.iter().map(|(_, verdict)| *verdict).collect()
+}
+
+fn standing(world: &World, client: ClientTag) -> Standing {
+    world.clients.0[&client.0].standing
+}
+
+fn error_code(bytes: &[u8]) -> String {
+    // Where the severity, which is the first field, ends in an error's body.
+    let at = bytes.windows(3).position(|w| w == b"R\0C" || w == b"L\0C").expect("an error") + 3;
+    String::from_utf8_lossy(&bytes[at..at + 5]).into_owned()
+}
+
+#[test]
+fn a_client_is_small() {
+    assert!(size_of::<Client>() <= 64, "{}", size_of::<Client>());
+}
+
+#[test]
+fn a_query_takes_a_server_and_its_answer_gives_it_back() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        let query = messages("Q:SELECT_1");
+        world.client_says(client, &query);
+        assert_eq!(world.server_got(server), query);
+        assert_eq!(standing(world, client), Standing::Active);
+        let answer = messages("T:~~ D:row D:row N:notice C:SELECT_2~ Z:I");
+        world.server_says(server, &answer);
+        assert_eq!(world.client_got(client), answer);
+        assert_eq!(standing(world, client), Standing::Idle);
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+        assert_eq!(world.log.len(), 2, "{:?}", world.log);
+    });
+}
+
+#[test]
+fn an_incomplete_message_takes_no_server() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = add_client(&mut world);
+    world.log.clear();
+    let query = messages("Q:SELECT_1");
+    for end in 1..query.len() {
+        world.client_says(client, &query[end - 1..end]);
+        assert!(world.log.is_empty());
+    }
+    world.client_says(client, &query[query.len() - 1..]);
+    assert_eq!(world.server_got(server), query);
+}
+
+#[test]
+fn a_message_larger_than_what_is_held_streams_through_in_both_directions() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = add_client(&mut world);
+    world.max_held = 100;
+    world.pieces = Pieces::Of(60);
+    let query = message(b'Q', &[b'x'; 5000]);
+    world.client_says(client, &query[..300]);
+    assert_eq!(world.server_got(server).len(), 300);
+    assert!(world.clients.0[&client.0].held.is_empty());
+    world.client_says(client, &query[300..]);
+    let row = message(b'D', &[b'y'; 5000]);
+    world.server_says(server, &row[..4000]);
+    assert_eq!(world.client_got(client).len(), 4000);
+    world.server_says(server, &row[4000..]);
+    world.server_says(server, &messages("C:SELECT_1~ Z:I"));
+    assert_eq!(verdicts(&world), [Verdict::Clean]);
+}
+
+#[test]
+fn a_transaction_keeps_its_server() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:BEGIN"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        assert_eq!(standing(world, client), Standing::InTransaction);
+        world.client_says(client, &messages("Q:wrong"));
+        assert_eq!(standing(world, client), Standing::Active);
+        world.server_says(server, &messages("E:SERROR~~ Z:E"));
+        assert!(world.releases.is_empty());
+        world.client_says(client, &messages("Q:ROLLBACK"));
+        world.server_says(server, &messages("C:ROLLBACK~ Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+    });
+}
+
+#[test]
+fn unsynced_messages_keep_the_server() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("P:~~~ B:~~ E:~ H"));
+        world.server_says(server, &messages("1 2 C:SELECT_0~"));
+        assert!(world.releases.is_empty());
+        world.client_says(client, &messages("S"));
+        world.server_says(server, &messages("Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+        assert_eq!(world.server_got(server), messages("P:~~~ B:~~ E:~ H S"));
+    });
+}
+
+#[test]
+fn a_sync_and_a_flush_alone_need_no_server() {
+    in_all_pieces(PoolMode::Transaction, |world, client, _| {
+        world.client_says(client, &messages("S H S"));
+        assert_eq!(world.client_got(client), messages("Z:I Z:I"));
+        assert!(world.log.is_empty());
+    });
+}
+
+#[test]
+fn copy_data_after_a_failed_copy_takes_no_server() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:COPY d:line"));
+        world.server_says(server, &messages("G:~~~"));
+        world.client_says(client, &messages("d:bad"));
+        world.server_got(server);
+        world.server_says(server, &messages("E:SERROR~~ Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+        world.client_says(client, &messages("d:more d:more c"));
+        assert_eq!(world.server_got(server), b"");
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+        world.client_says(client, &messages("Q:next"));
+        assert_eq!(world.server_got(server), messages("Q:next"));
+    });
+}
+
+#[test]
+fn copy_data_in_a_failed_transaction_is_dropped() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:BEGIN Q:COPY"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T G:~~~"));
+        world.client_says(client, &messages("d:bad"));
+        world.server_says(server, &messages("E:SERROR~~ Z:E"));
+        world.server_got(server);
+        world.client_says(client, &messages("d:more c Q:ROLLBACK"));
+        assert_eq!(world.server_got(server), messages("Q:ROLLBACK"));
+        world.server_says(server, &messages("C:ROLLBACK~ Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+    });
+}
+
+#[test]
+fn a_server_waits_for_the_rest_of_a_message_before_it_is_given_back() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = add_client(&mut world);
+    world.releases.clear();
+    let data = messages("d:some_long_line");
+    world.client_says(client, &messages("Q:COPY"));
+    world.server_says(server, &messages("G:~~~"));
+    world.client_says(client, &data[..8]);
+    world.server_says(server, &messages("E:SERROR~~ Z:I"));
+    assert!(world.releases.is_empty());
+    world.client_says(client, &data[8..]);
+    assert_eq!(verdicts(&world), [Verdict::Clean]);
+    assert_eq!(world.server_got(server), [messages("Q:COPY"), data].concat());
+}
+
+#[test]
+fn a_server_with_a_doubtful_sync_is_told_apart_before_reuse() {
+    for late in ["", "Z:I "] {
+        in_all_pieces(PoolMode::Transaction, |world, client, server| {
+            world.client_says(client, &messages("P:~~~ B:~~ E:~ S"));
+            world.server_says(server, &messages("1 2 G:~~~"));
+            world.client_says(client, &messages("d:bad c S"));
+            world.server_got(server);
+            world.server_says(server, &messages("E:SERROR~~ Z:I"));
+            assert_eq!(verdicts(world), [Verdict::Reset]);
+            assert_eq!(world.server_got(server), messages("Q"));
+            assert!(world.idle.is_empty());
+            world.server_says(server, &messages(&format!("{late}I Z:I")));
+            assert_eq!(world.idle, [server]);
+            world.client_says(client, &messages("Q:next"));
+            world.server_says(server, &messages("C:OK~ Z:I"));
+            assert_eq!(verdicts(world), [Verdict::Reset, Verdict::Clean]);
+        });
+    }
+}
+
+#[test]
+fn session_mode_keeps_the_server_until_the_client_leaves() {
+    in_all_pieces(PoolMode::Session, |world, client, server| {
+        world.client_says(client, &messages("Q:one"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        assert_eq!(standing(world, client), Standing::Idle);
+        assert!(world.releases.is_empty());
+        world.client_says(client, &messages("Q:two X"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Discard]);
+    });
+    in_all_pieces(PoolMode::Session, |world, client, server| {
+        world.client_says(client, &messages("Q:one"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        world.server_got(server);
+        world.client_says(client, &messages("X"));
+        assert_eq!(world.clients.0[&client.0].closed, Some(CloseReason::Goodbye));
+        assert_eq!(verdicts(world), [Verdict::Reset]);
+        assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
+        world.server_says(server, &messages("C:DISCARD_ALL~ Z:I"));
+        assert_eq!(world.idle, [server]);
+    });
+}
+
+#[test]
+fn statement_mode_refuses_transactions_of_several_statements() {
+    in_all_pieces(PoolMode::Statement, |world, client, server| {
+        world.client_says(client, &messages("Q:BEGIN"));
+        world.server_got(server);
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        let got = world.client_got(client);
+        assert!(got.starts_with(&messages("C:BEGIN~")) && got.ends_with(&messages("Z:I")));
+        assert_eq!(error_code(&got), "0A000");
+        assert_eq!(verdicts(world), [Verdict::Reset]);
+        assert_eq!(world.server_got(server), messages("Q:ROLLBACK"));
+        world.server_says(server, &messages("C:ROLLBACK~ Z:I"));
+        world.client_says(client, &messages("Q:one"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Reset, Verdict::Clean]);
+    });
+    in_all_pieces(PoolMode::Statement, |world, client, server| {
+        world.client_says(client, &messages("Q:BEGIN Q:two Q:COMMIT"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        assert_eq!(error_code(&world.client_got(client)), "0A000");
+        assert_eq!(verdicts(world), [Verdict::Discard]);
+    });
+}
+
+#[test]
+fn a_client_that_vanishes_in_a_transaction_leaves_a_server_to_roll_back() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:BEGIN"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        world.server_got(server);
+        world.client_leaves(client);
+        assert_eq!(verdicts(world), [Verdict::Reset]);
+        assert_eq!(world.server_got(server), messages("Q:ROLLBACK"));
+        world.server_says(server, &messages("C:ROLLBACK~ Z:I"));
+        assert_eq!(world.idle, [server]);
+        assert!(world.side.is_empty());
+    });
+}
+
+#[test]
+fn a_client_that_vanishes_in_mid_query_has_it_cancelled_and_its_server_closed() {
+    for requests in ["Q:slow", "P:~~~ B:~~ E:~ S", "Q:COPY d:line"] {
+        in_all_pieces(PoolMode::Transaction, |world, client, server| {
+            world.client_says(client, &messages(requests));
+            world.client_leaves(client);
+            assert_eq!(verdicts(world), [Verdict::Discard]);
+            let mut cancel = 16u32.to_be_bytes().to_vec();
+            cancel.extend(80_877_102u32.to_be_bytes());
+            cancel.extend([0, 0, 0, 9, 1, 2, 3, 4]);
+            assert_eq!(world.side, [(server, cancel)]);
+            // What it still sends reaches nobody.
+            world.server_says(server, &messages("D:row C:OK~ Z:I"));
+        });
+    }
+}
+
+#[test]
+fn a_client_that_vanishes_in_mid_message_leaves_a_server_to_be_closed() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = add_client(&mut world);
+    world.releases.clear();
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    world.client_says(client, &messages("Q:longer")[..7]);
+    world.client_leaves(client);
+    assert_eq!(verdicts(&world), [Verdict::Discard]);
+}
+
+#[test]
+fn a_client_of_a_server_that_dies_gets_an_error() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:slow"));
+        world.server_says(server, &messages("T:~~ D:row"));
+        world.server_dies(server);
+        let got = world.client_got(client);
+        assert!(got.starts_with(&messages("T:~~ D:row")));
+        assert_eq!(error_code(&got), "08006");
+        assert!(matches!(world.clients.0[&client.0].closed, Some(CloseReason::Error(Blame::Server, _))));
+        assert!(world.releases.is_empty());
+    });
+}
+
+#[test]
+fn a_server_that_says_why_it_dies_is_quoted_once() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        let last = messages("E:SFATAL~VFATAL~C57P01~Mterminating~~");
+        world.client_says(client, &messages("Q:slow"));
+        world.server_says(server, &last);
+        world.server_dies(server);
+        assert_eq!(world.client_got(client), last);
+        let Some(CloseReason::Error(_, text)) = &world.clients.0[&client.0].closed else { panic!() };
+        assert!(text.contains("terminating"));
+    });
+}
+
+#[test]
+fn nothing_is_inserted_into_half_a_row() {
+    let row = message(b'D', &[b'x'; 40]);
+    let half_a_row = |world: &mut World| {
+        let server = add_server(world);
+        let client = add_client(world);
+        world.client_says(client, &messages("Q:slow"));
+        world.server_says(server, &row[..20]);
+        (client, server)
+    };
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (client, server) = half_a_row(&mut world);
+    world.server_dies(server);
+    assert_eq!(world.client_got(client), &row[..20]);
+    assert!(world.clients.0[&client.0].closed.is_some());
+
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (client, server) = half_a_row(&mut world);
+    world.client_says(client, b"?????");
+    assert_eq!(world.client_got(client), &row[..20]);
+    world.server_says(server, &row[20..]);
+}
+
+#[test]
+fn a_server_that_breaks_the_protocol_is_closed() {
+    for nonsense in ["Z:I", "y", "R:~~~~", "Z:IX", "Z:Q", "S:x"] {
+        in_all_pieces(PoolMode::Transaction, |world, client, server| {
+            world.server_says(server, &messages(nonsense));
+            assert!(world.servers.0[&server.0].closed.is_some(), "{nonsense}");
+            assert!(world.clients.0[&client.0].closed.is_none());
+        });
+        in_all_pieces(PoolMode::Transaction, |world, client, server| {
+            world.client_says(client, &messages("Q:one"));
+            let answer = if nonsense == "Z:I" { "C:OK~ Z:I Z:I" } else { nonsense };
+            world.server_says(server, &messages(answer));
+            assert!(world.servers.0[&server.0].closed.is_some(), "{nonsense}");
+            assert_eq!(world.clients.0[&client.0].closed.is_none(), nonsense == "Z:I");
+        });
+    }
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_is_told_and_closed() {
+    for nonsense in [&b"y\0\0\0\x04"[..], b"Q\0\0\0\x03", b"S\0\0\x40\0", b"p\0\0\0\x04", b"Q\xff\xff\xff\xff"] {
+        in_all_pieces(PoolMode::Transaction, |world, client, _| {
+            world.client_says(client, nonsense);
+            assert_eq!(error_code(&world.client_got(client)), "08P01");
+            assert!(matches!(world.clients.0[&client.0].closed, Some(CloseReason::Error(Blame::Client, _))));
+        });
+    }
+}
+
+#[test]
+fn a_reported_parameter_follows_its_client_from_server_to_server() {
+    in_all_pieces(PoolMode::Transaction, |world, one, first| {
+        world.client_says(one, &messages("Q:SET"));
+        let answer = messages("C:SET~ S:TimeZone~CET~ Z:I");
+        world.server_says(first, &answer);
+        assert_eq!(world.client_got(one), answer);
+        world.server_got(first);
+
+        // Another client gets the same server: its own value comes first.
+        let two = {
+            let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+            let two = add_client(world);
+            world.pieces = pieces;
+            two
+        };
+        world.client_says(two, &messages("Q:hello"));
+        assert_eq!(world.server_got(first), messages("Q:SET_\"TimeZone\"_=_'UTC';"));
+        assert_eq!(standing(world, two), Standing::Active);
+        world.server_says(first, &messages("C:SET~ S:TimeZone~UTC~ Z:I"));
+        assert_eq!(world.client_got(two), b"");
+        assert_eq!(world.server_got(first), messages("Q:hello"));
+
+        // The first client meanwhile gets another server.
+        let second = {
+            let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+            let second = add_server(world);
+            world.pieces = pieces;
+            second
+        };
+        world.client_says(one, &messages("Q:again"));
+        assert_eq!(world.server_got(second), messages("Q:SET_\"TimeZone\"_=_'CET';"));
+        world.server_says(second, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+        assert_eq!(world.server_got(second), messages("Q:again"));
+        world.server_says(second, &messages("C:OK~ Z:I"));
+        world.server_says(first, &messages("C:OK~ Z:I"));
+        // It has the same settings as the server it had last: nothing is to be done.
+        world.idle.retain(|tag| *tag == second);
+        world.client_says(one, &messages("Q:last"));
+        assert_eq!(world.server_got(second), messages("Q:last"));
+    });
+}
+
+#[test]
+fn a_client_whose_settings_are_refused_is_told_by_the_server() {
+    in_all_pieces(PoolMode::Transaction, |world, one, server| {
+        world.client_says(one, &messages("Q:SET"));
+        world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+        world.pieces = Pieces::Whole;
+        let two = add_client(world);
+        world.client_says(two, &messages("Q:hello"));
+        world.server_says(server, &messages("E:SERROR~C22023~Mno_such_zone~~ Z:I"));
+        let got = world.client_got(two);
+        assert_eq!(error_code(&got), "22023");
+        assert!(got.windows(12).any(|w| w == b"no such zone"));
+        assert_eq!(verdicts(world), [Verdict::Clean, Verdict::Clean]);
+    });
+}
+
+#[test]
+fn a_server_lost_before_the_request_was_sent_costs_the_client_nothing() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let one = add_client(&mut world);
+    let two = add_client(&mut world);
+    world.client_says(one, &messages("Q:SET"));
+    world.client_says(two, &messages("Q:hello"));
+    world.server_got(server);
+    // The server dies while it is given the settings of the waiter.
+    world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    assert!(world.server_got(server).starts_with(b"Q"));
+    world.server_dies(server);
+    assert!(world.clients.0[&two.0].closed.is_none());
+    let other = add_server(&mut world);
+    assert_eq!(world.server_got(other), messages("Q:hello"));
+    world.server_says(other, &messages("C:OK~ Z:I"));
+    assert_eq!(world.client_got(two), messages("C:OK~ Z:I"));
+}
+
+#[test]
+fn a_server_that_shuts_down_right_after_an_answer_does_not_take_the_next_client_with_it() {
+    in_all_pieces(PoolMode::Transaction, |world, one, server| {
+        let two = {
+            let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+            let two = add_client(world);
+            world.pieces = pieces;
+            two
+        };
+        world.pieces = Pieces::Whole;
+        world.client_says(one, &messages("Q:one"));
+        world.client_says(two, &messages("Q:two"));
+        world.server_says(server, &messages("C:OK~ Z:I E:SFATAL~VFATAL~C57P01~Mbye~~"));
+        world.server_dies(server);
+        assert_eq!(world.client_got(one), messages("C:OK~ Z:I"));
+        assert!(world.clients.0[&two.0].closed.is_none());
+        let other = add_server(world);
+        assert_eq!(world.server_got(other), messages("Q:two"));
+    });
+}
+
+#[test]
+fn a_client_survives_a_wait_that_is_too_long() {
+    let timeout = || LeaseFailure::WaitTimeout { waited: Duration::from_secs(2), servers: 1 };
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.idle.clear();
+        world.client_says(client, &messages("Q:one Q:two"));
+        world.fail_lease(client, timeout());
+        let got = world.client_got(client);
+        assert_eq!(error_code(&got), "53300");
+        assert!(got.ends_with(&messages("Z:I")));
+        // The second one asks anew.
+        assert_eq!(world.waiters, [client]);
+        world.fail_lease(client, timeout());
+        world.client_got(client);
+        assert_eq!(standing(world, client), Standing::Idle);
+
+        world.client_says(client, &messages("P:~~~ B:~~"));
+        world.fail_lease(client, timeout());
+        assert_eq!(error_code(&world.client_got(client)), "53300");
+        world.client_says(client, &messages("E:~ Q:no"));
+        assert_eq!(world.client_got(client), b"");
+        world.client_says(client, &messages("S"));
+        assert_eq!(world.client_got(client), messages("Z:I"));
+
+        world.idle.push_back(server);
+        world.client_says(client, &messages("Q:three"));
+        assert_eq!(world.server_got(server), messages("Q:three"));
+    });
+}
+
+#[test]
+fn a_client_of_an_unavailable_database_is_told_what_the_last_attempt_ended_with() {
+    in_all_pieces(PoolMode::Transaction, |world, client, _| {
+        world.idle.clear();
+        world.client_says(client, &messages("Q:one"));
+        let waited = Duration::from_secs(30);
+        world.fail_lease(client, LeaseFailure::Unavailable { waited, last_error: Some("refused".into()) });
+        let got = String::from_utf8(world.client_got(client)).unwrap();
+        assert_eq!(error_code(got.as_bytes()), "57P03");
+        assert!(got.contains("refused") && got.contains("unavailable_wait_time"));
+        assert!(world.clients.0[&client.0].closed.is_some());
+    });
+}
+
+#[test]
+fn cancelling_needs_the_secret() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = world.connect_client();
+    world.client_says(client, &startup(3 << 16, &[("user", "app")]));
+    let welcome = world.client_got(client);
+    let key = welcome.len() - messages("Z:I").len() - 8;
+    assert_eq!(welcome[key..key + 4], client.0.to_be_bytes());
+    let secret = u64::from(u32::from_be_bytes(welcome[key + 4..key + 8].try_into().unwrap()));
+
+    world.cancel(client, secret);
+    assert!(world.side.is_empty());
+    world.client_says(client, &messages("Q:slow"));
+    world.cancel(client, secret ^ 1);
+    world.cancel(client, secret | 1 << 40);
+    assert!(world.side.is_empty());
+    world.cancel(client, secret);
+    assert_eq!(world.side.len(), 1);
+    world.server_says(server, &messages("E:SERROR~C57014~~ Z:I"));
+    world.client_got(client);
+
+    // A client that waits for a server is told at once.
+    world.idle.clear();
+    world.client_says(client, &messages("Q:slow"));
+    world.cancel(client, secret);
+    let got = world.client_got(client);
+    assert_eq!(error_code(&got), "57014");
+    assert!(got.ends_with(&messages("Z:I")));
+    assert!(world.waiters.is_empty());
+    world.idle.push_back(server);
+    world.server_got(server);
+    world.client_says(client, &messages("Q:next"));
+    assert_eq!(world.server_got(server), messages("Q:next"));
+}
+
+#[test]
+fn a_check_is_an_empty_query() {
+    in_all_pieces(PoolMode::Transaction, |world, _, server| {
+        world.check(server);
+        assert_eq!(world.server_got(server), messages("Q"));
+        world.server_says(server, &messages("N:notice I Z:I"));
+        assert_eq!(world.idle, [server]);
+    });
+    in_all_pieces(PoolMode::Transaction, |world, _, server| {
+        world.check(server);
+        world.server_says(server, &messages("E:SERROR~C57014~Mno~~ Z:I"));
+        assert!(world.servers.0[&server.0].closed.is_some());
+    });
+}
+
+#[test]
+fn an_idle_server_may_say_what_is_asynchronous_and_nothing_else() {
+    in_all_pieces(PoolMode::Transaction, |world, _, server| {
+        world.server_says(server, &messages("N:notice A:note S:TimeZone~CET~ S:in_hot_standby~on~"));
+        assert!(world.servers.0[&server.0].closed.is_none());
+        world.server_says(server, &messages("E:SFATAL~VFATAL~C57P01~Mbye~~"));
+        let Some(CloseReason::Error(Blame::Server, text)) = &world.servers.0[&server.0].closed else { panic!() };
+        assert_eq!(text, "bye (SQLSTATE 57P01)");
+    });
+}
+
+#[test]
+fn a_client_is_told_why_it_is_sent_away() {
+    for (why, code) in [
+        (Refusal::Evicted, "57P05"),
+        (Refusal::IdleTimeout, "57P05"),
+        (Refusal::QueryTimeout, "57014"),
+        (Refusal::TransactionIdleTimeout, "25P03"),
+        (Refusal::ShuttingDown, "57P01"),
+        (Refusal::Killed, "57P01"),
+    ] {
+        let mut world = World::trusting(PoolMode::Transaction);
+        add_server(&mut world);
+        let client = add_client(&mut world);
+        let mut out = protocol::Outbox::new();
+        let session = &mut world.clients.0.get_mut(&client.0).unwrap().session;
+        protocol::Protocol::refuse(&world.postgres, client, session, why, &mut out);
+        assert_eq!(error_code(&out.inserted), code);
+    }
+}

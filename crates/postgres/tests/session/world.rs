@@ -99,6 +99,8 @@ pub struct World {
     pub auth_failures: usize,
     /// Servers that were given back, and how.
     pub releases: Vec<(ServerTag, Verdict)>,
+    grants: VecDeque<(ServerTag, ClientTag)>,
+    lost: VecDeque<ServerTag>,
     wakes: VecDeque<ClientTag>,
     resets: VecDeque<ServerTag>,
     gone: VecDeque<ClientTag>,
@@ -119,6 +121,8 @@ impl World {
             side: Vec::new(),
             auth_failures: 0,
             releases: Vec::new(),
+            grants: VecDeque::new(),
+            lost: VecDeque::new(),
             wakes: VecDeque::new(),
             resets: VecDeque::new(),
             gone: VecDeque::new(),
@@ -211,6 +215,25 @@ impl World {
             self.execute(&out, &[]);
         }
         self.settle();
+    }
+
+    fn tell_lost(&mut self, tag: ServerTag) {
+        let Some(end) = self.servers.0.get_mut(&tag.0) else { return };
+        let mut out = Outbox::new();
+        self.postgres.server_gone(tag, &mut end.session, &mut self.clients, &mut out);
+        assert!(!out.effects.iter().any(|effect| matches!(effect, Effect::Lease { .. })), "a holder cannot lease");
+        self.execute(&out, &[]);
+    }
+
+    /// A server is free.
+    fn offer(&mut self, server: ServerTag) {
+        if self.servers.0.get(&server.0).is_none_or(|end| end.closed.is_some()) {
+            return;
+        }
+        match self.waiters.pop_front() {
+            Some(client) => self.grants.push_back((server, client)),
+            None => self.idle.push_front(server),
+        }
     }
 
     pub fn refuse(&mut self, tag: ClientTag, why: Refusal) {
@@ -312,14 +335,17 @@ impl World {
                     let end = self.clients.0.get_mut(&client.0).unwrap();
                     assert!(!end.waiting, "one lease at a time");
                     end.waiting = true;
-                    self.waiters.push_back(client);
+                    match self.idle.pop_front() {
+                        Some(server) => self.grants.push_back((server, client)),
+                        None => self.waiters.push_back(client),
+                    }
                     self.log.push(format!("lease {}", client.0));
                 }
                 Effect::Release { server, verdict } => {
                     self.log.push(format!("release {} {verdict:?}", server.0));
                     self.releases.push((server, verdict));
                     match verdict {
-                        Verdict::Clean => self.idle.push_front(server),
+                        Verdict::Clean => self.offer(server),
                         Verdict::Reset => self.resets.push_back(server),
                         Verdict::Discard => {
                             self.servers.0.get_mut(&server.0).unwrap().closed = Some(CloseReason::Done);
@@ -328,7 +354,7 @@ impl World {
                 }
                 Effect::Ready { server } => {
                     self.log.push(format!("ready {}", server.0));
-                    self.idle.push_front(server);
+                    self.offer(server);
                 }
                 Effect::Standing { client, standing } => {
                     if let Some(end) = self.clients.0.get_mut(&client.0) {
@@ -358,6 +384,7 @@ impl World {
                 Effect::Close { peer: Peer::Server(tag), reason } => {
                     self.idle.retain(|idle| *idle != tag);
                     self.servers.0.get_mut(&tag.0).unwrap().closed = Some(reason);
+                    self.lost.push_back(tag);
                 }
                 Effect::Authenticated { server } => self.log.push(format!("authenticated {}", server.0)),
                 Effect::Pinned { .. } => {}
@@ -377,17 +404,20 @@ impl World {
                 self.execute(&out, &[]);
             } else if let Some(tag) = self.wakes.pop_front() {
                 self.pump_client(tag);
-            } else if let (Some(server), Some(client)) = (self.idle.front().copied(), self.waiters.front().copied()) {
-                self.idle.pop_front();
-                self.waiters.pop_front();
+            } else if let Some((server, client)) = self.grants.pop_front() {
                 let mut out = Outbox::new();
-                let holder = self.clients.0.get_mut(&client.0).unwrap();
+                let Some(holder) = self.clients.0.get_mut(&client.0).filter(|end| end.waiting) else {
+                    self.offer(server);
+                    continue;
+                };
                 holder.waiting = false;
                 let end = self.servers.0.get_mut(&server.0).unwrap();
-                assert!(end.closed.is_none(), "a closed server is not granted");
                 self.postgres.granted(client, &mut holder.session, server, &mut end.session, &mut out);
                 self.execute(&out, &[]);
                 self.pump_client(client);
+            } else if let Some(tag) = self.lost.pop_front() {
+                // Granted after its session asked for the close: the holder is told.
+                self.tell_lost(tag);
             } else {
                 return;
             }

@@ -257,6 +257,10 @@ fn own_labels(group: &Group) -> Vec<(&str, &str)> {
 fn counters(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, lines: Vec<Line<'_, u64>>) -> Result<(), Error> {
     let mut metric = e.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (labels, value) in lines {
+        if labels.is_empty() {
+            metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+            continue;
+        }
         let labels = Labels(&labels);
         metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
     }
@@ -280,6 +284,10 @@ fn float_counters(
 fn gauges(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, lines: Vec<Line<'_, u64>>) -> Result<(), Error> {
     let mut metric = e.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in lines {
+        if labels.is_empty() {
+            metric.encode_gauge(&value)?;
+            continue;
+        }
         let labels = Labels(&labels);
         metric.encode_family(&labels)?.encode_gauge(&value)?;
     }

@@ -12,7 +12,8 @@ use pool::GateConfig;
 use toml::de::DeTable;
 
 use super::{
-    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source, User,
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source,
+    User,
     endpoint::parse_tcp,
     options::{MAX_COUNT, POOL_KEYS, listener_limits, pool_settings},
     problem::{Problem, Problems},
@@ -276,8 +277,7 @@ impl Listener {
 }
 
 fn listener(section: &Section<'_>) -> Option<Listener> {
-    let protocols =
-        [("postgres", Ok(())), ("mongodb", Err("mongodb")), ("redis", Err("redis")), ("http", Err("http"))];
+    let protocols = [("postgres", Ok(())), ("mongodb", Err("mongodb")), ("redis", Err("redis")), ("http", Err("http"))];
     section.text("protocol", |text| {
         choose(text, &protocols)?.map_err(|name| format!("\"{name}\" is not available in this version"))
     });

@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_full_url_is_taken_apart() {
-        let url = UpstreamUrl::parse("postgresql://app:p%40ss%2Fw@db.example:6000/be%20nch?application_name=x").unwrap();
+        let url =
+            UpstreamUrl::parse("postgresql://app:p%40ss%2Fw@db.example:6000/be%20nch?application_name=x").unwrap();
         assert_eq!(url.address, tcp("db.example", 6000));
         assert_eq!(url.user.as_deref(), Some("app"));
         assert_eq!(url.password, Some(Secret::new("p@ss/w")));

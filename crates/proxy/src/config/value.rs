@@ -66,19 +66,13 @@ pub fn interpolate(text: &str, variables: Variables<'_>) -> Result<String, Strin
 /// hold any character. A URL that begins with a variable is taken as the variable has it.
 pub fn interpolate_url(text: &str, variables: Variables<'_>) -> Result<String, String> {
     let login = match text.find("://") {
-        Some(scheme) if !text.starts_with("${") => {
-            scheme..text.rfind('@').filter(|at| *at > scheme).unwrap_or(scheme)
-        }
+        Some(scheme) if !text.starts_with("${") => scheme..text.rfind('@').filter(|at| *at > scheme).unwrap_or(scheme),
         _ => 0..0,
     };
     replace(text, variables, |at, value| if login.contains(&at) { percent_encode(&value) } else { value })
 }
 
-fn replace(
-    text: &str,
-    variables: Variables<'_>,
-    encode: impl Fn(usize, String) -> String,
-) -> Result<String, String> {
+fn replace(text: &str, variables: Variables<'_>, encode: impl Fn(usize, String) -> String) -> Result<String, String> {
     let mut result = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(found) = text[at..].find("${") {

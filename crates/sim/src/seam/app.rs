@@ -67,7 +67,12 @@ impl App {
 
     /// One that connects only to cancel what another is doing.
     pub fn canceller(serial: u64, tag: u32, secret: u64) -> Self {
-        let mut app = Self::new(serial, 0, &Habits { flags: 0, filler: 0, pipeline: 1, parts: false, wrong_passwords: 0 }, &mut Rng::new(0));
+        let mut app = Self::new(
+            serial,
+            0,
+            &Habits { flags: 0, filler: 0, pipeline: 1, parts: false, wrong_passwords: 0 },
+            &mut Rng::new(0),
+        );
         let mut written = Vec::new();
         wire::frame_with(&mut written, wire::CANCEL, tag, 0, &secret.to_le_bytes(), 0);
         (app.written, app.finished) = (written.into(), true);

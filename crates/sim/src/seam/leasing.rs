@@ -278,7 +278,9 @@ impl<P: Protocol> Driver<P> {
                 let conn = self.clients.get_mut(&client).filter(|c| c.serial == of && !c.closing);
                 let asking = conn.and_then(|c| Some((c.asking.iter().position(|a| a.waiter == waiter)?, c)));
                 let Some((at, conn)) = asking else {
-                    return if there { self.check_in(tag, Verdict::Clean) };
+                    return if there {
+                        self.check_in(tag, Verdict::Clean)
+                    };
                 };
                 if !there {
                     let why = LeaseFailure::Unavailable { waited: Default::default(), last_error: None };
@@ -295,7 +297,9 @@ impl<P: Protocol> Driver<P> {
                     self.muxes.remove(&(worker, pool));
                     let why = LeaseFailure::Unavailable { waited: Default::default(), last_error: None };
                     joining.iter().for_each(|j| self.fail_share(j.0, j.1, pool, why.clone()));
-                    return if there { self.check_in(tag, Verdict::Clean) };
+                    return if there {
+                        self.check_in(tag, Verdict::Clean)
+                    };
                 }
                 (mux.server, mux.members) = (Some(tag), joining.len() as u32);
                 self.servers.get_mut(&tag).expect("seen above").usage = Use::Shared;

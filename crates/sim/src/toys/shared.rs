@@ -80,7 +80,13 @@ fn fail(me: ClientTag, nonce: u32, out: &mut Outbox) {
 }
 
 impl Shared {
-    fn replied(&self, me: ServerTag, server: &mut Server, clients: &mut dyn Sessions<ClientTag, Client>, out: &mut Outbox) {
+    fn replied(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
         let (to, _) = server.due.pop_front().expect("a reply was due");
         let Some(tag) = to else { return };
         let client = clients.get(tag).expect("who is not struck out lives");

@@ -148,7 +148,8 @@ impl World {
     }
 
     pub(super) fn done(&mut self, client: u32, visit: u64) {
-        let Client { doing: Doing::Holding { pool, server }, visit: present, .. } = self.clients[client as usize] else {
+        let Client { doing: Doing::Holding { pool, server }, visit: present, .. } = self.clients[client as usize]
+        else {
             return;
         };
         if visit == present {

@@ -31,6 +31,8 @@ pub struct Server {
     pub home: Home,
     /// Its cutting was ordered.
     pub cut: bool,
+    /// When its start-up was over.
+    pub ready_at: Time,
 }
 
 /// Somebody who has asked for a server and not heard yet.
@@ -208,9 +210,14 @@ impl Oracle {
     }
 
     fn take(&mut self, grant: &Grant) {
+        let (clock, check, life) = (self.clock, self.config.check_after_idle, self.config.max_life_time);
         let server = self.server(grant.server).expect("a grant of a server that is gone");
-        let free = matches!(server.state, State::Idle(_));
-        assert!(free && !server.cut, "{:?} is granted and is {:?}", grant.server, server.state);
+        let State::Idle(since) = server.state else {
+            panic!("{:?} is granted and is {:?}", grant.server, server.state)
+        };
+        assert!(!server.cut, "{:?} is granted and was to be cut", grant.server);
+        assert!(check.is_none_or(|d| clock - since <= d), "a server is granted unchecked, idle since {since:?}");
+        assert!(life.is_none_or(|d| clock - server.ready_at < d), "a server is granted after the end of its life");
         assert_eq!(server.home, grant.home, "the server lives elsewhere");
         server.state = State::InUse(grant.waiter.0);
         self.decided[0] += 1;
@@ -230,7 +237,27 @@ impl Oracle {
         assert_eq!(given, best, "not the server last used here, or of all");
     }
 
-    /// An order, at the moment it is given. `now`: the world's time.
+    /// How many connections can be of use beyond those being made: for who waits, or up to the least number.
+    fn wanted(&self) -> u32 {
+        let count = |wanted: fn(State) -> bool| self.servers().filter(|s| wanted(s.state)).count() as u32;
+        let coming = count(|s| matches!(s, State::Connecting | State::Checking));
+        let live = count(|s| s != State::Closing);
+        (self.queue.len() as u32).saturating_sub(coming).max(self.config.min_size.saturating_sub(live))
+    }
+
+    /// The pool has taken a permit.
+    pub fn permitted(&mut self) {
+        assert!(self.wanted() > 0, "a permit is taken for a connection that nobody needs");
+        self.permits += 1;
+        self.unused += 1;
+    }
+
+    /// The pool has asked the budget for this many, and has not got them nor withdrawn.
+    pub fn check_wishes(&self, wishes: u32) {
+        assert!(wishes <= self.wanted(), "{wishes} connections are asked for, {} are needed", self.wanted());
+    }
+
+    /// An order, at the moment it is given.
     pub fn ordered(&mut self, action: &Action) {
         match *action {
             Action::AskPermit | Action::WithdrawPermit => {}
@@ -242,7 +269,7 @@ impl Oracle {
                 }
                 assert!(self.servers[place].is_none(), "two servers in one slot");
                 let home = home.unwrap_or_default();
-                self.servers[place] = Some(Server { id: server, state: State::Connecting, home, cut: false });
+                self.servers[place] = Some(Server { id: server, state: State::Connecting, home, cut: false, ready_at: Time::NEVER });
                 let connecting = self.servers().filter(|s| s.state == State::Connecting).count() as u32;
                 assert!(connecting <= self.config.max_connecting, "{connecting} connecting at a time");
             }

@@ -5,7 +5,18 @@ use std::time::Duration;
 
 use pool::{Action, BudgetAction, CheckIn, Grant, Home, Permit, ServerId, Time};
 
-use super::{Event, Fault, Letter, MAX_LETTERS, World, oracle::State};
+use super::{
+    Event, Fault, Letter, MAX_LETTERS, World,
+    oracle::{Oracle, State},
+};
+
+/// Its life begins.
+fn server_ready(oracle: &mut Oracle, id: ServerId) {
+    let clock = oracle.clock;
+    if let Some(server) = oracle.server(id) {
+        server.ready_at = clock;
+    }
+}
 
 impl World {
     /// To be called after every call of a pool, with the grant that it returned: sees what was ordered and sends it on.
@@ -73,8 +84,7 @@ impl World {
                 let now = self.clock(pool);
                 self.posts[pool].permits_sent -= 1;
                 if self.posts[pool].pool.permit(now) {
-                    self.posts[pool].oracle.permits += 1;
-                    self.posts[pool].oracle.unused += 1;
+                    self.posts[pool].oracle.permitted();
                 } else {
                     self.budget.release(self.posts[pool].member);
                 }
@@ -96,8 +106,7 @@ impl World {
             Action::AskPermit if self.fault == Fault::ConnectWithoutPermit && self.rng.percent(30) => {
                 let now = self.clock(pool);
                 assert!(self.posts[pool].pool.permit(now), "just asked for");
-                self.posts[pool].oracle.permits += 1;
-                self.posts[pool].oracle.unused += 1;
+                self.posts[pool].oracle.permitted();
                 self.pump(pool, None);
             }
             Action::AskPermit => match self.budget.request(self.posts[pool].member) {
@@ -105,8 +114,8 @@ impl World {
                 Permit::Denied => {}
             },
             Action::WithdrawPermit => {
-                // If there is nothing to withdraw, the permit is on its way; the pool will not take it.
-                let _ = self.budget.withdraw(self.posts[pool].member);
+                // If there is nothing to withdraw, a permit is on its way.
+                self.posts[pool].crossed |= !self.budget.withdraw(self.posts[pool].member);
             }
             Action::Connect { server, .. } => {
                 let after = self.rng.around(self.plan.connect);
@@ -160,6 +169,7 @@ impl World {
         if !late {
             self.idle_since(pool, id);
         }
+        server_ready(&mut self.posts[pool].oracle, id);
         let grant = self.posts[pool].pool.connected(id, home, now);
         assert!(!late || grant.is_none(), "a server that is closing is granted");
         self.pump(pool, grant);

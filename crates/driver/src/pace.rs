@@ -1,0 +1,44 @@
+//! Keeps a log readable in a flood: so many lines of a kind per second, then only their number.
+
+use pool::Time;
+
+/// Lines of a kind per second and worker.
+const LINES_PER_SECOND: u32 = 10;
+
+/// The lines of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    second: u64,
+    lines: u32,
+    withheld: u64,
+}
+
+impl Pace {
+    /// Whether a line may be written now: then how many were withheld since the last one.
+    pub(crate) fn permits(&mut self, now: Time) -> Option<u64> {
+        let second = now.0 / 1_000_000_000;
+        if second != self.second {
+            (self.second, self.lines) = (second, 0);
+        }
+        if self.lines >= LINES_PER_SECOND {
+            self.withheld += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.withheld))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_told_as_a_number_in_the_next_second() {
+        let mut pace = Pace::default();
+        let written = (0..1000).filter(|_| pace.permits(Time(5)).is_some()).count();
+        assert_eq!(written, LINES_PER_SECOND as usize);
+        assert_eq!(pace.permits(Time(1_000_000_000)), Some(990));
+        assert_eq!(pace.permits(Time(1_000_000_001)), Some(0));
+    }
+}
