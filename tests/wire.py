@@ -180,10 +180,16 @@ class Wire:
         return ServerError(error_fields(self.expect(b"E")))
 
     def until_ready(self):
-        """Answers up to ReadyForQuery: (list of (type, body), transaction status). Errors are among them."""
+        """Answers up to ReadyForQuery: (list of (type, body), transaction status). Errors are among them, except one
+        that ends the connection: that is raised."""
         answers = []
         while True:
-            kind, body = self.take()
+            try:
+                kind, body = self.take()
+            except Closed:
+                if answers and answers[-1][0] == b"E":
+                    raise ServerError(error_fields(answers[-1][1])) from None
+                raise
             if kind == b"Z":
                 return answers, body.decode()
             answers.append((kind, body))

@@ -143,7 +143,6 @@ pub(crate) struct Worker<P: Protocol> {
 struct Paces {
     slow_wait: Pace,
     no_server: Pace,
-    login_failed: Pace,
     sent_away: Pace,
     client_error: Pace,
     server_lost: Pace,

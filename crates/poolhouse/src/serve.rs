@@ -86,7 +86,7 @@ struct UrlFlags {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     soft_limit: Option<u32>,
 
-    /// Clients at which new ones are refused [default: 10000]
+    /// Clients at which new ones are refused [default: 12500]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     hard_limit: Option<u32>,
 

@@ -1,7 +1,7 @@
 //! A client's session after login: its requests become leases, forwarded spans, and entries in the exchange of the
 //! server it holds. How it logged in and how it ends is told elsewhere; what the server answers, too.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use protocol::{
     Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, PoolId, ServerTag, Sessions, Standing,
@@ -15,6 +15,7 @@ use crate::{
     message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write_ready},
     parameters::Settings,
     server::Server,
+    unnamed::{Arrived, Unnamed, follow},
 };
 
 /// The state of one client's connection. Small, since tens of thousands are idle; what only the login needs is in a
@@ -27,6 +28,8 @@ pub struct Client {
     pub(crate) settings: Option<Arc<Settings>>,
     /// The pool it uses; meaningless during login.
     pub(crate) pool: PoolId,
+    /// The Parse of its unnamed statement, if it may be needed again.
+    pub(crate) unnamed: Option<Box<[u8]>>,
     /// Proof of the right to cancel its work.
     pub(crate) secret: u32,
     /// Bytes of the current message of the client that are still to come.
@@ -159,69 +162,93 @@ impl Postgres {
         client: &mut Client,
         servers: &mut dyn Sessions<ServerTag, Server>,
         input: Input<'_>,
-        mut at: usize,
+        at: usize,
         out: &mut Outbox,
     ) -> usize {
-        let bytes = input.bytes;
-        let mut lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
-        loop {
-            if client.body > 0 {
-                let part = (client.body as usize).min(bytes.len() - at);
-                if client.body_to_server {
-                    let (tag, _) = lease.as_ref().expect("a message under way has a server");
-                    out.span(Peer::Server(*tag), at..at + part);
-                }
-                at += part;
-                client.body -= part as u32;
-                if client.body > 0 {
-                    return at;
-                }
-                // The server may have been done before the message was.
-                lease = lease.and_then(|(tag, server)| {
-                    if may_release(client, server) {
-                        let verdict = server.exchange.verdict();
-                        client.release(me, tag, server, verdict, out);
-                        None
-                    } else {
-                        Some((tag, server))
-                    }
-                });
-            }
-            let Some(header) = Header::read(&bytes[at..]) else { return at };
-            if !(4..=limit(header.kind)).contains(&header.length) {
-                client.violation(me, &unacceptable(header), out);
-                return bytes.len();
-            }
-            if header.kind == front::TERMINATE {
-                client.close(me, CloseReason::Goodbye, out);
-                return bytes.len();
-            }
-            let end = at + header.total();
-            let here = end.min(bytes.len());
-            let forward = if let Some((tag, server)) = &mut lease {
-                let forward = enter(server, header.kind);
-                if server.exchange.is_full() {
-                    return too_many_outstanding(me, client, bytes.len(), out);
-                }
-                if forward {
-                    client.retried = false;
-                    client.stand(me, Standing::Active, out);
-                    out.span(Peer::Server(*tag), at..here);
-                }
-                forward
-            } else if client.answer_alone(me, header.kind, out) {
-                false
-            } else {
-                // A message that needs a server is shown to one only when it is complete.
-                if end == here || input.full {
-                    client.ask(me, header.kind, out);
-                }
-                return at;
-            };
-            client.body_to_server = forward;
-            client.body = (end - here) as u32;
-            at = here;
+        let mut kept = None;
+        let consumed = relay(me, client, servers, input, at, &mut kept, out);
+        if let Some(parse) = kept {
+            client.unnamed = Some(input.bytes[parse].into());
         }
+        consumed
+    }
+}
+
+/// Does what [`Postgres::relay_client`] says; leaves in `kept` the span of a Parse to be kept.
+fn relay(
+    me: ClientTag,
+    client: &mut Client,
+    servers: &mut dyn Sessions<ServerTag, Server>,
+    input: Input<'_>,
+    mut at: usize,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> usize {
+    let bytes = input.bytes;
+    let mut lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
+    loop {
+        if client.body > 0 {
+            let part = (client.body as usize).min(bytes.len() - at);
+            if client.body_to_server {
+                let (tag, _) = lease.as_ref().expect("a message under way has a server");
+                out.span(Peer::Server(*tag), at..at + part);
+            }
+            at += part;
+            client.body -= part as u32;
+            if client.body > 0 {
+                return at;
+            }
+            // The server may have been done before the message was.
+            lease = lease.and_then(|(tag, server)| {
+                if may_release(client, server) {
+                    let verdict = server.exchange.verdict();
+                    client.release(me, tag, server, verdict, out);
+                    None
+                } else {
+                    Some((tag, server))
+                }
+            });
+        }
+        let Some(header) = Header::read(&bytes[at..]) else { return at };
+        if !(4..=limit(header.kind)).contains(&header.length) {
+            client.violation(me, &unacceptable(header), out);
+            return bytes.len();
+        }
+        if header.kind == front::TERMINATE {
+            client.close(me, CloseReason::Goodbye, out);
+            return bytes.len();
+        }
+        let end = at + header.total();
+        let here = end.min(bytes.len());
+        let forward = if let Some((tag, server)) = &mut lease {
+            let message = Arrived { header, bytes, at, full: input.full };
+            match follow((me, client), (*tag, server), &message, kept, out) {
+                Unnamed::Forward => {}
+                Unnamed::Wait => return at,
+                Unnamed::Lost => return lost_statement(me, client, bytes.len(), out),
+            }
+            let forward = enter(server, header.kind);
+            if server.exchange.is_full() {
+                return too_many_outstanding(me, client, bytes.len(), out);
+            }
+            if forward {
+                client.retried = false;
+                client.stand(me, Standing::Active, out);
+                out.span(Peer::Server(*tag), at..here);
+            }
+            forward
+        } else if client.answer_alone(me, header.kind, out) {
+            false
+        } else {
+            // A message that needs a server is shown to one only when it is complete.
+            if end == here || input.full {
+                client.ask(me, header.kind, out);
+            }
+            return at;
+        };
+        client.body_to_server = forward;
+        client.body = (end - here) as u32;
+        at = here;
     }
 }
 
@@ -290,6 +317,17 @@ fn unacceptable(header: Header) -> String {
     } else {
         format!("invalid length {length} of a message of type {name} (it is {} to {})", HEADER - 1, limit(kind))
     }
+}
+
+fn lost_statement(me: ClientTag, client: &mut Client, consumed: usize, out: &mut Outbox) -> usize {
+    let report = Report {
+        severity: Severity::Fatal,
+        code: code::FEATURE_NOT_SUPPORTED,
+        message: "the unnamed statement was parsed on another server",
+        hint: "Send Parse and Bind together, or within a transaction.",
+    };
+    client.fail(me, &report, Blame::Client, out);
+    consumed
 }
 
 fn too_many_outstanding(me: ClientTag, client: &mut Client, consumed: usize, out: &mut Outbox) -> usize {

@@ -75,6 +75,7 @@ impl Postgres {
             phase: Phase::Login(Box::new(login)),
             lease: None,
             settings: None,
+            unnamed: None,
             pool: PoolId(u32::MAX),
             secret: 0,
             body: 0,

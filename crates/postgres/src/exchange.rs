@@ -89,6 +89,11 @@ impl Exchange {
         }
     }
 
+    /// The server discards what is forwarded, up to a Sync.
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
     /// The server is at work for its client.
     pub(crate) fn is_running(&self) -> bool {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1

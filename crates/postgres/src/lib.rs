@@ -3,7 +3,7 @@
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! that; `unnamed` follows the unnamed statement; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -18,6 +18,7 @@ mod parameters;
 mod server;
 mod server_login;
 mod startup;
+mod unnamed;
 mod work;
 
 use std::sync::Arc;

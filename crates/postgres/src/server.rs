@@ -15,6 +15,7 @@ use crate::{
     message::{HEADER, Header, IDLE, back, take_text, write_ready},
     parameters::{Pairs, Settings, is_fact},
     server_login::Login,
+    unnamed::Owner,
     work::Work,
 };
 
@@ -29,6 +30,12 @@ pub struct Server {
     pub(crate) exchange: Exchange,
     /// What Poolhouse itself has asked of it; its answers are nobody else's.
     pub(crate) work: Option<Box<Work>>,
+    /// Whose unnamed statement it has.
+    pub(crate) unnamed: Option<Owner>,
+    /// An unnamed Parse was forwarded since nothing was owed last.
+    pub(crate) parsing: bool,
+    /// The type of a coming answer that is not for the client: to what was inserted before its messages.
+    pub(crate) hidden: Option<u8>,
     /// Bytes of its current message that are still to come.
     pub(crate) body: u32,
     /// They go to the client, otherwise nowhere.
@@ -234,10 +241,16 @@ impl Postgres {
             back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
             back::ERROR_RESPONSE => {
                 server.exchange.answered(header.kind);
+                server.doubt_unnamed();
                 if whole {
                     server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
                 }
                 Step::Forward
+            }
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE if server.hidden == Some(header.kind) => {
+                server.hidden = None;
+                server.exchange.answered(header.kind);
+                Step::Drop
             }
             back::PARSE_COMPLETE
             | back::BIND_COMPLETE
@@ -277,6 +290,7 @@ impl Postgres {
         if !settled {
             return Step::Forward;
         }
+        server.parsing = false;
         relay.flush(server, end);
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
         if server.told_mid {

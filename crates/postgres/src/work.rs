@@ -51,6 +51,8 @@ impl Server {
         assert!(self.work.is_none(), "a server is at work for one purpose at a time");
         assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
         out.insert(Peer::Server(me), |to| queries.iter().for_each(|sql| write_query(to, sql)));
+        // A simple query destroys the unnamed statement.
+        self.unnamed = None;
         let pending = queries.len() as u8;
         self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None }));
     }

@@ -1,9 +1,12 @@
 //! The admin address: metrics, health and JSON views of a running driver over HTTP. It only looks; nothing here
 //! changes anything. Asked questions block, so they are asked from threads of their own, few at a time.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use axum::{
@@ -13,9 +16,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use driver::Snapshot;
+use driver::{PoolSnapshot, Snapshot};
 use serde_json::Value;
 use tokio::sync::Semaphore;
+
+use crate::config::Config;
 
 mod api;
 mod metrics;
@@ -36,6 +41,8 @@ pub struct Admin(Arc<Inner>);
 
 struct Inner {
     handle: driver::Handle,
+    /// Databases that are configured by name, and not those that clients made up.
+    databases: HashSet<String>,
     user_label: bool,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
     draining: AtomicBool,
@@ -46,12 +53,13 @@ impl Admin {
     /// Looks at a driver.
     pub fn new(
         handle: driver::Handle,
-        user_label: bool,
+        config: &Config,
         dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
             handle,
-            user_label,
+            databases: config.databases.iter().map(|database| database.name.clone()).collect(),
+            user_label: config.admin.user_label,
             dropped_log_lines: Box::new(dropped_log_lines),
             draining: AtomicBool::new(false),
             questions: Semaphore::new(MAX_QUESTIONS),
@@ -107,20 +115,23 @@ async fn ready(State(admin): State<Admin>) -> Response {
     if admin.0.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
-    match admin.ask(|inner| unready(&inner.handle.snapshot())).await {
+    match admin.ask(|inner| unready(&inner.handle.snapshot(), &inner.databases)).await {
         Some(None) => "ready\n".into_response(),
         Some(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
         None => busy(),
     }
 }
 
-/// Why new clients had better go elsewhere.
-fn unready(snapshot: &Snapshot) -> Option<&'static str> {
+/// Why new clients had better go elsewhere. A database that is not configured by name says nothing until it has been
+/// reached once: a client may have made it up.
+fn unready(snapshot: &Snapshot, databases: &HashSet<String>) -> Option<&'static str> {
     if snapshot.draining {
         return Some("draining\n");
     }
-    let none_reachable = snapshot.pools.iter().all(|pool| pool.unavailable_for.is_some());
-    (none_reachable && !snapshot.pools.is_empty()).then_some("no upstream can be reached\n")
+    let counts = |pool: &&PoolSnapshot| pool.created > 0 || databases.contains(&pool.database);
+    let mut pools = snapshot.pools.iter().filter(counts).peekable();
+    (pools.peek().is_some() && pools.all(|pool| pool.unavailable_for.is_some()))
+        .then_some("no upstream can be reached\n")
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
@@ -163,23 +174,30 @@ fn limit(uri: &Uri) -> Result<usize, String> {
 mod tests {
     use super::*;
 
+    fn why(pools: Vec<PoolSnapshot>, draining: bool) -> Option<&'static str> {
+        unready(&Snapshot { pools, draining, ..Snapshot::default() }, &HashSet::from(["d".to_owned()]))
+    }
+
+    fn pool(database: &str, down: bool, created: u64) -> PoolSnapshot {
+        let unavailable_for = down.then_some(std::time::Duration::from_secs(1));
+        PoolSnapshot { unavailable_for, created, ..metrics::tests::pool(database, "u") }
+    }
+
     #[test]
     fn a_driver_without_pools_is_ready_and_a_draining_one_is_not() {
-        let mut snapshot = Snapshot::default();
-        assert_eq!(unready(&snapshot), None);
-        snapshot.draining = true;
-        assert_eq!(unready(&snapshot), Some("draining\n"));
+        assert_eq!(why(Vec::new(), false), None);
+        assert_eq!(why(Vec::new(), true), Some("draining\n"));
     }
 
     #[test]
     fn it_is_unready_only_when_no_upstream_can_be_reached() {
-        let pool = |down: bool| driver::PoolSnapshot {
-            unavailable_for: down.then_some(std::time::Duration::from_secs(1)),
-            ..metrics::tests::pool("d", "u")
-        };
-        let with = |pools| Snapshot { pools, ..Snapshot::default() };
-        assert_eq!(unready(&with(vec![pool(true), pool(false)])), None);
-        assert!(unready(&with(vec![pool(true), pool(true)])).is_some());
+        assert_eq!(why(vec![pool("d", true, 0), pool("d", false, 0)], false), None);
+        assert!(why(vec![pool("d", true, 0), pool("other", true, 1)], false).is_some());
+    }
+
+    #[test]
+    fn a_database_that_a_client_made_up_does_not_make_it_unready() {
+        assert_eq!(why(vec![pool("made up", true, 0)], false), None);
     }
 
     #[test]

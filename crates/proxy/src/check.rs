@@ -50,7 +50,9 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
 
 fn duplicate_listeners(config: &Config, found: &mut Vec<Problem>) {
     let mut seen = HashMap::new();
-    for listener in &config.listeners {
+    // Port 0 is a new one each time.
+    let fixed = |listener: &&Listener| !matches!(listener.listen, Endpoint::Tcp(address) if address.port() == 0);
+    for listener in config.listeners.iter().filter(fixed) {
         if seen.insert(&listener.listen, ()).is_some() {
             let problem = Problem::error(format!("two listeners have the address {}", listener.listen));
             found.push(config.locate(problem, &listener.spots, "listen"));

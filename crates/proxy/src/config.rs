@@ -280,7 +280,7 @@ impl User {
 }
 
 /// Clients of a listener unless told otherwise.
-pub const DEFAULT_HARD_LIMIT: u32 = 10_000;
+pub const DEFAULT_HARD_LIMIT: u32 = 12_500;
 
 /// The soft limit that belongs to a hard one: 80% of it, at least 1.
 pub fn default_soft_limit(hard_limit: u32) -> u32 {

@@ -80,7 +80,7 @@ pub fn serve(config: Config, log: &LogOptions) -> Result<(), ServeError> {
     banner::show(&config, &endpoints, admin_address, log.format);
 
     let dropped = logs.dropped();
-    let admin = Admin::new(driver.handle(), config.admin.user_label, move || dropped.dropped_lines() as u64);
+    let admin = Admin::new(driver.handle(), &config, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()

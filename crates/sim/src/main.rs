@@ -88,7 +88,9 @@ fn main() -> ExitCode {
         }
         Err(violation) => {
             eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
-            eprintln!("cargo run -p sim --release -- {verb} --seed {} --trace", violation.seed);
+            let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
+            let toy = options.toy.map_or(String::new(), |toy| format!(" --toy {}", format!("{toy:?}").to_lowercase()));
+            eprintln!("cargo run -p sim --release -- {verb} --seed {}{steps}{toy} --trace", violation.seed);
             ExitCode::from(1)
         }
     }

@@ -34,6 +34,8 @@ pub enum Fault {
     ForgetTimeouts,
     /// Somebody waiting is taken to be served in strict order.
     ExpectStrictOrder,
+    /// A wish reaches the budget although a permit that fulfils it is on its way.
+    RememberTooMuch,
     /// A client that has left does not check its server in.
     KeepServer,
 }
@@ -84,8 +86,10 @@ struct Post {
     /// When a time-out is on the agenda.
     alarm: Time,
     closed: bool,
-    /// A withdrawal of a wish has come too late.
-    crossed: bool,
+    /// Permits on their way that the pool has withdrawn its wish for. The next wish must not reach the budget: such a
+    /// permit fulfils it, and the budget would remember one too many. Negative while a withdrawal is still on its way
+    /// whose permit was refused.
+    unasked: i32,
     /// A server has just come back or become idle, which the budget may be waiting for.
     has_idle: bool,
 }
@@ -154,7 +158,7 @@ impl World {
                 permits_sent: 0,
                 alarm: Time::NEVER,
                 closed: false,
-                crossed: false,
+                unasked: 0,
                 has_idle: false,
             });
         }
@@ -284,9 +288,9 @@ impl World {
         for post in &mut self.posts {
             post.oracle.check(&post.pool, now, self.plan.late + skew);
             let (used, wishes) = self.budget.member_usage(post.member);
-            // When a withdrawal has crossed a grant, a wish too many stays until it is granted.
-            if post.mail.is_empty() && !post.crossed {
-                post.oracle.check_wishes(wishes);
+            if post.mail.is_empty() {
+                assert!(post.unasked >= 0, "a permit was refused that the pool had asked for");
+                post.oracle.check_wishes(wishes, post.permits_sent, post.unasked as u32);
             }
             assert_eq!(used, post.oracle.permits + post.permits_sent, "permits are lost or made up");
         }

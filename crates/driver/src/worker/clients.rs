@@ -335,9 +335,6 @@ impl<P: Protocol> Worker<P> {
 
     pub(super) fn on_auth_failed(&mut self, slot: usize) {
         let address = self.client_ip(slot);
-        if let Some(withheld) = self.paces.login_failed.permits(self.now) {
-            tracing::warn!(withheld, client = %self.client_address(slot), "login failed");
-        }
         if !self.shared.throttle.failed(address, self.now) {
             return;
         }

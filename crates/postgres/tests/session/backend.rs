@@ -1,6 +1,8 @@
 //! A model of a PostgreSQL backend, as far as the order of its answers goes: which message is answered by what, what
 //! an error skips, what COPY IN swallows. What a statement does is told by its text.
 
+#![allow(dead_code)]
+
 /// The backend.
 pub struct Backend {
     input: Vec<u8>,

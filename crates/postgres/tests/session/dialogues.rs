@@ -48,6 +48,10 @@ fn standing(world: &World, client: ClientTag) -> Standing {
     world.clients.0[&client.0].standing
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\0', "~")
+}
+
 fn error_code(bytes: &[u8]) -> String {
     // Where the severity, which is the first field, ends in an error's body.
     let at = bytes.windows(3).position(|w| w == b"R\0C" || w == b"L\0C").expect("an error") + 3;
@@ -56,7 +60,7 @@ fn error_code(bytes: &[u8]) -> String {
 
 #[test]
 fn a_client_is_small() {
-    assert!(size_of::<Client>() <= 64, "{}", size_of::<Client>());
+    assert!(size_of::<Client>() <= 72, "{}", size_of::<Client>());
 }
 
 #[test]
@@ -377,6 +381,80 @@ fn a_server_that_breaks_the_protocol_is_closed() {
             assert_eq!(world.clients.0[&client.0].closed.is_none(), nonsense == "Z:I");
         });
     }
+}
+
+#[test]
+fn a_client_never_meets_the_unnamed_statement_of_another() {
+    let both = |world: &mut World| {
+        let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+        let two = add_client(world);
+        world.pieces = pieces;
+        two
+    };
+    // Parsed alone, and bound after somebody else: it is parsed again.
+    in_all_pieces(PoolMode::Transaction, |world, one, server| {
+        let two = both(world);
+        world.client_says(one, &messages("P:~mine~~~ D:S~ S"));
+        world.server_says(server, &messages("1 t:~~ T:~~ Z:I"));
+        world.client_says(two, &messages("P:~theirs~~~ B:~~ E:~ S"));
+        world.server_says(server, &messages("1 2 C:OK~ Z:I"));
+        world.server_got(server);
+        world.client_got(one);
+        world.client_says(one, &messages("B:~~ E:~ S"));
+        assert_eq!(text(&world.server_got(server)), text(&messages("P:~mine~~~ B:~~ E:~ S")));
+        world.server_says(server, &messages("1 2 C:OK~ Z:I"));
+        assert_eq!(text(&world.client_got(one)), text(&messages("2 C:OK~ Z:I")));
+        // Bound on the same server again: nothing is to be done.
+        world.client_says(one, &messages("B:~~ E:~ S"));
+        assert_eq!(world.server_got(server), messages("B:~~ E:~ S"));
+        world.server_says(server, &messages("2 C:OK~ Z:I"));
+        // A simple query destroys it, here as there.
+        world.client_says(one, &messages("Q:one"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        world.server_got(server);
+        world.client_says(one, &messages("B:~~ S"));
+        assert_eq!(world.server_got(server), messages("C:S~ B:~~ S"));
+    });
+    // Parsed and bound together, and bound again elsewhere: it does not exist.
+    in_all_pieces(PoolMode::Transaction, |world, one, server| {
+        let two = both(world);
+        world.client_says(one, &messages("P:~mine~~~"));
+        world.client_says(one, &messages("B:~~ E:~ S"));
+        world.server_says(server, &messages("1 2 C:OK~ Z:I"));
+        world.client_says(two, &messages("Q:other"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        world.server_got(server);
+        world.client_got(one);
+        world.client_says(one, &messages("P:~mine~~~ B:~~ E:~ S"));
+        world.server_says(server, &messages("1 2 C:OK~ Z:I"));
+        world.client_says(two, &messages("P:~theirs~~~ S"));
+        world.server_says(server, &messages("1 Z:I"));
+        world.server_got(server);
+        world.client_got(one);
+        world.client_says(one, &messages("B:~~ E:~ S"));
+        let sent = world.server_got(server);
+        assert!(sent.ends_with(&messages("B:~~ E:~ S")) && sent.len() > messages("B:~~ E:~ S").len());
+        // Where it arrived in pieces it was kept all the same.
+        let hidden = if sent[0] == b'P' { "1" } else { "3" };
+        world.server_says(server, &messages(&format!("{hidden} E:SERROR~C26000~~ Z:I")));
+        assert!(text(&world.client_got(one)).starts_with("E"));
+        assert_eq!(world.releases.last(), Some(&(server, Verdict::Clean)));
+    });
+}
+
+#[test]
+fn a_parse_that_was_discarded_does_not_count() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let one = add_client(&mut world);
+    let two = add_client(&mut world);
+    world.client_says(two, &messages("P:~theirs~~~ S"));
+    world.server_says(server, &messages("1 Z:I"));
+    world.client_says(one, &messages("E:bad P:~mine~~~ S"));
+    world.server_says(server, &messages("E:SERROR~C34000~~ Z:I"));
+    world.server_got(server);
+    world.client_says(one, &messages("B:~~ S"));
+    assert_eq!(world.server_got(server), messages("P:~mine~~~ B:~~ S"));
 }
 
 #[test]

@@ -78,7 +78,6 @@ impl World {
     }
 
     pub(super) fn ask(&mut self, client: u32, visit: u64) {
-        let now = self.now();
         let Client { doing: Doing::Idle(seat), home, visit: present, left } = self.clients[client as usize] else {
             return;
         };
@@ -115,7 +114,6 @@ impl World {
                 self.sit(client);
             }
         }
-        debug_assert!(now <= self.now());
     }
 
     fn hold(&mut self, client: u32, pool: usize, server: ServerId) {
@@ -210,7 +208,13 @@ impl World {
                 self.give_back(client, pool, server, how);
             }
         }
-        self.becomes(client, Doing::Gone);
         self.door.leave();
+        if self.rng.percent(70) {
+            // It comes back, maybe at another worker.
+            self.becomes(client, Doing::Outside);
+            let after = self.rng.around(self.plan.think);
+            return self.agenda.after(after, Event::Arrive(client));
+        }
+        self.becomes(client, Doing::Gone);
     }
 }

@@ -252,9 +252,12 @@ impl Oracle {
         self.unused += 1;
     }
 
-    /// The pool has asked the budget for this many, and has not got them nor withdrawn.
-    pub fn check_wishes(&self, wishes: u32) {
-        assert!(wishes <= self.wanted(), "{wishes} connections are asked for, {} are needed", self.wanted());
+    /// The pool has asked the budget for this many, and has neither got them nor withdrawn; besides, permits are on their
+    /// way, some of them unasked.
+    pub fn check_wishes(&self, wishes: u32, on_their_way: u32, unasked: u32) {
+        let asked = (wishes + on_their_way).checked_sub(unasked).expect("unasked permits are on their way");
+        assert!(unasked == 0 || wishes == 0, "a wish is remembered though a permit is on its way unasked");
+        assert!(asked <= self.wanted(), "{asked} connections are asked for, {} are needed", self.wanted());
     }
 
     /// An order, at the moment it is given.
@@ -269,7 +272,8 @@ impl Oracle {
                 }
                 assert!(self.servers[place].is_none(), "two servers in one slot");
                 let home = home.unwrap_or_default();
-                self.servers[place] = Some(Server { id: server, state: State::Connecting, home, cut: false, ready_at: Time::NEVER });
+                self.servers[place] =
+                    Some(Server { id: server, state: State::Connecting, home, cut: false, ready_at: Time::NEVER });
                 let connecting = self.servers().filter(|s| s.state == State::Connecting).count() as u32;
                 assert!(connecting <= self.config.max_connecting, "{connecting} connecting at a time");
             }

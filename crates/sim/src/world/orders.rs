@@ -86,6 +86,7 @@ impl World {
                 if self.posts[pool].pool.permit(now) {
                     self.posts[pool].oracle.permitted();
                 } else {
+                    self.posts[pool].unasked -= 1;
                     self.budget.release(self.posts[pool].member);
                 }
                 self.pump(pool, None);
@@ -109,13 +110,17 @@ impl World {
                 self.posts[pool].oracle.permitted();
                 self.pump(pool, None);
             }
+            Action::AskPermit if self.posts[pool].unasked > 0 && self.fault != Fault::RememberTooMuch => {
+                self.posts[pool].unasked -= 1;
+            }
             Action::AskPermit => match self.budget.request(self.posts[pool].member) {
                 Permit::Granted => self.send_permit(pool),
                 Permit::Denied => {}
             },
             Action::WithdrawPermit => {
                 // If there is nothing to withdraw, a permit is on its way.
-                self.posts[pool].crossed |= !self.budget.withdraw(self.posts[pool].member);
+                let withdrawn = self.budget.withdraw(self.posts[pool].member);
+                self.posts[pool].unasked += i32::from(!withdrawn);
             }
             Action::Connect { server, .. } => {
                 let after = self.rng.around(self.plan.connect);

@@ -113,9 +113,9 @@ pub fn config(rng: &mut Rng, most: u64, endless: bool) -> PoolConfig {
 pub fn plan(rng: &mut Rng) -> Plan {
     let size = rng.below(1000);
     let (clients, servers, steps) = match size {
-        0 => (rng.within(500..=4000), 40, 6000),
-        1..=19 => (rng.within(20..=120), 10, rng.within(200..=1500)),
-        _ => (rng.within(1..=9), 4, rng.within(15..=250)),
+        0..=1 => (rng.within(500..=4000), 40, 6000),
+        2..=39 => (rng.within(20..=120), 10, rng.within(200..=2000)),
+        _ => (rng.within(1..=9), 4, rng.within(15..=600)),
     };
     let endless = rng.percent(40);
     let (databases, users) = (rng.within(1..=2), rng.within(1..=2));
@@ -144,7 +144,7 @@ pub fn plan(rng: &mut Rng) -> Plan {
         },
         homes: rng.within(1..=4) as u8,
         clients: clients as u32,
-        check_outs: rng.within(1..=12) as u32,
+        check_outs: rng.within(1..=40) as u32,
         think: micros(rng, 1, 500),
         hold: micros(rng, 1, 800),
         connect: micros(rng, 1, 1_000),

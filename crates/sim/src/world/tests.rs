@@ -18,6 +18,14 @@ fn thousands_of_small_worlds_hold() {
     assert!(decided.iter().all(|&n| n > 1000) && cancelled > 100, "all ends happen: {decided:?}, {cancelled}");
 }
 
+/// Each of these was once wrong.
+#[test]
+fn an_idle_last_server_of_one_pool_does_not_starve_another() {
+    for seed in [65, 102, 294, 536, 952, 1_044_224, 7_000_080] {
+        run(seed, None, Fault::None, false);
+    }
+}
+
 #[test]
 fn a_world_is_the_same_each_time() {
     let tally = |seed| format!("{:?}", run(seed, None, Fault::None, false));
@@ -25,7 +33,7 @@ fn a_world_is_the_same_each_time() {
 }
 
 fn assert_found(fault: Fault, words: &[&str]) {
-    let what = match runner::run(5_000, 500, |seed| run(seed, None, fault, false), |_| {}) {
+    let what = match runner::run(5_000, 800, |seed| run(seed, None, fault, false), |_| {}) {
         Ok(()) => panic!("{fault:?} goes unnoticed"),
         Err(violation) => violation.what,
     };
@@ -50,6 +58,11 @@ fn a_permit_that_is_kept_is_noticed() {
 #[test]
 fn a_connection_without_a_permit_is_noticed() {
     assert_found(Fault::ConnectWithoutPermit, &["permits are lost"]);
+}
+
+#[test]
+fn a_wish_beside_the_permit_that_fulfils_it_is_noticed() {
+    assert_found(Fault::RememberTooMuch, &["a wish is remembered", "are asked for"]);
 }
 
 #[test]

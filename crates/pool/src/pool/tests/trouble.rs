@@ -1,0 +1,275 @@
+//! What happens when connects fail, the pool is paused, cleared or closed, or its limits change.
+
+use super::*;
+
+#[test]
+fn after_a_failed_connect_the_next_waits_and_the_pause_doubles_within_bounds() {
+    let mut bench = Bench::new(PoolConfig { backoff_min: MS * 100, backoff_max: MS * 400, ..config() });
+    bench.queue(A, 0);
+    let (mut now, bounds) = (0, [200, 400, 400, 400]);
+    for bound in bounds {
+        let server = bench.connects.remove(0);
+        bench.pool.connect_failed(server, false, at(now));
+        bench.run(now);
+        assert!(bench.connects.is_empty() && bench.pool.is_unavailable() == Some(at(0)));
+        let next = bench.pool.poll_deadline().expect("a next try").0.div_ceil(1_000_000);
+        assert!((now + 100..=now + bound).contains(&next), "{next} after {now}");
+        bench.timeout(next);
+        now = next;
+    }
+    assert!(bench.connected(now).is_some());
+    assert_eq!(bench.pool.is_unavailable(), None);
+}
+
+#[test]
+fn while_unavailable_waiters_wait_longer_and_a_recovery_does_not_fail_them() {
+    let mut bench = Bench::new(PoolConfig {
+        max_size: 1,
+        max_wait_time: Some(MS * 1000),
+        unavailable_wait_time: Some(MS * 30_000),
+        ..config()
+    });
+    bench.queue(A, 0);
+    bench.queue(A, 0);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_failed(server, false, at(10));
+    bench.timeout(5000);
+    assert_eq!(bench.failures(), []);
+    let server = bench.connected(10_000).expect("a grant").server;
+    bench.timeout(10_999);
+    assert_eq!(bench.failures(), []);
+    bench.timeout(11_000);
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
+    bench.give(server, 11_001);
+}
+
+#[test]
+fn waiters_fail_when_the_upstream_stays_away() {
+    let mut bench = Bench::new(PoolConfig { unavailable_wait_time: Some(MS * 3000), ..config() });
+    bench.queue(A, 0);
+    for ms in 1..3000 {
+        while !bench.connects.is_empty() {
+            let server = bench.connects.remove(0);
+            bench.pool.connect_failed(server, false, at(ms));
+        }
+        bench.timeout(ms);
+    }
+    assert_eq!(bench.failures(), []);
+    bench.timeout(3000);
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::Unavailable)]);
+}
+
+#[test]
+fn failing_connects_do_not_make_a_pool_unavailable_that_has_a_server() {
+    let mut bench = Bench::new(config());
+    bench.busy(1, 0);
+    bench.queue(A, 0);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_failed(server, false, at(1));
+    assert_eq!(bench.pool.is_unavailable(), None);
+    bench.timeout(2000);
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
+}
+
+#[test]
+fn a_permanent_refusal_fails_all_waiters() {
+    let mut bench = Bench::new(config());
+    bench.queue(A, 0);
+    bench.queue(A, 0);
+    bench.queue(A, 0);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_failed(server, true, at(1));
+    bench.run(1);
+    let refused = CheckOutFailed::Refused;
+    assert_eq!(bench.failures(), [(1, refused), (2, refused), (3, refused)]);
+}
+
+#[test]
+fn a_connect_that_takes_too_long_is_given_up() {
+    let mut bench = Bench::new(PoolConfig { connect_timeout: MS * 100, ..config() });
+    bench.queue(A, 0);
+    assert_eq!(bench.pool.poll_deadline(), Some(at(100)));
+    bench.timeout(100);
+    let server = bench.connects.remove(0);
+    assert_eq!(bench.closes(), [(server, Closed::Error)]);
+    assert!(bench.pool.is_unavailable().is_some());
+    assert_eq!(bench.pool.connected(server, A, at(101)), None, "too late");
+    bench.pool.connect_failed(server, false, at(102));
+    assert_eq!(bench.pool.counts().total, 0);
+}
+
+#[test]
+fn an_upstream_that_drops_new_connections_is_not_dialled_in_a_loop() {
+    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
+    let server = bench.connects[0];
+    bench.connected(1);
+    bench.pool.lost(server, at(2));
+    bench.run(2);
+    assert!(bench.connects.is_empty());
+    bench.timeout(202);
+    assert_eq!(bench.connects.len(), 1);
+}
+
+#[test]
+fn a_lost_server_is_replaced_for_the_waiter() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
+    let server = bench.busy(1, 0)[0];
+    bench.queue(A, 1);
+    bench.pool.lost(server, at(2));
+    bench.run(2);
+    assert!(bench.connected(3).is_some());
+}
+
+#[test]
+fn a_pause_that_holds_grants_nothing_and_then_serves_all_it_can() {
+    let mut bench = Bench::new(config());
+    let s = bench.busy(2, 0);
+    bench.pool.pause(Hold::Waiters, at(1));
+    bench.give(s[0], 2);
+    bench.queue(A, 3);
+    bench.queue(A, 4);
+    assert!(bench.pool.is_paused() && bench.actions().is_empty());
+    bench.pool.ready(at(5000));
+    bench.run(5000);
+    let actions = bench.actions();
+    assert!(matches!(actions[..], [Action::Grant(Grant { waiter: WaiterId(3), path: Path::Queued, .. })]));
+    bench.timeout(6999);
+    assert_eq!(bench.failures(), [], "the pause did not count");
+    bench.timeout(7000);
+    assert_eq!(bench.failures(), [(4, CheckOutFailed::Timeout)]);
+}
+
+#[test]
+fn a_pause_that_lasts_too_long_fails_those_it_holds() {
+    let mut bench = Bench::new(config());
+    bench.pool.pause(Hold::Waiters, at(1));
+    bench.queue(A, 2);
+    bench.timeout(30_002);
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::Paused)]);
+}
+
+#[test]
+fn a_pause_that_fails_waiters_fails_queued_and_new_ones() {
+    let mut bench = Bench::new(config());
+    bench.queue(A, 0);
+    bench.pool.pause(Hold::FailWaiters, at(1));
+    bench.run_withdrawn();
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::Paused)]);
+    assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::Paused));
+    assert_eq!(bench.connected(3), None, "what was connecting becomes idle");
+    bench.pool.ready(at(4));
+    bench.take(A, 5);
+}
+
+#[test]
+fn a_clear_closes_idle_ones_now_and_those_in_use_at_check_in() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
+    let s = bench.busy(2, 0);
+    bench.queue(A, 1);
+    let connecting = bench.connects.remove(0);
+    bench.give_to(s[0], 3, 2);
+    bench.pool.clear(Clear::default(), at(3));
+    bench.run(3);
+    assert_eq!(bench.pool.generation(), 1);
+    assert_eq!(bench.closes(), [(connecting, Closed::Stale)]);
+    assert_eq!(bench.check_in(s[0], A, CheckIn::Clean, 4), None);
+    assert_eq!(bench.check_in(s[1], A, CheckIn::Reset, 4), None);
+    assert_eq!(bench.closes(), [(s[0], Closed::Stale), (s[1], Closed::Stale)]);
+}
+
+#[test]
+fn a_clear_keeps_waiters_for_new_servers_or_fails_them() {
+    let mut bench = Bench::new(PoolConfig { max_size: 2, ..config() });
+    bench.busy(1, 0);
+    bench.queue(A, 1);
+    bench.pool.clear(Clear::default(), at(2));
+    bench.run(2);
+    assert_eq!(bench.pool.counts().waiters, 1);
+    bench.pool.clear(Clear { fail_waiters: true, interrupt: false }, at(3));
+    bench.run_withdrawn();
+    assert_eq!(bench.failures(), [(2, CheckOutFailed::PoolCleared)]);
+}
+
+#[test]
+fn a_clear_that_interrupts_cuts_those_in_use_once() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
+    let s = bench.busy(3, 0);
+    let clear = Clear { fail_waiters: false, interrupt: true };
+    bench.pool.clear(clear, at(1));
+    bench.run(1);
+    assert_eq!(bench.actions().len(), 3);
+    bench.pool.clear(clear, at(2));
+    bench.run(2);
+    assert_eq!(bench.actions(), []);
+    bench.pool.lost(s[0], at(3));
+    bench.pool.closed(s[1], at(3));
+    assert_eq!(bench.check_in(s[2], A, CheckIn::Clean, 3), None);
+    assert_eq!(bench.closes(), [(s[2], Closed::Interrupted)]);
+    assert_eq!(bench.pool.counts().total, 1);
+}
+
+#[test]
+fn a_closed_pool_closes_everything_and_stays_closed() {
+    let mut bench = Bench::new(config());
+    let s = bench.busy(2, 0);
+    bench.give(s[0], 1);
+    bench.pool.close(at(2));
+    bench.run(2);
+    assert_eq!(bench.closes(), [(s[0], Closed::PoolClosed)]);
+    assert_eq!(bench.check_out(A, 3), CheckOut::Failed(CheckOutFailed::PoolClosed));
+    bench.pool.ready(at(4));
+    assert_eq!(bench.check_in(s[1], A, CheckIn::Clean, 5), None);
+    assert_eq!(bench.closes(), [(s[1], Closed::PoolClosed)]);
+    assert!(bench.pool.is_closed());
+}
+
+#[test]
+fn a_smaller_max_size_closes_idle_ones_now_and_busy_ones_at_check_in() {
+    let mut bench = Bench::new(PoolConfig { max_size: 4, ..config() });
+    let s = bench.busy(4, 0);
+    bench.give(s[0], 1);
+    bench.give(s[1], 2);
+    bench.pool.reconfigure(PoolConfig { max_size: 1, ..config() }, at(3));
+    bench.run(3);
+    assert_eq!(bench.closes(), [(s[0], Closed::Shrunk), (s[1], Closed::Shrunk)]);
+    bench.queue(A, 4);
+    assert_eq!(bench.check_in(s[2], A, CheckIn::Clean, 5), None);
+    assert_eq!(bench.closes(), [(s[2], Closed::Shrunk)]);
+    assert!(bench.check_in(s[3], A, CheckIn::Clean, 6).is_some());
+}
+
+#[test]
+fn new_life_times_apply_to_servers_already_there() {
+    let mut bench = Bench::new(config());
+    let server = bench.busy(1, 100)[0];
+    bench.give(server, 200);
+    let life = Some(MS * 1000);
+    bench.pool.reconfigure(PoolConfig { max_life_time: life, life_time_jitter: 0.0, ..config() }, at(300));
+    assert_eq!(bench.pool.poll_deadline(), Some(at(1100)));
+}
+
+#[test]
+fn the_budget_gets_an_idle_server_back_but_never_below_min_size() {
+    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
+    bench.connected(0);
+    assert!(!bench.pool.reclaim(at(1)));
+    bench.take(A, 1);
+    let second = bench.busy(1, 1)[0];
+    assert!(!bench.pool.reclaim(at(2)), "all are busy, and nobody waits");
+    bench.give(second, 3);
+    assert!(bench.pool.reclaim(at(4)));
+    bench.run(4);
+    assert_eq!(bench.closes(), [(second, Closed::Reclaimed)]);
+    assert!(!bench.pool.reclaim(at(5)));
+}
+
+#[test]
+fn a_busy_pool_with_waiters_gives_the_budget_the_next_one_checked_in() {
+    let mut bench = Bench::new(config());
+    let s = bench.busy(2, 0);
+    bench.queue(A, 1);
+    assert!(bench.pool.reclaim(at(2)));
+    assert_eq!(bench.check_in(s[0], A, CheckIn::Clean, 3), None);
+    assert_eq!(bench.closes(), [(s[0], Closed::Reclaimed)]);
+    assert!(bench.check_in(s[1], A, CheckIn::Clean, 4).is_some());
+}
