@@ -1,5 +1,7 @@
 """Starts the pooler under test: Poolhouse, or PgBouncer with equivalent settings (POOLER=pgbouncer), which tells
 whether a test is wrong or Poolhouse is. The only file that knows how either is configured.
+
+Environment: POOLHOUSE=path of the binary, POOLER=pgbouncer, PGBOUNCER=path, TEST_WORKERS=N for tests that do not say.
 """
 
 import contextlib
@@ -238,6 +240,8 @@ class Poolhouse(Pooler):
         serve, limits, listener, database = pick(SERVE_KEYS), pick(LIMITS_KEYS), pick(LISTENER_KEYS), pick(DATABASE_KEYS)
         assert not settings, f"unknown settings {settings}"
         text = toml_table("[admin]", {"listen": f"127.0.0.1:{self.admin_port}"})
+        if "TEST_WORKERS" in os.environ:
+            serve.setdefault("workers", int(os.environ["TEST_WORKERS"]))
         if serve:
             text += toml_table("[serve]", serve)
         if limits:

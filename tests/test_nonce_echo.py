@@ -45,7 +45,7 @@ class Client:
             if kind == b"D":
                 rows.append(w.row(body))
             elif kind == b"E":
-                raise AssertionError(w.error_fields(body))
+                raise_error(w.error_fields(body))
             elif kind == b"Z":
                 return rows, body
 
@@ -87,6 +87,16 @@ class Client:
         self.writer.transport.abort()
 
 
+class Lost(Exception):
+    """The server died under a request: the client was told so, which is all right."""
+
+
+def raise_error(fields):
+    if fields["C"][:2] in ("57", "08"):
+        raise Lost(fields)
+    raise AssertionError(fields)
+
+
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.poolhouse_only)])
 def test_each_of_hundreds_of_clients_gets_its_own_answers_while_others_are_killed(start, workers):
     seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
@@ -118,3 +128,47 @@ def test_each_of_hundreds_of_clients_gets_its_own_answers_while_others_are_kille
 
     asyncio.run(everybody())
     assert asked == CLIENTS * QUERIES
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.poolhouse_only)])
+def test_answers_stay_with_their_askers_while_servers_die(start, cluster, workers):
+    seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
+    print(f"replay with TEST_SEED={seed}")
+    pooler = start(max_size=5, max_wait_time="60s", workers=workers, users={"app": md5_hash("app")},
+                   ini={"auth_type": "md5"})
+    outcome = {"answered": 0, "lost": 0}
+    finished = False
+
+    async def one(number):
+        chance = random.Random(f"{seed} {number}")
+        client = await Client(chance, number).connect(pooler)
+        for _ in range(30):
+            try:
+                await client.ask()
+                outcome["answered"] += 1
+            except (Lost, ConnectionError, asyncio.IncompleteReadError):
+                outcome["lost"] += 1
+                client.writer.close()
+                client = await Client(chance, number).connect(pooler)
+        client.writer.close()
+
+    async def kill():
+        chance = random.Random(seed)
+        while not finished:
+            await asyncio.sleep(chance.random() * 0.1)
+            backends = await asyncio.to_thread(cluster.backends)
+            if backends:
+                await asyncio.to_thread(cluster.query, "SELECT pg_terminate_backend(%s)", chance.choice(backends).pid)
+
+    async def everybody():
+        nonlocal finished
+        async with asyncio.timeout(80), asyncio.TaskGroup() as group:
+            group.create_task(kill())
+            async with asyncio.TaskGroup() as clients:
+                for number in range(100):
+                    clients.create_task(one(number))
+            finished = True
+
+    asyncio.run(everybody())
+    print(outcome)
+    assert outcome["answered"] > 10 * outcome["lost"]
