@@ -3,6 +3,7 @@
 Refuses to know what stands behind the port.
 """
 
+import math
 import glob
 import os
 import re
@@ -22,7 +23,7 @@ PATIENCE = 60
 
 def command(pgbench, port, workload, seconds, log):
     """The pgbench command line of a workload."""
-    line = [pgbench, "-n", "-h", "127.0.0.1", "-p", str(port), "-U", USER, "-T", str(seconds)]
+    line = [pgbench, "-n", "-h", "127.0.0.1", "-p", str(port), "-U", USER, "-T", str(math.ceil(seconds))]
     line += ["-c", str(workload.clients), "-j", "2" if workload.clients >= 50 else "1", "-M", workload.protocol]
     if workload.script == "select":
         line.append("-S")

@@ -30,7 +30,7 @@ class Client:
                 inner = md5_hash("app")[3:].encode()
                 self.writer.write(w.message(b"p", w.cstr("md5" + w.hashlib.md5(inner + body[4:8]).hexdigest())))
             elif kind == b"E":
-                raise AssertionError(w.error_fields(body))
+                raise_error(w.error_fields(body))
             elif kind == b"Z":
                 return self
 
@@ -141,16 +141,15 @@ def test_answers_stay_with_their_askers_while_servers_die(start, cluster, worker
 
     async def one(number):
         chance = random.Random(f"{seed} {number}")
-        client = await Client(chance, number).connect(pooler)
+        client = None
         for _ in range(30):
             try:
+                client = client or await Client(chance, number).connect(pooler)
                 await client.ask()
                 outcome["answered"] += 1
             except (Lost, ConnectionError, asyncio.IncompleteReadError):
                 outcome["lost"] += 1
-                client.writer.close()
-                client = await Client(chance, number).connect(pooler)
-        client.writer.close()
+                client = None
 
     async def kill():
         chance = random.Random(seed)

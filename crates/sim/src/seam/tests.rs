@@ -33,17 +33,17 @@ const TOYS: [Toy; 3] = [Toy::Exclusive, Toy::Several, Toy::Shared];
 
 #[test]
 fn one_server_for_one_client_holds_under_faults() {
-    schedules(Toy::Exclusive, 1_000_000, 800);
+    schedules(Toy::Exclusive, 1_000_000, 600);
 }
 
 #[test]
 fn several_servers_at_a_time_hold_under_faults() {
-    schedules(Toy::Several, 2_000_000, 800);
+    schedules(Toy::Several, 2_000_000, 600);
 }
 
 #[test]
 fn one_server_for_many_clients_holds_under_faults() {
-    schedules(Toy::Shared, 3_000_000, 800);
+    schedules(Toy::Shared, 3_000_000, 600);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::runner;
 fn thousands_of_small_worlds_hold() {
     let (mut decided, mut cancelled) = ([0; 2], 0);
     let schedule = |seed| run(seed, None, Fault::None, false);
-    let result = runner::run(7_000_000, 4000, schedule, |tally| {
+    let result = runner::run(7_000_000, 3000, schedule, |tally| {
         decided = [0, 1].map(|i| decided[i] + tally.decided[i]);
         cancelled += tally.cancelled;
     });
@@ -18,10 +18,10 @@ fn thousands_of_small_worlds_hold() {
     assert!(decided.iter().all(|&n| n > 1000) && cancelled > 100, "all ends happen: {decided:?}, {cancelled}");
 }
 
-/// Each of these was once wrong.
+/// Worlds in which a budget that leaves everybody their last permit makes others wait for ever beside an idle server.
 #[test]
 fn an_idle_last_server_of_one_pool_does_not_starve_another() {
-    for seed in [65, 102, 294, 536, 952, 1_044_224, 7_000_080] {
+    for seed in [129, 294, 536, 601, 882, 935, 1078, 1111, 1166] {
         run(seed, None, Fault::None, false);
     }
 }
