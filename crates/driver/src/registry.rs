@@ -21,7 +21,14 @@ pub(crate) struct Registry {
 struct Purse {
     budget: Budget,
     scopes: HashMap<String, ScopeId>,
-    members: HashMap<MemberId, Arc<SharedPool>>,
+    seats: HashMap<MemberId, Seat>,
+}
+
+/// A pool's seat in the budget.
+struct Seat {
+    pool: Arc<SharedPool>,
+    /// Permits on their way to it that it withdrew too late. The next connection it asks for takes one of them, or else it declines it.
+    unasked: u32,
 }
 
 /// What the budget wants of a pool, after something changed.
@@ -34,7 +41,7 @@ pub(crate) enum Demand {
 
 impl Registry {
     pub(crate) fn new(upstreams: Arc<dyn Upstreams>) -> Self {
-        let purse = Purse { budget: Budget::new(), scopes: HashMap::new(), members: HashMap::new() };
+        let purse = Purse { budget: Budget::new(), scopes: HashMap::new(), seats: HashMap::new() };
         Self { upstreams, pools: RwLock::default(), purse: Mutex::new(purse) }
     }
 
@@ -49,7 +56,7 @@ impl Registry {
             return Arc::clone(pool);
         }
         let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
-        let Purse { budget, scopes, members } = &mut *purse;
+        let Purse { budget, scopes, seats } = &mut *purse;
         let caps: Vec<ScopeId> = spec
             .caps
             .iter()
@@ -57,7 +64,7 @@ impl Registry {
             .collect();
         let member = budget.add_member(&caps);
         let pool = Arc::new(SharedPool::new(id, spec, member, now));
-        members.insert(member, Arc::clone(&pool));
+        seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
         pools.insert(id, Arc::clone(&pool));
         pool
     }
@@ -72,18 +79,31 @@ impl Registry {
 
     /// A pool asks for one more connection.
     pub(crate) fn request(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, members, demands| {
-            if budget.request(member) == Permit::Granted {
-                demands.push(Demand::Permit(Arc::clone(&members[&member])));
+        self.with_budget(demands, |budget, seats, demands| {
+            let seat = seats.get_mut(&member).expect("a member has a seat");
+            if seat.unasked > 0 {
+                seat.unasked -= 1;
+            } else if budget.request(member) == Permit::Granted {
+                demands.push(Demand::Permit(Arc::clone(&seat.pool)));
             }
         });
     }
 
     /// A pool wants one connection fewer than it asked for.
     pub(crate) fn withdraw(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, _, _| {
-            // False when the permit is on its way; the pool gives that back.
-            budget.withdraw(member);
+        self.with_budget(demands, |budget, seats, _| {
+            if !budget.withdraw(member) {
+                seats.get_mut(&member).expect("a member has a seat").unasked += 1;
+            }
+        });
+    }
+
+    /// A permit came that the pool wants no more.
+    pub(crate) fn decline(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, seats, _| {
+            let unasked = &mut seats.get_mut(&member).expect("a member has a seat").unasked;
+            *unasked = unasked.checked_sub(1).expect("only a permit that was withdrawn is declined");
+            budget.release(member);
         });
     }
 
@@ -94,9 +114,9 @@ impl Registry {
 
     /// A pool had no idle server to give up.
     pub(crate) fn reclaim_failed(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, members, _| {
+        self.with_budget(demands, |budget, seats, _| {
             budget.reclaim_failed(member);
-            members[&member].awaits_idle.store(budget.awaits_idle(member), Relaxed);
+            seats[&member].pool.awaits_idle.store(budget.awaits_idle(member), Relaxed);
         });
     }
 
@@ -108,15 +128,15 @@ impl Registry {
     fn with_budget(
         &self,
         demands: &mut Vec<Demand>,
-        f: impl FnOnce(&mut Budget, &HashMap<MemberId, Arc<SharedPool>>, &mut Vec<Demand>),
+        f: impl FnOnce(&mut Budget, &mut HashMap<MemberId, Seat>, &mut Vec<Demand>),
     ) {
         let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
-        let Purse { budget, members, .. } = &mut *purse;
-        f(budget, members, demands);
+        let Purse { budget, seats, .. } = &mut *purse;
+        f(budget, seats, demands);
         while let Some(action) = budget.poll_action() {
             demands.push(match action {
-                BudgetAction::Grant(member) => Demand::Permit(Arc::clone(&members[&member])),
-                BudgetAction::Reclaim(member) => Demand::Reclaim(Arc::clone(&members[&member])),
+                BudgetAction::Grant(member) => Demand::Permit(Arc::clone(&seats[&member].pool)),
+                BudgetAction::Reclaim(member) => Demand::Reclaim(Arc::clone(&seats[&member].pool)),
             });
         }
     }

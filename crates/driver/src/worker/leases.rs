@@ -353,7 +353,7 @@ impl<P: Protocol> Worker<P> {
         match demand {
             Demand::Permit(pool) => {
                 if !self.operate(&pool, |guarded| guarded.pool.permit(now)) {
-                    self.shared.registry.release(pool.member, &mut self.demands);
+                    self.shared.registry.decline(pool.member, &mut self.demands);
                 }
             }
             Demand::Reclaim(pool) => {
