@@ -30,6 +30,7 @@ test: setup build test-unit test-sim test-e2e ## everything: unit tests, simulat
 
 test-unit: ## unit and property tests of all crates
 	$(CARGO) test --workspace --locked
+	$(PYTHON) -m pytest -q -p no:cacheprovider bench/test_bench.py
 
 test-sim: ## random schedules in virtual time; a failure prints the command that replays it
 	$(CARGO) run --release --locked -p sim -- world --schedules $(SIM_SCHEDULES) --seed $(SIM_SEED)

@@ -15,7 +15,6 @@ import socket
 import subprocess
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 
 import psycopg
@@ -136,10 +135,6 @@ class Pooler:
         assert status == self.expected_status, f"exit status {status}:\n{self.log()[-4000:]}"
 
     # -- connecting
-
-    def url(self, user="app", password=None, database="bench", **query):
-        login = ":".join(urllib.parse.quote(part, safe="") for part in (user, password or PASSWORDS.get(user, "")))
-        return f"postgres://{login}@127.0.0.1:{self.port}/{database}" + ("?" + urllib.parse.urlencode(query) if query else "")
 
     def target(self, user="app", password=None, database="bench"):
         """Keywords of a connection, as libpq's drivers take them."""

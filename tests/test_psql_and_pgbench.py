@@ -67,8 +67,9 @@ def test_pg_dump_through_the_pooler(start, cluster):
 def tables(cluster):
     """pgbench's tables, made past the pooler, once."""
     if cluster.query("SELECT to_regclass('pgbench_accounts')", database="bench") == [(None,)]:
-        subprocess.run([program("pgbench"), "-i", "-q", "-s", "2", "bench"], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, env={**os.environ, "PGHOST": str(cluster.directory), "PGPORT": str(cluster.port), "PGUSER": "postgres"})
+        target = {"PGHOST": str(cluster.directory), "PGPORT": str(cluster.port), "PGUSER": "postgres"}
+        subprocess.run([program("pgbench"), "-i", "-q", "-s", "2", "bench"], check=True, env={**os.environ, **target},
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with cluster.superuser("bench") as db:
             db.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC")
 

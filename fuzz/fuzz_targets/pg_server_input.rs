@@ -18,7 +18,8 @@ fuzz_target!(|data: &[u8]| {
     world.max_held = 256;
     let server = world.connect_server();
     world.pieces = Pieces::Of(1 + usize::from(how >> 3));
-    let requests = ["", "Q:SELECT_1", "P:~~~ B:~~ D:P E:~ S", "Q:COPY d:x c", "P:~~~ B:~~ E:~ S d:x c S Q:x", "Q:BEGIN"];
+    let requests =
+        ["", "Q:SELECT_1", "P:~~~ B:~~ D:P E:~ S", "Q:COPY d:x c", "P:~~~ B:~~ E:~ S d:x c S Q:x", "Q:BEGIN"];
     let Some(request) = requests.get(usize::from(how & 7)) else {
         world.server_says(server, data);
         return world.server_dies(server);
