@@ -14,8 +14,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Whether a line may be written now: then how many were withheld since the last one.
-    pub(crate) fn permits(&mut self, now: Time) -> Option<u64> {
+    /// Whether a line may be written now: then how many were withheld since the last one, if any.
+    pub(crate) fn permits(&mut self, now: Time) -> Option<Option<u64>> {
         let second = now.0 / 1_000_000_000;
         if second != self.second {
             (self.second, self.lines) = (second, 0);
@@ -25,7 +25,7 @@ impl Pace {
             return None;
         }
         self.lines += 1;
-        Some(std::mem::take(&mut self.withheld))
+        Some(Some(std::mem::take(&mut self.withheld)).filter(|withheld| *withheld > 0))
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
         let mut pace = Pace::default();
         let written = (0..1000).filter(|_| pace.permits(Time(5)).is_some()).count();
         assert_eq!(written, LINES_PER_SECOND as usize);
-        assert_eq!(pace.permits(Time(1_000_000_000)), Some(990));
-        assert_eq!(pace.permits(Time(1_000_000_001)), Some(0));
+        assert_eq!(pace.permits(Time(1_000_000_000)), Some(Some(990)));
+        assert_eq!(pace.permits(Time(1_000_000_001)), Some(None));
     }
 }

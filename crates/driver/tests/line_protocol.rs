@@ -418,15 +418,15 @@ fn the_longest_idle_client_is_evicted_above_the_soft_limit_and_none_enters_above
     let mut c = house.client();
     c.ask("x");
     assert_eq!(a.hear(), "refused Evicted");
-    b.say("slow 300 x");
-    c.say("slow 300 x");
+    b.say("slow 1500 x");
+    c.say("slow 1500 x");
     let mut d = house.client();
-    d.say("slow 300 x");
+    d.say("slow 1500 x");
     eventually("the third works", || house.handle.snapshot().listeners[0].active == 3);
     let mut e = house.client();
     assert_eq!(e.hear(), "refused TooManyClients { limit: 3 }");
     for client in [&mut b, &mut c, &mut d] {
-        assert!(client.hear().ends_with("slow 300 x"));
+        assert!(client.hear().ends_with("slow 1500 x"));
     }
 }
 

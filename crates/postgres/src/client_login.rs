@@ -152,32 +152,18 @@ impl Postgres {
             out.insert(Peer::Client(me), |to| write_negotiation(to, &start.unknown_options));
         }
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
-        let found = self.directory.login(login.origin, &start.database, &start.user);
-        let user = start.user.clone();
-        let database = start.database.clone();
+        let found = self.directory.proof(login.origin, &start.user);
         login.start = start;
         let proof = match found {
-            Ok(found) => {
-                client.pool = found.pool;
-                client.mode = found.mode;
-                found.proof
-            }
+            Ok(proof) => proof,
             Err(Unknown::User) => {
-                login.step = Step::SaslFirst(scram::Server::mock(&self.mock, &user, nonce()));
+                login.step = Step::SaslFirst(scram::Server::mock(&self.mock, &login.start.user, nonce()));
                 out.insert(Peer::Client(me), write_sasl_offer);
                 return;
             }
-            Err(Unknown::Database) => {
-                let message = format!("database \"{database}\" does not exist");
-                let hint = "Poolhouse serves no database of this name and has no \"*\" database.";
-                fail(me, client, code::INVALID_CATALOG_NAME, &message, hint, out);
-                return;
-            }
-            Err(Unknown::Forbidden(hint)) => {
-                let message = format!("user \"{user}\" may not connect to database \"{database}\" from here");
+            Err(why) => {
                 out.push(Effect::AuthFailed { client: me });
-                fail(me, client, code::INVALID_AUTHORIZATION, &message, &hint, out);
-                return;
+                return refuse_route(me, client, why, out);
             }
         };
         match proof {
@@ -233,7 +219,7 @@ impl Postgres {
         match verified {
             Ok(()) => {
                 self.authenticated(me, client, out);
-                Progress::Consumed(header.total())
+                if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(header.total()) }
             }
             Err(error) => {
                 let user = &login.start.user;
@@ -254,6 +240,13 @@ impl Postgres {
     fn authenticated(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         login.step = Step::Parameters;
+        match self.directory.route(&login.start.database, &login.start.user) {
+            Ok(route) => {
+                client.pool = route.pool;
+                client.mode = route.mode;
+            }
+            Err(why) => return refuse_route(me, client, why, out),
+        }
         match self.parameters.outcome(client.pool, &login.start.settings) {
             Some(learned) => complete(me, client, learned, out),
             None => out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive }),
@@ -318,6 +311,24 @@ fn complete(me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outb
     client.phase = Phase::Ready;
     out.push(Effect::LoggedIn { client: me, pool: client.pool });
     client.stand(me, Standing::Idle, out);
+}
+
+/// There is nothing to serve the client with, or not from where it comes.
+fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outbox) {
+    let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+    let (database, user) = (&login.start.database, &login.start.user);
+    let (code, message, hint) = match why {
+        Unknown::Database => {
+            let hint = "Poolhouse serves no database of this name and has no \"*\" database.".to_owned();
+            (code::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"), hint)
+        }
+        Unknown::User | Unknown::Forbidden(_) => {
+            let hint = if let Unknown::Forbidden(hint) = why { hint } else { String::new() };
+            let message = format!("user \"{user}\" may not connect to database \"{database}\" from here");
+            (code::INVALID_AUTHORIZATION, message, hint)
+        }
+    };
+    fail(me, client, code, &message, &hint, out);
 }
 
 fn fail(me: ClientTag, client: &mut Client, code: &str, message: &str, hint: &str, out: &mut Outbox) {

@@ -8,22 +8,24 @@ use protocol::{Origin, PoolId};
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
 /// connection only; must not block.
 pub trait Directory: Send + Sync + 'static {
-    /// How `user`, coming from `origin` and asking for `database`, proves who he is, and which pool serves him.
-    fn login(&self, origin: Origin, database: &str, user: &str) -> Result<Login, Unknown>;
+    /// How `user`, coming from `origin`, proves who he is.
+    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown>;
+
+    /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers learn
+    /// nothing of databases and use nothing up.
+    fn route(&self, database: &str, user: &str) -> Result<Route, Unknown>;
 
     /// How Poolhouse logs in to the upstream of a pool.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
 }
 
-/// A login that is possible if the proof succeeds.
-#[derive(Clone)]
-pub struct Login {
+/// Where a client's requests go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
     /// The pool that will serve the client.
     pub pool: PoolId,
     /// When the pool takes its server back.
     pub mode: PoolMode,
-    /// What the client must show.
-    pub proof: Proof,
 }
 
 /// When a server returns to its pool.
@@ -52,7 +54,7 @@ pub enum Proof {
 /// Why there is no login to try.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unknown {
-    /// No such database is configured. Told only to clients that... cannot be asked for a password for it.
+    /// No such database is configured.
     Database,
     /// No such user. The client is put through an authentication that always fails, so that it cannot
     /// tell an unknown user from a wrong password.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, LeaseFailure, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict,
+    Blame, ClientTag, CloseReason, Effect, LeaseFailure, LeaseKind, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict,
 };
 
 use crate::{
@@ -117,6 +117,10 @@ impl Postgres {
             client.retried = true;
             client.phase = Phase::Ready;
             out.push(Effect::Wake { client: tag });
+        } else if matches!(client.phase, Phase::Login(_)) && !client.retried {
+            // It only asked for its parameters, which another server knows, too.
+            client.retried = true;
+            out.push(Effect::Lease { client: tag, pool: client.pool, kind: LeaseKind::Exclusive });
         } else if server.fatal.is_some() && !ours {
             // It has told the client itself.
             client.close(tag, CloseReason::Error(Blame::Server, message), out);

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use protocol::{ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, ServerTag, Sessions};
 
 pub use client::Client;
-pub use directory::{Directory, Login, PoolMode, Proof, ServerLogin, Unknown};
+pub use directory::{Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
 pub use md5::{is_md5_hash, md5_hash};
 pub use server::Server;
 

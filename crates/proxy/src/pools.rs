@@ -7,7 +7,7 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Directory, Login, PoolMode, Proof, ServerLogin, Unknown};
+use postgres::{Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::{
@@ -56,20 +56,6 @@ impl Pools {
 
     fn user(&self, name: &str) -> Option<&User> {
         self.users.get(name).map(|i| &self.config.users[*i])
-    }
-
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
-        if self.config.authenticates() {
-            let user = self.user(user).ok_or(Unknown::User)?;
-            return user.password.as_ref().map(proof).ok_or(Unknown::User);
-        }
-        match origin.is_local() || self.config.insecure_no_auth {
-            true => Ok(Proof::Trust),
-            false => Err(Unknown::Forbidden(
-                "no users are configured, so clients are let in from this machine only: add a [[user]] with a password"
-                    .to_owned(),
-            )),
-        }
     }
 
     /// The pool of a database under the name the client used, for a user.
@@ -129,17 +115,30 @@ impl Pools {
 }
 
 impl Directory for Pools {
-    fn login(&self, origin: Origin, database: &str, user: &str) -> Result<Login, Unknown> {
+    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
         if user.is_empty() || user.len() > MAX_NAME {
             return Err(Unknown::User);
         }
-        let proof = self.proof(origin, user)?;
+        if self.config.authenticates() {
+            let user = self.user(user).ok_or(Unknown::User)?;
+            return user.password.as_ref().map(proof).ok_or(Unknown::User);
+        }
+        match origin.is_local() || self.config.insecure_no_auth {
+            true => Ok(Proof::Trust),
+            false => Err(Unknown::Forbidden(
+                "no users are configured, so clients are let in from this machine only: add a [[user]] with a password"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
         let found = self.databases.get(database).or_else(|| self.databases.get(FALLBACK)).copied();
         let index = found.filter(|_| !database.is_empty() && database.len() <= MAX_NAME).ok_or(Unknown::Database)?;
         let configured = &self.config.databases[index];
         let server_user = configured.user.as_deref().unwrap_or(user);
         let pool = self.pool(index, database, server_user)?;
-        Ok(Login { pool, mode: mode(self.settings(configured, server_user).mode), proof })
+        Ok(Route { pool, mode: mode(self.settings(configured, server_user).mode) })
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -225,8 +224,8 @@ mod tests {
     #[test]
     fn a_client_is_served_under_its_own_user_when_the_url_has_none() {
         let pools = pools(OWN_USERS);
-        let login = pools.login(remote(), "a", "u").unwrap();
-        assert!(matches!(login.proof, Proof::Scram(_)));
+        assert!(matches!(pools.proof(remote(), "u"), Ok(Proof::Scram(_))));
+        let login = pools.route("a", "u").unwrap();
         assert_eq!(login.mode, PoolMode::Session);
         let server = pools.server_login(login.pool);
         assert_eq!((server.database.as_str(), server.user.as_str()), ("a", "u"));
@@ -234,15 +233,15 @@ mod tests {
         let caps: Vec<_> = pools.spec(login.pool).caps;
         let named = |name: &str, limit| (name.to_owned(), limit);
         assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3)]);
-        assert!(matches!(pools.login(remote(), "a", "v").unwrap().proof, Proof::Md5(_)));
+        assert!(matches!(pools.proof(remote(), "v"), Ok(Proof::Md5(_))));
     }
 
     #[test]
     fn users_of_a_database_with_a_user_of_its_own_share_a_pool() {
         let pools = pools(OWN_USERS);
-        let (u, v) = (pools.login(LOCAL, "x", "u").unwrap(), pools.login(LOCAL, "x", "v").unwrap());
+        let (u, v) = (pools.route("x", "u").unwrap(), pools.route("x", "v").unwrap());
         assert_eq!(u.pool, v.pool);
-        assert_ne!(u.pool, pools.login(LOCAL, "y", "u").unwrap().pool);
+        assert_ne!(u.pool, pools.route("y", "u").unwrap().pool);
         let server = pools.server_login(u.pool);
         assert_eq!((server.database.as_str(), server.user.as_str()), ("x", "forced"));
         assert_eq!(server.password.as_deref(), Some("pw"));
@@ -252,8 +251,8 @@ mod tests {
     #[test]
     fn who_is_not_configured_gets_no_pool() {
         let pools = pools(OWN_USERS);
-        assert!(matches!(pools.login(LOCAL, "a", "w"), Err(Unknown::User)));
-        assert!(matches!(pools.login(LOCAL, "", "u"), Err(Unknown::Database)));
+        assert!(matches!(pools.proof(LOCAL, "w"), Err(Unknown::User)));
+        assert!(matches!(pools.route("", "u"), Err(Unknown::Database)));
         assert!(pools.table.read().unwrap().entries.is_empty());
     }
 
@@ -261,20 +260,19 @@ mod tests {
     fn without_users_only_this_machine_is_let_in() {
         let config = from_url("postgres://app@h/d", &Flags::default(), &|_| None).unwrap();
         let pools = Pools::new(Arc::new(config));
-        let login = pools.login(LOCAL, "d", "anybody").unwrap();
-        assert!(matches!(login.proof, Proof::Trust));
-        assert_eq!(pools.server_login(login.pool).user, "app");
-        assert!(matches!(pools.login(remote(), "d", "app"), Err(Unknown::Forbidden(_))));
+        assert!(matches!(pools.proof(LOCAL, "anybody"), Ok(Proof::Trust)));
+        assert_eq!(pools.server_login(pools.route("d", "anybody").unwrap().pool).user, "app");
+        assert!(matches!(pools.proof(remote(), "app"), Err(Unknown::Forbidden(_))));
     }
 
     #[test]
     fn names_chosen_by_clients_cannot_make_pools_without_end() {
         let pools = pools(OWN_USERS);
         for n in 0..MAX_POOLS {
-            pools.login(LOCAL, &format!("d{n}"), "u").unwrap();
+            pools.route(&format!("d{n}"), "u").unwrap();
         }
-        assert!(matches!(pools.login(LOCAL, "one more", "u"), Err(Unknown::Forbidden(_))));
-        assert!(pools.login(LOCAL, "d7", "u").is_ok());
-        assert!(matches!(pools.login(LOCAL, &"x".repeat(256), "u"), Err(Unknown::Database)));
+        assert!(matches!(pools.route("one more", "u"), Err(Unknown::Forbidden(_))));
+        assert!(pools.route("d7", "u").is_ok());
+        assert!(matches!(pools.route(&"x".repeat(256), "u"), Err(Unknown::Database)));
     }
 }

@@ -7,6 +7,7 @@ use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
+    clients::State,
     effects::Source,
     servers::{Local, Phase},
 };
@@ -212,9 +213,12 @@ impl<P: Protocol> Worker<P> {
     /// A session is done with a server.
     pub(super) fn release(&mut self, slot: usize, verdict: Verdict) {
         let server = &mut self.servers[slot];
-        let client = server.holder.take().expect("a server is released once, by its holder") as usize;
-        assert!(self.clients[client].lease == Lease::Held { server: slot as u32 });
-        self.clients[client].lease = Lease::None;
+        let holder = server.holder.take().expect("a server is released once, by its holder") as usize;
+        let client = &mut self.clients[holder];
+        assert!(client.lease == Lease::Held { server: slot as u32 });
+        client.lease = Lease::None;
+        // A login borrows a server, too, but that is no transaction.
+        server.served |= client.state != State::Login;
         if server.sides > 0 {
             // A cancel request is under way that must not meet the next one's query.
             server.after_side = Some(verdict);
@@ -241,10 +245,13 @@ impl<P: Protocol> Worker<P> {
         if how == CheckIn::Reset {
             server.phase = Phase::Cleaning;
         }
-        self.transactions += 1;
+        let served = std::mem::take(&mut server.served);
+        self.transactions += u64::from(served);
         let (home, now) = (self.home(), self.now);
         let grant = self.operate(&pool, |guarded| {
-            guarded.stats.on_hold_ended(held);
+            if served {
+                guarded.stats.on_hold_ended(held);
+            }
             let grant = guarded.pool.check_in(id, home, how, now);
             if let Some(grant) = &grant {
                 guarded.stats.on_grant(grant);

@@ -71,6 +71,8 @@ pub(super) struct ServerConn<S> {
     authenticated: bool,
     /// Its end has been seen, and is dealt with as soon as the work at hand is done.
     pub(super) ending: bool,
+    /// The lease that is ending was for a transaction.
+    pub(super) served: bool,
     /// The client that holds it.
     pub(super) holder: Option<u32>,
     held: Vec<u8>,
@@ -187,6 +189,7 @@ impl<P: Protocol> Worker<P> {
             phase: Phase::Starting,
             authenticated: false,
             ending: false,
+            served: false,
             holder: None,
             held: Vec::new(),
             since: self.now,
@@ -424,6 +427,7 @@ impl<P: Protocol> Worker<P> {
             phase: Phase::Live,
             authenticated: true,
             ending: false,
+            served: false,
             holder: None,
             held: Vec::new(),
             since: self.now,
@@ -454,22 +458,21 @@ impl<P: Protocol> Worker<P> {
 
     /// The connection has ended, or its session gave it up. Its holder is told.
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
-        if self.servers[slot].holder.is_some() {
+        if let Some(holder) = self.servers[slot].holder {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
             let mut clients = ClientSessions(&mut self.clients);
             protocol.server_gone(tag, &mut self.servers[slot].session, &mut clients, &mut out);
+            // The lease is over before what the session makes of it, which may be asking for another.
+            self.clients[holder as usize].lease = super::leases::Lease::None;
             self.execute(out, Source::NONE);
+            self.refresh_state(holder as usize);
+            self.push_client_feed(holder);
         }
         let server = self.servers.remove(slot);
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         self.reactor.close(server.conn);
-        if let Some(holder) = server.holder {
-            self.clients[holder as usize].lease = super::leases::Lease::None;
-            self.refresh_state(holder as usize);
-            self.push_client_feed(holder);
-        }
         if let Some(pinned) = server.pinned {
             server.pool.lock().stats.on_pinned(pinned, -1);
         }

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use postgres::{Client, Directory, Login, PoolMode, Postgres, Proof, Server, ServerLogin, Unknown};
+use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, Unknown};
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
     ServerTag, Sessions, Standing, Verdict,
@@ -62,13 +62,16 @@ pub struct Doors {
 }
 
 impl Directory for Doors {
-    fn login(&self, origin: Origin, database: &str, user: &str) -> Result<Login, Unknown> {
-        match (database, user) {
-            ("nowhere", _) => Err(Unknown::Database),
-            (_, "nobody") => Err(Unknown::User),
-            (_, "remote") => Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local()))),
-            _ => Ok(Login { pool: POOL, mode: self.mode, proof: self.proof.clone() }),
+    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
+        match user {
+            "nobody" => Err(Unknown::User),
+            "remote" => Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local()))),
+            _ => Ok(self.proof.clone()),
         }
+    }
+
+    fn route(&self, database: &str, _: &str) -> Result<Route, Unknown> {
+        if database == "nowhere" { Err(Unknown::Database) } else { Ok(Route { pool: POOL, mode: self.mode }) }
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
