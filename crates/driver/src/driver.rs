@@ -135,6 +135,10 @@ struct Ended<P: Protocol>(Arc<Shared<P>>, usize);
 impl<P: Protocol> Drop for Ended<P> {
     fn drop(&mut self) {
         self.0.board[self.1].ended.store(true, SeqCst);
+        // The others cannot go on without it: its servers and its mail are gone.
+        if std::thread::panicking() || !self.0.draining.load(SeqCst) {
+            self.0.tell_all(|| Message::Stop);
+        }
     }
 }
 

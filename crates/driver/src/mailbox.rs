@@ -37,7 +37,7 @@ pub(crate) enum Message<P: Protocol> {
     /// Something the pool wants done where the server lives.
     Act(PoolId, Action),
     /// A host name was resolved for one of this worker's dials.
-    Resolved { dial: u32, server: ServerId, result: Result<Vec<SocketAddr>, String>, took: Duration },
+    Resolved { dial: u32, pool: PoolId, server: ServerId, result: Result<Vec<SocketAddr>, String>, took: Duration },
     /// Cancel what a client of this worker is doing.
     Cancel { target: ClientTag, secret: u64 },
     /// Evict the client of this listener that has been idle longest.

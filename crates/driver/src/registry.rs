@@ -28,7 +28,10 @@ struct Purse {
 struct Seat {
     pool: Arc<SharedPool>,
     /// Permits on their way to it that it withdrew too late. The next connection it asks for takes one of them, or else it declines it.
-    unasked: u32,
+    ///
+    /// Below zero: so many were declined before their withdrawal arrived here, because actions are taken under the
+    /// pool's lock but performed later.
+    unasked: i32,
 }
 
 /// What the budget wants of a pool, after something changed.
@@ -92,8 +95,9 @@ impl Registry {
     /// A pool wants one connection fewer than it asked for.
     pub(crate) fn withdraw(&self, member: MemberId, demands: &mut Vec<Demand>) {
         self.with_budget(demands, |budget, seats, _| {
-            if !budget.withdraw(member) {
-                seats.get_mut(&member).expect("a member has a seat").unasked += 1;
+            let seat = seats.get_mut(&member).expect("a member has a seat");
+            if seat.unasked < 0 || !budget.withdraw(member) {
+                seat.unasked += 1;
             }
         });
     }
@@ -101,8 +105,7 @@ impl Registry {
     /// A permit came that the pool wants no more.
     pub(crate) fn decline(&self, member: MemberId, demands: &mut Vec<Demand>) {
         self.with_budget(demands, |budget, seats, _| {
-            let unasked = &mut seats.get_mut(&member).expect("a member has a seat").unasked;
-            *unasked = unasked.checked_sub(1).expect("only a permit that was withdrawn is declined");
+            seats.get_mut(&member).expect("a member has a seat").unasked -= 1;
             budget.release(member);
         });
     }

@@ -13,8 +13,8 @@ use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 /// Idle time after which the kernel asks whether a peer is still there, and the pace of asking.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15)).with_retries(4);
-/// How long sent bytes may stay unacknowledged before the kernel gives a connection up.
-const USER_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long sent bytes may stay unacknowledged, or a peer may read nothing, before the kernel gives a connection up.
+const USER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Options that accepted sockets inherit from their listener, set once there.
 pub(crate) fn prepare_listener(socket: &OwnedFd) -> io::Result<()> {

@@ -22,7 +22,10 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::Duration,
 };
@@ -146,6 +149,7 @@ struct Paces {
     sent_away: Pace,
     client_error: Pace,
     server_lost: Pace,
+    accept_failed: Pace,
 }
 
 /// Something to do once the effect at hand is finished.
@@ -218,7 +222,7 @@ impl<P: Protocol> Worker<P> {
                 self.next_tick = self.now + TICK;
             }
             self.publish();
-            if self.draining && self.clients.is_empty() {
+            if self.draining && self.is_last_client_gone() {
                 break;
             }
             let mailbox = &self.shared.mailboxes[usize::from(self.number)];
@@ -231,6 +235,7 @@ impl<P: Protocol> Worker<P> {
                 self.handle_completion(completion);
                 self.settle();
             }
+            self.now = self.shared.clock.now();
             self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
             for _ in 0..MAX_MAIL {
                 let Some(message) = self.mail.pop_front() else { break };
@@ -240,6 +245,12 @@ impl<P: Protocol> Worker<P> {
         }
         self.publish();
         Ok(())
+    }
+
+    /// No client is left, here or on another worker, which may need the servers and pools that are looked after here.
+    fn is_last_client_gone(&self) -> bool {
+        let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
+        self.clients.is_empty() && self.shared.board.iter().all(gone)
     }
 
     fn handle_completion(&mut self, completion: Completion) {
@@ -298,7 +309,9 @@ impl<P: Protocol> Worker<P> {
                 let pool = self.pool(pool);
                 self.actions.push_back((pool, action));
             }
-            Message::Resolved { dial, server, result, took } => self.on_resolved(dial as usize, server, result, took),
+            Message::Resolved { dial, pool, server, result, took } => {
+                self.on_resolved(dial as usize, (pool, server), result, took);
+            }
             Message::Cancel { target, secret } => self.on_cancel(target, secret),
             Message::Evict { listener } => self.evict(listener),
             Message::Clients { limit, reply } => {

@@ -420,6 +420,7 @@ fn the_longest_idle_client_is_evicted_above_the_soft_limit_and_none_enters_above
     assert_eq!(a.hear(), "refused Evicted");
     b.say("slow 1500 x");
     c.say("slow 1500 x");
+    eventually("nobody is idle", || house.handle.snapshot().listeners[0].active == 2);
     let mut d = house.client();
     d.say("slow 1500 x");
     eventually("the third works", || house.handle.snapshot().listeners[0].active == 3);

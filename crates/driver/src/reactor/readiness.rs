@@ -61,6 +61,8 @@ pub(crate) struct Reactor {
     ready: VecDeque<ConnId>,
     /// How many of `ready` still have their turn before the kernel is asked again.
     round: usize,
+    /// Clients that may still be accepted before the kernel is asked again.
+    accepts_left: u32,
     /// Slots of connections closed during this batch: not reused before its end, because events of
     /// the old connection may still be in it.
     closed: Vec<u32>,
@@ -124,6 +126,7 @@ impl Reactor {
             conns: Slab::new(),
             ready: VecDeque::new(),
             round: 0,
+            accepts_left: 0,
             closed: Vec::new(),
             ring: Ring::new(buffer_size),
         }
@@ -260,6 +263,7 @@ impl Reactor {
         self.batch.clear();
         self.next_in_batch = 0;
         self.round = self.ready.len();
+        self.accepts_left = ACCEPT_BATCH;
         let timeout = if self.ready.is_empty() { timeout } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -401,6 +405,11 @@ impl Reactor {
         for _ in 0..ACCEPT_BATCH {
             match rustix::net::accept_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => {
+                    if self.accepts_left > 0 {
+                        // One more turn in this round.
+                        self.accepts_left -= 1;
+                        self.round += 1;
+                    }
                     self.enqueue(id);
                     return Some(Completion::Accepted { listener, socket });
                 }

@@ -1,6 +1,7 @@
 //! Clients: accepting them, handing their bytes to their sessions, and their leaving.
 
 use std::{
+    net::IpAddr,
     os::fd::OwnedFd,
     rc::Rc,
     sync::atomic::Ordering::{Relaxed, SeqCst},
@@ -63,6 +64,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) conn: ConnId,
     /// Tells it from others that had the same slot.
     pub(super) serial: u32,
+    /// Its number as a waiter.
+    pub(super) waiter: u32,
     pub(super) listener: u16,
     pub(super) state: State,
     standing: Standing,
@@ -77,6 +80,8 @@ pub(crate) struct ClientConn<C> {
 pub(super) struct Delayed {
     client: u32,
     serial: u32,
+    /// Where it comes from; once it has gone, its socket does not tell.
+    address: Option<IpAddr>,
     until: Time,
     bytes: Vec<u8>,
 }
@@ -125,9 +130,13 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
-        let name = &self.shared.listeners[listener as usize].name;
-        tracing::error!(listener = %name, %error, "cannot accept clients; trying again shortly");
-        if let Some((_, conn)) = self.listening.iter().find(|(l, _)| *l == listener) {
+        if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
+            let name = &self.shared.listeners[listener as usize].name;
+            tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
+        }
+        if let Some((_, conn)) = self.listening.iter().find(|(l, _)| *l == listener)
+            && !self.accept_later.contains(conn)
+        {
             self.accept_later.push(*conn);
         }
     }
@@ -165,6 +174,7 @@ impl<P: Protocol> Worker<P> {
             ticket: Some(ticket),
             conn,
             serial,
+            waiter: serial,
             listener: listener as u16,
             state: State::Login,
             standing: Standing::Login,
@@ -278,7 +288,10 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn on_client_sent(&mut self, slot: usize) {
         let client = &self.clients[slot];
         if client.closing {
-            return self.remove_client(slot);
+            if !client.muted {
+                self.linger_or_remove(slot);
+            }
+            return;
         }
         let lease = client.lease;
         self.rearm_client(slot);
@@ -341,7 +354,7 @@ impl<P: Protocol> Worker<P> {
         let client = &mut self.clients[slot];
         client.muted = true;
         let (serial, until) = (client.serial, self.now + throttle::DELAY);
-        self.delayed.push_back(Delayed { client: slot as u32, serial, until, bytes: Vec::new() });
+        self.delayed.push_back(Delayed { client: slot as u32, serial, address, until, bytes: Vec::new() });
     }
 
     pub(super) fn keep_back(&mut self, slot: usize, data: &Data<'_>) {
@@ -361,11 +374,11 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn answer_delayed(&mut self) {
         while self.delayed.front().is_some_and(|delayed| delayed.until <= self.now) {
             let delayed = self.delayed.pop_front().expect("there is one");
+            self.shared.throttle.answered(delayed.address);
             if !self.client_is(delayed.client, delayed.serial) {
                 continue;
             }
             let slot = delayed.client as usize;
-            self.shared.throttle.answered(self.client_ip(slot));
             self.clients[slot].muted = false;
             let _ = self.reactor.send(self.clients[slot].conn, Data::Bytes(&delayed.bytes));
             if self.clients[slot].closing {
@@ -486,9 +499,6 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot].closing = true;
         self.part_from_session(slot);
-        if self.clients[slot].muted {
-            self.shared.throttle.answered(self.client_ip(slot));
-        }
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
@@ -555,7 +565,7 @@ impl<P: Protocol> Worker<P> {
         self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)
     }
 
-    fn client_ip(&self, slot: usize) -> Option<std::net::IpAddr> {
+    fn client_ip(&self, slot: usize) -> Option<IpAddr> {
         let client = &self.clients[slot];
         let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
         if tcp { socket::peer_ip(self.reactor.socket(client.conn)) } else { None }

@@ -34,8 +34,9 @@ impl Lease {
     }
 }
 
-fn waiter_id(slot: usize, serial: u32) -> WaiterId {
-    WaiterId(u64::from(serial) << 32 | slot as u64)
+/// A client as its pool knows it: its slot, and a number that is new for each wish that could be confused with another.
+fn waiter_id(slot: usize, waiter: u32) -> WaiterId {
+    WaiterId(u64::from(waiter) << 32 | slot as u64)
 }
 
 fn waiter_parts(waiter: WaiterId) -> (u32, u32) {
@@ -60,7 +61,7 @@ impl<P: Protocol> Worker<P> {
         let shared = self.pool(pool);
         let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
-        let waiter = waiter_id(slot, client.serial);
+        let waiter = waiter_id(slot, client.waiter);
         let (home, now) = (self.home(), self.now);
         let outcome = self.operate(&shared, |guarded| {
             let outcome = guarded.pool.check_out(waiter, home, now);
@@ -103,11 +104,15 @@ impl<P: Protocol> Worker<P> {
         let Some(client) = self.clients.get_mut(slot) else { return };
         let Lease::Waiting { pool, ticket } = client.lease else { return };
         client.lease = Lease::None;
-        let waiter = waiter_id(slot, client.serial);
-        let Some(ticket) = ticket else { return };
+        let waiter = waiter_id(slot, client.waiter);
         let (shared, now) = (self.pool(pool), self.now);
-        // It may have been granted a server meanwhile that is on its way; that is then given back on arrival.
-        self.operate(&shared, |guarded| guarded.pool.cancel(ticket, waiter, now));
+        let left =
+            ticket.is_some_and(|ticket| self.operate(&shared, |guarded| guarded.pool.cancel(ticket, waiter, now)));
+        if !left {
+            // A server is on its way to it. When that arrives it must not be taken for the answer to a later wish.
+            self.clients[slot].waiter = self.next_serial;
+            self.next_serial = self.next_serial.wrapping_add(1);
+        }
         self.refresh_state(slot);
     }
 
@@ -115,7 +120,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn on_granted(&mut self, pool: Arc<SharedPool>, grant: Grant) {
         let (slot, serial) = waiter_parts(grant.waiter);
         let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool.id);
-        let present = self.client_is(slot, serial) && waits(self.clients[slot as usize].lease);
+        let present = self.waiter_is(slot, serial) && waits(self.clients[slot as usize].lease);
         if !present {
             // A server that has ended is given back by what ends it.
             if self.server_usable(&pool, grant.server) {
@@ -162,7 +167,7 @@ impl<P: Protocol> Worker<P> {
     /// The server died between the grant and its arrival: nothing was sent, so the client simply asks again.
     pub(super) fn on_grant_lost(&mut self, pool: PoolId, grant: Grant) {
         let (slot, serial) = waiter_parts(grant.waiter);
-        if !self.client_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
+        if !self.waiter_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
             return;
         }
         self.clients[slot as usize].lease = Lease::None;
@@ -179,7 +184,7 @@ impl<P: Protocol> Worker<P> {
         waited: std::time::Duration,
     ) {
         let (slot, serial) = waiter_parts(waiter);
-        if !self.client_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
+        if !self.waiter_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
             return;
         }
         let slot = slot as usize;
@@ -219,6 +224,10 @@ impl<P: Protocol> Worker<P> {
         client.lease = Lease::None;
         // A login borrows a server, too, but that is no transaction.
         server.served |= client.state != State::Login;
+        if self.reactor.is_sending(server.conn) {
+            // It was not listened to on account of this server, which it holds no more.
+            self.work.push_back(Work::Feed { client: holder as u32, serial: client.serial });
+        }
         if server.sides > 0 {
             // A cancel request is under way that must not meet the next one's query.
             server.after_side = Some(verdict);
@@ -232,7 +241,7 @@ impl<P: Protocol> Worker<P> {
         let server = &mut self.servers[slot];
         // A server that has not even taken what was sent to it is not clean, whatever it answered.
         let how = match verdict {
-            _ if self.reactor.is_sending(server.conn) => CheckIn::Discard,
+            _ if server.tainted || self.reactor.is_sending(server.conn) => CheckIn::Discard,
             Verdict::Clean => CheckIn::Clean,
             Verdict::Reset => CheckIn::Reset,
             Verdict::Discard => CheckIn::Discard,
@@ -262,10 +271,17 @@ impl<P: Protocol> Worker<P> {
             Some(grant) => self.deliver(pool, grant),
             None => {
                 self.rearm_server(slot);
-                if pool.awaits_idle.swap(false, Relaxed) {
-                    self.shared.registry.has_idle(pool.member, &mut self.demands);
+                if how == CheckIn::Clean {
+                    self.tell_idle(&pool);
                 }
             }
+        }
+    }
+
+    /// A server has become idle: the budget may be waiting for that.
+    pub(super) fn tell_idle(&mut self, pool: &SharedPool) {
+        if pool.awaits_idle.swap(false, Relaxed) {
+            self.shared.registry.has_idle(pool.member, &mut self.demands);
         }
     }
 
@@ -369,6 +385,11 @@ impl<P: Protocol> Worker<P> {
                 }
             }
         }
+    }
+
+    /// Whether the client in this slot is the one that asked under this number.
+    fn waiter_is(&self, slot: u32, waiter: u32) -> bool {
+        self.clients.get(slot as usize).is_some_and(|client| client.waiter == waiter)
     }
 
     // ---- where servers are ----

@@ -11,7 +11,7 @@ use std::{
 };
 
 use pool::{Closed, Grant, ServerId, Time};
-use protocol::{Blame, CloseReason, Input, Protocol, Verdict};
+use protocol::{Blame, CloseReason, Input, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
@@ -29,6 +29,8 @@ use crate::{
 const MAX_HELD: usize = 64 << 10;
 /// How long a cancel request may take before the server it was for is closed.
 const SIDE_TIME: Duration = Duration::from_secs(5);
+/// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
+const MAX_SIDES: u32 = 4;
 
 /// Where a pool's connection is on this worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +73,8 @@ pub(super) struct ServerConn<S> {
     authenticated: bool,
     /// Its end has been seen, and is dealt with as soon as the work at hand is done.
     pub(super) ending: bool,
+    /// A cancel request for it got lost and may still arrive: it must not be lent again.
+    pub(super) tainted: bool,
     /// The lease that is ending was for a transaction.
     pub(super) served: bool,
     /// The client that holds it.
@@ -100,6 +104,7 @@ pub(super) struct Side {
     conn: ConnId,
     server: u32,
     server_id: ServerId,
+    pool: PoolId,
     bytes: Vec<u8>,
     until: Time,
 }
@@ -120,8 +125,9 @@ impl<P: Protocol> Worker<P> {
                 Ok(ip) => self.dial_addresses(slot, [SocketAddr::new(ip, port)].into()),
                 Err(_) => {
                     let (shared, number, dial) = (Arc::clone(&self.shared), usize::from(self.number), slot as u32);
+                    let pool = pool.id;
                     self.shared.resolver.resolve(&host, port, move |(result, took)| {
-                        shared.mailboxes[number].send(Message::Resolved { dial, server: id, result, took });
+                        shared.mailboxes[number].send(Message::Resolved { dial, pool, server: id, result, took });
                     });
                 }
             },
@@ -131,11 +137,13 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn on_resolved(
         &mut self,
         slot: usize,
-        server: ServerId,
+        (pool, server): (PoolId, ServerId),
         result: Result<Vec<SocketAddr>, String>,
         took: Duration,
     ) {
-        let Some(dial) = self.dials.get(slot).filter(|dial| dial.id == server && dial.conn.is_none()) else { return };
+        // The dial may have been given up, and its slot be another pool's by now.
+        let asked = |dial: &&Dial| dial.pool.id == pool && dial.id == server && dial.conn.is_none();
+        let Some(dial) = self.dials.get(slot).filter(asked) else { return };
         dial.pool.lock().stats.on_phase(shared_pool::Phase::Dns, took);
         match result {
             Ok(addresses) if !addresses.is_empty() => self.dial_addresses(slot, addresses.into()),
@@ -189,6 +197,7 @@ impl<P: Protocol> Worker<P> {
             phase: Phase::Starting,
             authenticated: false,
             ending: false,
+            tainted: false,
             served: false,
             holder: None,
             held: Vec::new(),
@@ -258,20 +267,18 @@ impl<P: Protocol> Worker<P> {
                 self.outboxes.push(out);
                 return;
             };
+            server.held = Vec::new();
             let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD };
             let mut clients = ClientSessions(&mut self.clients);
             let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
             assert!(used <= bytes.len() - at, "a session consumes no more than it was given");
+            // What is left over must be seen by whoever wants to move the server meanwhile.
+            server.held = bytes[at + used..].to_vec();
             self.execute(out, source.skip(at));
             at += used;
             if used == 0 {
                 break;
             }
-        }
-        if at < bytes.len()
-            && let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id)
-        {
-            server.held = bytes[at..].to_vec();
         }
     }
 
@@ -340,8 +347,9 @@ impl<P: Protocol> Worker<P> {
             }
             grant
         });
-        if let Some(grant) = grant {
-            self.deliver(pool, grant);
+        match grant {
+            Some(grant) => self.deliver(pool, grant),
+            None => self.tell_idle(&pool),
         }
     }
 
@@ -427,6 +435,7 @@ impl<P: Protocol> Worker<P> {
             phase: Phase::Live,
             authenticated: true,
             ending: false,
+            tainted: false,
             served: false,
             holder: None,
             held: Vec::new(),
@@ -510,7 +519,7 @@ impl<P: Protocol> Worker<P> {
 
     /// Opens a connection beside a server's own, to where that is connected, and says `bytes` there.
     pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8]) {
-        let Some(server) = self.servers.get(slot) else { return };
+        let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
         let id = server.id;
         let socket = match &server.pool.spec.address {
             Address::Unix(path) => socket::connect_unix(path),
@@ -523,7 +532,9 @@ impl<P: Protocol> Worker<P> {
         match socket.and_then(|socket| self.reactor.connect(socket, Owner::Side(side as u32))) {
             Ok(conn) => {
                 let until = self.now + SIDE_TIME;
-                self.sides.insert(Side { conn, server: slot as u32, server_id: id, bytes: bytes.to_vec(), until });
+                let pool = self.servers[slot].pool.id;
+                let bytes = bytes.to_vec();
+                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, until });
                 self.servers[slot].sides += 1;
             }
             Err(error) => tracing::warn!(%error, "cannot send a cancel request"),
@@ -552,9 +563,8 @@ impl<P: Protocol> Worker<P> {
     fn end_side(&mut self, slot: usize) {
         let side = self.sides.remove(slot);
         self.reactor.close(side.conn);
-        let Some(server) = self.servers.get_mut(side.server as usize).filter(|s| s.id == side.server_id) else {
-            return;
-        };
+        let it = |s: &&mut ServerConn<P::Server>| s.id == side.server_id && s.pool.id == side.pool;
+        let Some(server) = self.servers.get_mut(side.server as usize).filter(it) else { return };
         server.sides -= 1;
         if server.sides == 0
             && let Some(verdict) = server.after_side.take()
@@ -569,13 +579,26 @@ impl<P: Protocol> Worker<P> {
         let late: Vec<usize> =
             self.sides.iter().filter(|(_, side)| side.until <= self.now).map(|(slot, _)| slot).collect();
         for slot in late {
-            let (server, id) = (self.sides[slot].server as usize, self.sides[slot].server_id);
-            if let Some(server) = self.servers.get_mut(server).filter(|s| s.id == id)
-                && server.after_side.is_some()
-            {
-                server.after_side = Some(Verdict::Discard);
+            let Side { server, server_id, pool, .. } = self.sides[slot];
+            let it = |s: &&mut ServerConn<P::Server>| s.id == server_id && s.pool.id == pool;
+            if let Some(server) = self.servers.get_mut(server as usize).filter(it) {
+                server.tainted = true;
             }
             self.end_side(slot);
+        }
+    }
+
+    /// Where a name has several addresses, gives each its part of the time there is for connecting.
+    pub(super) fn try_next_addresses(&mut self) {
+        let late = |dial: &Dial| {
+            let share = dial.pool.spec.config.connect_timeout / (dial.addresses.len() as u32 + 1);
+            dial.conn.is_some() && !dial.addresses.is_empty() && self.now - dial.since >= share
+        };
+        let late: Vec<usize> = self.dials.iter().filter(|(_, dial)| late(dial)).map(|(slot, _)| slot).collect();
+        for slot in late {
+            let conn = self.dials[slot].conn.take().expect("it was being connected");
+            self.reactor.close(conn);
+            self.next_address(slot, &io::ErrorKind::TimedOut.into());
         }
     }
 
