@@ -28,7 +28,7 @@ use crate::{
     snapshot::{ClientInfo, ServerInfo, Snapshot, WorkerSnapshot},
     socket,
     throttle::Throttle,
-    worker::{Board, Shared, Worker},
+    worker::{Board, Shared, TICK, Worker},
 };
 
 /// How long an answer of a worker is waited for.
@@ -59,7 +59,7 @@ impl Driver {
         let mut seeds = Vec::new();
         let mut mailboxes = Vec::new();
         for _ in 0..config.workers {
-            let (seed, waker) = Seed::new()?;
+            let (seed, waker) = Seed::new(TICK)?;
             seeds.push(seed);
             mailboxes.push(Mailbox::new(waker));
         }

@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// The longest a worker sleeps; time-outs are this exact.
-const TICK: Duration = Duration::from_millis(20);
+pub(crate) const TICK: Duration = Duration::from_millis(20);
 /// Messages handled before the reactor gets its turn.
 const MAX_MAIL: usize = 256;
 
@@ -219,16 +219,16 @@ impl<P: Protocol> Worker<P> {
             if self.now >= self.next_tick {
                 self.upkeep();
                 self.settle();
-                self.next_tick = self.now + TICK;
+                // A little early, so that the timer's next tick is not just missed.
+                self.next_tick = self.now + TICK / 4 * 3;
             }
             self.publish();
             if self.draining && self.is_last_client_gone() {
                 break;
             }
             let mailbox = &self.shared.mailboxes[usize::from(self.number)];
-            let timeout =
-                if self.mail.is_empty() && mailbox.may_sleep() { self.next_tick - self.now } else { Duration::ZERO };
-            self.reactor.wait(timeout)?;
+            let may_sleep = self.mail.is_empty() && mailbox.may_sleep();
+            self.reactor.wait(may_sleep)?;
             mailbox.awake();
             while let Some(completion) = self.reactor.next() {
                 self.now = self.shared.clock.now();

@@ -17,6 +17,7 @@ use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags, SocketFlags},
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime},
 };
 use slab::Slab;
 
@@ -34,24 +35,36 @@ const ACCEPT_BATCH: u32 = 64;
 const MAX_UNSENT: usize = 4 << 20;
 
 const WAKER: Token = Token(usize::MAX);
+const TICKER: Token = Token(usize::MAX - 1);
 
 /// Wakes a reactor that is waiting, from any thread.
 pub(crate) type Waker = mio::Waker;
 
 /// What a reactor grows from: made by the thread that starts the workers, so that a failure is told there.
-pub(crate) struct Seed(Poll);
+pub(crate) struct Seed {
+    poll: Poll,
+    ticker: OwnedFd,
+}
 
 impl Seed {
-    pub(crate) fn new() -> io::Result<(Self, Waker)> {
+    /// Its reactor will never wait longer than `tick`.
+    pub(crate) fn new(tick: Duration) -> io::Result<(Self, Waker)> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
-        Ok((Self(poll), waker))
+        // One timer for all waits: a time-out of its own would have the kernel start and stop a timer at each.
+        let ticker = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let tick = Timespec { tv_sec: tick.as_secs() as i64, tv_nsec: tick.subsec_nanos().into() };
+        let period = Itimerspec { it_interval: tick, it_value: tick };
+        timerfd_settime(&ticker, TimerfdTimerFlags::empty(), &period)?;
+        poll.registry().register(&mut SourceFd(&ticker.as_raw_fd()), TICKER, Interest::READABLE)?;
+        Ok((Self { poll, ticker }, waker))
     }
 }
 
 /// See [`super`].
 pub(crate) struct Reactor {
     poll: Poll,
+    ticker: OwnedFd,
     events: Events,
     /// What the kernel said, in a form that does not borrow `events`.
     batch: Vec<(u32, Readiness)>,
@@ -119,7 +132,8 @@ impl Chunk {
 impl Reactor {
     pub(crate) fn new(seed: Seed, buffer_size: usize) -> Self {
         Self {
-            poll: seed.0,
+            poll: seed.poll,
+            ticker: seed.ticker,
             events: Events::with_capacity(MAX_EVENTS),
             batch: Vec::with_capacity(MAX_EVENTS),
             next_in_batch: 0,
@@ -253,9 +267,9 @@ impl Reactor {
         self.enqueue(id);
     }
 
-    /// Waits for the kernel for at most `timeout`. All completions must have been taken with
-    /// [`next`](Self::next) before.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    /// Asks the kernel what there is, and waits for it (for a tick at most) if `may_sleep`. All completions must have been
+    /// taken with [`next`](Self::next) before.
+    pub(crate) fn wait(&mut self, may_sleep: bool) -> io::Result<()> {
         debug_assert!(self.next_in_batch == self.batch.len());
         for slot in self.closed.drain(..) {
             self.conns.remove(slot as usize);
@@ -264,13 +278,18 @@ impl Reactor {
         self.next_in_batch = 0;
         self.round = self.ready.len();
         self.accepts_left = ACCEPT_BATCH;
-        let timeout = if self.ready.is_empty() { timeout } else { Duration::ZERO };
-        match self.poll.poll(&mut self.events, Some(timeout)) {
+        let timeout = if may_sleep && self.ready.is_empty() { None } else { Some(Duration::ZERO) };
+        match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
         for event in &self.events {
             if event.token() == WAKER {
+                continue;
+            }
+            if event.token() == TICKER {
+                // Reading starts the next tick.
+                let _ = rustix::io::read(&self.ticker, &mut [0; 8]);
                 continue;
             }
             let hangup = event.is_read_closed() || event.is_error();
