@@ -12,6 +12,8 @@ FUZZ_SECONDS ?= 60
 SIM_SCHEDULES ?= 100000
 SIM_SEAM_SCHEDULES ?= 20000
 SIM_SEED ?= 1
+# Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
+BENCH_ARGS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
@@ -43,7 +45,7 @@ demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo
 
 bench: setup build ## measure beside PgBouncer (PGBOUNCER=path names another than Debian's)
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
 	$(CARGO) bench --locked -p pool
 
 fuzz: ## fuzz every parser for FUZZ_SECONDS each (nightly Rust)

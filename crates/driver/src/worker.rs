@@ -5,17 +5,23 @@
 //! put into `work` and done when the effect at hand is finished, so that nothing recurses.
 //!
 //! - [`clients`]: accepting, their bytes, time-outs and leaving;
-//! - [`servers`]: dialling, their bytes, moving and closing;
+//! - [`delays`]: answers kept back from those who guess passwords;
+//! - [`dials`]: connections in the making;
+//! - [`servers`]: their bytes, moving and closing;
+//! - [`sides`]: cancel requests;
 //! - [`effects`]: executing what sessions wish;
 //! - [`leases`]: check-out, check-in, and what the pool and the budget want done;
 //! - [`upkeep`]: everything that happens because time passes;
 //! - [`inspect`]: telling an operator what is there.
 
 mod clients;
+mod delays;
+mod dials;
 mod effects;
 mod inspect;
 mod leases;
 mod servers;
+mod sides;
 mod upkeep;
 
 use std::{
@@ -37,7 +43,9 @@ use slab::Slab;
 pub(crate) use self::servers::MovingServer;
 use self::{
     clients::{ClientConn, STATES},
-    servers::{Dial, Local, ServerConn, Side},
+    dials::Dial,
+    servers::{Local, ServerConn},
+    sides::Side,
 };
 use crate::{
     clock::Clock,
@@ -122,7 +130,7 @@ pub(crate) struct Worker<P: Protocol> {
     idle_queues: Vec<IdleQueue>,
     states: Vec<[u64; STATES]>,
     /// Kept-back answers to failed logins.
-    delayed: VecDeque<clients::Delayed>,
+    delayed: VecDeque<delays::Delayed>,
     /// Clients that are closed as soon as their last bytes have left.
     lingering: VecDeque<(u32, u32, Time)>,
     mail: VecDeque<Message<P>>,

@@ -19,14 +19,12 @@ use super::{
 use crate::{
     listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
-    reactor::{Buffer, ConnId, Data, Owner},
+    reactor::{Buffer, ConnId, Owner},
     socket, throttle,
 };
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);
-/// Bytes of a kept-back answer to a failed login.
-const MAX_KEPT_BACK: usize = 4096;
 
 /// The states a client is counted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,16 +72,6 @@ pub(crate) struct ClientConn<C> {
     pub(super) closing: bool,
     /// Its answers are kept back, because it guesses passwords.
     pub(super) muted: bool,
-}
-
-/// A kept-back answer.
-pub(super) struct Delayed {
-    client: u32,
-    serial: u32,
-    /// Where it comes from; once it has gone, its socket does not tell.
-    address: Option<IpAddr>,
-    until: Time,
-    bytes: Vec<u8>,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -344,49 +332,6 @@ impl<P: Protocol> Worker<P> {
         client.since = self.now;
     }
 
-    // ---- wrong passwords ----
-
-    pub(super) fn on_auth_failed(&mut self, slot: usize) {
-        let address = self.client_ip(slot);
-        if !self.shared.throttle.failed(address, self.now) {
-            return;
-        }
-        let client = &mut self.clients[slot];
-        client.muted = true;
-        let (serial, until) = (client.serial, self.now + throttle::DELAY);
-        self.delayed.push_back(Delayed { client: slot as u32, serial, address, until, bytes: Vec::new() });
-    }
-
-    pub(super) fn keep_back(&mut self, slot: usize, data: &Data<'_>) {
-        let bytes = match data {
-            Data::Ring(buffer, range) => &buffer[range.clone()],
-            Data::Bytes(bytes) => bytes,
-        };
-        let serial = self.clients[slot].serial;
-        if let Some(delayed) = self.delayed.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
-            && delayed.bytes.len() + bytes.len() <= MAX_KEPT_BACK
-        {
-            delayed.bytes.extend_from_slice(bytes);
-        }
-    }
-
-    /// Gives the kept-back answers whose time has come.
-    pub(super) fn answer_delayed(&mut self) {
-        while self.delayed.front().is_some_and(|delayed| delayed.until <= self.now) {
-            let delayed = self.delayed.pop_front().expect("there is one");
-            self.shared.throttle.answered(delayed.address);
-            if !self.client_is(delayed.client, delayed.serial) {
-                continue;
-            }
-            let slot = delayed.client as usize;
-            self.clients[slot].muted = false;
-            let _ = self.reactor.send(self.clients[slot].conn, Data::Bytes(&delayed.bytes));
-            if self.clients[slot].closing {
-                self.linger_or_remove(slot);
-            }
-        }
-    }
-
     // ---- going ----
 
     /// The driver's own wish that a client goes: its session tells it why.
@@ -459,7 +404,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    fn linger_or_remove(&mut self, slot: usize) {
+    pub(super) fn linger_or_remove(&mut self, slot: usize) {
         if self.reactor.is_sending(self.clients[slot].conn) {
             self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
         } else {
@@ -565,7 +510,7 @@ impl<P: Protocol> Worker<P> {
         self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)
     }
 
-    fn client_ip(&self, slot: usize) -> Option<IpAddr> {
+    pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
         let client = &self.clients[slot];
         let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
         if tcp { socket::peer_ip(self.reactor.socket(client.conn)) } else { None }

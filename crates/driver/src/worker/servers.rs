@@ -1,36 +1,21 @@
-//! Servers: dialling them, handing their bytes to their sessions, moving and closing them.
+//! Servers: handing their bytes to their sessions, their becoming usable, moving and closing.
 
-use std::{
-    collections::VecDeque,
-    io,
-    net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, os::fd::OwnedFd, rc::Rc, sync::Arc};
 
 use pool::{Closed, Grant, ServerId, Time};
-use protocol::{Blame, CloseReason, Input, PoolId, Protocol, Verdict};
+use protocol::{Blame, CloseReason, Input, Protocol, Verdict};
 
 use super::{
     Work, Worker,
     effects::{ClientSessions, Source},
 };
 use crate::{
-    config::Address,
-    mailbox::Message,
-    reactor::{Buffer, ConnId, Data, Owner, Submitted},
+    reactor::{Buffer, ConnId, Owner},
     shared_pool::{self, SharedPool},
-    socket,
 };
 
 /// Most bytes of unconsumed input kept for one server (an incomplete message).
 const MAX_HELD: usize = 64 << 10;
-/// How long a cancel request may take before the server it was for is closed.
-const SIDE_TIME: Duration = Duration::from_secs(5);
-/// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
-const MAX_SIDES: u32 = 4;
 
 /// Where a pool's connection is on this worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,17 +23,6 @@ pub(super) enum Local {
     None,
     Dial(u32),
     Server(u32),
-}
-
-/// A connection in the making.
-pub(super) struct Dial {
-    pub(super) id: ServerId,
-    pool: Arc<SharedPool>,
-    conn: Option<ConnId>,
-    /// Addresses still to be tried.
-    addresses: VecDeque<SocketAddr>,
-    /// When the phase at hand began.
-    since: Time,
 }
 
 /// What a server is doing, beyond being held or not.
@@ -70,7 +44,7 @@ pub(super) struct ServerConn<S> {
     pub(super) id: ServerId,
     pub(super) phase: Phase,
     /// Its login was accepted.
-    authenticated: bool,
+    pub(super) authenticated: bool,
     /// Its end has been seen, and is dealt with as soon as the work at hand is done.
     pub(super) ending: bool,
     /// A cancel request for it got lost and may still arrive: it must not be lent again.
@@ -79,7 +53,7 @@ pub(super) struct ServerConn<S> {
     pub(super) served: bool,
     /// The client that holds it.
     pub(super) holder: Option<u32>,
-    held: Vec<u8>,
+    pub(super) held: Vec<u8>,
     /// Since when it is held, idle or in its phase.
     pub(super) since: Time,
     pub(super) born: Time,
@@ -99,146 +73,7 @@ pub(crate) struct MovingServer<P: Protocol> {
     born: Time,
 }
 
-/// A connection beside a server's own, for a cancel request.
-pub(super) struct Side {
-    conn: ConnId,
-    server: u32,
-    server_id: ServerId,
-    pool: PoolId,
-    bytes: Vec<u8>,
-    until: Time,
-}
-
 impl<P: Protocol> Worker<P> {
-    // ---- dialling ----
-
-    /// Begins a connection for a slot of the pool.
-    pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
-        self.pool(pool.id);
-        let address = pool.spec.address.clone();
-        let dial = Dial { id, pool: Arc::clone(&pool), conn: None, addresses: VecDeque::new(), since: self.now };
-        let slot = self.dials.insert(dial);
-        self.set_whereabouts(pool.id, id, Local::Dial(slot as u32));
-        match address {
-            Address::Unix(path) => self.try_connect(slot, socket::connect_unix(&path)),
-            Address::Tcp { host, port } => match host.parse::<IpAddr>() {
-                Ok(ip) => self.dial_addresses(slot, [SocketAddr::new(ip, port)].into()),
-                Err(_) => {
-                    let (shared, number, dial) = (Arc::clone(&self.shared), usize::from(self.number), slot as u32);
-                    let pool = pool.id;
-                    self.shared.resolver.resolve(&host, port, move |(result, took)| {
-                        shared.mailboxes[number].send(Message::Resolved { dial, pool, server: id, result, took });
-                    });
-                }
-            },
-        }
-    }
-
-    pub(super) fn on_resolved(
-        &mut self,
-        slot: usize,
-        (pool, server): (PoolId, ServerId),
-        result: Result<Vec<SocketAddr>, String>,
-        took: Duration,
-    ) {
-        // The dial may have been given up, and its slot be another pool's by now.
-        let asked = |dial: &&Dial| dial.pool.id == pool && dial.id == server && dial.conn.is_none();
-        let Some(dial) = self.dials.get(slot).filter(asked) else { return };
-        dial.pool.lock().stats.on_phase(shared_pool::Phase::Dns, took);
-        match result {
-            Ok(addresses) if !addresses.is_empty() => self.dial_addresses(slot, addresses.into()),
-            Ok(_) => self.dial_failed(slot, "the name has no address"),
-            Err(error) => self.dial_failed(slot, &error),
-        }
-    }
-
-    fn dial_addresses(&mut self, slot: usize, mut addresses: VecDeque<SocketAddr>) {
-        let address = addresses.pop_front().expect("there is an address to try");
-        self.dials[slot].addresses = addresses;
-        self.dials[slot].since = self.now;
-        self.try_connect(slot, socket::connect_tcp(address));
-    }
-
-    fn try_connect(&mut self, slot: usize, socket: io::Result<OwnedFd>) {
-        let conn = socket.and_then(|socket| self.reactor.connect(socket, Owner::Dial(slot as u32)));
-        match conn {
-            Ok(conn) => self.dials[slot].conn = Some(conn),
-            Err(error) => self.next_address(slot, &error),
-        }
-    }
-
-    fn next_address(&mut self, slot: usize, error: &io::Error) {
-        if self.dials[slot].addresses.is_empty() {
-            let text = format!("cannot connect to {}: {error}", self.dials[slot].pool.spec.address);
-            return self.dial_failed(slot, &text);
-        }
-        let addresses = std::mem::take(&mut self.dials[slot].addresses);
-        self.dial_addresses(slot, addresses);
-    }
-
-    pub(super) fn on_dialled(&mut self, slot: usize, result: io::Result<()>) {
-        let conn = self.dials[slot].conn.take().expect("a connect that ended was begun");
-        if let Err(error) = result {
-            self.reactor.close(conn);
-            return self.next_address(slot, &error);
-        }
-        let dial = self.dials.remove(slot);
-        let server_slot = self.servers.vacant_key();
-        self.reactor.set_owner(conn, Owner::Server(server_slot as u32));
-        dial.pool.lock().stats.on_phase(shared_pool::Phase::Tcp, self.now - dial.since);
-        let mut out = self.outbox();
-        let session = self.shared.protocol.server_start(self.server_tag(server_slot), dial.pool.id, &mut out);
-        self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
-        self.servers.insert(ServerConn {
-            session,
-            conn,
-            pool: dial.pool,
-            id: dial.id,
-            phase: Phase::Starting,
-            authenticated: false,
-            ending: false,
-            tainted: false,
-            served: false,
-            holder: None,
-            held: Vec::new(),
-            since: self.now,
-            born: self.now,
-            pinned: None,
-            sides: 0,
-            after_side: None,
-        });
-        self.execute(out, Source::NONE);
-        self.rearm_server(server_slot);
-    }
-
-    fn dial_failed(&mut self, slot: usize, error: &str) {
-        let dial = self.dials.remove(slot);
-        self.set_whereabouts(dial.pool.id, dial.id, Local::None);
-        self.connect_failed(&dial.pool, dial.id, error, false);
-    }
-
-    fn connect_failed(&mut self, pool: &Arc<SharedPool>, id: ServerId, error: &str, permanent: bool) {
-        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
-            tracing::warn!(withheld, database = %pool.spec.database, user = %pool.spec.user, "{error}");
-        }
-        pool.set_last_error(error);
-        let now = self.now;
-        self.operate(pool, |guarded| {
-            guarded.stats.on_closed(Closed::Error);
-            guarded.pool.connect_failed(id, permanent, now);
-        });
-        self.shared.registry.release(pool.member, &mut self.demands);
-    }
-
-    pub(super) fn drop_dial(&mut self, slot: usize) {
-        let dial = self.dials.remove(slot);
-        self.set_whereabouts(dial.pool.id, dial.id, Local::None);
-        if let Some(conn) = dial.conn {
-            self.reactor.close(conn);
-        }
-        dial.pool.set_last_error(format!("connecting to {} takes too long", dial.pool.spec.address));
-    }
-
     // ---- their bytes ----
 
     pub(super) fn on_server_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
@@ -513,93 +348,6 @@ impl<P: Protocol> Worker<P> {
             guarded.pool.lost(id, now);
         });
         self.shared.registry.release(pool.member, &mut self.demands);
-    }
-
-    // ---- cancel requests ----
-
-    /// Opens a connection beside a server's own, to where that is connected, and says `bytes` there.
-    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8]) {
-        let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
-        let id = server.id;
-        let socket = match &server.pool.spec.address {
-            Address::Unix(path) => socket::connect_unix(path),
-            Address::Tcp { .. } => match socket::peer(self.reactor.socket(server.conn)) {
-                Some(address) => socket::connect_tcp(address),
-                None => return,
-            },
-        };
-        let side = self.sides.vacant_key();
-        match socket.and_then(|socket| self.reactor.connect(socket, Owner::Side(side as u32))) {
-            Ok(conn) => {
-                let until = self.now + SIDE_TIME;
-                let pool = self.servers[slot].pool.id;
-                let bytes = bytes.to_vec();
-                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, until });
-                self.servers[slot].sides += 1;
-            }
-            Err(error) => tracing::warn!(%error, "cannot send a cancel request"),
-        }
-    }
-
-    pub(super) fn on_side_connected(&mut self, slot: usize, result: io::Result<()>) {
-        let side = &self.sides[slot];
-        let bytes = side.bytes.clone();
-        let sent = result.is_ok() && !matches!(self.reactor.send(side.conn, Data::Bytes(&bytes)), Submitted::Broken(_));
-        if sent {
-            self.reactor.receive(self.sides[slot].conn);
-        } else {
-            self.end_side(slot);
-        }
-    }
-
-    pub(super) fn on_side_received(&mut self, slot: usize, length: usize) {
-        if length == 0 {
-            self.end_side(slot);
-        } else {
-            self.reactor.receive(self.sides[slot].conn);
-        }
-    }
-
-    fn end_side(&mut self, slot: usize) {
-        let side = self.sides.remove(slot);
-        self.reactor.close(side.conn);
-        let it = |s: &&mut ServerConn<P::Server>| s.id == side.server_id && s.pool.id == side.pool;
-        let Some(server) = self.servers.get_mut(side.server as usize).filter(it) else { return };
-        server.sides -= 1;
-        if server.sides == 0
-            && let Some(verdict) = server.after_side.take()
-        {
-            self.check_in(side.server as usize, verdict);
-        }
-    }
-
-    /// Gives up cancel requests that take too long; their servers are closed when they come back, because the
-    /// request may still arrive.
-    pub(super) fn end_slow_sides(&mut self) {
-        let late: Vec<usize> =
-            self.sides.iter().filter(|(_, side)| side.until <= self.now).map(|(slot, _)| slot).collect();
-        for slot in late {
-            let Side { server, server_id, pool, .. } = self.sides[slot];
-            let it = |s: &&mut ServerConn<P::Server>| s.id == server_id && s.pool.id == pool;
-            if let Some(server) = self.servers.get_mut(server as usize).filter(it) {
-                server.tainted = true;
-            }
-            self.end_side(slot);
-        }
-    }
-
-    /// Where a name has several addresses, gives each its part of the time there is for connecting.
-    pub(super) fn try_next_addresses(&mut self) {
-        let late = |dial: &Dial| {
-            let share = dial.pool.spec.config.connect_timeout / (dial.addresses.len() as u32 + 1);
-            dial.conn.is_some() && !dial.addresses.is_empty() && self.now - dial.since >= share
-        };
-        let late: Vec<usize> = self.dials.iter().filter(|(_, dial)| late(dial)).map(|(slot, _)| slot).collect();
-        for slot in late {
-            let conn = self.dials[slot].conn.take().expect("it was being connected");
-            self.reactor.close(conn);
-            self.next_address(slot, &io::ErrorKind::TimedOut.into());
-        }
     }
 
     /// The database's own name for a server's connection, when the protocol tells one.

@@ -1,0 +1,180 @@
+//! Connections in the making: resolving, connecting, trying the next address, until there is a server or an error.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
+
+use pool::{Closed, ServerId, Time};
+use protocol::{PoolId, Protocol};
+
+use super::{
+    Worker,
+    effects::Source,
+    servers::{Local, Phase, ServerConn},
+};
+use crate::{
+    config::Address,
+    mailbox::Message,
+    reactor::{ConnId, Owner},
+    shared_pool::{self, SharedPool},
+    socket,
+};
+
+/// A connection in the making.
+pub(super) struct Dial {
+    pub(super) id: ServerId,
+    pool: Arc<SharedPool>,
+    conn: Option<ConnId>,
+    /// Addresses still to be tried.
+    addresses: VecDeque<SocketAddr>,
+    /// When the phase at hand began.
+    since: Time,
+}
+
+impl<P: Protocol> Worker<P> {
+    /// Begins a connection for a slot of the pool.
+    pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
+        self.pool(pool.id);
+        let address = pool.spec.address.clone();
+        let dial = Dial { id, pool: Arc::clone(&pool), conn: None, addresses: VecDeque::new(), since: self.now };
+        let slot = self.dials.insert(dial);
+        self.set_whereabouts(pool.id, id, Local::Dial(slot as u32));
+        match address {
+            Address::Unix(path) => self.try_connect(slot, socket::connect_unix(&path)),
+            Address::Tcp { host, port } => match host.parse::<IpAddr>() {
+                Ok(ip) => self.dial_addresses(slot, [SocketAddr::new(ip, port)].into()),
+                Err(_) => {
+                    let (shared, number, dial) = (Arc::clone(&self.shared), usize::from(self.number), slot as u32);
+                    let pool = pool.id;
+                    self.shared.resolver.resolve(&host, port, move |(result, took)| {
+                        shared.mailboxes[number].send(Message::Resolved { dial, pool, server: id, result, took });
+                    });
+                }
+            },
+        }
+    }
+
+    pub(super) fn on_resolved(
+        &mut self,
+        slot: usize,
+        (pool, server): (PoolId, ServerId),
+        result: Result<Vec<SocketAddr>, String>,
+        took: Duration,
+    ) {
+        // The dial may have been given up, and its slot be another pool's by now.
+        let asked = |dial: &&Dial| dial.pool.id == pool && dial.id == server && dial.conn.is_none();
+        let Some(dial) = self.dials.get(slot).filter(asked) else { return };
+        dial.pool.lock().stats.on_phase(shared_pool::Phase::Dns, took);
+        match result {
+            Ok(addresses) if !addresses.is_empty() => self.dial_addresses(slot, addresses.into()),
+            Ok(_) => self.dial_failed(slot, "the name has no address"),
+            Err(error) => self.dial_failed(slot, &error),
+        }
+    }
+
+    fn dial_addresses(&mut self, slot: usize, mut addresses: VecDeque<SocketAddr>) {
+        let address = addresses.pop_front().expect("there is an address to try");
+        self.dials[slot].addresses = addresses;
+        self.dials[slot].since = self.now;
+        self.try_connect(slot, socket::connect_tcp(address));
+    }
+
+    fn try_connect(&mut self, slot: usize, socket: io::Result<OwnedFd>) {
+        let conn = socket.and_then(|socket| self.reactor.connect(socket, Owner::Dial(slot as u32)));
+        match conn {
+            Ok(conn) => self.dials[slot].conn = Some(conn),
+            Err(error) => self.next_address(slot, &error),
+        }
+    }
+
+    fn next_address(&mut self, slot: usize, error: &io::Error) {
+        if self.dials[slot].addresses.is_empty() {
+            let text = format!("cannot connect to {}: {error}", self.dials[slot].pool.spec.address);
+            return self.dial_failed(slot, &text);
+        }
+        let addresses = std::mem::take(&mut self.dials[slot].addresses);
+        self.dial_addresses(slot, addresses);
+    }
+
+    pub(super) fn on_dialled(&mut self, slot: usize, result: io::Result<()>) {
+        let conn = self.dials[slot].conn.take().expect("a connect that ended was begun");
+        if let Err(error) = result {
+            self.reactor.close(conn);
+            return self.next_address(slot, &error);
+        }
+        let dial = self.dials.remove(slot);
+        let server_slot = self.servers.vacant_key();
+        self.reactor.set_owner(conn, Owner::Server(server_slot as u32));
+        dial.pool.lock().stats.on_phase(shared_pool::Phase::Tcp, self.now - dial.since);
+        let mut out = self.outbox();
+        let session = self.shared.protocol.server_start(self.server_tag(server_slot), dial.pool.id, &mut out);
+        self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
+        self.servers.insert(ServerConn {
+            session,
+            conn,
+            pool: dial.pool,
+            id: dial.id,
+            phase: Phase::Starting,
+            authenticated: false,
+            ending: false,
+            tainted: false,
+            served: false,
+            holder: None,
+            held: Vec::new(),
+            since: self.now,
+            born: self.now,
+            pinned: None,
+            sides: 0,
+            after_side: None,
+        });
+        self.execute(out, Source::NONE);
+        self.rearm_server(server_slot);
+    }
+
+    fn dial_failed(&mut self, slot: usize, error: &str) {
+        let dial = self.dials.remove(slot);
+        self.set_whereabouts(dial.pool.id, dial.id, Local::None);
+        self.connect_failed(&dial.pool, dial.id, error, false);
+    }
+
+    pub(super) fn connect_failed(&mut self, pool: &Arc<SharedPool>, id: ServerId, error: &str, permanent: bool) {
+        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+            tracing::warn!(withheld, database = %pool.spec.database, user = %pool.spec.user, "{error}");
+        }
+        pool.set_last_error(error);
+        let now = self.now;
+        self.operate(pool, |guarded| {
+            guarded.stats.on_closed(Closed::Error);
+            guarded.pool.connect_failed(id, permanent, now);
+        });
+        self.shared.registry.release(pool.member, &mut self.demands);
+    }
+
+    pub(super) fn drop_dial(&mut self, slot: usize) {
+        let dial = self.dials.remove(slot);
+        self.set_whereabouts(dial.pool.id, dial.id, Local::None);
+        if let Some(conn) = dial.conn {
+            self.reactor.close(conn);
+        }
+        dial.pool.set_last_error(format!("connecting to {} takes too long", dial.pool.spec.address));
+    }
+
+    /// Where a name has several addresses, gives each its part of the time there is for connecting.
+    pub(super) fn try_next_addresses(&mut self) {
+        let late = |dial: &Dial| {
+            let share = dial.pool.spec.config.connect_timeout / (dial.addresses.len() as u32 + 1);
+            dial.conn.is_some() && !dial.addresses.is_empty() && self.now - dial.since >= share
+        };
+        let late: Vec<usize> = self.dials.iter().filter(|(_, dial)| late(dial)).map(|(slot, _)| slot).collect();
+        for slot in late {
+            let conn = self.dials[slot].conn.take().expect("it was being connected");
+            self.reactor.close(conn);
+            self.next_address(slot, &io::ErrorKind::TimedOut.into());
+        }
+    }
+}

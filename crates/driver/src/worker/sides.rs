@@ -1,0 +1,101 @@
+//! Connections beside a server's own, for cancel requests. A server is withheld from others while one is under way.
+
+use std::{io, time::Duration};
+
+use pool::{ServerId, Time};
+use protocol::{PoolId, Protocol};
+
+use super::{Worker, servers::ServerConn};
+use crate::{
+    config::Address,
+    reactor::{ConnId, Data, Owner, Submitted},
+    socket,
+};
+
+/// How long a cancel request may take before the server it was for is closed.
+const SIDE_TIME: Duration = Duration::from_secs(5);
+/// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
+const MAX_SIDES: u32 = 4;
+
+/// A connection beside a server's own, for a cancel request.
+pub(super) struct Side {
+    conn: ConnId,
+    server: u32,
+    server_id: ServerId,
+    pool: PoolId,
+    bytes: Vec<u8>,
+    until: Time,
+}
+
+impl<P: Protocol> Worker<P> {
+    /// Opens a connection beside a server's own, to where that is connected, and says `bytes` there.
+    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8]) {
+        let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
+        let id = server.id;
+        let socket = match &server.pool.spec.address {
+            Address::Unix(path) => socket::connect_unix(path),
+            Address::Tcp { .. } => match socket::peer(self.reactor.socket(server.conn)) {
+                Some(address) => socket::connect_tcp(address),
+                None => return,
+            },
+        };
+        let side = self.sides.vacant_key();
+        match socket.and_then(|socket| self.reactor.connect(socket, Owner::Side(side as u32))) {
+            Ok(conn) => {
+                let until = self.now + SIDE_TIME;
+                let pool = self.servers[slot].pool.id;
+                let bytes = bytes.to_vec();
+                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, until });
+                self.servers[slot].sides += 1;
+            }
+            Err(error) => tracing::warn!(%error, "cannot send a cancel request"),
+        }
+    }
+
+    pub(super) fn on_side_connected(&mut self, slot: usize, result: io::Result<()>) {
+        let side = &self.sides[slot];
+        let bytes = side.bytes.clone();
+        let sent = result.is_ok() && !matches!(self.reactor.send(side.conn, Data::Bytes(&bytes)), Submitted::Broken(_));
+        if sent {
+            self.reactor.receive(self.sides[slot].conn);
+        } else {
+            self.end_side(slot);
+        }
+    }
+
+    pub(super) fn on_side_received(&mut self, slot: usize, length: usize) {
+        if length == 0 {
+            self.end_side(slot);
+        } else {
+            self.reactor.receive(self.sides[slot].conn);
+        }
+    }
+
+    fn end_side(&mut self, slot: usize) {
+        let side = self.sides.remove(slot);
+        self.reactor.close(side.conn);
+        let it = |s: &&mut ServerConn<P::Server>| s.id == side.server_id && s.pool.id == side.pool;
+        let Some(server) = self.servers.get_mut(side.server as usize).filter(it) else { return };
+        server.sides -= 1;
+        if server.sides == 0
+            && let Some(verdict) = server.after_side.take()
+        {
+            self.check_in(side.server as usize, verdict);
+        }
+    }
+
+    /// Gives up cancel requests that take too long; their servers are closed when they come back, because the
+    /// request may still arrive.
+    pub(super) fn end_slow_sides(&mut self) {
+        let late: Vec<usize> =
+            self.sides.iter().filter(|(_, side)| side.until <= self.now).map(|(slot, _)| slot).collect();
+        for slot in late {
+            let Side { server, server_id, pool, .. } = self.sides[slot];
+            let it = |s: &&mut ServerConn<P::Server>| s.id == server_id && s.pool.id == pool;
+            if let Some(server) = self.servers.get_mut(server as usize).filter(it) {
+                server.tainted = true;
+            }
+            self.end_side(slot);
+        }
+    }
+}
