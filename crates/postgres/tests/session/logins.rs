@@ -139,11 +139,17 @@ fn a_login_fails_when_no_server_can_tell_the_parameters() {
 }
 
 #[test]
-fn a_login_fails_when_the_server_dies_while_it_is_asked() {
+fn a_login_asks_another_server_when_the_first_dies_and_fails_with_the_second() {
     let (mut world, server) = world(Proof::Trust, Pieces::Whole);
     let client = world.connect_client();
     world.client_says(client, &startup(3 << 16, &[("user", "app"), ("TimeZone", "cet")]));
     world.server_dies(server);
+    assert!(world.clients.0[&client.0].closed.is_none() && world.client_got(client).is_empty());
+    assert_eq!(world.waiters, [client]);
+    let second = world.connect_server();
+    world.server_says(second, &server_welcome());
+    assert!(world.waiters.is_empty());
+    world.server_dies(second);
     assert!(error(&mut world, client).contains("08006"));
 }
 
