@@ -462,7 +462,10 @@ fn draining_lets_the_running_request_end_and_then_ends() {
     let (mut idle, mut busy) = (house.client(), house.client());
     idle.ask("x");
     busy.say("slow 300 x");
-    eventually("the request runs", || house.handle.snapshot().pools[0].counts.in_use == 1);
+    eventually("the first request is over and the second runs", || {
+        let pool = &house.handle.snapshot().pools[0];
+        pool.transactions == 1 && pool.counts.in_use == 1
+    });
     house.handle.drain();
     assert_eq!(idle.hear(), "refused ShuttingDown");
     assert!(busy.hear().ends_with(":slow 300 x"));
