@@ -3,11 +3,12 @@
 Refuses to know what stands behind the port.
 """
 
-import math
 import glob
+import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -32,38 +33,85 @@ def command(pgbench, port, workload, seconds, log):
     return line + ["-l", f"--log-prefix={log}", DATABASE]
 
 
-def run(pgbench, port, pid, workload, warmup, seconds, directory):
-    """One run; `pid` is the root of the processes whose CPU is counted (None: nobody's)."""
-    logs = tempfile.mkdtemp(prefix="log-", dir=directory)
-    recorder = cpu.Recorder(pid)
-    line = command(pgbench, port, workload, warmup + seconds, os.path.join(logs, "log"))
-    try:
-        with open(os.path.join(logs, "stderr"), "w+") as complaints:
-            process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints, start_new_session=True
-            )
-            try:
-                _watch(process, recorder, time.monotonic() + warmup + seconds + PATIENCE)
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-            complaints.seek(0)
-            said = complaints.read()
-        return evaluate(read_log(logs), recorder, warmup, seconds, said)
-    finally:
-        shutil.rmtree(logs, ignore_errors=True)
+class Load:
+    """A running pgbench; `pid` is the root of the processes whose CPU is counted (None: nobody's)."""
 
+    def __init__(self, pgbench, port, pid, workload, seconds, directory):
+        self.pid = pid
+        self.logs = tempfile.mkdtemp(prefix="log-", dir=directory)
+        self.complaints = open(os.path.join(self.logs, "stderr"), "w+")
+        line = command(pgbench, port, workload, seconds, os.path.join(self.logs, "log"))
+        self.process = subprocess.Popen(
+            line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.complaints, start_new_session=True
+        )
 
-def _watch(process, recorder, deadline):
-    while process.poll() is None:
+    def wait_until_busy(self):
+        """Waits until all clients have connected and transactions are logged; False if that does not happen."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if any(os.path.getsize(path) for path in glob.glob(os.path.join(self.logs, "log.*"))):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def watch(self, seconds, recorder):
+        """Takes readings for so long, or until pgbench has ended."""
+        deadline = time.monotonic() + seconds
         recorder.read()
-        if time.monotonic() > deadline:
-            raise RuntimeError("pgbench hangs")
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                self.process.wait(min(READING_EVERY, left))
+                return
+            except subprocess.TimeoutExpired:
+                recorder.read()
+
+    def pause(self):
+        """Stops the clients where they are. Only for a load that holds no locks and has no schedule to catch up with."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        """Lets them go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def finish(self):
+        """Ends it; all transactions it logged, and what it said."""
         try:
-            process.wait(READING_EVERY)
-        except subprocess.TimeoutExpired:
-            continue
+            self.resume()
+            # What is buffered of the log gets written by transactions after it.
+            self.watch(0.5, cpu.Recorder(None))
+            self.process.terminate()
+            self.process.wait(PATIENCE)
+            self.complaints.seek(0)
+            return read_log(self.logs), self.complaints.read()
+        finally:
+            self.discard()
+
+    def discard(self):
+        """Ends it for nothing, if it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.complaints.close()
+        shutil.rmtree(self.logs, ignore_errors=True)
+
+
+def run(pgbench, port, pid, workload, warmup, seconds, directory):
+    """One run of a load of its own."""
+    load = Load(pgbench, port, pid, workload, warmup + seconds, directory)
+    try:
+        recorder = cpu.Recorder(pid)
+        load.watch(warmup + seconds + PATIENCE, recorder)
+        if load.process.poll() is None:
+            raise RuntimeError("pgbench hangs")
+        done, said = load.finish()
+    finally:
+        load.discard()
+    if not done:
+        return complain(said, "pgbench logged no transaction")
+    first = min(moment for moment, _ in done)
+    # The end is left out: clients then stop one after the other.
+    last = min(first + warmup + seconds, max(moment for moment, _ in done)) - 0.1
+    return evaluate(done, recorder, first + warmup, last, said)
 
 
 def read_log(directory):
@@ -72,6 +120,9 @@ def read_log(directory):
     for path in glob.glob(os.path.join(directory, "log.*")):
         with open(path) as file:
             for text in file:
+                # A load that was ended leaves half a line.
+                if not text.endswith("\n"):
+                    continue
                 words = text.split(" ")
                 # client, transaction, microseconds (or a word for a failure), script, epoch, microseconds
                 if len(words) >= 6 and words[2].isdigit():
@@ -79,23 +130,23 @@ def read_log(directory):
     return done
 
 
-def evaluate(done, recorder, warmup, seconds, said):
-    """What a run's log and readings say of the window after the warm-up."""
+def complain(said, otherwise=None):
+    """What pgbench said of failures; `otherwise` if it said nothing."""
     failures = len(re.findall(r" aborted", said))
-    complaint = next((text for text in said.splitlines() if "error:" in text), None)
-    result = {"failed": failures, "complaint": complaint}
-    if not done:
-        return result | {"complaint": complaint or "pgbench logged no transaction"}
-    first = min(moment for moment, _ in done)
-    # The end is left out: clients then stop one after the other.
-    last = min(first + warmup + seconds, max(moment for moment, _ in done)) - 0.1
-    window = recorder.window(first + warmup, last)
+    complaint = next((text for text in said.splitlines() if "error:" in text), otherwise)
+    return {"failed": failures, "complaint": complaint}
+
+
+def evaluate(done, recorder, begin, end, said):
+    """What a log and readings say of the time from `begin` to `end` (seconds since the epoch)."""
+    result = complain(said)
+    window = recorder.window(begin, end)
     if not window:
-        return result | {"complaint": complaint or "the run was too short, or the machine too busy, for a window"}
+        return complain(said, "the run was too short, or the machine too busy, for a window")
     latencies = sorted(us for moment, us in done if window["begin"] < moment <= window["end"])
     count, length = len(latencies), window["end"] - window["begin"]
     if not count:
-        return result | {"complaint": complaint or "no transaction in the window"}
+        return complain(said, "no transaction in the window")
     p50, p99 = stats.percentile(latencies, 0.5), stats.percentile(latencies, 0.99)
     workers = {name: used for (_, name), used in window["threads"].items() if re.fullmatch(r"worker-\d+", name)}
     total = sum(workers.values())

@@ -27,6 +27,11 @@ class Workload:
     # The rate is to be OFFERED times what one worker served in this workload.
     rate_from: str = ""
 
+    @property
+    def pausable(self):
+        """Whether its clients can be stopped at any moment: they hold no locks, and no schedule waits for them."""
+        return self.script == "select" and not self.rate_from
+
     def at(self, rate):
         """The same at a rate."""
         return replace(self, rate=rate)

@@ -2,7 +2,7 @@
 """`make bench`: Poolhouse beside PgBouncer, HAProxy and pgpool2 on this machine, in the same run, interleaved.
 
     bench/run.py --quick                     a few minutes, to see that everything works
-    bench/run.py                             the whole, about 40 minutes
+    bench/run.py                             the whole, about half an hour
     bench/run.py --render FILE               the tables of an earlier run
 
 `POOLHOUSE` and `PGBOUNCER` name other executables. Standard output gets the report in Markdown, standard error the
@@ -17,6 +17,7 @@ import platform
 import re
 import signal
 import sys
+import time
 
 import cpu
 import idle
@@ -25,7 +26,11 @@ import plan
 import poolers
 import processes
 import report
+import stats
 from cluster import SETTINGS, Cluster
+
+# What is under way when a load is stopped ends in this time.
+PAUSE = 0.1
 
 
 def main():
@@ -41,7 +46,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     bench = Bench(options)
     try:
-        bench.rounds()
+        bench.measure()
     except KeyboardInterrupt:
         say("interrupted: the report covers what was measured")
     finally:
@@ -54,8 +59,8 @@ def arguments():
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__.split("\n", 1)[0])
     option = parser.add_argument
-    option("--rounds", type=int, help="paired rounds (default 9; quick: 2)")
-    option("--seconds", type=float, help="measured seconds of each run (default 5; quick: 2)")
+    option("--rounds", type=int, help="paired rounds (default 15; quick: 2)")
+    option("--seconds", type=float, help="measured seconds of each run (default 3; quick: 2)")
     option("--warmup", type=float, help="seconds before them (default 2; quick: 1)")
     option("--scale", type=int, default=50, help="pgbench scale (default 50)")
     option("--only", metavar="WORDS", action="append", default=[], help="only workloads with these words; repeatable")
@@ -66,7 +71,7 @@ def arguments():
     option("--list", action="store_true", help="measure nothing, print the names of the workloads")
     option("--render", metavar="FILE", help="measure nothing, print the tables of this result")
     options = parser.parse_args()
-    for name, full, quick in (("rounds", 9, 2), ("seconds", 5, 2), ("warmup", 2, 1), ("idle_clients", 10_000, 2000)):
+    for name, full, quick in (("rounds", 15, 2), ("seconds", 3, 2), ("warmup", 1, 1), ("idle_clients", 10_000, 2000)):
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else full)
     if not (options.json or options.quick or options.only or options.targets):
@@ -130,20 +135,65 @@ class Bench:
             "goals": [],
         }
 
-    def rounds(self):
-        """All rounds; the order of targets turns, so that none is always first."""
-        for number in range(self.options.rounds):
-            for workload in self.workloads:
-                workload = self._with_rate(workload)
-                if workload is None:
-                    continue
-                for name in self._order(workload.targets, number):
-                    self._record(number, workload.name, name, lambda t, w=workload: self._load(t, w))
+    def measure(self):
+        """All workloads, one after the other."""
+        for workload in self.workloads:
+            workload = self._with_rate(workload)
+            if workload is not None:
+                (self._in_turns if workload.pausable else self._one_by_one)(workload)
+                self.save()
+        if self._wanted(plan.IDLE):
             # Memory hardly varies: three rounds of it are enough.
-            if self._wanted(plan.IDLE) and number < 3:
+            for number in range(min(3, self.options.rounds)):
                 for name in self._order((plan.RIVAL, plan.US), number):
                     self._record(number, plan.IDLE, name, lambda t: idle.run(t, self.options.idle_clients))
             self.save()
+
+    def _in_turns(self, workload):
+        """All targets run with their clients connected, and one load at a time is let go on: the runs of a round
+        are seconds apart, so that a machine whose speed drifts is alike for all. The order turns from round to round."""
+        options, names = self.options, self._order(workload.targets, 0)
+        each = options.warmup + options.seconds
+        loads, turns = {}, []
+        try:
+            for name in names:
+                target = self.targets[name].start()
+                self._look_at(target)
+                whole = 2 * PAUSE + each * len(names) * (options.rounds + 2) * 1.5
+                program = self.cluster.program("pgbench")
+                loads[name] = load.Load(program, target.port, target.pid(), workload, whole, self.directory)
+                loads[name].wait_until_busy()
+                loads[name].pause()
+                time.sleep(PAUSE)
+            for number in range(options.rounds):
+                for name in self._order(names, number):
+                    running, recorder = loads[name], cpu.Recorder(self.targets[name].pid())
+                    running.resume()
+                    begin = time.time() + options.warmup
+                    running.watch(each, recorder)
+                    turns.append((number, name, recorder, begin))
+                    running.pause()
+                    time.sleep(PAUSE)
+            logs = {name: running.finish() for name, running in loads.items()}
+        except (RuntimeError, OSError) as error:
+            self._keep(0, workload.name, names[len(loads) - 1], self._failure(error))
+            return
+        finally:
+            for running in loads.values():
+                running.discard()
+            for name in names:
+                self.targets[name].stop()
+        for number, name, recorder, begin in turns:
+            done, said = logs[name]
+            # What failed is told once, with the last round.
+            said = said if number == options.rounds - 1 else ""
+            self._keep(number, workload.name, name, load.evaluate(done, recorder, begin, begin + options.seconds, said))
+
+    def _one_by_one(self, workload):
+        """Every target has the machine to itself, from its start to its end; the order turns from round to round."""
+        for number in range(self.options.rounds):
+            for name in self._order(workload.targets, number):
+                self._record(number, workload.name, name, lambda t: self._load(t, workload))
 
     def _order(self, names, number):
         present = [name for name in names if name in self.targets]
@@ -151,7 +201,7 @@ class Bench:
         return present[turn:] + present[:turn]
 
     def _with_rate(self, workload):
-        """The workload at its rate, fixed by the first round; None if there is nothing to derive it from."""
+        """The workload at its rate; None if there is nothing to derive it from."""
         if not workload.rate_from:
             return workload
         if not hasattr(self, "rate"):
@@ -161,9 +211,9 @@ class Bench:
                 return None
             served = report.by_round(self.result["runs"], source.name, base, "throughput")
             if not served:
-                self._record(-1, source.name, base, lambda t: self._load(t, source), keep=False)
-                served = {0: self.last.get("throughput")}
-            capacity = next(iter(served.values()))
+                run = self._record(-1, source.name, base, lambda t: self._load(t, source), keep=False)
+                served = {0: run.get("throughput")}
+            capacity = stats.median([rate for rate in served.values() if rate])
             if not capacity:
                 return None
             self.rate = round(capacity * plan.OFFERED)
@@ -182,16 +232,26 @@ class Bench:
         target = self.targets[name]
         try:
             target.start()
-            if self.result["reactor"] is None and isinstance(target, poolers.Poolhouse):
-                self.result["reactor"] = target.reactor()
-            self.last = measure(target)
+            self._look_at(target)
+            run = measure(target)
         except (RuntimeError, OSError) as error:
-            self.last = {"failed": 1, "complaint": str(error).replace(self.directory, "DIR")}
+            run = self._failure(error)
         finally:
             target.stop()
-        say(f"round {number + 1:2} {workload:22} {name:12} {brief(self.last)}")
+        return self._keep(number, workload, name, run, keep)
+
+    def _look_at(self, target):
+        if self.result["reactor"] is None and isinstance(target, poolers.Poolhouse):
+            self.result["reactor"] = target.reactor()
+
+    def _failure(self, error):
+        return {"failed": 1, "complaint": str(error).replace(self.directory, "DIR")}
+
+    def _keep(self, number, workload, name, run, keep=True):
+        say(f"round {number + 1:2} {workload:22} {name:12} {brief(run)}")
         if keep:
-            self.result["runs"].append({"round": number, "workload": workload, "target": name} | self.last)
+            self.result["runs"].append({"round": number, "workload": workload, "target": name} | run)
+        return run
 
     def save(self):
         """Writes the result so far."""

@@ -47,7 +47,7 @@ class Load(unittest.TestCase):
             (100.0 + i, {names[0]: i * 0.006, names[1]: i * 0.004}, i * 0.1, 0.0) for i in range(10)
         ]
         done = [(100.05 + i * 0.01, 1000 + i) for i in range(900)]
-        result = load.evaluate(done, recorder, warmup=2, seconds=5, said="")
+        result = load.evaluate(done, recorder, 102.05, 106.95, "")
         # From the reading at 103 to the one at 106.
         self.assertEqual(result["window_s"], 3.0)
         self.assertEqual(result["transactions"], 300)
@@ -58,12 +58,12 @@ class Load(unittest.TestCase):
     def test_a_log_line_without_a_time_is_no_transaction(self):
         with tempfile.TemporaryDirectory() as directory:
             with open(os.path.join(directory, "log.1"), "w") as file:
-                file.write("0 1 250 0 1700000000 500000\n0 2 failed 0 1700000000 600000\n1 1 300 0 1700000001 0 12\n")
+                file.write("0 1 250 0 1700000000 500000\n0 2 failed 0 1700000000 600000\n1 1 300 0 1700000001 0 12\n1 2 300 0 17000")
             done = load.read_log(directory)
         self.assertEqual(done, [(1700000000.5, 250), (1700000001.0, 300)])
 
     def test_a_run_without_transactions_says_why(self):
-        result = load.evaluate([], cpu.Recorder(None), 1, 1, "pgbench: error: could not connect\n")
+        result = load.complain("pgbench: error: could not connect\n", "no transaction")
         self.assertEqual(result["complaint"], "pgbench: error: could not connect")
         self.assertNotIn("throughput", result)
 
