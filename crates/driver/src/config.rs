@@ -27,7 +27,7 @@ impl Default for DriverConfig {
         Self {
             workers: 1,
             buffer_size: 32 * 1024,
-            max_held_input: 16 * 1024,
+            max_held_input: 64 * 1024,
             max_auth_failures: 10,
             slow_wait: Duration::from_secs(1),
         }

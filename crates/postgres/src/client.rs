@@ -14,8 +14,10 @@ use crate::{
     error::{Report, Severity, code},
     message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write_ready},
     parameters::Settings,
+    requests::{Arrived, Step, look},
     server::Server,
-    unnamed::{Arrived, Unnamed, follow},
+    state::Pin,
+    statements::Named,
 };
 
 /// The state of one client's connection. Small, since tens of thousands are idle; what only the login needs is in a
@@ -26,6 +28,14 @@ pub struct Client {
     pub(crate) lease: Option<ServerTag>,
     /// What it has set; known from the end of its login on.
     pub(crate) settings: Option<Arc<Settings>>,
+    /// What it had when its login was over: RESET leads back there.
+    pub(crate) start: Option<Arc<Settings>>,
+    /// Its named statements, if it has any.
+    pub(crate) named: Option<Box<Named>>,
+    /// Why it keeps its server beyond its transactions.
+    pub(crate) pin: Option<Pin>,
+    /// It asks for last values of sequences.
+    pub(crate) last_values: bool,
     /// The pool it uses; meaningless during login.
     pub(crate) pool: PoolId,
     /// The Parse of its unnamed statement, if it may be needed again.
@@ -114,6 +124,7 @@ impl Client {
     ) {
         self.lease = None;
         server.holder = None;
+        server.pinned = false;
         server.told_mid = false;
         server.exchange.shrink();
         out.push(Effect::Release { server: tag, verdict });
@@ -166,7 +177,7 @@ impl Postgres {
         out: &mut Outbox,
     ) -> usize {
         let mut kept = None;
-        let consumed = relay(me, client, servers, input, at, &mut kept, out);
+        let consumed = self.relay((me, client), servers, input, at, &mut kept, out);
         if let Some(parse) = kept {
             client.unnamed = Some(input.bytes[parse].into());
         }
@@ -174,81 +185,95 @@ impl Postgres {
     }
 }
 
-/// Does what [`Postgres::relay_client`] says; leaves in `kept` the span of a Parse to be kept.
-fn relay(
-    me: ClientTag,
-    client: &mut Client,
-    servers: &mut dyn Sessions<ServerTag, Server>,
-    input: Input<'_>,
-    mut at: usize,
-    kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
-) -> usize {
-    let bytes = input.bytes;
-    let mut lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
-    loop {
-        if client.body > 0 {
-            let part = (client.body as usize).min(bytes.len() - at);
-            if client.body_to_server {
-                let (tag, _) = lease.as_ref().expect("a message under way has a server");
-                out.span(Peer::Server(*tag), at..at + part);
-            }
-            at += part;
-            client.body -= part as u32;
+impl Postgres {
+    /// Does what [`Postgres::relay_client`] says; leaves in `kept` the span of a Parse to be kept.
+    fn relay(
+        &self,
+        (me, client): (ClientTag, &mut Client),
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        mut at: usize,
+        kept: &mut Option<Range<usize>>,
+        out: &mut Outbox,
+    ) -> usize {
+        let bytes = input.bytes;
+        let mut lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
+        loop {
             if client.body > 0 {
-                return at;
-            }
-            // The server may have been done before the message was.
-            lease = lease.and_then(|(tag, server)| {
-                if may_release(client, server) {
-                    let verdict = server.exchange.verdict();
-                    client.release(me, tag, server, verdict, out);
-                    None
-                } else {
-                    Some((tag, server))
+                let part = (client.body as usize).min(bytes.len() - at);
+                if client.body_to_server {
+                    let (tag, _) = lease.as_ref().expect("a message under way has a server");
+                    out.span(Peer::Server(*tag), at..at + part);
                 }
-            });
+                at += part;
+                client.body -= part as u32;
+                if client.body > 0 {
+                    return at;
+                }
+                // The server may have been done before the message was.
+                if let Some((tag, server)) = &mut lease
+                    && may_release(client, server)
+                {
+                    if self.finish(me, client, *tag, server, out) {
+                        lease = None;
+                    } else if !matches!(client.phase, Phase::Ready) {
+                        return at;
+                    }
+                }
+            }
+            let Some(header) = Header::read(&bytes[at..]) else { return at };
+            if !(4..=limit(header.kind)).contains(&header.length) {
+                client.violation(me, &unacceptable(header), out);
+                return bytes.len();
+            }
+            if header.kind == front::TERMINATE {
+                client.close(me, CloseReason::Goodbye, out);
+                return bytes.len();
+            }
+            let end = at + header.total();
+            let here = end.min(bytes.len());
+            let forward = if let Some((tag, server)) = &mut lease {
+                let message = Arrived { header, bytes, at, full: input.full };
+                let (forward, from) = match look(self, (me, client), (*tag, server), &message, kept, out) {
+                    Step::Forward => (enter(server, header.kind), at),
+                    Step::Replaced(to) => (true, to),
+                    Step::Answered => {
+                        // A transaction that is open holds the server.
+                        if may_release(client, server) && self.finish(me, client, *tag, server, out) {
+                            lease = None;
+                        } else if !matches!(client.phase, Phase::Ready) {
+                            return end;
+                        }
+                        (false, here)
+                    }
+                    Step::Wait | Step::Later => return at,
+                    Step::Lost => return lost_statement(me, client, bytes.len(), out),
+                    Step::TooMany => return too_many_outstanding(me, client, bytes.len(), out),
+                };
+                if let Some((tag, server)) = &lease {
+                    if server.exchange.is_full() {
+                        return too_many_outstanding(me, client, bytes.len(), out);
+                    }
+                    if forward {
+                        client.retried = false;
+                        client.stand(me, Standing::Active, out);
+                        out.span(Peer::Server(*tag), from..here);
+                    }
+                }
+                forward
+            } else if client.answer_alone(me, header.kind, out) {
+                false
+            } else {
+                // A message that needs a server is shown to one only when it is complete.
+                if end == here || input.full {
+                    client.ask(me, header.kind, out);
+                }
+                return at;
+            };
+            client.body_to_server = forward;
+            client.body = (end - here) as u32;
+            at = here;
         }
-        let Some(header) = Header::read(&bytes[at..]) else { return at };
-        if !(4..=limit(header.kind)).contains(&header.length) {
-            client.violation(me, &unacceptable(header), out);
-            return bytes.len();
-        }
-        if header.kind == front::TERMINATE {
-            client.close(me, CloseReason::Goodbye, out);
-            return bytes.len();
-        }
-        let end = at + header.total();
-        let here = end.min(bytes.len());
-        let forward = if let Some((tag, server)) = &mut lease {
-            let message = Arrived { header, bytes, at, full: input.full };
-            match follow((me, client), (*tag, server), &message, kept, out) {
-                Unnamed::Forward => {}
-                Unnamed::Wait => return at,
-                Unnamed::Lost => return lost_statement(me, client, bytes.len(), out),
-            }
-            let forward = enter(server, header.kind);
-            if server.exchange.is_full() {
-                return too_many_outstanding(me, client, bytes.len(), out);
-            }
-            if forward {
-                client.retried = false;
-                client.stand(me, Standing::Active, out);
-                out.span(Peer::Server(*tag), at..here);
-            }
-            forward
-        } else if client.answer_alone(me, header.kind, out) {
-            false
-        } else {
-            // A message that needs a server is shown to one only when it is complete.
-            if end == here || input.full {
-                client.ask(me, header.kind, out);
-            }
-            return at;
-        };
-        client.body_to_server = forward;
-        client.body = (end - here) as u32;
-        at = here;
     }
 }
 
@@ -334,7 +359,7 @@ fn too_many_outstanding(me: ClientTag, client: &mut Client, consumed: usize, out
     let report = Report {
         severity: Severity::Fatal,
         code: code::PROGRAM_LIMIT_EXCEEDED,
-        message: "more than 1048576 requests sent without reading an answer",
+        message: "too many requests sent without reading an answer",
         hint: "Use shorter pipelines.",
     };
     client.fail(me, &report, Blame::Client, out);

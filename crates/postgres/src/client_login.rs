@@ -75,6 +75,10 @@ impl Postgres {
             phase: Phase::Login(Box::new(login)),
             lease: None,
             settings: None,
+            start: None,
+            named: None,
+            pin: None,
+            last_values: false,
             unnamed: None,
             pool: PoolId(u32::MAX),
             secret: 0,
@@ -307,6 +311,7 @@ fn complete(me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outb
         });
         write_ready(to, IDLE);
     });
+    client.start = Some(learned.settings.clone());
     client.settings = Some(learned.settings);
     client.phase = Phase::Ready;
     out.push(Effect::LoggedIn { client: me, pool: client.pool });

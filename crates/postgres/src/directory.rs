@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use protocol::{Origin, PoolId};
 
+use crate::StatePolicy;
+
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
 /// connection only; must not block.
 pub trait Directory: Send + Sync + 'static {
@@ -76,4 +78,6 @@ pub struct ServerLogin {
     pub parameters: Vec<(String, String)>,
     /// When the pool takes its server back.
     pub mode: PoolMode,
+    /// What is done about what sessions leave behind.
+    pub state: StatePolicy,
 }

@@ -68,7 +68,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         client.phase = Phase::Closed;
-        let Some(tag) = client.lease else { return };
+        let Some(tag) = client.lease else { return self.forget_pin(client) };
         let server = servers.get(tag).expect("a leased server has a session");
         let whole = !client.owes_server() && server.body == 0 && server.work.is_none();
         let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
@@ -77,11 +77,13 @@ impl Postgres {
             }
             server.stage = Stage::Closed;
             Verdict::Discard
-        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
+        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session || server.has_state() {
+            server.stained |= server.has_state();
             Verdict::Reset
         } else {
             server.exchange.verdict()
         };
+        self.unpin(client, tag, server, out);
         client.release(me, tag, server, verdict, out);
     }
 
@@ -104,6 +106,7 @@ impl Postgres {
         let Some(tag) = server.holder.take() else { return };
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
+        self.forget_pin(client);
         // A part of a message has reached the client: only the end of the connection can tell it.
         client.mid_message = server.owes_client();
         let message = match &server.fatal {

@@ -13,6 +13,7 @@ pub(crate) enum Severity {
 
 /// SQLSTATE codes that Poolhouse sends.
 pub(crate) mod code {
+    pub(crate) const CONFIGURATION_LIMIT_EXCEEDED: &str = "53400";
     pub(crate) const ADMIN_SHUTDOWN: &str = "57P01";
     pub(crate) const CANNOT_CONNECT_NOW: &str = "57P03";
     pub(crate) const CONNECTION_FAILURE: &str = "08006";
@@ -98,6 +99,13 @@ impl Failure {
         }
         failure.fatal = severity == "FATAL" || severity == "PANIC";
         failure
+    }
+
+    /// Whether the body of an ErrorResponse says that the plan of a prepared statement no longer fits its tables. The
+    /// name of the routine is not translated as the message is.
+    pub(crate) fn is_outdated_plan(body: &[u8]) -> bool {
+        let routine = b"RRevalidateCachedQuery\0";
+        body.windows(routine.len()).any(|part| part == routine)
     }
 
     /// Whether asking again cannot help until somebody changes something: wrong credentials, no such database, a

@@ -25,12 +25,31 @@ const KEPT_CAPACITY: usize = 256;
 enum Item {
     /// A run of extended-protocol messages, so many of them unanswered. It stays, at zero, until a Sync follows.
     Extended(u32),
+    /// A Parse or Close whose answer is not simply passed on.
+    Noted(Note),
     /// A Query or FunctionCall.
     Query,
     /// A Sync.
     Sync,
     /// CopyDone or CopyFail.
     CopyEnd,
+}
+
+/// What is to be known of a Parse or Close when it is answered. The number is that of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Note {
+    /// A Parse or Close of ours about the unnamed statement.
+    Hidden,
+    /// A Parse of ours.
+    HiddenParse(u32),
+    /// A Close of ours.
+    HiddenClose(u32),
+    /// A Parse of the client's.
+    Parse(u32),
+    /// A Parse of the client's that the server need not see: it was sent something that is answered by CloseComplete.
+    KnownParse,
+    /// A Close of the client's of a statement that the server keeps.
+    Close,
 }
 
 /// The requests outstanding on one server.
@@ -50,6 +69,8 @@ pub(crate) struct Exchange {
     doubtful: u32,
     /// Whole answers may come that nobody waits for.
     lost: bool,
+    /// What was noted of requests that will never be answered, oldest first.
+    discarded: Vec<Note>,
 }
 
 impl Exchange {
@@ -62,7 +83,13 @@ impl Exchange {
             progress: false,
             doubtful: 0,
             lost: false,
+            discarded: Vec::new(),
         }
+    }
+
+    /// What was noted of requests that the server has discarded since this was asked last, oldest first.
+    pub(crate) fn take_discarded(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.discarded)
     }
 
     /// The status of the last ReadyForQuery.
@@ -144,6 +171,12 @@ impl Exchange {
         }
     }
 
+    /// A Parse or Close is forwarded whose answer matters.
+    pub(crate) fn noted(&mut self, note: Note) {
+        assert!(!self.skipping, "what the server discards is not noted");
+        self.queue.push_back(Item::Noted(note));
+    }
+
     /// A CopyDone or CopyFail is forwarded.
     pub(crate) fn copy_end(&mut self) {
         if !self.queue.is_empty() && self.queue.back() != Some(&Item::CopyEnd) {
@@ -151,9 +184,10 @@ impl Exchange {
         }
     }
 
-    /// The server sent a message of this type that is neither ReadyForQuery nor asynchronous.
+    /// The server sent a message of this type that is neither ReadyForQuery nor asynchronous. Returns what was noted of
+    /// the request that it answers.
     #[inline]
-    pub(crate) fn answered(&mut self, kind: u8) {
+    pub(crate) fn answered(&mut self, kind: u8) -> Option<Note> {
         self.progress = true;
         match kind {
             back::PARSE_COMPLETE
@@ -162,14 +196,14 @@ impl Exchange {
             | back::NO_DATA
             | back::ROW_DESCRIPTION
             | back::PORTAL_SUSPENDED
-            | back::EMPTY_QUERY_RESPONSE => self.complete(),
+            | back::EMPTY_QUERY_RESPONSE => return self.complete(),
             back::COMMAND_COMPLETE => {
                 if self.copying {
                     // CopyDone was read, and so was everything before it.
                     self.copying = false;
                     self.swallow();
                 }
-                self.complete();
+                return self.complete();
             }
             back::COPY_IN_RESPONSE | back::COPY_BOTH_RESPONSE => {
                 self.advance();
@@ -178,6 +212,7 @@ impl Exchange {
             back::ERROR_RESPONSE => self.failed(),
             _ => {}
         }
+        None
     }
 
     /// The server sent a ReadyForQuery. False if nothing was asked that it could answer.
@@ -198,8 +233,9 @@ impl Exchange {
                 self.advance();
             }
             // The server has answered less than was asked, but it says that it is ready.
-            Some(Item::Extended(_)) if matches!(self.queue.get(1), Some(Item::Query | Item::Sync)) => {
-                self.queue.drain(..2);
+            Some(Item::Extended(_) | Item::Noted(_)) if self.unanswered().is_some() => {
+                let end = self.unanswered().expect("just seen");
+                self.discard(0..=end);
                 self.advance();
             }
             _ => return false,
@@ -207,12 +243,33 @@ impl Exchange {
         true
     }
 
+    /// Where the Query or Sync is that ends the run of extended-protocol messages at the front.
+    fn unanswered(&self) -> Option<usize> {
+        let end = self.queue.iter().position(|item| !matches!(item, Item::Extended(_) | Item::Noted(_)))?;
+        matches!(self.queue[end], Item::Query | Item::Sync).then_some(end)
+    }
+
+    /// Drops requests that the server has discarded.
+    fn discard(&mut self, range: std::ops::RangeInclusive<usize>) {
+        let noted = |item| if let Item::Noted(note) = item { Some(note) } else { None };
+        self.discarded.extend(self.queue.drain(range).filter_map(noted));
+    }
+
     /// One extended-protocol message is answered.
-    fn complete(&mut self) {
+    #[inline]
+    fn complete(&mut self) -> Option<Note> {
         self.advance();
-        if let Some(Item::Extended(count)) = self.queue.front_mut() {
-            *count = count.saturating_sub(1);
+        match self.queue.front_mut() {
+            Some(Item::Extended(count)) => *count = count.saturating_sub(1),
+            Some(item) => {
+                if let Item::Noted(note) = *item {
+                    *item = Item::Extended(0);
+                    return Some(note);
+                }
+            }
+            None => {}
         }
+        None
     }
 
     /// Drops from the front what will not be answered any more.
@@ -223,7 +280,9 @@ impl Exchange {
                 (Some(Item::CopyEnd), _) if !self.copying => self.queue.pop_front(),
                 // The run still wants a Sync.
                 (Some(Item::Extended(0)), Some(Item::CopyEnd)) if !self.copying => self.queue.remove(1),
-                (Some(Item::Extended(0)), Some(Item::Query | Item::Sync | Item::Extended(_))) => self.queue.pop_front(),
+                (Some(Item::Extended(0)), Some(Item::Query | Item::Sync | Item::Extended(_) | Item::Noted(_))) => {
+                    self.queue.pop_front()
+                }
                 _ => return,
             };
         }
@@ -233,7 +292,7 @@ impl Exchange {
     /// of its data.
     fn swallow(&mut self) {
         if let Some(end) = self.queue.iter().position(|&item| item == Item::CopyEnd) {
-            self.queue.drain(1.min(end)..=end);
+            self.discard(1.min(end)..=end);
         }
     }
 
@@ -251,12 +310,12 @@ impl Exchange {
                 self.queue.remove(1);
             }
         }
-        if matches!(self.queue.front(), Some(Item::Extended(_))) {
-            self.queue.pop_front();
-            while let Some(Item::Extended(_) | Item::Query | Item::CopyEnd) = self.queue.front() {
+        if matches!(self.queue.front(), Some(Item::Extended(_) | Item::Noted(_))) {
+            self.discard(0..=0);
+            while let Some(Item::Extended(_) | Item::Noted(_) | Item::Query | Item::CopyEnd) = self.queue.front() {
                 // If a doubtful Sync is answered after all, the discarding ended there, and this is answered, too.
-                let dropped = self.queue.pop_front();
-                self.lost |= self.doubtful > 0 && dropped != Some(Item::CopyEnd);
+                self.lost |= self.doubtful > 0 && self.queue.front() != Some(&Item::CopyEnd);
+                self.discard(0..=0);
             }
             self.skipping = self.queue.is_empty();
         }
@@ -278,6 +337,7 @@ mod tests {
                         b'Q' | b'F' => exchange.query(),
                         b'S' => exchange.sync(),
                         b'c' => exchange.copy_end(),
+                        b'p' => exchange.noted(Note::HiddenParse(1)),
                         _ => exchange.extended(),
                     }
                 }
@@ -286,7 +346,7 @@ mod tests {
                 while let Some(answer) = answers.next() {
                     match answer {
                         b'Z' => assert!(exchange.ready(answers.next().unwrap()), "{dialogue}: stray ReadyForQuery"),
-                        _ => exchange.answered(answer),
+                        _ => _ = exchange.answered(answer),
                     }
                 }
             }
@@ -402,6 +462,29 @@ mod tests {
     fn a_stray_copy_done_does_not_hide_an_unsynced_parse() {
         owing(">P 1 >c");
         settled(">P 1 >cS ZI");
+    }
+
+    #[test]
+    fn what_was_noted_comes_back_with_its_own_answer() {
+        let mut exchange = play(">PpBES");
+        assert_eq!(exchange.answered(back::PARSE_COMPLETE), None);
+        assert_eq!(exchange.answered(back::PARSE_COMPLETE), Some(Note::HiddenParse(1)));
+        assert_eq!(exchange.answered(back::BIND_COMPLETE), None);
+        settled(">PpBES 112CZI");
+        settled(">p 1 >S ZI");
+        owing(">p 1");
+        settled(">pSpS 1ZI 1ZI");
+    }
+
+    #[test]
+    fn what_an_error_discards_is_told() {
+        let note = vec![Note::HiddenParse(1)];
+        assert_eq!(play(">PpBES E ZI").take_discarded(), note);
+        assert_eq!(play(">pBES E ZI").take_discarded(), note);
+        assert_eq!(play(">pBESpBES E ZI 12CZI").take_discarded(), note);
+        assert_eq!(play(">PpBES 112E ZI").take_discarded(), []);
+        assert_eq!(play(">PBEpS 12GE ZI").take_discarded(), note);
+        settled(">PpBES E ZI");
     }
 
     #[test]

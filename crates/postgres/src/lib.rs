@@ -3,7 +3,9 @@
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that; `unnamed` follows the unnamed statement; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! that; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared statements (`statements` remembers them),
+//! `scan` finds what may outlive a transaction (`tokens` reads SQL); `state` decides what becomes of that, and `survey` asks the
+//! server for it; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -14,10 +16,17 @@ mod error;
 mod exchange;
 mod md5;
 mod message;
+mod named;
 mod parameters;
+mod requests;
+mod scan;
 mod server;
 mod server_login;
 mod startup;
+mod state;
+mod statements;
+mod survey;
+mod tokens;
 mod unnamed;
 mod work;
 
@@ -29,6 +38,7 @@ pub use client::Client;
 pub use directory::{Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
 pub use md5::{is_md5_hash, md5_hash};
 pub use server::Server;
+pub use state::{OnState, StatePolicy};
 
 use client::Phase;
 use server::Stage;
@@ -41,6 +51,8 @@ pub struct Postgres {
     /// What was derived from passwords for servers.
     keys: scram::KeyCache,
     parameters: parameters::Parameters,
+    statements: statements::Statements,
+    pins: state::Pins,
 }
 
 impl Postgres {
@@ -51,6 +63,8 @@ impl Postgres {
             mock: scram::Mock::new(client_login::random(), scram::DEFAULT_ITERATIONS),
             keys: scram::KeyCache::default(),
             parameters: parameters::Parameters::default(),
+            statements: statements::Statements::default(),
+            pins: state::Pins::default(),
         }
     }
 }
@@ -117,6 +131,9 @@ impl Protocol for Postgres {
         assert!(!matches!(server.stage, Stage::Login(_)), "only a ready server is granted");
         client.lease = Some(tag);
         server.holder = Some(me);
+        if let Some(prepared) = &mut server.prepared {
+            prepared.begin_lease();
+        }
         let closed = matches!(server.stage, Stage::Closed);
         assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
         match client.phase {

@@ -4,6 +4,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -113,9 +114,30 @@ pub(crate) struct Settings {
     pub(crate) reported: Pairs,
     /// What the client asked for at start-up and the server does not report.
     pub(crate) extras: Pairs,
+    /// See [`Settings::context`]; computed when the set is interned.
+    context: u64,
 }
 
 impl Settings {
+    pub(crate) fn new(reported: Pairs, extras: Pairs) -> Self {
+        Self { reported, extras, context: 0 }
+    }
+
+    /// A hash of all that may rule what a text means: everything but the application's name. Known of interned sets.
+    pub(crate) fn context(&self) -> u64 {
+        self.context
+    }
+
+    fn compute_context(&mut self) {
+        let mut hasher = DefaultHasher::new();
+        for (name, value) in self.reported.iter().chain(self.extras.iter()) {
+            if !name.eq_ignore_ascii_case(APPLICATION_NAME) && !name.contains(&b'.') {
+                (name.to_ascii_lowercase(), value).hash(&mut hasher);
+            }
+        }
+        self.context = hasher.finish();
+    }
+
     /// These settings, changed as a client asks at start-up.
     pub(crate) fn overlaid(&self, wanted: &[(String, String)]) -> Self {
         let mut settings = self.clone();
@@ -128,25 +150,49 @@ impl Settings {
     }
 
     /// Appends the SQL that leads a session from these settings to others; appends nothing if there is nothing to do.
+    /// Who acts is given up first and taken on last, because it rules who may set what.
     pub(crate) fn write_change(&self, to: &Settings, sql: &mut Vec<u8>) {
+        for name in IDENTITY.iter().rev().filter(|name| self.extras.get(name) != to.extras.get(name)) {
+            if self.extras.get(name).is_some() {
+                write_reset(sql, name);
+            }
+        }
         for (name, value) in to.reported.iter() {
             if self.reported.get(name).is_some_and(|old| old != value) {
                 write_set(sql, name, value);
             }
         }
         for (name, value) in to.extras.iter() {
-            if self.extras.get(name) != Some(value) {
+            if self.extras.get(name) != Some(value) && !is_identity(name) {
                 write_set(sql, name, value);
             }
         }
         for (name, _) in self.extras.iter() {
-            if to.extras.get(name).is_none() {
-                sql.extend_from_slice(b"RESET ");
-                write_quoted_name(sql, name);
-                sql.push(b';');
+            if to.extras.get(name).is_none() && !is_identity(name) {
+                write_reset(sql, name);
+            }
+        }
+        for name in IDENTITY {
+            if let Some(value) = to.extras.get(name)
+                && self.extras.get(name) != Some(value)
+            {
+                write_set(sql, name, value);
             }
         }
     }
+}
+
+/// Parameters that say who acts, in the order in which they are taken on.
+const IDENTITY: [&[u8]; 2] = [b"session_authorization", b"role"];
+
+fn is_identity(name: &[u8]) -> bool {
+    IDENTITY.iter().any(|identity| name.eq_ignore_ascii_case(identity))
+}
+
+fn write_reset(sql: &mut Vec<u8>, name: &[u8]) {
+    sql.extend_from_slice(b"RESET ");
+    write_quoted_name(sql, name);
+    sql.push(b';');
 }
 
 fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
@@ -178,7 +224,7 @@ fn write_quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
 
 /// A literal that means the same whatever standard_conforming_strings and client_encoding are: a quote or a backslash
 /// is written by its number, so that it cannot be taken for the second half of a multi-byte character.
-fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
+pub(crate) fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
     let plain = value.iter().all(|&b| b.is_ascii() && b != b'\'' && b != b'\\');
     if !plain {
         sql.push(b'E');
@@ -226,7 +272,8 @@ struct LearnedByPool {
 
 impl Parameters {
     /// The one copy of a set.
-    pub(crate) fn intern(&self, settings: Settings) -> Arc<Settings> {
+    pub(crate) fn intern(&self, mut settings: Settings) -> Arc<Settings> {
+        settings.compute_context();
         let mut known = lock(&self.known);
         if let Some(set) = known.sets.get(&settings) {
             return set.clone();
@@ -260,7 +307,7 @@ impl Parameters {
         let Some(name) = name else { return Some(base) };
         base.settings.reported.get(APPLICATION_NAME)?;
         let reported = base.settings.reported.with(APPLICATION_NAME, name.as_bytes());
-        let settings = self.intern(Settings { reported, extras: base.settings.extras.clone() });
+        let settings = self.intern(Settings::new(reported, base.settings.extras.clone()));
         Some(Learned { settings, facts: base.facts })
     }
 
@@ -272,7 +319,7 @@ impl Parameters {
             // Remembered with the application's name of the pool, which is replaced for each client.
             let Some(default) = defaults.reported.get(APPLICATION_NAME) else { return };
             let reported = base.settings.reported.with(APPLICATION_NAME, default);
-            base.settings = self.intern(Settings { reported, extras: base.settings.extras.clone() });
+            base.settings = self.intern(Settings::new(reported, base.settings.extras.clone()));
         }
         if key == Pairs::default() {
             return;
@@ -333,7 +380,7 @@ mod tests {
     #[test]
     fn equal_sets_are_one_set() {
         let parameters = Parameters::default();
-        let set = |value| Settings { reported: pairs(&[("TimeZone", value)]), extras: Pairs::default() };
+        let set = |value| Settings::new(pairs(&[("TimeZone", value)]), Pairs::default());
         assert!(Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("UTC"))));
         assert!(!Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("CET"))));
     }
@@ -342,17 +389,17 @@ mod tests {
     fn sets_that_nobody_uses_are_dropped() {
         let parameters = Parameters::default();
         for i in 0..3 * SWEEP_AT {
-            parameters.intern(Settings { reported: pairs(&[("a", &i.to_string())]), extras: Pairs::default() });
+            parameters.intern(Settings::new(pairs(&[("a", &i.to_string())]), Pairs::default()));
         }
         assert!(lock(&parameters.known).sets.len() <= SWEEP_AT);
     }
 
     #[test]
     fn the_change_between_two_sets_sets_resets_and_leaves_alone() {
-        let from = Settings {
-            reported: pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]),
-            extras: pairs(&[("work_mem", "1MB"), ("geqo", "off")]),
-        };
+        let from = Settings::new(
+            pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]),
+            pairs(&[("work_mem", "1MB"), ("geqo", "off")]),
+        );
         let to = from.overlaid(&wanted(&[("timezone", "CET"), ("Search_Path", "a, b")]));
         let to = Settings { extras: pairs(&[("work_mem", "1MB"), ("Search_Path", "a, b")]), ..to };
         let sql = r#"SET "TimeZone" = 'CET';SELECT pg_catalog.set_config('Search_Path','a, b',false);RESET "geqo";"#;
@@ -361,9 +408,29 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_cannot_break_out_of_their_quotes() {
+    fn who_acts_is_given_up_first_and_taken_on_last() {
+        let from = Settings::new(Pairs::default(), pairs(&[("role", "a"), ("geqo", "off")]));
         let to =
-            Settings { extras: pairs(&[("a\"b", r"x'; DROP TABLE t; --\"), ("c", "\u{e4}")]), ..Settings::default() };
+            Settings::new(Pairs::default(), pairs(&[("role", "b"), ("session_authorization", "c"), ("jit", "off")]));
+        let sql = r#"RESET "role";SET "jit" = 'off';RESET "geqo";SET "session_authorization" = 'c';SET "role" = 'b';"#;
+        assert_eq!(change(&from, &to), sql);
+    }
+
+    #[test]
+    fn the_application_name_does_not_change_what_a_text_means() {
+        let parameters = Parameters::default();
+        let context = |name, zone| {
+            parameters
+                .intern(Settings::new(pairs(&[("application_name", name), ("TimeZone", zone)]), Pairs::default()))
+                .context()
+        };
+        assert_eq!(context("a", "UTC"), context("b", "UTC"));
+        assert_ne!(context("a", "UTC"), context("a", "CET"));
+    }
+
+    #[test]
+    fn names_and_values_cannot_break_out_of_their_quotes() {
+        let to = Settings::new(Pairs::default(), pairs(&[("a\"b", r"x'; DROP TABLE t; --\"), ("c", "\u{e4}")]));
         let sql = "SET \"a\"\"b\" = E'x\\x27; DROP TABLE t; --\\x5c';SET \"c\" = E'\u{e4}';";
         assert_eq!(change(&Settings::default(), &to), sql);
     }
@@ -373,7 +440,7 @@ mod tests {
         let parameters = Parameters::default();
         let pool = PoolId(1);
         let reported = pairs(&[("application_name", "ph"), ("TimeZone", "UTC")]);
-        let defaults = parameters.intern(Settings { reported, extras: Pairs::default() });
+        let defaults = parameters.intern(Settings::new(reported, Pairs::default()));
         let facts = Arc::new(pairs(&[("server_version", "17")]));
         assert!(parameters.outcome(pool, &[]).is_none());
         parameters.started(pool, Learned { settings: defaults.clone(), facts: facts.clone() });
@@ -395,7 +462,7 @@ mod tests {
     #[test]
     fn a_server_that_starts_otherwise_voids_what_was_learned() {
         let parameters = Parameters::default();
-        let set = |value| Settings { reported: pairs(&[("TimeZone", value)]), extras: Pairs::default() };
+        let set = |value| Settings::new(pairs(&[("TimeZone", value)]), Pairs::default());
         let learned = |value| Learned { settings: parameters.intern(set(value)), facts: Arc::default() };
         parameters.started(PoolId(1), learned("UTC"));
         parameters.learn(PoolId(1), &wanted(&[("a", "b")]), &set("UTC"), learned("UTC"));

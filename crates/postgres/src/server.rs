@@ -12,9 +12,13 @@ use crate::{
     client::{Client, Phase, may_release},
     error::{Failure, Report, Severity, code},
     exchange::Exchange,
-    message::{HEADER, Header, IDLE, back, take_text, write_ready},
+    message::{HEADER, Header, IDLE, back, take_text, write, write_ready},
+    named::{self, Answer},
     parameters::{Pairs, Settings, is_fact},
+    scan::Suspects,
     server_login::Login,
+    state::StatePolicy,
+    statements::Prepared,
     unnamed::Owner,
     work::Work,
 };
@@ -34,8 +38,21 @@ pub struct Server {
     pub(crate) unnamed: Option<Owner>,
     /// An unnamed Parse was forwarded since nothing was owed last.
     pub(crate) parsing: bool,
-    /// The type of a coming answer that is not for the client: to what was inserted before its messages.
-    pub(crate) hidden: Option<u8>,
+    /// Its named statements, once it has had any.
+    pub(crate) prepared: Option<Box<Prepared>>,
+    pub(crate) policy: StatePolicy,
+    /// What has been forwarded since it was granted, or last surveyed, may have left this behind.
+    pub(crate) suspects: Suspects,
+    /// Names of custom parameters in those texts.
+    pub(crate) custom: Vec<Box<[u8]>>,
+    /// Its holder keeps it.
+    pub(crate) pinned: bool,
+    /// Something of a client is left in it: everything is discarded before it is lent again.
+    pub(crate) stained: bool,
+    /// Its holder has discarded everything since the last survey.
+    pub(crate) discarded: bool,
+    /// Who it logged in as, in the server's spelling.
+    pub(crate) user: Option<Box<[u8]>>,
     /// Bytes of its current message that are still to come.
     pub(crate) body: u32,
     /// They go to the client, otherwise nowhere.
@@ -100,7 +117,7 @@ impl Server {
             }
         } else if self.settings.reported.get(name) != Some(value) {
             let reported = self.settings.reported.with(name, value);
-            self.settings = postgres.parameters.intern(Settings { reported, extras: self.settings.extras.clone() });
+            self.settings = postgres.parameters.intern(Settings::new(reported, self.settings.extras.clone()));
         }
         true
     }
@@ -129,7 +146,7 @@ impl Relay<'_, '_> {
     }
 
     /// A message that came in parts is complete. The client may have been done before it was.
-    fn completed(&mut self, server: &mut Server) {
+    fn completed(&mut self, postgres: &Postgres, server: &mut Server) {
         if !(server.body_to_client && server.exchange.is_settled() && server.serves_client()) {
             return;
         }
@@ -138,7 +155,7 @@ impl Relay<'_, '_> {
         let client = self.clients.get(tag).expect("the holder of a server has a session");
         if may_release(client, server) {
             client.mid_message = false;
-            client.release(tag, self.me, server, server.exchange.verdict(), self.out);
+            postgres.finish(tag, client, self.me, server, self.out);
         }
     }
 
@@ -171,7 +188,7 @@ impl Postgres {
                 if server.body > 0 {
                     break;
                 }
-                relay.completed(server);
+                relay.completed(self, server);
             }
             let Some(header) = Header::read(&relay.bytes[relay.at..]) else { break };
             let end = relay.at + header.total();
@@ -239,22 +256,34 @@ impl Postgres {
             },
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
-            back::ERROR_RESPONSE => {
+            back::ERROR_RESPONSE => self.error(relay, server, whole, end),
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE => {
+                let Some(note) = server.exchange.answered(header.kind) else { return Step::Forward };
+                let client = server.holder.and_then(|tag| relay.clients.get(tag));
+                match named::settle(note, true, client, server) {
+                    Answer::Same => Step::Forward,
+                    Answer::Nothing => Step::Drop,
+                    Answer::ParseComplete => {
+                        relay.flush(server, relay.at);
+                        relay.run = end;
+                        let tag = server.holder.expect("a client is served");
+                        relay.out.insert(Peer::Client(tag), named::write_parse_complete);
+                        if whole { Step::Handled } else { Step::Broken("a CloseComplete with a body".to_owned()) }
+                    }
+                }
+            }
+            back::COMMAND_COMPLETE if server.suspects.any(Suspects::FORGET) => {
+                if !whole && !relay.full {
+                    return Step::Wait;
+                }
                 server.exchange.answered(header.kind);
-                server.doubt_unnamed();
-                if whole {
-                    server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
+                let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
+                if tag == b"DISCARD ALL\0" || tag == b"DEALLOCATE ALL\0" {
+                    self.forgotten(relay, server, tag == b"DISCARD ALL\0");
                 }
                 Step::Forward
             }
-            back::PARSE_COMPLETE | back::CLOSE_COMPLETE if server.hidden == Some(header.kind) => {
-                server.hidden = None;
-                server.exchange.answered(header.kind);
-                Step::Drop
-            }
-            back::PARSE_COMPLETE
-            | back::BIND_COMPLETE
-            | back::CLOSE_COMPLETE
+            back::BIND_COMPLETE
             | back::COMMAND_COMPLETE
             | back::COPY_BOTH_RESPONSE
             | back::COPY_DONE
@@ -271,6 +300,43 @@ impl Postgres {
             }
             kind => Step::Broken(unexpected(kind)),
         }
+    }
+
+    /// The server has forgotten all prepared statements; with `all`, everything else, too.
+    fn forgotten(&self, relay: &mut Relay<'_, '_>, server: &mut Server, all: bool) {
+        if let Some(prepared) = &mut server.prepared {
+            prepared.clear();
+        }
+        server.discarded |= all;
+        let tag = server.holder.expect("a client is served");
+        let client = relay.client(tag);
+        if let Some(named) = &mut client.named {
+            named.clear();
+        }
+        client.last_values &= !all;
+    }
+
+    /// An ErrorResponse for the holder.
+    fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
+        server.exchange.answered(back::ERROR_RESPONSE);
+        server.doubt_unnamed();
+        let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
+        if let Some(body) = body {
+            server.note_fatal(body);
+        }
+        if server.prepared.is_none() {
+            return Step::Forward;
+        }
+        let tag = server.holder.expect("a client is served");
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        named::failed(body, client, server);
+        let Some(renamed) = body.and_then(|body| named::rename(body, client)) else { return Step::Forward };
+        relay.flush(server, relay.at);
+        relay.run = end;
+        relay.out.insert(Peer::Client(tag), |to| {
+            write(to, back::ERROR_RESPONSE, |to| to.extend_from_slice(&renamed));
+        });
+        Step::Handled
     }
 
     /// A ReadyForQuery for the holder has been entered.
@@ -300,7 +366,7 @@ impl Postgres {
         if status != IDLE {
             client.stand(tag, Standing::InTransaction, relay.out);
         } else if may_release(client, server) {
-            client.release(tag, me, server, server.exchange.verdict(), relay.out);
+            self.finish(tag, client, me, server, relay.out);
         } else if !client.owes_server() {
             client.stand(tag, Standing::Idle, relay.out);
         }
@@ -388,7 +454,14 @@ impl Postgres {
                 work.answered = true;
                 Step::Drop
             }
-            back::DATA_ROW | back::ROW_DESCRIPTION | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Drop,
+            back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
+            back::DATA_ROW => {
+                if !work.row(relay.bytes.get(relay.at + HEADER..end)) {
+                    return Step::Broken("a malformed DataRow".to_owned());
+                }
+                Step::Drop
+            }
+            back::ROW_DESCRIPTION | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Drop,
             kind => Step::Broken(unexpected(kind)),
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     md5,
     message::{HEADER, Header, back, front, take_text, take_u32, write, write_sized, write_text},
     parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
+    scan::Suspects,
     server::{CancelKey, Server, Stage},
     startup::PROTOCOL_3_0,
 };
@@ -83,7 +84,7 @@ impl Postgres {
                 to.push(0);
             });
         });
-        let mode = how.mode;
+        let (mode, how_state) = (how.mode, how.state);
         let login = Login { how, scram: None, proof: Proof::None, parameters: Pairs::default() };
         Server {
             stage: Stage::Login(Box::new(login)),
@@ -96,7 +97,14 @@ impl Postgres {
             body_to_client: false,
             unnamed: None,
             parsing: false,
-            hidden: None,
+            prepared: None,
+            policy: how_state,
+            suspects: Suspects::NONE,
+            custom: Vec::new(),
+            pinned: false,
+            stained: false,
+            discarded: false,
+            user: None,
             told_mid: false,
             fatal: None,
             settings: Arc::default(),
@@ -169,8 +177,9 @@ impl Postgres {
         let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
         let reported = settings.into_iter().collect();
         server.facts = Arc::new(facts.into_iter().collect());
-        server.settings = self.parameters.intern(Settings { reported, extras: Pairs::default() });
+        server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
         server.defaults = server.settings.clone();
+        server.user = server.facts.get(b"session_authorization").map(Into::into);
         let learned = Learned { settings: server.defaults.clone(), facts: server.facts.clone() };
         self.parameters.started(server.pool, learned);
         out.push(Effect::Ready { server: me });

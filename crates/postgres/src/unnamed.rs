@@ -3,17 +3,20 @@
 //! server itself says that it does not exist. A client never meets the statement of another.
 //!
 //! The text is kept only of a statement that was not bound together with its parsing: most are, and those cost
-//! nothing here. Named statements are not looked at.
+//! nothing here. Named statements are followed elsewhere.
 
 use std::ops::Range;
 
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
-    PoolMode,
     client::Client,
-    message::{HEADER, Header, back, front, take_text, write},
+    exchange::Note,
+    message::{HEADER, front, write},
+    requests::{Arrived, Step, needs_sequences_forgotten},
+    scan::{Findings, Suspects, scan},
     server::Server,
+    state::{OnState, reject},
 };
 
 /// Longest Parse that is kept for a client, in bytes.
@@ -26,118 +29,102 @@ pub(crate) struct Owner(ClientTag, u32);
 impl Server {
     /// An error was reported: a Parse that is not answered yet may be discarded.
     pub(crate) fn doubt_unnamed(&mut self) {
-        self.hidden = None;
         if self.parsing {
             self.unnamed = None;
         }
     }
 }
 
-/// What is to be done with a message on account of the unnamed statement.
-pub(crate) enum Unnamed {
-    Forward,
-    /// More of it is needed to tell.
-    Wait,
-    /// The statement is elsewhere, and it is too late to bring it here.
-    Lost,
-}
-
-/// A message of a client that holds a server, as far as it has arrived.
-pub(crate) struct Arrived<'a> {
-    pub(crate) header: Header,
-    /// The whole input.
-    pub(crate) bytes: &'a [u8],
-    /// Where the message begins in it.
-    pub(crate) at: usize,
-    /// No more of it can be waited for.
-    pub(crate) full: bool,
-}
-
-impl Arrived<'_> {
-    fn body(&self) -> &[u8] {
-        let end = self.at + self.header.total();
-        &self.bytes[self.at + HEADER..end.min(self.bytes.len())]
-    }
-
-    fn is_whole(&self) -> bool {
-        self.at + self.header.total() <= self.bytes.len()
-    }
-
-    /// Whether the message is about the unnamed statement; `None` if that cannot be told yet.
-    fn names_unnamed(&self) -> Option<bool> {
-        let mut body = self.body();
-        match self.header.kind {
-            front::PARSE => Some(*body.first()? == 0),
-            front::BIND => {
-                take_text(&mut body)?;
-                Some(*body.first()? == 0)
-            }
-            _ => Some(*body.first()? == b'S' && *body.get(1)? == 0),
-        }
-    }
-}
-
-/// Follows a message, before it is entered into the exchange. `kept` is the span of a Parse that has not been bound.
+/// Whether the server has the client's unnamed statement, and nothing more need be known of it.
 #[inline]
+pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> bool {
+    server.unnamed == Some(Owner(me, client.secret)) && client.unnamed.is_none()
+}
+
+/// Follows a message about the unnamed statement. `kept` is the span of a Parse that has not been bound.
 pub(crate) fn follow(
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
-) -> Unnamed {
+) -> Step {
     let owner = Owner(me, client.secret);
     match message.header.kind {
-        front::QUERY => {
-            // A simple query destroys the statement.
+        front::PARSE => {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            let text = if message.is_whole() { message.body().get(1..) } else { None };
+            if let Some(step) = suspect(client, (tag, server), text, out) {
+                return step;
+            }
+            server.unnamed = Some(owner);
+            server.parsing = true;
+            client.unnamed = None;
+            let span = message.at..message.end();
+            *kept = (message.is_whole() && span.len() <= MAX_KEPT).then_some(span);
+        }
+        front::CLOSE => {
             server.unnamed = None;
             client.unnamed = None;
             *kept = None;
         }
-        front::BIND if server.unnamed == Some(owner) => *kept = None,
-        front::DESCRIBE if server.unnamed == Some(owner) => {}
-        // The server discards it.
-        _ if server.exchange.is_skipping() => {}
-        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE if client.mode != PoolMode::Session => {
-            let may_wait = !message.is_whole() && !message.full;
-            match message.names_unnamed() {
-                None if may_wait => return Unnamed::Wait,
-                None | Some(false) => {}
-                Some(true) if message.header.kind == front::PARSE => {
-                    if may_wait {
-                        return Unnamed::Wait;
-                    }
-                    server.unnamed = Some(owner);
-                    server.parsing = true;
-                    client.unnamed = None;
-                    let span = message.at..message.at + message.header.total();
-                    *kept = (message.is_whole() && span.len() <= MAX_KEPT).then_some(span);
+        kind => {
+            if kind == front::BIND
+                && let Some(parse) = &client.unnamed
+            {
+                let text = parse[HEADER + 1..].to_vec();
+                if let Some(step) = suspect(client, (tag, server), Some(&text), out) {
+                    return step;
                 }
-                Some(true) if message.header.kind == front::CLOSE => {
-                    server.unnamed = None;
-                    client.unnamed = None;
-                    *kept = None;
-                }
-                Some(true) => return bring(client, (tag, server), owner, out),
+            }
+            if server.unnamed != Some(owner) {
+                return bring(client, (tag, server), owner, out);
+            }
+            if kind == front::BIND {
+                *kept = None;
             }
         }
-        _ => {}
     }
-    Unnamed::Forward
+    Step::Forward
+}
+
+/// Looks at the text of a statement; `None` if it may be forwarded.
+fn suspect(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    text: Option<&[u8]>,
+    out: &mut Outbox,
+) -> Option<Step> {
+    if server.policy.on_state == OnState::Allow {
+        return None;
+    }
+    let findings = text.map_or_else(Findings::unreadable, scan);
+    if findings.suspects == Suspects::NONE {
+        return None;
+    }
+    if needs_sequences_forgotten(client, server, &findings) && client.forget_sequences(tag, server, out) {
+        return Some(Step::Later);
+    }
+    if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
+        reject(tag, server, front::PARSE, out);
+    }
+    server.suspect(&findings);
+    None
 }
 
 /// Makes sure that the server has the client's unnamed statement, or none.
-fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) -> Unnamed {
+fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) -> Step {
     if !server.exchange.is_settled() {
-        return if server.unnamed.is_none() && client.unnamed.is_none() { Unnamed::Forward } else { Unnamed::Lost };
+        return if server.unnamed.is_none() && client.unnamed.is_none() { Step::Forward } else { Step::Lost };
     }
     out.insert(Peer::Server(tag), |to| match &client.unnamed {
         Some(parse) => to.extend_from_slice(parse),
         None => write(to, front::CLOSE, |to| to.extend_from_slice(b"S\0")),
     });
-    server.hidden = Some(if client.unnamed.is_some() { back::PARSE_COMPLETE } else { back::CLOSE_COMPLETE });
-    server.exchange.extended();
+    server.exchange.noted(Note::Hidden);
     server.unnamed = Some(owner);
     server.parsing = true;
-    Unnamed::Forward
+    Step::Forward
 }

@@ -11,7 +11,9 @@ use crate::{
     error::{Failure, Report, Severity},
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
+    scan::Suspects,
     server::{Server, Stage},
+    survey::Survey,
 };
 
 /// Queries of ours that a server is answering.
@@ -39,6 +41,26 @@ pub(crate) enum Purpose {
     },
     /// To see whether it lives.
     Check,
+    /// To learn what its holder has left behind in it.
+    Survey(Survey),
+    /// To have it forget the last values of sequences.
+    ForgetSequences,
+}
+
+impl Work {
+    /// Rows that come are looked at.
+    pub(crate) fn reads_rows(&self) -> bool {
+        matches!(self.purpose, Purpose::Survey(_))
+    }
+
+    /// A row; `None` if it is too long. False if it is malformed.
+    pub(crate) fn row(&mut self, body: Option<&[u8]>) -> bool {
+        match (&mut self.purpose, body) {
+            (Purpose::Survey(survey), Some(body)) => survey.row(body).is_some(),
+            // A setting that long cannot be brought along: it is as if it had not been made.
+            _ => true,
+        }
+    }
 }
 
 impl Server {
@@ -81,7 +103,7 @@ impl Postgres {
         if server.exchange.status() != IDLE {
             queries.push(b"ROLLBACK");
         }
-        let all = server.mode == PoolMode::Session;
+        let all = server.mode == PoolMode::Session || server.stained;
         if all {
             queries.push(b"DISCARD ALL");
         }
@@ -117,7 +139,9 @@ impl Postgres {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
         match (work.purpose, work.failure) {
-            (Purpose::Apply(_) | Purpose::Learn(_), Some(failure)) => {
+            (Purpose::Apply(_) | Purpose::Learn(_) | Purpose::Survey(_) | Purpose::ForgetSequences, Some(failure)) => {
+                // What a survey would have found stays unknown.
+                server.stained |= server.suspects != Suspects::NONE;
                 reject(me, server, clients, &failure, out);
             }
             (Purpose::Apply(settings), None) => {
@@ -129,7 +153,7 @@ impl Postgres {
             }
             (Purpose::Learn(extras), None) => {
                 let reported = server.settings.reported.clone();
-                server.settings = self.parameters.intern(Settings { reported, extras });
+                server.settings = self.parameters.intern(Settings::new(reported, extras));
                 let tag = server.holder.expect("settings are learned for a holder");
                 let client = clients.get(tag).expect("the holder of a server has a session");
                 self.learned(tag, client, me, server, out);
@@ -141,11 +165,25 @@ impl Postgres {
             }
             (Purpose::Reset { all }, None) => {
                 server.exchange = crate::exchange::Exchange::new();
+                server.forget_suspects();
                 if all {
+                    server.stained = false;
+                    server.prepared = None;
                     let reported = server.settings.reported.clone();
-                    server.settings = self.parameters.intern(Settings { reported, extras: Pairs::default() });
+                    server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
                 }
                 out.push(Effect::Ready { server: me });
+            }
+            (Purpose::Survey(survey), None) => {
+                let tag = server.holder.expect("a holder's state is surveyed");
+                let client = clients.get(tag).expect("the holder of a server has a session");
+                self.surveyed(tag, client, me, server, &survey, out);
+            }
+            (Purpose::ForgetSequences, None) => {
+                let tag = server.holder.expect("it is done for a holder");
+                let client = clients.get(tag).expect("the holder of a server has a session");
+                client.phase = Phase::Ready;
+                out.push(Effect::Wake { client: tag });
             }
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
         }
@@ -166,5 +204,6 @@ fn reject(
     let report =
         Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
     client.fail(tag, &report, Blame::Client, out);
-    client.release(tag, me, server, Verdict::Clean, out);
+    let verdict = if server.stained { Verdict::Reset } else { Verdict::Clean };
+    client.release(tag, me, server, verdict, out);
 }

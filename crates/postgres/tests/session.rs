@@ -8,5 +8,9 @@ mod dialogues;
 mod logins;
 #[path = "session/random.rs"]
 mod random;
+#[path = "session/state.rs"]
+mod state;
+#[path = "session/statements.rs"]
+mod statements;
 #[path = "session/world.rs"]
 mod world;

@@ -5,6 +5,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use driver::{Address, Timeouts};
 use pool::{GateConfig, PoolConfig};
+use postgres::OnState;
 
 use crate::{Password, Secret};
 
@@ -177,6 +178,40 @@ pub struct PoolSettings {
     pub mode: Mode,
     /// Sizes and times.
     pub config: PoolConfig,
+    /// What becomes of what sessions leave behind.
+    pub state: StateSettings,
+}
+
+/// What becomes of what sessions leave behind, in transaction and statement mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StateSettings {
+    /// What is done about it.
+    pub on_session_state: OnState,
+    /// Whether servers are cleaned after every lease.
+    pub reset: Reset,
+    /// Most pinned servers of a pool; half of max_size by default, at least one.
+    pub max_pinned: Option<u32>,
+    /// Most prepared statements kept on a server.
+    pub max_prepared_statements: Option<u32>,
+}
+
+/// The words of `on_session_state`.
+pub const ON_STATE_WORDS: &[(&str, OnState)] =
+    &[("replay", OnState::Replay), ("pin", OnState::Pin), ("reject", OnState::Reject), ("allow", OnState::Allow)];
+
+/// When servers are cleaned between clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reset {
+    /// When something is left behind that the next client must not meet.
+    #[default]
+    Auto,
+    /// After every lease.
+    Always,
+}
+
+impl Reset {
+    /// The words of the configuration.
+    pub const WORDS: &[(&'static str, Self)] = &[("auto", Self::Auto), ("always", Self::Always)];
 }
 
 /// When a server returns to its pool.

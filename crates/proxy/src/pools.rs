@@ -7,12 +7,12 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
+use postgres::{Directory, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::{
     Password,
-    config::{Config, Database, FALLBACK, Mode, PoolSettings, User},
+    config::{Config, Database, FALLBACK, Mode, PoolSettings, Reset, User},
 };
 
 /// Most pools of a process. Reached only through the `*` database, whose names clients choose.
@@ -145,12 +145,14 @@ impl Directory for Pools {
         let (entry, database) = self.entry(pool);
         let own = || self.user(&entry.user).and_then(|user| user.password.as_ref()).and_then(Password::plain);
         let password = database.password.as_ref().or_else(own);
+        let settings = self.settings(database, &entry.user);
         ServerLogin {
             database: database.database.clone().unwrap_or_else(|| entry.name.to_string()),
             user: entry.user.to_string(),
             password: password.map(|secret| Arc::clone(secret.reveal())),
             parameters: database.parameters.clone(),
-            mode: mode(self.settings(database, &entry.user).mode),
+            mode: mode(settings.mode),
+            state: state_policy(&settings),
         }
     }
 }
@@ -173,6 +175,17 @@ fn mode(mode: Mode) -> PoolMode {
         Mode::Transaction => PoolMode::Transaction,
         Mode::Session => PoolMode::Session,
         Mode::Statement => PoolMode::Statement,
+    }
+}
+
+fn state_policy(settings: &PoolSettings) -> StatePolicy {
+    let state = &settings.state;
+    let half = (settings.config.effective_max_size() / 2).max(1);
+    StatePolicy {
+        on_state: state.on_session_state,
+        always_reset: state.reset == Reset::Always,
+        max_pinned: state.max_pinned.unwrap_or(half),
+        max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
     }
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use postgres::{Client, PoolMode};
 use protocol::{Blame, ClientTag, CloseReason, LeaseFailure, Refusal, ServerTag, Standing, Verdict};
 
-use crate::world::{Pieces, World, message, messages, server_welcome, startup};
+use crate::world::{Pieces, World, message, messages, server_welcome, startup, survey_answer};
 
 const PIECES_OF: [usize; 3] = [1, 2, 7];
 
 /// Holds a dialogue with a client and a server in every manner of arrival.
-fn in_all_pieces(mode: PoolMode, dialogue: impl Fn(&mut World, ClientTag, ServerTag)) {
+pub fn in_all_pieces(mode: PoolMode, dialogue: impl Fn(&mut World, ClientTag, ServerTag)) {
     let splits = (1..48).map(Pieces::SplitAt);
     let small = PIECES_OF.into_iter().map(Pieces::Of);
     for pieces in [Pieces::Whole].into_iter().chain(splits).chain(small) {
@@ -25,14 +25,14 @@ fn in_all_pieces(mode: PoolMode, dialogue: impl Fn(&mut World, ClientTag, Server
     }
 }
 
-fn add_server(world: &mut World) -> ServerTag {
+pub fn add_server(world: &mut World) -> ServerTag {
     let tag = world.connect_server();
     world.server_got(tag);
     world.server_says(tag, &server_welcome());
     tag
 }
 
-fn add_client(world: &mut World) -> ClientTag {
+pub fn add_client(world: &mut World) -> ClientTag {
     let tag = world.connect_client();
     world.client_says(tag, &startup(3 << 16, &[("user", "app")]));
     assert!(world.clients.0[&tag.0].logged_in);
@@ -40,19 +40,26 @@ fn add_client(world: &mut World) -> ClientTag {
     tag
 }
 
-fn verdicts(world: &World) -> Vec<Verdict> {
+/// The server is asked what was left behind in it, and answers.
+pub fn assert_surveyed(world: &mut World, server: ServerTag, rows: &[[&str; 3]]) {
+    let asked = world.server_got(server);
+    assert!(text(&asked).contains("/* poolhouse */ SELECT"), "{}", text(&asked));
+    world.server_says(server, &survey_answer(rows));
+}
+
+pub fn verdicts(world: &World) -> Vec<Verdict> {
     world.releases.iter().map(|(_, verdict)| *verdict).collect()
 }
 
-fn standing(world: &World, client: ClientTag) -> Standing {
+pub fn standing(world: &World, client: ClientTag) -> Standing {
     world.clients.0[&client.0].standing
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "~")
 }
 
-fn error_code(bytes: &[u8]) -> String {
+pub fn error_code(bytes: &[u8]) -> String {
     // Where the severity, which is the first field, ends in an error's body.
     let at = bytes.windows(3).position(|w| w == b"R\0C" || w == b"L\0C").expect("an error") + 3;
     String::from_utf8_lossy(&bytes[at..at + 5]).into_owned()
@@ -60,7 +67,7 @@ fn error_code(bytes: &[u8]) -> String {
 
 #[test]
 fn a_client_is_small() {
-    assert!(size_of::<Client>() <= 72, "{}", size_of::<Client>());
+    assert!(size_of::<Client>() <= 88, "{}", size_of::<Client>());
 }
 
 #[test]
@@ -111,6 +118,8 @@ fn a_message_larger_than_what_is_held_streams_through_in_both_directions() {
     assert_eq!(world.client_got(client).len(), 4000);
     world.server_says(server, &row[4000..]);
     world.server_says(server, &messages("C:SELECT_1~ Z:I"));
+    // It could not be read, so the server is asked what it has left behind.
+    assert_surveyed(&mut world, server, &[]);
     assert_eq!(verdicts(&world), [Verdict::Clean]);
 }
 
@@ -312,7 +321,8 @@ fn a_client_that_vanishes_in_mid_message_leaves_a_server_to_be_closed() {
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     world.client_says(client, &messages("Q:longer")[..7]);
     world.client_leaves(client);
-    assert_eq!(verdicts(&world), [Verdict::Discard]);
+    // Nothing of it was forwarded.
+    assert_eq!(verdicts(&world), [Verdict::Reset]);
 }
 
 #[test]
@@ -475,7 +485,7 @@ fn a_reported_parameter_follows_its_client_from_server_to_server() {
         let answer = messages("C:SET~ S:TimeZone~CET~ Z:I");
         world.server_says(first, &answer);
         assert_eq!(world.client_got(one), answer);
-        world.server_got(first);
+        assert_surveyed(world, first, &[["s", "TimeZone", "CET"]]);
 
         // Another client gets the same server: its own value comes first.
         let two = {
@@ -516,6 +526,7 @@ fn a_client_whose_settings_are_refused_is_told_by_the_server() {
     in_all_pieces(PoolMode::Transaction, |world, one, server| {
         world.client_says(one, &messages("Q:SET"));
         world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+        assert_surveyed(world, server, &[["s", "TimeZone", "CET"]]);
         world.pieces = Pieces::Whole;
         let two = add_client(world);
         world.client_says(two, &messages("Q:hello"));

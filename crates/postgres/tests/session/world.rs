@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, Unknown};
+use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, StatePolicy, Unknown};
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
     ServerTag, Sessions, Standing, Verdict,
@@ -82,6 +82,7 @@ impl Directory for Doors {
             password: self.password.clone(),
             parameters: vec![("application_name".into(), "ph".into())],
             mode: self.mode,
+            state: StatePolicy::default(),
         }
     }
 }
@@ -474,6 +475,21 @@ pub fn messages(shorthand: &str) -> Vec<u8> {
         }
         bytes.extend(message(kind.as_bytes()[0], &body));
     }
+    bytes
+}
+
+/// A server's answer to the question what its client has left behind: rows of kind, name and value.
+pub fn survey_answer(rows: &[[&str; 3]]) -> Vec<u8> {
+    let mut bytes = messages("T:~~");
+    for row in rows {
+        let mut body = 3u16.to_be_bytes().to_vec();
+        for column in row {
+            body.extend((column.len() as u32).to_be_bytes());
+            body.extend(column.as_bytes());
+        }
+        bytes.extend(message(b'D', &body));
+    }
+    bytes.extend(messages("C:SELECT~ Z:I"));
     bytes
 }
 

@@ -2,7 +2,10 @@
 
 use pool::PoolConfig;
 
-use super::{DEFAULT_HARD_LIMIT, Listener, Mode, PoolSettings, Preset, default_soft_limit, section::Section};
+use super::{
+    DEFAULT_HARD_LIMIT, Listener, Mode, ON_STATE_WORDS, PoolSettings, Preset, Reset, StateSettings, default_soft_limit,
+    section::Section,
+};
 
 /// Keys of `[pool]`, and of `[[database]]` where they override it.
 pub const POOL_KEYS: &[&str] = &[
@@ -18,6 +21,10 @@ pub const POOL_KEYS: &[&str] = &[
     "max_waiters",
     "check_after_idle",
     "connect_time",
+    "on_session_state",
+    "reset",
+    "max_pinned",
+    "max_prepared_statements",
 ];
 
 /// Most of anything that is counted: above it a number is a mistake.
@@ -40,9 +47,21 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         connect_timeout: section.duration_on("connect_time").unwrap_or(base.connect_timeout),
         ..base.clone()
     };
-    let settings = PoolSettings { mode: section.choice("mode", Mode::WORDS).unwrap_or(inherited.mode), config };
+    let mode = section.choice("mode", Mode::WORDS).unwrap_or(inherited.mode);
+    let settings = PoolSettings { mode, config, state: state_settings(section, &inherited.state) };
     check_pool(section, &settings.config);
     settings
+}
+
+fn state_settings(section: &Section<'_>, inherited: &StateSettings) -> StateSettings {
+    StateSettings {
+        on_session_state: section.choice("on_session_state", ON_STATE_WORDS).unwrap_or(inherited.on_session_state),
+        reset: section.choice("reset", Reset::WORDS).unwrap_or(inherited.reset),
+        max_pinned: section.number("max_pinned", 0..=MAX_COUNT).or(inherited.max_pinned),
+        max_prepared_statements: section
+            .number("max_prepared_statements", 1..=MAX_COUNT)
+            .or(inherited.max_prepared_statements),
+    }
 }
 
 fn check_pool(section: &Section<'_>, config: &PoolConfig) {

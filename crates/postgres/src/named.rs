@@ -1,0 +1,283 @@
+//! Named prepared statements of a client in the messages that it sends and gets: its names are replaced by those of ours,
+//! and what the server at hand does not have is parsed before it is used.
+//!
+//! What need not be done by the server is still answered by it: in place of a Parse it has done before, it is sent a Close
+//! of a statement that never exists. So every answer keeps its place, also among errors.
+
+use std::{ops::Range, sync::Arc};
+
+use protocol::{Outbox, Peer, ServerTag};
+
+use crate::{
+    Postgres,
+    client::Client,
+    error::Failure,
+    exchange::Note,
+    message::{HEADER, back, front, write},
+    requests::{Arrived, Step, needs_sequences_forgotten},
+    scan::Suspects,
+    server::Server,
+    state::{OnState, reject},
+    statements::{Need, PREFIX, Prepared, Statement},
+};
+
+/// Follows a message about the statement whose name is at `name`.
+pub(crate) fn follow(
+    postgres: &Postgres,
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    match message.header.kind {
+        front::PARSE => parse(postgres, client, (tag, server), message, name, out),
+        front::CLOSE => close(client, (tag, server), message, name, out),
+        _ => refer(postgres, client, (tag, server), message, name, out),
+    }
+}
+
+/// What rules the meaning of a text parsed now; `None` if nobody else may share it.
+fn context(client: &Client, server: &Server) -> Option<u64> {
+    if server.suspects.any(Suspects::MEANING) {
+        return None;
+    }
+    client.settings.as_ref().map(|settings| settings.context())
+}
+
+/// A Parse.
+fn parse(
+    postgres: &Postgres,
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    if message.may_wait() {
+        return Step::Wait;
+    }
+    if !message.is_whole() {
+        // Too long to be kept: it stays with this server, under its own name.
+        server.suspects.add(Suspects::PREPARE);
+        return Step::Forward;
+    }
+    let text = &message.bytes[name.end + 1..message.end()];
+    let name = &message.bytes[name];
+    if let Some(known) = client.named.as_mut().and_then(|named| named.get(name)) {
+        // The server refuses it, since it has one of that name.
+        bring((tag, server), &known, out);
+        out.insert(Peer::Server(tag), |to| write_parse(to, &known));
+        server.exchange.extended();
+        return Step::Replaced(message.end());
+    }
+    let statement = postgres.statements.intern(context(client, server), text);
+    let named = client.named.get_or_insert_default();
+    if named.is_full() {
+        return Step::TooMany;
+    }
+    named.parse(name, statement.clone());
+    let prepared = server.prepared.get_or_insert_default();
+    match prepared.need(&statement) {
+        Need::Nothing => {
+            out.insert(Peer::Server(tag), write_idle_close);
+            server.exchange.noted(Note::KnownParse);
+        }
+        need => {
+            if need == Need::CloseAndParse {
+                write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
+            }
+            out.insert(Peer::Server(tag), |to| write_parse(to, &statement));
+            prepared.parse(&statement);
+            server.exchange.noted(Note::Parse(statement.id));
+            make_room((tag, server), out);
+        }
+    }
+    Step::Replaced(message.end())
+}
+
+/// A Close: the server keeps the statement for others.
+fn close(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    let name = &message.bytes[name];
+    let Some(named) = client.named.as_mut().filter(|named| named.is_full() || named.knows(name)) else {
+        if server.pinned {
+            server.suspects.add(Suspects::UNDO);
+        }
+        return Step::Forward;
+    };
+    if named.is_full() {
+        return Step::TooMany;
+    }
+    named.close(name);
+    out.insert(Peer::Server(tag), write_idle_close);
+    server.exchange.noted(Note::Close);
+    Step::Replaced(message.end())
+}
+
+/// A Bind or Describe.
+fn refer(
+    postgres: &Postgres,
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    let text = &message.bytes[name.clone()];
+    let Some(mut statement) = client.named.as_mut().and_then(|named| named.get(text)) else {
+        // The server says that it does not exist, or it is one that was prepared there by other means.
+        return Step::Forward;
+    };
+    if message.header.kind == front::DESCRIBE {
+        client.named.as_mut().expect("it has the statement").describe(text);
+    } else if server.policy.on_state != OnState::Allow && statement.findings.suspects != Suspects::NONE {
+        let findings = &statement.findings;
+        if needs_sequences_forgotten(client, server, findings) {
+            return if client.forget_sequences(tag, server, out) { Step::Later } else { Step::Forward };
+        }
+        if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
+            reject(tag, server, message.header.kind, out);
+        }
+        server.suspect(findings);
+    }
+    let now = context(client, server);
+    let there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+    if now != Some(statement.context) && !(there && now.is_none()) {
+        // It would mean something else if it were parsed now, so it is another statement.
+        statement = postgres.statements.intern(now, &statement.body);
+        if now.is_some() {
+            client.named.as_mut().expect("it has the statement").replace(text, &statement);
+        }
+    }
+    bring((tag, server), &statement, out);
+    // The message with the other name.
+    let before = message.at + HEADER..name.start;
+    let ours = statement.name();
+    let length = message.header.length as usize - name.len() + ours.len();
+    out.insert(Peer::Server(tag), |to| {
+        to.push(message.header.kind);
+        to.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        to.extend_from_slice(&message.bytes[before]);
+        to.extend_from_slice(ours.as_bytes());
+    });
+    server.exchange.extended();
+    Step::Replaced(name.end)
+}
+
+/// Makes sure that the server has the statement.
+fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
+    let prepared = server.prepared.get_or_insert_default();
+    let need = prepared.need(statement);
+    if need == Need::Nothing {
+        return;
+    }
+    if need == Need::CloseAndParse {
+        write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
+    }
+    out.insert(Peer::Server(tag), |to| write_parse(to, statement));
+    prepared.parse(statement);
+    server.exchange.noted(Note::HiddenParse(statement.id));
+    make_room((tag, server), out);
+}
+
+/// Closes a statement if the server has too many.
+fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
+    let prepared = server.prepared.as_mut().expect("it has statements");
+    if let Some(id) = prepared.surplus(server.policy.max_prepared as usize) {
+        write_hidden_close(prepared, &mut server.exchange, tag, id, out);
+    }
+}
+
+fn write_hidden_close(
+    prepared: &mut Prepared,
+    exchange: &mut crate::exchange::Exchange,
+    tag: ServerTag,
+    id: u32,
+    out: &mut Outbox,
+) {
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{PREFIX}{id}\0").as_bytes()));
+    });
+    prepared.close(id);
+    exchange.noted(Note::HiddenClose(id));
+}
+
+fn write_parse(to: &mut Vec<u8>, statement: &Statement) {
+    write(to, front::PARSE, |to| {
+        to.extend_from_slice(statement.name().as_bytes());
+        to.push(0);
+        to.extend_from_slice(&statement.body);
+    });
+}
+
+/// A Close that does nothing: numbers begin with 1.
+fn write_idle_close(to: &mut Vec<u8>) {
+    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{PREFIX}0\0").as_bytes()));
+}
+
+/// What the client gets of an answer to a noted request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// It, as it is.
+    Same,
+    /// Nothing.
+    Nothing,
+    /// A ParseComplete in its place.
+    ParseComplete,
+}
+
+/// A request was answered, or (not `done`) discarded because of an error before it.
+pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
+    let named = client.and_then(|client| client.named.as_mut());
+    match note {
+        Note::Hidden => return Answer::Nothing,
+        Note::HiddenParse(id) => {
+            server.prepared.as_mut().expect("it was asked").parsed(id, done);
+            return Answer::Nothing;
+        }
+        Note::HiddenClose(id) => {
+            server.prepared.as_mut().expect("it was asked").closed(id, done);
+            return Answer::Nothing;
+        }
+        Note::Parse(id) => server.prepared.as_mut().expect("it was asked").parsed(id, done),
+        Note::KnownParse | Note::Close => {}
+    }
+    if let Some(named) = named {
+        named.settle(done);
+    }
+    if note == Note::KnownParse { Answer::ParseComplete } else { Answer::Same }
+}
+
+/// An error was answered: what it discarded never was, and a plan that does not fit is made anew everywhere.
+pub(crate) fn failed(body: Option<&[u8]>, client: &mut Client, server: &mut Server) {
+    for note in server.exchange.take_discarded() {
+        settle(note, false, Some(client), server);
+    }
+    if let (Some(prepared), Some(body)) = (&mut server.prepared, body)
+        && Failure::is_outdated_plan(body)
+    {
+        prepared.outdated();
+    }
+}
+
+/// The body of an error, with the client's own name in place of ours; `None` if there is nothing to replace.
+pub(crate) fn rename(body: &[u8], client: &Client) -> Option<Vec<u8>> {
+    let named = client.named.as_ref()?;
+    let at = body.windows(PREFIX.len()).position(|part| part == PREFIX.as_bytes())?;
+    let digits = body[at + PREFIX.len()..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let end = at + PREFIX.len() + digits;
+    let id = std::str::from_utf8(&body[at + PREFIX.len()..end]).ok()?.parse().ok()?;
+    let name = named.name_of(id)?;
+    Some([&body[..at], name, &body[end..]].concat())
+}
+
+/// Appends the answer to a Parse.
+pub(crate) fn write_parse_complete(to: &mut Vec<u8>) {
+    write(to, back::PARSE_COMPLETE, |_| {});
+}

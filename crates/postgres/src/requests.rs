@@ -1,0 +1,209 @@
+//! A client's message on its way to the server it holds: what must be known of it before it is forwarded, and in which form
+//! it is. Only texts and names are looked at; everything else passes by.
+
+use std::ops::Range;
+
+use protocol::{ClientTag, Outbox, Peer, ServerTag};
+
+use crate::{
+    PoolMode, Postgres,
+    client::Client,
+    message::{HEADER, Header, front, take_text, write_ready},
+    named,
+    scan::{Deallocate, Findings, Suspects, deallocates, scan},
+    server::Server,
+    state::OnState,
+    unnamed,
+};
+
+/// What is to be done with a message.
+pub(crate) enum Step {
+    /// Enter it into the exchange and forward it as it is.
+    Forward,
+    /// More of it is needed to tell.
+    Wait,
+    /// It was entered, and forwarded in another form up to here; the rest follows as it is.
+    Replaced(usize),
+    /// It was answered without the server.
+    Answered,
+    /// The server is asked something first; then the message is to be handed over again.
+    Later,
+    /// The unnamed statement is elsewhere, and it is too late to bring it here.
+    Lost,
+    /// Too many requests are unanswered.
+    TooMany,
+}
+
+/// A message of a client that holds a server, as far as it has arrived.
+pub(crate) struct Arrived<'a> {
+    pub(crate) header: Header,
+    /// The whole input.
+    pub(crate) bytes: &'a [u8],
+    /// Where the message begins in it.
+    pub(crate) at: usize,
+    /// No more of it can be waited for.
+    pub(crate) full: bool,
+}
+
+impl<'a> Arrived<'a> {
+    /// What has arrived behind the header.
+    pub(crate) fn body(&self) -> &'a [u8] {
+        let end = self.end();
+        &self.bytes[self.at + HEADER..end.min(self.bytes.len())]
+    }
+
+    /// Where the message ends, in the input or beyond it.
+    pub(crate) fn end(&self) -> usize {
+        self.at + self.header.total()
+    }
+
+    /// All of it has arrived.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end() <= self.bytes.len()
+    }
+
+    /// The rest of it may still come while it waits.
+    pub(crate) fn may_wait(&self) -> bool {
+        !self.is_whole() && !self.full
+    }
+
+    /// The name of the statement that the message is about, as a range of the input; `None` if that cannot be told
+    /// yet, an inner `None` if it is about a portal.
+    pub(crate) fn statement_name(&self) -> Option<Option<Range<usize>>> {
+        let mut body = self.body();
+        let name = match self.header.kind {
+            front::PARSE => take_text(&mut body)?,
+            front::BIND => {
+                take_text(&mut body)?;
+                take_text(&mut body)?
+            }
+            _ => {
+                if *body.first()? != b'S' {
+                    return Some(None);
+                }
+                body = &body[1..];
+                take_text(&mut body)?
+            }
+        };
+        // The text ends with the zero byte before what is left.
+        let end = self.at + HEADER + self.body().len() - body.len() - 1;
+        Some(Some(end - name.len()..end))
+    }
+}
+
+/// Looks at a message, before it is entered into the exchange. `kept` is the span of an unnamed Parse that has not been
+/// bound.
+#[inline]
+pub(crate) fn look(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    if client.mode == PoolMode::Session {
+        if message.header.kind == front::QUERY {
+            server.unnamed = None;
+        }
+        return Step::Forward;
+    }
+    match message.header.kind {
+        front::QUERY => query((me, client), (tag, server), message, kept, out),
+        front::SYNC => {
+            if let Some(prepared) = &mut server.prepared {
+                prepared.end_pipeline();
+            }
+            Step::Forward
+        }
+        // The server discards it.
+        _ if server.exchange.is_skipping() => Step::Forward,
+        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && client.named.is_none() => {
+            if message.header.kind == front::BIND {
+                *kept = None;
+            }
+            Step::Forward
+        }
+        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => match message.statement_name() {
+            None if message.may_wait() => Step::Wait,
+            None | Some(None) => Step::Forward,
+            Some(Some(name)) if name.is_empty() => unnamed::follow((me, client), (tag, server), message, kept, out),
+            Some(Some(name)) => named::follow(postgres, client, (tag, server), message, name, out),
+        },
+        _ => Step::Forward,
+    }
+}
+
+/// A simple query.
+fn query(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    if message.may_wait() {
+        return Step::Wait;
+    }
+    if server.policy.on_state != OnState::Allow && !server.exchange.is_skipping() {
+        let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
+        if client.named.is_some()
+            && message.is_whole()
+            && server.exchange.is_settled()
+            && answer(me, client, server, message.body(), out)
+        {
+            return Step::Answered;
+        }
+        if needs_sequences_forgotten(client, server, &findings) {
+            return if client.forget_sequences(tag, server, out) { Step::Later } else { Step::Forward };
+        }
+        if findings.suspects != Suspects::NONE {
+            if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
+                crate::state::reject(tag, server, front::QUERY, out);
+                return Step::Replaced(message.end());
+            }
+            server.suspect(&findings);
+        }
+    }
+    // A simple query destroys the statement.
+    server.unnamed = None;
+    client.unnamed = None;
+    *kept = None;
+    Step::Forward
+}
+
+/// The text asks for the last value of a sequence of a client that was not known to do so: what other clients left
+/// behind must not be seen.
+pub(crate) fn needs_sequences_forgotten(client: &mut Client, server: &Server, findings: &Findings) -> bool {
+    if client.last_values || !findings.suspects.any(Suspects::LAST_VALUE) {
+        return false;
+    }
+    client.last_values = true;
+    !server.suspects.any(Suspects::SEQUENCE) && server.exchange.is_settled()
+}
+
+/// Answers a DEALLOCATE of a statement that the server knows by another name, or not at all.
+fn answer(me: ClientTag, client: &mut Client, server: &Server, text: &[u8], out: &mut Outbox) -> bool {
+    let Some(named) = &mut client.named else { return false };
+    if !text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/')) {
+        return false;
+    }
+    let status = server.exchange.status();
+    let word = match deallocates(text) {
+        Some(Deallocate::One(name)) if status != b'E' && named.get(&name).is_some() => {
+            named.remove(&name);
+            "DEALLOCATE"
+        }
+        // Those prepared in SQL are the server's to forget.
+        Some(Deallocate::All) if status != b'E' && client.pin.is_none() && !server.suspects.any(Suspects::PREPARE) => {
+            named.clear();
+            "DEALLOCATE ALL"
+        }
+        _ => return false,
+    };
+    out.insert(Peer::Client(me), |to| {
+        crate::message::write(to, crate::message::back::COMMAND_COMPLETE, |to| crate::message::write_text(to, word));
+        write_ready(to, status);
+    });
+    true
+}

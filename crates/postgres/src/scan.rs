@@ -1,0 +1,503 @@
+//! Looks over the text of SQL for what may outlive its transaction: settings, temporary tables, locks and the like. It need
+//! not understand: it only has to suspect too much rather than too little, because what is really there is then
+//! asked of the server (see `survey`). What a function does inside is hidden from it. It knows no session.
+
+use crate::tokens::{Token, Tokens};
+
+/// What a text may do to a session, as a set.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Suspects(u16);
+
+impl Suspects {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self(0);
+    /// Changes run-time parameters beyond the transaction.
+    pub(crate) const SETTINGS: Self = Self(1);
+    /// Changes, perhaps only for the transaction, what the text of a statement parsed later means.
+    pub(crate) const MEANING: Self = Self(1 << 1);
+    /// Creates temporary objects.
+    pub(crate) const TEMPORARY: Self = Self(1 << 2);
+    /// Opens a cursor that outlives its transaction.
+    pub(crate) const CURSOR: Self = Self(1 << 3);
+    /// Takes or gives back an advisory lock of the session.
+    pub(crate) const LOCK: Self = Self(1 << 4);
+    /// Listens.
+    pub(crate) const LISTEN: Self = Self(1 << 5);
+    /// Prepares a statement in SQL.
+    pub(crate) const PREPARE: Self = Self(1 << 6);
+    /// Asks for the last value of a sequence in this session.
+    pub(crate) const LAST_VALUE: Self = Self(1 << 7);
+    /// May advance a sequence.
+    pub(crate) const SEQUENCE: Self = Self(1 << 8);
+    /// May end something that ties a client to its server.
+    pub(crate) const UNDO: Self = Self(1 << 9);
+    /// Forgets prepared statements.
+    pub(crate) const FORGET: Self = Self(1 << 10);
+    /// Sets a parameter whose name cannot be seen.
+    pub(crate) const UNNAMED: Self = Self(1 << 11);
+
+    /// All that may leave something behind in a session, or take it away.
+    pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
+    /// All that may leave something behind in a session.
+    pub(crate) const LASTING: Self = Self(
+        1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
+    );
+    /// What is supposed of a text that cannot be read.
+    pub(crate) const ALL: Self = Self((1 << 12) - 1);
+
+    /// Whether any of `others` is in it.
+    #[inline]
+    pub(crate) fn any(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// Adds others.
+    #[inline]
+    pub(crate) fn add(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+}
+
+/// What was found in a text.
+#[derive(Clone, Default)]
+pub(crate) struct Findings {
+    pub(crate) suspects: Suspects,
+    /// Names with a dot of parameters that it sets: the server does not list these.
+    pub(crate) custom: Vec<Box<[u8]>>,
+}
+
+impl Findings {
+    /// What is supposed of a text that is too long to be read.
+    pub(crate) fn unreadable() -> Self {
+        let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::LAST_VALUE.0);
+        Self { suspects: Suspects(all), custom: Vec::new() }
+    }
+}
+
+/// Most names of custom parameters noted of one text.
+const MAX_CUSTOM: usize = 64;
+
+/// Longest name of a parameter that is noted, in bytes.
+const MAX_NAME: usize = 255;
+
+/// Settings that change neither what a text means nor the types of its results.
+const HARMLESS: [&str; 24] = [
+    "application_name",
+    "client_min_messages",
+    "constraint_exclusion",
+    "cursor_tuple_fraction",
+    "deadlock_timeout",
+    "default_transaction_deferrable",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "effective_cache_size",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "jit",
+    "lock_timeout",
+    "log_min_duration_statement",
+    "log_min_messages",
+    "log_statement",
+    "maintenance_work_mem",
+    "plan_cache_mode",
+    "random_page_cost",
+    "statement_timeout",
+    "synchronous_commit",
+    "temp_buffers",
+    "transaction_timeout",
+    "work_mem",
+];
+
+/// Looks over the text of a Query or Parse.
+pub(crate) fn scan(text: &[u8]) -> Findings {
+    let mut findings = Findings::default();
+    look(text, &mut findings, true);
+    findings
+}
+
+fn look(text: &[u8], found: &mut Findings, outermost: bool) {
+    let mut tokens = Tokens::new(text);
+    let mut start = true;
+    let mut procedural = false;
+    // The word before, if it may stand before TEMP or HOLD.
+    let mut before = Before::Other;
+    while let Some(token) = tokens.next() {
+        let Token::Word(word) = token else {
+            match token {
+                Token::Symbol(b';') => (start, procedural) = (true, false),
+                Token::Literal(body) if procedural && outermost => look(body, found, false),
+                Token::Symbol(b'(') => {}
+                _ => start = false,
+            }
+            before = Before::Other;
+            continue;
+        };
+        if std::mem::take(&mut start) {
+            procedural = word.eq_ignore_ascii_case(b"do");
+            begin(word, &mut tokens, found);
+        }
+        anywhere(word, before, &tokens, found);
+        if !outermost {
+            // In procedural code a statement begins after many words, and a text may be composed.
+            start = true;
+            if word.eq_ignore_ascii_case(b"execute") {
+                found.suspects.add(Suspects::ALL);
+            }
+        }
+        before = Before::of(word);
+    }
+}
+
+/// What a word means for the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// CREATE TEMP, INTO TEMP
+    Temporary,
+    /// WITH HOLD
+    Hold,
+    Other,
+}
+
+impl Before {
+    #[inline]
+    fn of(word: &[u8]) -> Self {
+        let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+        match word.len() {
+            4 if is("with") => Self::Hold,
+            4 if is("into") => Self::Temporary,
+            5 if is("local") => Self::Temporary,
+            6 if is("create") || is("global") => Self::Temporary,
+            7 if is("replace") => Self::Temporary,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The first word of a statement.
+fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) {
+    let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+    let suspects = match word.first().map(u8::to_ascii_lowercase) {
+        Some(b's') if is("set") => return set(tokens, found),
+        Some(b'r') if is("reset") => {
+            note_name(tokens, found);
+            Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0)
+        }
+        Some(b'd') if is("discard") => {
+            Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::UNDO.0 | Suspects::FORGET.0)
+        }
+        Some(b'd') if is("deallocate") => Suspects(Suspects::UNDO.0 | Suspects::FORGET.0),
+        Some(b'd') if is("drop") => Suspects::UNDO,
+        Some(b'c') if is("close") => Suspects::UNDO,
+        Some(b'u') if is("unlisten") => Suspects::UNDO,
+        Some(b'l') if is("listen") => Suspects::LISTEN,
+        Some(b'i') if is("insert") => Suspects::SEQUENCE,
+        Some(b'p') if is("prepare") && !next_is(tokens, "transaction") => Suspects::PREPARE,
+        _ => return,
+    };
+    found.suspects.add(suspects);
+}
+
+fn next_is(tokens: &Tokens<'_>, other: &str) -> bool {
+    matches!(tokens.clone().next(), Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()))
+}
+
+/// What follows SET.
+fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
+    let mut lasting = true;
+    let mut ahead = tokens.clone();
+    loop {
+        let word = match ahead.next() {
+            Some(Token::Word(word) | Token::Quoted(word)) => word,
+            _ => return found.suspects.add(Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0)),
+        };
+        let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+        if is("local") {
+            lasting = false;
+        } else if is("transaction") || is("constraints") {
+            return;
+        } else if !is("session") {
+            break;
+        }
+        *tokens = ahead.clone();
+    }
+    if lasting {
+        found.suspects.add(Suspects::SETTINGS);
+    }
+    if !note_name(tokens, found) {
+        found.suspects.add(Suspects::MEANING);
+    }
+}
+
+/// Notes the name that follows; whether it is harmless.
+fn note_name(tokens: &Tokens<'_>, found: &mut Findings) -> bool {
+    let mut ahead = tokens.clone();
+    let mut name = Vec::new();
+    loop {
+        match ahead.next() {
+            Some(Token::Word(word)) => name.extend(word.to_ascii_lowercase()),
+            Some(Token::Quoted(word)) => name.extend_from_slice(word),
+            _ => return false,
+        }
+        if ahead.next() != Some(Token::Symbol(b'.')) {
+            break;
+        }
+        name.push(b'.');
+    }
+    note(&name, found)
+}
+
+fn note(name: &[u8], found: &mut Findings) -> bool {
+    if !name.contains(&b'.') {
+        return HARMLESS.iter().any(|harmless| name.eq_ignore_ascii_case(harmless.as_bytes()))
+            || name.to_ascii_lowercase().starts_with(b"enable_");
+    }
+    if name.len() > MAX_NAME || found.custom.len() >= MAX_CUSTOM {
+        found.suspects.add(Suspects::UNNAMED);
+    } else if !found.custom.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        found.custom.push(name.into());
+    }
+    true
+}
+
+/// A word anywhere in a statement.
+#[inline]
+fn anywhere(word: &[u8], before: Before, tokens: &Tokens<'_>, found: &mut Findings) {
+    let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+    let suspects = match (word.len(), word[0] | 0x20) {
+        (4, b't') if before == Before::Temporary && is("temp") => Suspects::TEMPORARY,
+        (9, b't') if before == Before::Temporary && is("temporary") => Suspects::TEMPORARY,
+        (4, b'h') if before == Before::Hold && is("hold") => Suspects::CURSOR,
+        (10, b's') if is("set_config") => return set_config(tokens.clone(), found),
+        (9, b's') if is("set_limit") => Suspects::SETTINGS,
+        (7, b'c') if is("currval") => Suspects::LAST_VALUE,
+        (7, b'l') if is("lastval") => Suspects::LAST_VALUE,
+        (7, b'n') if is("nextval") => Suspects::SEQUENCE,
+        (6, b's') if is("setval") => Suspects::SEQUENCE,
+        (7.., b'p') if word[1..].starts_with(b"g_") || word[1..].starts_with(b"G_") => {
+            let word = word.to_ascii_lowercase();
+            if word.starts_with(b"pg_temp") {
+                Suspects::TEMPORARY
+            } else if word.starts_with(b"pg_advisory_unlock") {
+                Suspects(Suspects::LOCK.0 | Suspects::UNDO.0)
+            } else if (word.starts_with(b"pg_advisory_") || word.starts_with(b"pg_try_advisory_"))
+                && !word.windows(4).any(|part| part == b"xact")
+            {
+                Suspects::LOCK
+            } else {
+                return;
+            }
+        }
+        _ => return,
+    };
+    found.suspects.add(suspects);
+}
+
+/// What follows set_config: `('name', value, whether it is local)`.
+fn set_config(mut tokens: Tokens<'_>, found: &mut Findings) {
+    let opened = tokens.next() == Some(Token::Symbol(b'('));
+    let name = match tokens.next() {
+        Some(Token::Literal(name)) if opened && tokens.next() == Some(Token::Symbol(b',')) => Some(name),
+        _ => None,
+    };
+    let mut depth = 1;
+    let mut last = None;
+    let mut commas = 0;
+    while name.is_some() && depth > 0 {
+        match tokens.next() {
+            Some(Token::Symbol(b'(' | b'[')) => depth += 1,
+            Some(Token::Symbol(b')' | b']')) => depth -= 1,
+            Some(Token::Symbol(b',')) if depth == 1 => (commas, last) = (commas + 1, None),
+            Some(token) => last = Some(token),
+            None => break,
+        }
+    }
+    let local = commas == 1
+        && match last {
+            Some(Token::Word(word)) => word.eq_ignore_ascii_case(b"true"),
+            Some(Token::Literal(text)) => text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"t"),
+            _ => false,
+        };
+    match name {
+        Some(name) => {
+            // Whether it is local is not always to be seen.
+            let harmless = if local && name.contains(&b'.') { true } else { note(name, found) };
+            if !harmless {
+                found.suspects.add(Suspects::MEANING);
+            }
+            if !local {
+                found.suspects.add(Suspects::SETTINGS);
+            }
+        }
+        None => found.suspects.add(Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::UNNAMED.0)),
+    }
+}
+
+/// What a text deallocates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Deallocate {
+    All,
+    /// The statement of this name, as PostgreSQL would spell it.
+    One(Vec<u8>),
+}
+
+/// Whether the text is a DEALLOCATE and nothing else.
+pub(crate) fn deallocates(text: &[u8]) -> Option<Deallocate> {
+    let mut tokens = Tokens::new(text);
+    let is = |token: &Option<Token<'_>>, other: &str| matches!(token, Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()));
+    if !is(&tokens.next(), "deallocate") {
+        return None;
+    }
+    let mut token = tokens.next();
+    if is(&token, "prepare") {
+        token = tokens.next();
+    }
+    let what = match token {
+        Some(Token::Word(word)) if word.eq_ignore_ascii_case(b"all") => Deallocate::All,
+        Some(Token::Word(word)) => Deallocate::One(word.to_ascii_lowercase()),
+        Some(Token::Quoted(word)) => Deallocate::One(word.replace_double()),
+        _ => return None,
+    };
+    match (tokens.next(), tokens.next()) {
+        (None, _) | (Some(Token::Symbol(b';')), None) => Some(what),
+        _ => None,
+    }
+}
+
+trait ReplaceDouble {
+    fn replace_double(&self) -> Vec<u8>;
+}
+
+impl ReplaceDouble for &[u8] {
+    /// A quoted identifier's body with each `""` made one.
+    fn replace_double(&self) -> Vec<u8> {
+        let mut plain = Vec::with_capacity(self.len());
+        let mut bytes = self.iter().peekable();
+        while let Some(&byte) = bytes.next() {
+            plain.push(byte);
+            if byte == b'"' && bytes.peek() == Some(&&b'"') {
+                bytes.next();
+            }
+        }
+        plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suspects(sql: &str) -> Suspects {
+        scan(sql.as_bytes()).suspects
+    }
+
+    fn has(sql: &str, wanted: Suspects) {
+        assert!(suspects(sql).any(wanted), "{sql}");
+    }
+
+    fn has_not(sql: &str, unwanted: Suspects) {
+        assert!(!suspects(sql).any(unwanted), "{sql}");
+    }
+
+    #[test]
+    fn ordinary_statements_raise_no_suspicion() {
+        for sql in [
+            "",
+            "SELECT abalance FROM pgbench_accounts WHERE aid = 12;",
+            "BEGIN; UPDATE t SET a = 1, temp = 2 WHERE b = 'set x'; COMMIT",
+            "select temp, hold from t -- set x = 1",
+            "/* set /* nested */ x */ select $$listen$$, $a$ set $a$, E'\\'; listen x'",
+            "select pg_advisory_xact_lock(1), pg_try_advisory_xact_lock(2)",
+            "set transaction isolation level serializable",
+            "set constraints all deferred",
+            "prepare transaction 'x'",
+            "select \"set_config\" from t",
+        ] {
+            has_not(sql, Suspects::ALL);
+        }
+    }
+
+    #[test]
+    fn what_lasts_is_suspected() {
+        for (sql, what) in [
+            ("set x = 1", Suspects::SETTINGS),
+            ("select 1;\n SET SESSION search_path TO a", Suspects::SETTINGS),
+            ("(select 1); set role x", Suspects::SETTINGS),
+            ("set session authorization x", Suspects::SETTINGS),
+            ("set session characteristics as transaction read only", Suspects::SETTINGS),
+            ("set time zone 'UTC'", Suspects::SETTINGS),
+            ("reset all", Suspects::SETTINGS),
+            ("discard all", Suspects::FORGET),
+            ("select set_config('a.b', $1, false)", Suspects::SETTINGS),
+            ("select set_config('search_path', x(1, 2), $2)", Suspects::SETTINGS),
+            ("select set_config($1, $2, true)", Suspects::UNNAMED),
+            ("create temp table t(a int)", Suspects::TEMPORARY),
+            ("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", Suspects::TEMPORARY),
+            ("create local temporary table t()", Suspects::TEMPORARY),
+            ("select 1 into temp x", Suspects::TEMPORARY),
+            ("create function pg_temp.f() returns int", Suspects::TEMPORARY),
+            ("declare c cursor with hold for select 1", Suspects::CURSOR),
+            ("select pg_advisory_lock(1)", Suspects::LOCK),
+            ("select PG_TRY_ADVISORY_LOCK_SHARED(1)", Suspects::LOCK),
+            ("listen a", Suspects::LISTEN),
+            ("prepare a as select 1", Suspects::PREPARE),
+            ("select currval('s')", Suspects::LAST_VALUE),
+            ("do $$ begin perform set_config('a.b', 'c', false); end $$", Suspects::SETTINGS),
+            ("do $$ begin execute 'li' || 'sten x'; end $$", Suspects::LISTEN),
+        ] {
+            has(sql, what);
+        }
+    }
+
+    #[test]
+    fn what_is_local_is_left_alone_but_may_change_meanings() {
+        has_not("set local work_mem = '1MB'", Suspects::ALL);
+        has_not("set local app.tenant = '1'", Suspects::LASTING);
+        has_not("select set_config('request.jwt', $1, true)", Suspects::ALL);
+        has_not("set local search_path = a", Suspects::SETTINGS);
+        has("set local search_path = a", Suspects::MEANING);
+        has("select set_config('search_path', 'a', true)", Suspects::MEANING);
+    }
+
+    #[test]
+    fn names_of_custom_parameters_are_noted() {
+        let names = |sql: &str| -> Vec<String> {
+            scan(sql.as_bytes()).custom.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        };
+        assert_eq!(names("set App.Tenant = 1; set session a.\"B\" to 2"), ["app.tenant", "a.B"]);
+        assert_eq!(names("reset a.b"), ["a.b"]);
+        assert_eq!(names("select set_config('a.b', '1', false)"), ["a.b"]);
+        assert_eq!(names("set work_mem = 1"), [""; 0]);
+    }
+
+    #[test]
+    fn a_lone_deallocate_is_recognised() {
+        let one = |name: &str| Some(Deallocate::One(name.into()));
+        assert_eq!(deallocates(b"DEALLOCATE ALL"), Some(Deallocate::All));
+        assert_eq!(deallocates(b"deallocate prepare Foo;"), one("foo"));
+        assert_eq!(deallocates(b"DEALLOCATE \"_pg3_0\""), one("_pg3_0"));
+        assert_eq!(deallocates(b"DEALLOCATE \"a\"\"b\""), one("a\"b"));
+        assert_eq!(deallocates(b"DEALLOCATE a; select 1"), None);
+        assert_eq!(deallocates(b"select 1"), None);
+    }
+
+    #[test]
+    fn no_text_is_too_strange() {
+        for sql in [
+            &b"'"[..],
+            b"\"",
+            b"/*",
+            b"--",
+            b"$",
+            b"$a$",
+            b"$1",
+            b"E'\\",
+            b"set",
+            b"set local",
+            b"set_config(",
+            b"\xff\xfe;\0",
+        ] {
+            scan(sql);
+            deallocates(sql);
+        }
+    }
+}

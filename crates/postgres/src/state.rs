@@ -1,0 +1,343 @@
+//! What a session has beyond its transactions, and what is done about it: settings are brought along from server to server,
+//! everything else ties the client to its server until it is gone. It knows no SQL of its own; see `survey`.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use protocol::{Blame, ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
+
+use crate::{
+    Postgres,
+    client::{Client, Phase},
+    error::{Report, Severity, code},
+    message::{front, write, write_query},
+    scan::{Findings, Suspects},
+    server::Server,
+    survey::{self, Survey},
+    work::Purpose,
+};
+
+/// What is done about session state in transaction and statement mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnState {
+    /// Settings follow the client; what cannot follow it pins its server.
+    #[default]
+    Replay,
+    /// All of it pins the server.
+    Pin,
+    /// A statement that would leave something behind is refused.
+    Reject,
+    /// Nothing is done: the state stays with the server and is met by whoever comes next.
+    Allow,
+}
+
+/// The rules of a pool for session state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatePolicy {
+    /// What is done about it.
+    pub on_state: OnState,
+    /// Whether a server is cleaned (DISCARD ALL) after every lease.
+    pub always_reset: bool,
+    /// Most servers of the pool that may be pinned at a time.
+    pub max_pinned: u32,
+    /// Prepared statements kept on one server; beyond it the one not used for longest is closed.
+    pub max_prepared: u32,
+}
+
+impl Default for StatePolicy {
+    fn default() -> Self {
+        Self { on_state: OnState::Replay, always_reset: false, max_pinned: 10, max_prepared: 500 }
+    }
+}
+
+/// Why a client keeps its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pin {
+    Temporary,
+    Cursor,
+    Lock,
+    Listen,
+    Prepare,
+    Sequence,
+    Settings,
+    /// A parameter was set whose name could not be seen.
+    UnknownSetting,
+}
+
+impl Pin {
+    /// The word for metrics and logs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Pin::Temporary => "temporary_object",
+            Pin::Cursor => "with_hold_cursor",
+            Pin::Lock => "advisory_lock",
+            Pin::Listen => "listen",
+            Pin::Prepare => "sql_prepare",
+            Pin::Sequence => "sequence",
+            Pin::Settings => "settings",
+            Pin::UnknownSetting => "unknown_setting",
+        }
+    }
+}
+
+/// How many servers are pinned, by pool.
+#[derive(Default)]
+pub(crate) struct Pins(Mutex<HashMap<PoolId, u32>>);
+
+impl Pins {
+    /// One more, unless there are `max`.
+    fn add(&self, pool: PoolId, max: u32) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(pool).or_default();
+        let room = *count < max;
+        *count += u32::from(room);
+        room
+    }
+
+    fn remove(&self, pool: PoolId) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.get_mut(&pool).expect("a pin was counted");
+        *count -= 1;
+    }
+}
+
+impl Server {
+    /// A text with these findings is forwarded.
+    pub(crate) fn suspect(&mut self, findings: &Findings) {
+        self.suspects.add(findings.suspects);
+        for name in &findings.custom {
+            if !self.custom.contains(name) {
+                self.custom.push(name.clone());
+            }
+        }
+    }
+
+    /// Something of the client may have been left behind.
+    pub(crate) fn has_state(&self) -> bool {
+        self.pinned || self.suspects.any(Suspects::LASTING)
+    }
+
+    /// The present transaction is over: what it changed for itself is, too.
+    pub(crate) fn forget_suspects(&mut self) {
+        self.suspects = Suspects::NONE;
+        self.custom = Vec::new();
+    }
+}
+
+impl Client {
+    /// Has the server forget the last values of sequences, before the client asks for one; false if that cannot be.
+    pub(crate) fn forget_sequences(&mut self, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        if server.exchange.status() == b'E' {
+            return false;
+        }
+        self.phase = Phase::Applying;
+        server.begin(tag, Purpose::ForgetSequences, &[b"DISCARD SEQUENCES"], out);
+        true
+    }
+}
+
+impl Postgres {
+    /// Nothing is owed and no transaction is open: the server is given back, or asked first what is left behind in it.
+    /// True if it is given back.
+    #[inline]
+    pub(crate) fn finish(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) -> bool {
+        let plain = server.suspects == Suspects::NONE && client.pin.is_none() && !server.policy.always_reset;
+        if !plain && !self.finish_with_state(me, client, tag, server, out) {
+            return false;
+        }
+        let verdict = if server.stained { Verdict::Reset } else { server.exchange.verdict() };
+        client.release(me, tag, server, verdict, out);
+        true
+    }
+
+    /// False if the server is not given back.
+    #[cold]
+    fn finish_with_state(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) -> bool {
+        if self.survey(client, tag, server, out) {
+            return false;
+        }
+        if client.pin.is_some() {
+            client.stand(me, Standing::Idle, out);
+            return false;
+        }
+        server.stained |= server.policy.always_reset;
+        true
+    }
+
+    /// A transaction has ended with suspects. True if the server is asked what there is: the client's next request
+    /// waits for the answer.
+    fn survey(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        let relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
+        if server.policy.on_state == OnState::Allow || !server.suspects.any(relevant) {
+            if client.last_values && server.suspects.any(Suspects::SEQUENCE) && !server.pinned {
+                client.phase = Phase::Applying;
+                self.ask(client, tag, server, out);
+                return true;
+            }
+            server.forget_suspects();
+            return false;
+        }
+        client.phase = Phase::Applying;
+        self.ask(client, tag, server, out);
+        true
+    }
+
+    fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let known = client.settings.as_ref().expect("a client that is logged in has settings");
+        let custom = survey::custom_names(&server.custom, &known.extras);
+        let sql = survey::write(server.suspects, &custom);
+        server.begin(tag, Purpose::Survey(Survey::new(server.suspects)), &[&sql], out);
+    }
+
+    /// The server has said what there is.
+    pub(crate) fn surveyed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        survey: &Survey,
+        out: &mut Outbox,
+    ) {
+        let mut pin = survey.pin;
+        if survey.settings_asked() {
+            let before = server.settings.clone();
+            self.take_over(me, client, server, survey, out);
+            if server.policy.on_state == OnState::Pin && before != server.settings {
+                pin = pin.or(Some(Pin::Settings));
+            }
+        }
+        if server.suspects.any(Suspects::UNNAMED) {
+            pin = Some(Pin::UnknownSetting);
+        }
+        if client.last_values && server.suspects.any(Suspects::SEQUENCE) {
+            pin = pin.or(Some(Pin::Sequence));
+        }
+        // These do not end before the client does, or says DISCARD.
+        if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Sequence | Pin::Settings)) && !server.discarded {
+            pin = pin.or(client.pin);
+        }
+        server.discarded = false;
+        server.forget_suspects();
+        client.phase = Phase::Ready;
+        if !self.set_pin(me, client, tag, server, pin, out) {
+            return;
+        }
+        out.push(Effect::Wake { client: me });
+        self.finish(me, client, tag, server, out);
+    }
+
+    /// Settings as they are now become the client's, but for those that went back to what it started with.
+    fn take_over(&self, me: ClientTag, client: &mut Client, server: &mut Server, survey: &Survey, out: &mut Outbox) {
+        let start = client.start.clone().expect("a client that is logged in has settings");
+        let own_user = server.user.clone();
+        let (theirs, wanted) = survey.settings(&server.settings.reported, &start, own_user.as_deref());
+        for (name, value) in wanted.reported.iter() {
+            if server.settings.reported.get(name).is_some_and(|now| now != value) {
+                out.insert(Peer::Client(me), |to| crate::message::write_parameter(to, name, value));
+            }
+        }
+        server.settings = self.parameters.intern(theirs);
+        client.settings = Some(self.parameters.intern(wanted));
+    }
+
+    /// Pins the client's server, or lets it go. False if there is no room for another pin: then the client is told to go.
+    fn set_pin(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        pin: Option<Pin>,
+        out: &mut Outbox,
+    ) -> bool {
+        match (client.pin, pin) {
+            (None, Some(new)) => {
+                if !self.pins.add(client.pool, server.policy.max_pinned) {
+                    let max = server.policy.max_pinned;
+                    let message = format!(
+                        "this session needs a server of its own ({}), and max_pinned = {max} have one",
+                        new.word()
+                    );
+                    let report = Report {
+                        severity: Severity::Fatal,
+                        code: code::CONFIGURATION_LIMIT_EXCEEDED,
+                        message: &message,
+                        hint: "Raise max_pinned, or use mode = \"session\" for such clients.",
+                    };
+                    client.fail(me, &report, Blame::Exhausted, out);
+                    server.stained = true;
+                    client.release(me, tag, server, Verdict::Reset, out);
+                    return false;
+                }
+                server.pinned = true;
+                out.push(Effect::Pinned { server: tag, reason: Some(new.word()) });
+            }
+            (Some(_), None) => self.unpin(client, tag, server, out),
+            (Some(old), Some(new)) if old != new => {
+                out.push(Effect::Pinned { server: tag, reason: Some(new.word()) });
+            }
+            _ => {}
+        }
+        client.pin = pin;
+        true
+    }
+
+    /// The client no longer keeps the server.
+    pub(crate) fn unpin(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if client.pin.take().is_some() {
+            server.pinned = false;
+            self.pins.remove(client.pool);
+            out.push(Effect::Pinned { server: tag, reason: None });
+        }
+    }
+
+    /// The pinned server of a client is lost.
+    pub(crate) fn forget_pin(&self, client: &mut Client) {
+        if client.pin.take().is_some() {
+            self.pins.remove(client.pool);
+        }
+    }
+}
+
+/// Puts something that fails in the place of a request that is not allowed, or before it: so the refusal comes in its
+/// turn, and the server treats what follows as it treats all that follows an error.
+pub(crate) fn reject(tag: ServerTag, server: &mut Server, kind: u8, out: &mut Outbox) {
+    const REFUSAL: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', \
+        MESSAGE = 'this statement leaves something behind in the session, which on_session_state = \"reject\" forbids', \
+        HINT = 'Use SET LOCAL, or mode = \"session\" for this database.'; END $poolhouse$";
+    if kind == front::QUERY {
+        out.insert(Peer::Server(tag), |to| write_query(to, REFUSAL));
+        server.exchange.query();
+        return;
+    }
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::PARSE, |to| {
+            to.push(0);
+            to.extend_from_slice(REFUSAL);
+            to.extend_from_slice(&[0, 0, 0]);
+        });
+        write(to, front::BIND, |to| to.extend_from_slice(&[0; 8]));
+        write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
+    });
+    server.unnamed = None;
+    for _ in 0..3 {
+        server.exchange.extended();
+    }
+}

@@ -1,0 +1,497 @@
+//! Named prepared statements, remembered on both sides. Clients name statements as they like, and several clients may mean
+//! the same text; servers know each text under one name of ours (`poolhouse_7`), whoever asked for it. It knows neither
+//! bytes on the wire nor sessions.
+//!
+//! A request that was forwarded may yet be discarded by the server because of an error before it. So nothing that was
+//! only asked for is believed beyond the Sync that ends its pipeline.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use crate::scan::{Findings, scan};
+
+/// What the names of ours begin with.
+pub(crate) const PREFIX: &str = "poolhouse_";
+
+/// Most statements of one client; the one not used for longest is forgotten for another.
+const MAX_OF_CLIENT: usize = 2048;
+
+/// Most bytes of the texts of one client's statements; likewise.
+const MAX_BYTES_OF_CLIENT: usize = 8 << 20;
+
+/// Most Parses and Closes of one client that are not answered.
+pub(crate) const MAX_PENDING: usize = 16 * 1024;
+
+/// Statements remembered in all before those that nobody has are dropped; it doubles when all are had.
+const SWEEP_AT: usize = 4096;
+
+/// A text with its parameter types, in the context of the settings that rule its meaning.
+pub(crate) struct Statement {
+    /// Part of its name at servers; never 0, never used twice.
+    pub(crate) id: u32,
+    /// A hash of the settings under which it was parsed.
+    pub(crate) context: u64,
+    /// The body of its Parse behind the name.
+    pub(crate) body: Box<[u8]>,
+    /// What executing it may do to a session.
+    pub(crate) findings: Findings,
+    /// Raised when the server said that its plan does not fit any more: every server has to parse it again.
+    pub(crate) edition: AtomicU32,
+}
+
+impl Statement {
+    /// Its name at servers.
+    pub(crate) fn name(&self) -> String {
+        format!("{PREFIX}{}", self.id)
+    }
+}
+
+/// All statements that somebody has: equal ones exist once.
+#[derive(Default)]
+pub(crate) struct Statements {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By a hash of context and body; statements whose hashes are equal share an entry.
+    by_hash: HashMap<u64, Vec<Arc<Statement>>>,
+    count: usize,
+    sweep_at: usize,
+    last_id: u32,
+}
+
+impl Statements {
+    /// The statement with this context and the body of this Parse. Without a context nobody else will get it.
+    pub(crate) fn intern(&self, context: Option<u64>, body: &[u8]) -> Arc<Statement> {
+        let mut hasher = DefaultHasher::new();
+        (context, body).hash(&mut hasher);
+        let key = hasher.finish();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = context
+            && let Some(same) = known.by_hash.get(&key)
+            && let Some(statement) = same.iter().find(|s| s.context == context && *s.body == *body)
+        {
+            return statement.clone();
+        }
+        if known.count >= known.sweep_at.max(SWEEP_AT) {
+            known.by_hash.retain(|_, same| {
+                same.retain(|statement| Arc::strong_count(statement) > 1);
+                !same.is_empty()
+            });
+            known.count = known.by_hash.values().map(Vec::len).sum();
+            known.sweep_at = known.count * 2;
+        }
+        known.last_id = known.last_id.checked_add(1).expect("4 billion statements have not been seen yet");
+        let id = known.last_id;
+        let findings = scan(body);
+        // A context that no settings have by another way than chance.
+        let own = context.unwrap_or(u64::MAX - u64::from(id));
+        let statement =
+            Arc::new(Statement { id, context: own, body: body.into(), findings, edition: AtomicU32::new(0) });
+        if context.is_some() {
+            known.by_hash.entry(key).or_default().push(statement.clone());
+            known.count += 1;
+        }
+        statement
+    }
+}
+
+/// The statements of one client.
+#[derive(Default)]
+pub(crate) struct Named {
+    map: HashMap<Box<[u8]>, Held>,
+    /// Bytes of their texts.
+    bytes: usize,
+    /// Counts uses.
+    clock: u64,
+    /// Asked for and not answered yet, oldest first.
+    pending: VecDeque<Pending>,
+}
+
+struct Held {
+    statement: Arc<Statement>,
+    used: u64,
+    /// The client was told the types of its columns, and relies on them.
+    described: bool,
+}
+
+enum Pending {
+    Parse(Box<[u8]>, Arc<Statement>),
+    Close(Box<[u8]>),
+}
+
+impl Named {
+    /// The statement of this name, as it will be once everything asked for is done; it counts as used.
+    pub(crate) fn get(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
+        let statement = self.peek(name)?.clone();
+        self.clock += 1;
+        if let Some(held) = self.map.get_mut(name) {
+            held.used = self.clock;
+        }
+        Some(statement)
+    }
+
+    /// Whether the client has a statement of this name, or has asked for one.
+    pub(crate) fn knows(&self, name: &[u8]) -> bool {
+        self.peek(name).is_some()
+    }
+
+    fn peek(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        for pending in self.pending.iter().rev() {
+            match pending {
+                Pending::Parse(other, statement) if **other == *name => return Some(statement),
+                Pending::Close(other) if **other == *name => return None,
+                _ => {}
+            }
+        }
+        self.map.get(name).map(|held| &held.statement)
+    }
+
+    /// Puts another statement in the place of one whose context has changed.
+    pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
+        if let Some(held) = self.map.get_mut(name) {
+            held.statement = statement.clone();
+        }
+    }
+
+    /// The client asks for its columns.
+    pub(crate) fn describe(&mut self, name: &[u8]) {
+        if let Some(held) = self.map.get_mut(name) {
+            held.described = true;
+        }
+    }
+
+    /// A Parse was forwarded.
+    pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>) {
+        self.pending.push_back(Pending::Parse(name.into(), statement));
+    }
+
+    /// A Close was forwarded.
+    pub(crate) fn close(&mut self, name: &[u8]) {
+        self.pending.push_back(Pending::Close(name.into()));
+    }
+
+    /// No more may be forwarded.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() >= MAX_PENDING
+    }
+
+    /// The oldest of those has been answered, or discarded.
+    pub(crate) fn settle(&mut self, done: bool) {
+        match self.pending.pop_front().expect("only what was asked is settled") {
+            Pending::Parse(name, statement) if done => self.insert(name, statement),
+            Pending::Close(name) if done => self.remove(&name),
+            _ => {}
+        }
+    }
+
+    /// Forgets a statement.
+    pub(crate) fn remove(&mut self, name: &[u8]) {
+        if let Some(held) = self.map.remove(name) {
+            self.bytes -= held.statement.body.len();
+        }
+    }
+
+    /// Forgets all statements.
+    pub(crate) fn clear(&mut self) {
+        self.map.clear();
+        self.bytes = 0;
+    }
+
+    /// The client's name of the statement with this number.
+    pub(crate) fn name_of(&self, id: u32) -> Option<&[u8]> {
+        let pending = self.pending.iter().find_map(|pending| match pending {
+            Pending::Parse(name, statement) if statement.id == id => Some(&**name),
+            _ => None,
+        });
+        pending.or_else(|| self.map.iter().find(|(_, held)| held.statement.id == id).map(|(name, _)| &**name))
+    }
+
+    fn insert(&mut self, name: Box<[u8]>, statement: Arc<Statement>) {
+        self.remove(&name);
+        self.bytes += statement.body.len();
+        self.clock += 1;
+        self.map.insert(name, Held { statement, used: self.clock, described: false });
+        if self.map.len() > MAX_OF_CLIENT || self.bytes > MAX_BYTES_OF_CLIENT {
+            self.evict();
+        }
+    }
+
+    /// Forgets an eighth of the statements, those not used for longest.
+    fn evict(&mut self) {
+        let mut uses: Vec<u64> = self.map.values().map(|held| held.used).collect();
+        uses.sort_unstable();
+        let limit = uses[uses.len() / 8];
+        self.map.retain(|_, held| held.used > limit);
+        self.bytes = self.map.values().map(|held| held.statement.body.len()).sum();
+    }
+}
+
+/// What one server has, or has been asked for.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    map: HashMap<u32, Kept>,
+    /// Counts uses.
+    clock: u64,
+    /// The clock when the present lease began.
+    lease_began: u64,
+    /// Counts Syncs.
+    pipeline: u32,
+}
+
+struct Kept {
+    statement: Arc<Statement>,
+    /// The edition it was parsed from.
+    edition: u32,
+    /// The server has confirmed it.
+    there: bool,
+    /// Parses without an answer.
+    asked: u32,
+    /// Closes without an answer.
+    closing: u32,
+    /// The pipeline of the last of those Parses.
+    pipeline: u32,
+    used: u64,
+}
+
+/// What has to be forwarded before a statement can be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    Nothing,
+    Parse,
+    /// It may or may not be there.
+    CloseAndParse,
+}
+
+impl Prepared {
+    /// A client got the server.
+    pub(crate) fn begin_lease(&mut self) {
+        self.lease_began = self.clock;
+    }
+
+    /// A Sync is forwarded.
+    pub(crate) fn end_pipeline(&mut self) {
+        self.pipeline = self.pipeline.wrapping_add(1);
+    }
+
+    /// What is needed before the statement can be used.
+    pub(crate) fn need(&mut self, statement: &Arc<Statement>) -> Need {
+        self.clock += 1;
+        let Some(copy) = self.map.get_mut(&statement.id) else { return Need::Parse };
+        copy.used = self.clock;
+        let fits = copy.edition == statement.edition.load(Relaxed);
+        let asked = copy.asked > 0 && copy.pipeline == self.pipeline;
+        if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
+    }
+
+    /// A Parse of it is forwarded.
+    pub(crate) fn parse(&mut self, statement: &Arc<Statement>) {
+        self.clock += 1;
+        let edition = statement.edition.load(Relaxed);
+        let copy = self.map.entry(statement.id).or_insert_with(|| Kept {
+            statement: statement.clone(),
+            edition,
+            there: false,
+            asked: 0,
+            closing: 0,
+            pipeline: 0,
+            used: 0,
+        });
+        copy.edition = edition;
+        copy.asked += 1;
+        copy.pipeline = self.pipeline;
+        copy.used = self.clock;
+    }
+
+    /// A Close of it is forwarded.
+    pub(crate) fn close(&mut self, id: u32) {
+        if let Some(copy) = self.map.get_mut(&id) {
+            copy.closing += 1;
+        }
+    }
+
+    /// A statement that must go for another, if there are more than `max`. Those used in the present lease stay: they
+    /// may have open portals, which would go with them.
+    pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
+        if self.map.len() <= max {
+            return None;
+        }
+        let old = self.map.iter().filter(|(_, copy)| copy.used <= self.lease_began && copy.closing == 0);
+        old.min_by_key(|(_, copy)| copy.used).map(|(id, _)| *id)
+    }
+
+    /// A Parse of ours was answered, or discarded.
+    pub(crate) fn parsed(&mut self, id: u32, done: bool) {
+        if let Some(copy) = self.map.get_mut(&id) {
+            copy.asked -= 1;
+            copy.there |= done;
+            self.forget_if_gone(id);
+        }
+    }
+
+    /// A Close of ours was answered, or discarded.
+    pub(crate) fn closed(&mut self, id: u32, done: bool) {
+        if let Some(copy) = self.map.get_mut(&id) {
+            copy.closing -= 1;
+            copy.there &= !done;
+            self.forget_if_gone(id);
+        }
+    }
+
+    /// The server has forgotten all statements.
+    pub(crate) fn clear(&mut self) {
+        for copy in self.map.values_mut() {
+            copy.there = false;
+        }
+        self.map.retain(|_, copy| copy.asked > 0 || copy.closing > 0);
+    }
+
+    /// The server says that the plan of a statement does not fit any more; it must be one of those used in this lease.
+    pub(crate) fn outdated(&mut self) {
+        for copy in self.map.values().filter(|copy| copy.used > self.lease_began) {
+            // Raised once, however many servers notice.
+            let seen = copy.edition;
+            let _ = copy.statement.edition.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed);
+        }
+    }
+
+    fn forget_if_gone(&mut self, id: u32) {
+        let gone = |copy: &Kept| !copy.there && copy.asked == 0 && copy.closing == 0;
+        if self.map.get(&id).is_some_and(gone) {
+            self.map.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statements(count: usize) -> Vec<Arc<Statement>> {
+        let all = Statements::default();
+        (0..count).map(|i| all.intern(Some(1), format!("select {i}\0\0\0").as_bytes())).collect()
+    }
+
+    #[test]
+    fn equal_texts_in_equal_contexts_are_one_statement() {
+        let all = Statements::default();
+        let one = all.intern(Some(1), b"select 1\0\0\0");
+        assert!(Arc::ptr_eq(&one, &all.intern(Some(1), b"select 1\0\0\0")));
+        assert!(!Arc::ptr_eq(&one, &all.intern(Some(2), b"select 1\0\0\0")));
+        assert!(!Arc::ptr_eq(&all.intern(None, b"x"), &all.intern(None, b"x")));
+    }
+
+    #[test]
+    fn statements_that_nobody_has_are_dropped() {
+        let all = Statements::default();
+        for i in 0..3 * SWEEP_AT {
+            all.intern(Some(1), format!("{i}").as_bytes());
+        }
+        assert!(all.known.lock().unwrap().count <= SWEEP_AT);
+    }
+
+    #[test]
+    fn a_parse_is_believed_within_its_pipeline_only() {
+        let s = statements(1).remove(0);
+        let mut server = Prepared::default();
+        assert_eq!(server.need(&s), Need::Parse);
+        server.parse(&s);
+        assert_eq!(server.need(&s), Need::Nothing);
+        server.end_pipeline();
+        assert_eq!(server.need(&s), Need::CloseAndParse);
+        server.parsed(s.id, true);
+        assert_eq!(server.need(&s), Need::Nothing);
+    }
+
+    #[test]
+    fn a_parse_that_was_discarded_never_was() {
+        let s = statements(1).remove(0);
+        let mut server = Prepared::default();
+        server.parse(&s);
+        server.parsed(s.id, false);
+        assert_eq!(server.need(&s), Need::Parse);
+        assert!(server.map.is_empty());
+    }
+
+    #[test]
+    fn a_close_that_was_discarded_leaves_the_statement_there() {
+        let s = statements(1).remove(0);
+        let mut server = Prepared::default();
+        server.parse(&s);
+        server.parsed(s.id, true);
+        server.close(s.id);
+        assert_eq!(server.need(&s), Need::CloseAndParse);
+        server.closed(s.id, false);
+        assert_eq!(server.need(&s), Need::Nothing);
+        server.close(s.id);
+        server.closed(s.id, true);
+        assert_eq!(server.need(&s), Need::Parse);
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_unless_this_lease_used_it() {
+        let all = statements(3);
+        let mut server = Prepared::default();
+        for s in &all {
+            server.parse(s);
+            server.parsed(s.id, true);
+        }
+        assert_eq!(server.surplus(2), None);
+        server.begin_lease();
+        assert_eq!(server.surplus(2), Some(all[0].id));
+        server.need(&all[0]);
+        assert_eq!(server.surplus(2), Some(all[1].id));
+        assert_eq!(server.surplus(3), None);
+    }
+
+    #[test]
+    fn a_plan_that_does_not_fit_is_parsed_again_by_every_server() {
+        let s = statements(1).remove(0);
+        let mut servers = [Prepared::default(), Prepared::default()];
+        for server in &mut servers {
+            server.parse(&s);
+            server.parsed(s.id, true);
+        }
+        servers[0].outdated();
+        servers[1].outdated();
+        assert_eq!(s.edition.load(Relaxed), 1);
+        assert_eq!(servers[0].need(&s), Need::CloseAndParse);
+        assert_eq!(servers[1].need(&s), Need::CloseAndParse);
+    }
+
+    #[test]
+    fn a_client_sees_its_statements_as_they_will_be() {
+        let all = statements(2);
+        let mut client = Named::default();
+        client.parse(b"a", all[0].clone());
+        assert_eq!(client.get(b"a").unwrap().id, all[0].id);
+        client.close(b"a");
+        assert!(client.get(b"a").is_none());
+        client.settle(true);
+        client.settle(false);
+        assert_eq!(client.get(b"a").unwrap().id, all[0].id);
+        assert_eq!(client.name_of(all[0].id), Some(&b"a"[..]));
+        client.parse(b"b", all[1].clone());
+        client.settle(false);
+        assert!(client.get(b"b").is_none());
+    }
+
+    #[test]
+    fn a_client_that_never_closes_anything_is_bounded() {
+        let mut client = Named::default();
+        let all = Statements::default();
+        for i in 0..3 * MAX_OF_CLIENT {
+            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), format!("{i}").as_bytes()));
+            client.settle(true);
+        }
+        assert!(client.map.len() <= MAX_OF_CLIENT);
+        assert!(client.get(format!("s{}", 3 * MAX_OF_CLIENT - 1).as_bytes()).is_some());
+    }
+}

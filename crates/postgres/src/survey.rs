@@ -1,0 +1,229 @@
+//! The question what there is in a session beyond its transaction, in SQL, and reading the answer. Only what is suspected is
+//! asked for. It knows no connection.
+
+use crate::{
+    message::take_u32,
+    parameters::{Pairs, Settings, is_fact, write_literal},
+    scan::Suspects,
+    state::Pin,
+};
+
+/// Parameters that the server lists as set in the session but that belong to a transaction, or to nobody.
+const NOT_OF_SESSION: [&str; 4] =
+    ["transaction_isolation", "transaction_read_only", "transaction_deferrable", "in_hot_standby"];
+
+/// Names of custom parameters to ask for: those just seen, and those known.
+pub(crate) fn custom_names<'a>(seen: &'a [Box<[u8]>], known: &'a Pairs) -> Vec<&'a [u8]> {
+    let known = known.iter().map(|(name, _)| name).filter(|name| name.contains(&b'.'));
+    let mut names: Vec<&[u8]> = known.collect();
+    for name in seen {
+        if !names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The query.
+pub(crate) fn write(suspects: Suspects, custom: &[&[u8]]) -> Vec<u8> {
+    let mut sql = Vec::new();
+    // Rows of: s name value, for a setting; p word, for what pins.
+    sql.extend_from_slice(
+        b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
+          WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
+          EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) \
+          OR EXISTS (SELECT 1 FROM pg_catalog.pg_type WHERE typnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) \
+          OR EXISTS (SELECT 1 FROM pg_catalog.pg_proc WHERE pronamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())) \
+          UNION ALL SELECT 'p', 'cursor', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable) \
+          UNION ALL SELECT 'p', 'lock', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
+          WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
+          AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
+          UNION ALL SELECT 'p', 'listen', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_listening_channels()) \
+          UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
+          WHERE name OPERATOR(pg_catalog.!~) '^poolhouse_[0-9]+$'::pg_catalog.text)",
+    );
+    if suspects.any(Suspects::SETTINGS) {
+        sql.extend_from_slice(
+            b" UNION ALL SELECT 's', name, setting FROM pg_catalog.pg_settings \
+              WHERE source OPERATOR(pg_catalog.=) 'session'::pg_catalog.text \
+              UNION ALL SELECT 's', 'role', pg_catalog.current_setting('role') \
+              UNION ALL SELECT 's', 'session_authorization', pg_catalog.current_setting('session_authorization')",
+        );
+        for name in custom {
+            sql.extend_from_slice(b" UNION ALL SELECT 's', ");
+            write_literal(&mut sql, name);
+            sql.extend_from_slice(b", pg_catalog.current_setting(");
+            write_literal(&mut sql, name);
+            sql.extend_from_slice(b", true)");
+        }
+    }
+    sql
+}
+
+/// Name and value.
+type Setting = (Box<[u8]>, Box<[u8]>);
+
+/// What the server has answered so far.
+pub(crate) struct Survey {
+    asked: Suspects,
+    /// What ties the client to the server.
+    pub(crate) pin: Option<Pin>,
+    /// Settings made in the session.
+    set: Vec<Setting>,
+}
+
+impl Survey {
+    pub(crate) fn new(asked: Suspects) -> Self {
+        Self { asked, pin: None, set: Vec::new() }
+    }
+
+    /// Whether settings were asked for.
+    pub(crate) fn settings_asked(&self) -> bool {
+        self.asked.any(Suspects::SETTINGS)
+    }
+
+    /// Takes the body of a DataRow; `None` if it is malformed.
+    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+        let (count, mut rest) = body.split_first_chunk::<2>()?;
+        let mut columns = [None; 3];
+        if *count != [0, 3] {
+            return None;
+        }
+        for column in &mut columns {
+            let length = take_u32(&mut rest)?;
+            if length != u32::MAX {
+                let (value, after) = rest.split_at_checked(length as usize)?;
+                *column = Some(value);
+                rest = after;
+            }
+        }
+        match (columns[0]?, columns[1]?, columns[2]) {
+            (b"s", name, Some(value)) => self.set.push((name.into(), value.into())),
+            (b"s", _, None) => {}
+            (b"p", word, _) => {
+                let pin = match word {
+                    b"temporary" => Pin::Temporary,
+                    b"cursor" => Pin::Cursor,
+                    b"lock" => Pin::Lock,
+                    b"listen" => Pin::Listen,
+                    b"prepare" => Pin::Prepare,
+                    _ => return None,
+                };
+                self.pin.get_or_insert(pin);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
+    /// own start; the client's start was another. `reported` is what the server reports, `user` who it logged in as.
+    pub(crate) fn settings(&self, reported: &Pairs, start: &Settings, user: Option<&[u8]>) -> (Settings, Settings) {
+        let set = |name: &[u8]| self.set.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let mut there = Pairs::default();
+        for (name, value) in &self.set {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            let nothing = (is("role") && **value == *b"none")
+                || (is("session_authorization") && user.is_none_or(|user| *user == **value))
+                || NOT_OF_SESSION.iter().any(|other| is(other));
+            let listed = reported.get(name).is_some() || (is_fact(name) && !is("session_authorization"));
+            if !nothing && !listed {
+                there = there.with(name, value);
+            }
+        }
+        let mut wanted = there.clone();
+        for (name, value) in start.extras.iter() {
+            if set(name).is_none() {
+                wanted = wanted.with(name, value);
+            }
+        }
+        let mut wanted_reported = reported.clone();
+        for (name, value) in start.reported.iter() {
+            if set(name).is_none() {
+                wanted_reported = wanted_reported.with(name, value);
+            }
+        }
+        (Settings::new(reported.clone(), there), Settings::new(wanted_reported, wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(columns: &[Option<&str>]) -> Vec<u8> {
+        let mut body = (columns.len() as u16).to_be_bytes().to_vec();
+        for column in columns {
+            match column {
+                Some(text) => {
+                    body.extend((text.len() as u32).to_be_bytes());
+                    body.extend(text.as_bytes());
+                }
+                None => body.extend(u32::MAX.to_be_bytes()),
+            }
+        }
+        body
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
+        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
+    }
+
+    fn survey(rows: &[[Option<&str>; 3]]) -> Survey {
+        let mut survey = Survey::new(Suspects::SETTINGS);
+        rows.iter().for_each(|columns| survey.row(&row(columns)).unwrap());
+        survey
+    }
+
+    #[test]
+    fn settings_made_in_the_session_become_the_clients() {
+        let survey = survey(&[
+            [Some("s"), Some("search_path"), Some("a, b")],
+            [Some("s"), Some("TimeZone"), Some("CET")],
+            [Some("s"), Some("role"), Some("none")],
+            [Some("s"), Some("session_authorization"), Some("app")],
+            [Some("s"), Some("app.x"), None],
+        ]);
+        let reported = pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]);
+        let start = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, DMY")]), pairs(&[("geqo", "off")]));
+        let (there, wanted) = survey.settings(&reported, &start, Some(b"app"));
+        assert_eq!(there.extras, pairs(&[("search_path", "a, b")]));
+        // What is no longer set has gone back to the client's start.
+        assert_eq!(wanted.reported, pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, DMY")]));
+        assert_eq!(wanted.extras, pairs(&[("search_path", "a, b"), ("geqo", "off")]));
+    }
+
+    #[test]
+    fn a_role_is_brought_along() {
+        let survey = survey(&[
+            [Some("s"), Some("role"), Some("reader")],
+            [Some("s"), Some("session_authorization"), Some("other")],
+        ]);
+        let start = Settings::default();
+        let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app"));
+        assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
+    }
+
+    #[test]
+    fn what_pins_is_named() {
+        assert_eq!(survey(&[[Some("p"), Some("lock"), None]]).pin, Some(Pin::Lock));
+        assert_eq!(survey(&[]).pin, None);
+    }
+
+    #[test]
+    fn a_malformed_row_is_noticed() {
+        let mut survey = Survey::new(Suspects::NONE);
+        for body in
+            [&b""[..], b"\0\x03", b"\0\x03\0\0\0\x05ab", &row(&[Some("p"), Some("?"), None]), &row(&[None, None, None])]
+        {
+            assert!(survey.row(body).is_none());
+        }
+    }
+
+    #[test]
+    fn only_what_is_suspected_is_asked_for() {
+        assert!(!String::from_utf8(write(Suspects::LOCK, &[])).unwrap().contains("pg_settings"));
+        let sql = String::from_utf8(write(Suspects::SETTINGS, &[b"a.'b"])).unwrap();
+        assert!(sql.contains("current_setting(E'a.\\x27b', true)"), "{sql}");
+    }
+}

@@ -1,0 +1,124 @@
+//! What sessions leave behind beyond their transactions: settings that follow, and what ties a client to its server.
+
+use postgres::PoolMode;
+use protocol::{Standing, Verdict};
+
+use crate::{
+    dialogues::{add_client, add_server, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts},
+    world::{Pieces, World, messages},
+};
+
+fn whole<T>(world: &mut World, act: impl FnOnce(&mut World) -> T) -> T {
+    let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+    let result = act(world);
+    world.pieces = pieces;
+    result
+}
+
+#[test]
+fn a_setting_that_is_not_reported_follows_its_client() {
+    in_all_pieces(PoolMode::Transaction, |world, client, first| {
+        world.client_says(client, &messages("Q:SET_statement_timeout_=_5"));
+        world.server_says(first, &messages("C:SET~ Z:I"));
+        assert_eq!(world.client_got(client), messages("C:SET~ Z:I"));
+        assert_surveyed(world, first, &[["s", "statement_timeout", "5"]]);
+        let second = whole(world, add_server);
+        world.idle.retain(|tag| *tag == second);
+        world.client_says(client, &messages("Q:next"));
+        assert!(text(&world.server_got(second)).contains("SET \"statement_timeout\" = '5';"));
+    });
+}
+
+#[test]
+fn a_setting_that_was_reset_goes_back_to_the_clients_start() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = world.connect_client();
+    let start = [("user", "app"), ("TimeZone", "CET")];
+    world.client_says(client, &crate::world::startup(3 << 16, &start));
+    world.server_got(server);
+    world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    world.client_got(client);
+    world.client_says(client, &messages("Q:RESET_TimeZone"));
+    world.server_got(server);
+    world.server_says(server, &messages("S:TimeZone~UTC~ C:RESET~ Z:I"));
+    world.client_got(client);
+    assert_surveyed(&mut world, server, &[]);
+    assert_eq!(world.client_got(client), messages("S:TimeZone~CET~"));
+    world.client_says(client, &messages("Q:next"));
+    assert!(text(&world.server_got(server)).contains("SET \"TimeZone\" = 'CET'"));
+}
+
+#[test]
+fn what_cannot_follow_pins_the_server_until_it_is_gone() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:LISTEN_a"));
+        world.server_got(server);
+        world.server_says(server, &messages("C:LISTEN~ Z:I"));
+        assert_surveyed(world, server, &[["p", "listen", ""]]);
+        assert!(verdicts(world).is_empty());
+        assert_eq!(standing(world, client), Standing::Idle);
+        world.client_says(client, &messages("Q:hello"));
+        assert_eq!(world.server_got(server), messages("Q:hello"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        assert!(verdicts(world).is_empty());
+        world.client_got(client);
+        world.server_says(server, &messages("A:~~~~a~hello~"));
+        assert_eq!(world.client_got(client), messages("A:~~~~a~hello~"));
+        world.client_says(client, &messages("Q:UNLISTEN_a"));
+        world.server_got(server);
+        world.server_says(server, &messages("C:UNLISTEN~ Z:I"));
+        assert_surveyed(world, server, &[]);
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+    });
+}
+
+#[test]
+fn a_pinned_client_that_leaves_has_everything_discarded() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:CREATE_TEMP_TABLE_t(a_int)"));
+        world.server_got(server);
+        world.server_says(server, &messages("C:CREATE_TABLE~ Z:I"));
+        assert_surveyed(world, server, &[["p", "temporary", ""]]);
+        world.client_leaves(client);
+        assert_eq!(verdicts(world), [Verdict::Reset]);
+        assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
+    });
+}
+
+#[test]
+fn a_transaction_that_rolls_back_leaves_the_server_to_others() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("Q:BEGIN"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        world.client_says(client, &messages("Q:LISTEN_a"));
+        world.server_says(server, &messages("C:LISTEN~ Z:T"));
+        world.client_says(client, &messages("Q:ROLLBACK"));
+        world.server_got(server);
+        world.server_says(server, &messages("C:ROLLBACK~ Z:I"));
+        assert_surveyed(world, server, &[]);
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+    });
+}
+
+#[test]
+fn pins_are_bounded_and_the_client_is_told() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    for number in 0..11 {
+        let server = add_server(&mut world);
+        let client = add_client(&mut world);
+        world.idle.retain(|tag| *tag == server);
+        world.client_says(client, &messages("Q:LISTEN_a"));
+        world.server_got(server);
+        world.server_says(server, &messages("C:LISTEN~ Z:I"));
+        world.client_got(client);
+        assert_surveyed(&mut world, server, &[["p", "listen", ""]]);
+        let got = world.client_got(client);
+        if number < 10 {
+            assert_eq!(got, b"");
+        } else {
+            assert_eq!(error_code(&got), "53400");
+            assert!(text(&got).contains("max_pinned = 10"), "{}", text(&got));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Named prepared statements across servers, as both sides see them on the wire.
+
+use postgres::PoolMode;
+use protocol::{ClientTag, ServerTag};
+
+use crate::{
+    dialogues::{add_client, add_server, error_code, in_all_pieces, text, verdicts},
+    world::{Pieces, World, messages},
+};
+
+const PARSE: &str = "P:a~select_1~~~";
+const USE: &str = "B:~a~~~~~~~ E:~~~~~ S";
+
+fn name_of(sent: &[u8]) -> String {
+    let sent = text(sent);
+    let at = sent.find("poolhouse_").expect("a name of ours") + "poolhouse_".len();
+    let digits: String = sent[at..].chars().take_while(char::is_ascii_digit).collect();
+    format!("poolhouse#{digits}")
+}
+
+/// Messages in shorthand, in which a number sign stands for an underscore.
+fn ours(shorthand: &str) -> Vec<u8> {
+    messages(shorthand).into_iter().map(|byte| if byte == b'#' { b'_' } else { byte }).collect()
+}
+
+/// Parses `a` on the server; returns our name of it.
+fn parse(world: &mut World, client: ClientTag, server: ServerTag) -> String {
+    world.client_says(client, &messages(&format!("{PARSE} S")));
+    let name = name_of(&world.server_got(server));
+    world.server_says(server, &messages("1 Z:I"));
+    assert_eq!(world.client_got(client), messages("1 Z:I"));
+    name
+}
+
+fn whole<T>(world: &mut World, act: impl FnOnce(&mut World) -> T) -> T {
+    let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+    let result = act(world);
+    world.pieces = pieces;
+    result
+}
+
+#[test]
+fn a_statement_is_parsed_again_on_the_server_that_lacks_it() {
+    in_all_pieces(PoolMode::Transaction, |world, client, first| {
+        let name = parse(world, client, first);
+        world.client_says(client, &messages(USE));
+        assert_eq!(world.server_got(first), ours(&USE.replace("~a~", &format!("~{name}~"))));
+        world.server_says(first, &messages("2 C:SELECT_1~ Z:I"));
+        assert_eq!(world.client_got(client), messages("2 C:SELECT_1~ Z:I"));
+
+        let second = whole(world, add_server);
+        world.idle.retain(|tag| *tag == second);
+        world.client_says(client, &messages(USE));
+        let expected = format!("P:{name}~select_1~~~ {}", USE.replace("~a~", &format!("~{name}~")));
+        assert_eq!(world.server_got(second), ours(&expected));
+        world.server_says(second, &messages("1 2 C:SELECT_1~ Z:I"));
+        assert_eq!(world.client_got(client), messages("2 C:SELECT_1~ Z:I"));
+        assert_eq!(verdicts(world).len(), 3);
+    });
+}
+
+#[test]
+fn clients_with_the_same_text_share_a_statement() {
+    in_all_pieces(PoolMode::Transaction, |world, one, server| {
+        let name = parse(world, one, server);
+        let two = whole(world, add_client);
+        world.client_says(two, &messages("P:other~select_1~~~ B:~other~~~~~~~ E:~~~~~ S"));
+        // In place of the Parse goes a Close of nothing.
+        assert_eq!(world.server_got(server), ours(&format!("C:Spoolhouse#0~ B:~{name}~~~~~~~ E:~~~~~ S")));
+        world.server_says(server, &messages("3 2 C:SELECT_1~ Z:I"));
+        assert_eq!(world.client_got(two), messages("1 2 C:SELECT_1~ Z:I"));
+    });
+}
+
+#[test]
+fn a_parse_of_ours_that_an_error_discarded_is_sent_again() {
+    in_all_pieces(PoolMode::Transaction, |world, client, first| {
+        let name = parse(world, client, first);
+        let second = whole(world, add_server);
+        world.idle.retain(|tag| *tag == second);
+        // Two pipelines at once; the first fails before its Bind.
+        world.client_says(client, &messages(&format!("P:~wrong~~~ {USE} {USE}")));
+        let sent = text(&world.server_got(second));
+        let plain = name.replace('#', "_");
+        assert_eq!(sent.matches(&format!("{plain}~select 1")).count(), 2, "{sent}");
+        assert_eq!(sent.matches(&format!("S{plain}~")).count(), 1, "{sent}");
+        world.server_says(second, &messages("E:SERROR~C42601~Mwrong~~ Z:I 3 1 2 C:SELECT_1~ Z:I"));
+        assert_eq!(world.client_got(client), messages("E:SERROR~C42601~Mwrong~~ Z:I 2 C:SELECT_1~ Z:I"));
+        // It is there now.
+        world.client_says(client, &messages(USE));
+        assert_eq!(world.server_got(second), ours(&USE.replace("~a~", &format!("~{name}~"))));
+    });
+}
+
+#[test]
+fn a_name_is_taken_until_it_is_closed() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        let name = parse(world, client, server);
+        world.client_says(client, &messages("P:a~select_2~~~ S"));
+        assert_eq!(world.server_got(server), ours(&format!("P:{name}~select_1~~~ S")));
+        let error = format!("E:SERROR~C42P05~Mprepared_statement_\"{name}\"_already_exists~~ Z:I");
+        world.server_says(server, &ours(&error));
+        let got = world.client_got(client);
+        assert_eq!(error_code(&got), "42P05");
+        assert!(text(&got).contains("prepared statement \"a\" already exists"), "{}", text(&got));
+
+        world.client_says(client, &messages("C:Sa~ S"));
+        assert_eq!(world.server_got(server), ours("C:Spoolhouse#0~ S"));
+        world.server_says(server, &messages("3 Z:I"));
+        assert_eq!(world.client_got(client), messages("3 Z:I"));
+        // Now it is the server that does not know it.
+        world.client_says(client, &messages(USE));
+        assert_eq!(world.server_got(server), messages(USE));
+    });
+}
+
+#[test]
+fn a_lone_deallocate_is_answered_without_the_server() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        parse(world, client, server);
+        world.releases.clear();
+        world.client_says(client, &messages("Q:DEALLOCATE_a"));
+        assert_eq!(world.client_got(client), messages("C:DEALLOCATE~ Z:I"));
+        assert_eq!(world.server_got(server), b"");
+        assert_eq!(verdicts(world).len(), 1);
+        world.client_says(client, &messages("Q:DEALLOCATE_ALL"));
+        assert_eq!(world.client_got(client), messages("C:DEALLOCATE_ALL~ Z:I"));
+    });
+}
+
+#[test]
+fn a_statement_parsed_after_a_change_of_meaning_is_nobody_elses() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        let name = parse(world, client, server);
+        world.client_says(client, &messages("Q:BEGIN"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        world.client_says(client, &messages("Q:SET_LOCAL_DateStyle_=_German"));
+        world.server_says(server, &messages("C:SET~ Z:T"));
+        world.server_got(server);
+        world.client_got(client);
+        world.client_says(client, &messages("P:b~select_1~~~ S"));
+        assert_ne!(name_of(&world.server_got(server)), name);
+    });
+}
