@@ -124,7 +124,7 @@ def test_copy_in_both_directions(start):
 def test_copy_data_after_a_failed_copy_is_discarded_and_takes_no_server(start, cluster):
     pooler = start(max_size=1)
     with pooler.wire() as client, pooler.wire() as other:
-        client.query("CREATE TEMP TABLE IF NOT EXISTS t_bad (n int); DELETE FROM t_bad")
+        client.query("CREATE TABLE IF NOT EXISTS t_bad (n int); DELETE FROM t_bad")
         client.send(w.query("COPY t_bad FROM STDIN"))
         client.expect(b"G")
         client.send(w.copy_data(b"no number\n"))

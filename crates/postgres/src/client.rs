@@ -34,6 +34,8 @@ pub struct Client {
     pub(crate) named: Option<Box<Named>>,
     /// Why it keeps its server beyond its transactions.
     pub(crate) pin: Option<Pin>,
+    /// Its next request waits for the answers to earlier ones.
+    pub(crate) awaits_answers: bool,
     /// It asks for last values of sequences.
     pub(crate) last_values: bool,
     /// The pool it uses; meaningless during login.

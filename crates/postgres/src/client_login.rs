@@ -78,6 +78,7 @@ impl Postgres {
             start: None,
             named: None,
             pin: None,
+            awaits_answers: false,
             last_values: false,
             unnamed: None,
             pool: PoolId(u32::MAX),

@@ -48,6 +48,8 @@ pub(crate) enum Note {
     Parse(u32),
     /// A Parse of the client's that the server need not see: it was sent something that is answered by CloseComplete.
     KnownParse,
+    /// A Parse of the client's under a name that is taken: the server will refuse it.
+    Taken,
     /// A Close of the client's of a statement that the server keeps.
     Close,
 }
@@ -124,6 +126,11 @@ impl Exchange {
     /// The server is at work for its client.
     pub(crate) fn is_running(&self) -> bool {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
+    }
+
+    /// Whether the pipeline under way is the only one: then the transaction cannot have failed in one before it.
+    pub(crate) fn is_first_pipeline(&self) -> bool {
+        self.status != b'E' && self.queue.iter().all(|item| matches!(item, Item::Extended(_) | Item::Noted(_)))
     }
 
     /// No more may be forwarded.

@@ -18,7 +18,7 @@ use crate::{
     scan::Suspects,
     server::Server,
     state::{OnState, reject},
-    statements::{Need, PREFIX, Prepared, Statement},
+    statements::{Meaning, Need, PREFIX, Prepared, Statement},
 };
 
 /// Follows a message about the statement whose name is at `name`.
@@ -34,6 +34,27 @@ pub(crate) fn follow(
         front::PARSE => parse(postgres, client, (tag, server), message, name, out),
         front::CLOSE => close(client, (tag, server), message, name, out),
         _ => refer(postgres, client, (tag, server), message, name, out),
+    }
+}
+
+/// The statement that the client means, if there is one; otherwise what to do until that is known.
+fn meaning(
+    client: &mut Client,
+    server: &Server,
+    message: &Arrived<'_>,
+    name: &[u8],
+) -> Result<Option<Arc<Statement>>, Step> {
+    let Some(named) = &mut client.named else { return Ok(None) };
+    let pipeline = server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline());
+    match named.meaning(name, pipeline) {
+        Meaning::Statement(statement) => Ok(Some(statement)),
+        Meaning::Nothing => Ok(None),
+        // No more can be held back: only what a pipeline of that depth does behind an error is inexact.
+        Meaning::Undecided if message.full => Ok(None),
+        Meaning::Undecided => {
+            client.awaits_answers = true;
+            Err(Step::Wait)
+        }
     }
 }
 
@@ -64,11 +85,18 @@ fn parse(
     }
     let text = &message.bytes[name.end + 1..message.end()];
     let name = &message.bytes[name];
-    if let Some(known) = client.named.as_mut().and_then(|named| named.get(name)) {
-        // The server refuses it, since it has one of that name.
+    let meaning = match meaning(client, server, message, name) {
+        Ok(meaning) => meaning,
+        Err(step) => return step,
+    };
+    if let Some(known) = meaning {
+        // The server refuses it, since it has one of that name; but first it reads the text.
         bring((tag, server), &known, out);
-        out.insert(Peer::Server(tag), |to| write_parse(to, &known));
-        server.exchange.extended();
+        out.insert(Peer::Server(tag), |to| write_parse(to, &known, text));
+        let (named, prepared) = (client.named.as_mut(), server.prepared.as_ref());
+        let pipeline = prepared.expect("it has the statement").pipeline();
+        named.expect("it has the statement").parse(name, known, pipeline);
+        server.exchange.noted(Note::Taken);
         return Step::Replaced(message.end());
     }
     let statement = postgres.statements.intern(context(client, server), text);
@@ -76,18 +104,19 @@ fn parse(
     if named.is_full() {
         return Step::TooMany;
     }
-    named.parse(name, statement.clone());
     let prepared = server.prepared.get_or_insert_default();
+    named.parse(name, statement.clone(), prepared.pipeline());
     match prepared.need(&statement) {
-        Need::Nothing => {
+        // A Parse fails in a transaction that has failed, and a Close does not.
+        Need::Nothing if server.exchange.is_first_pipeline() => {
             out.insert(Peer::Server(tag), write_idle_close);
             server.exchange.noted(Note::KnownParse);
         }
         need => {
-            if need == Need::CloseAndParse {
+            if need != Need::Parse {
                 write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
             }
-            out.insert(Peer::Server(tag), |to| write_parse(to, &statement));
+            out.insert(Peer::Server(tag), |to| write_parse(to, &statement, text));
             prepared.parse(&statement);
             server.exchange.noted(Note::Parse(statement.id));
             make_room((tag, server), out);
@@ -105,16 +134,21 @@ fn close(
     out: &mut Outbox,
 ) -> Step {
     let name = &message.bytes[name];
-    let Some(named) = client.named.as_mut().filter(|named| named.is_full() || named.knows(name)) else {
-        if server.pinned {
-            server.suspects.add(Suspects::UNDO);
+    match meaning(client, server, message, name) {
+        Err(step) => return step,
+        Ok(None) => {
+            if server.pinned {
+                server.suspects.add(Suspects::UNDO);
+            }
+            return Step::Forward;
         }
-        return Step::Forward;
-    };
+        Ok(Some(_)) => {}
+    }
+    let named = client.named.as_mut().expect("it has the statement");
     if named.is_full() {
         return Step::TooMany;
     }
-    named.close(name);
+    named.close(name, server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline()));
     out.insert(Peer::Server(tag), write_idle_close);
     server.exchange.noted(Note::Close);
     Step::Replaced(message.end())
@@ -130,9 +164,11 @@ fn refer(
     out: &mut Outbox,
 ) -> Step {
     let text = &message.bytes[name.clone()];
-    let Some(mut statement) = client.named.as_mut().and_then(|named| named.get(text)) else {
+    let mut statement = match meaning(client, server, message, text) {
+        Err(step) => return step,
         // The server says that it does not exist, or it is one that was prepared there by other means.
-        return Step::Forward;
+        Ok(None) => return Step::Forward,
+        Ok(Some(statement)) => statement,
     };
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(text);
@@ -180,7 +216,7 @@ fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, ou
     if need == Need::CloseAndParse {
         write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
     }
-    out.insert(Peer::Server(tag), |to| write_parse(to, statement));
+    out.insert(Peer::Server(tag), |to| write_parse(to, statement, &statement.body));
     prepared.parse(statement);
     server.exchange.noted(Note::HiddenParse(statement.id));
     make_room((tag, server), out);
@@ -208,11 +244,11 @@ fn write_hidden_close(
     exchange.noted(Note::HiddenClose(id));
 }
 
-fn write_parse(to: &mut Vec<u8>, statement: &Statement) {
+fn write_parse(to: &mut Vec<u8>, statement: &Statement, body: &[u8]) {
     write(to, front::PARSE, |to| {
         to.extend_from_slice(statement.name().as_bytes());
         to.push(0);
-        to.extend_from_slice(&statement.body);
+        to.extend_from_slice(body);
     });
 }
 
@@ -246,7 +282,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
             return Answer::Nothing;
         }
         Note::Parse(id) => server.prepared.as_mut().expect("it was asked").parsed(id, done),
-        Note::KnownParse | Note::Close => {}
+        Note::KnownParse | Note::Close | Note::Taken => {}
     }
     if let Some(named) = named {
         named.settle(done);
@@ -254,9 +290,12 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
     if note == Note::KnownParse { Answer::ParseComplete } else { Answer::Same }
 }
 
-/// An error was answered: what it discarded never was, and a plan that does not fit is made anew everywhere.
-pub(crate) fn failed(body: Option<&[u8]>, client: &mut Client, server: &mut Server) {
-    for note in server.exchange.take_discarded() {
+/// An error was answered: what it discarded never was, and a plan that does not fit is made anew everywhere. Returns the
+/// error with the client's own name of a statement in place of ours, if there is one in it.
+pub(crate) fn failed(body: Option<&[u8]>, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
+    let discarded = server.exchange.take_discarded();
+    let renamed = body.and_then(|body| rename(body, discarded.first() == Some(&Note::Taken), client));
+    for note in discarded {
         settle(note, false, Some(client), server);
     }
     if let (Some(prepared), Some(body)) = (&mut server.prepared, body)
@@ -264,16 +303,17 @@ pub(crate) fn failed(body: Option<&[u8]>, client: &mut Client, server: &mut Serv
     {
         prepared.outdated();
     }
+    renamed
 }
 
-/// The body of an error, with the client's own name in place of ours; `None` if there is nothing to replace.
-pub(crate) fn rename(body: &[u8], client: &Client) -> Option<Vec<u8>> {
+/// The body of an error with the client's name of a statement; `taken` if it is about the oldest Parse without an answer.
+fn rename(body: &[u8], taken: bool, client: &Client) -> Option<Vec<u8>> {
     let named = client.named.as_ref()?;
     let at = body.windows(PREFIX.len()).position(|part| part == PREFIX.as_bytes())?;
     let digits = body[at + PREFIX.len()..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let end = at + PREFIX.len() + digits;
     let id = std::str::from_utf8(&body[at + PREFIX.len()..end]).ok()?.parse().ok()?;
-    let name = named.name_of(id)?;
+    let name = if taken { named.oldest_pending()? } else { named.name_of(id)? };
     Some([&body[..at], name, &body[end..]].concat())
 }
 

@@ -190,7 +190,7 @@ fn answer(me: ClientTag, client: &mut Client, server: &Server, text: &[u8], out:
     }
     let status = server.exchange.status();
     let word = match deallocates(text) {
-        Some(Deallocate::One(name)) if status != b'E' && named.get(&name).is_some() => {
+        Some(Deallocate::One(name)) if status != b'E' && named.has(&name) => {
             named.remove(&name);
             "DEALLOCATE"
         }

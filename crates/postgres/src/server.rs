@@ -329,8 +329,7 @@ impl Postgres {
         }
         let tag = server.holder.expect("a client is served");
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        named::failed(body, client, server);
-        let Some(renamed) = body.and_then(|body| named::rename(body, client)) else { return Step::Forward };
+        let Some(renamed) = named::failed(body, client, server) else { return Step::Forward };
         relay.flush(server, relay.at);
         relay.run = end;
         relay.out.insert(Peer::Client(tag), |to| {
@@ -343,6 +342,11 @@ impl Postgres {
     #[inline]
     fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
         let settled = server.exchange.is_settled();
+        if let Some(tag) = server.holder
+            && std::mem::take(&mut relay.client(tag).awaits_answers)
+        {
+            relay.out.push(Effect::Wake { client: tag });
+        }
         if !settled && status == IDLE {
             return Step::Forward;
         }

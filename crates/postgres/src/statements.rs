@@ -122,36 +122,44 @@ struct Held {
     described: bool,
 }
 
-enum Pending {
-    Parse(Box<[u8]>, Arc<Statement>),
-    Close(Box<[u8]>),
+/// A request of the client's without an answer.
+struct Pending {
+    name: Box<[u8]>,
+    /// What is parsed under the name; `None` if the name is closed.
+    parsed: Option<Arc<Statement>>,
+    /// The pipeline it belongs to.
+    pipeline: u32,
+}
+
+/// What a name means.
+#[derive(Clone)]
+pub(crate) enum Meaning {
+    Statement(Arc<Statement>),
+    Nothing,
+    /// That depends on answers to earlier pipelines that are still to come.
+    Undecided,
 }
 
 impl Named {
-    /// The statement of this name, as it will be once everything asked for is done; it counts as used.
-    pub(crate) fn get(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
-        let statement = self.peek(name)?.clone();
+    /// The meaning of a name for a request of this pipeline: what was asked for earlier in it will have been done, or
+    /// this request will be discarded, too.
+    pub(crate) fn meaning(&mut self, name: &[u8], pipeline: u32) -> Meaning {
+        if let Some(pending) = self.pending.iter().rev().find(|pending| *pending.name == *name) {
+            return match &pending.parsed {
+                _ if pending.pipeline != pipeline => Meaning::Undecided,
+                Some(statement) => Meaning::Statement(statement.clone()),
+                None => Meaning::Nothing,
+            };
+        }
         self.clock += 1;
-        if let Some(held) = self.map.get_mut(name) {
-            held.used = self.clock;
-        }
-        Some(statement)
+        let Some(held) = self.map.get_mut(name) else { return Meaning::Nothing };
+        held.used = self.clock;
+        Meaning::Statement(held.statement.clone())
     }
 
-    /// Whether the client has a statement of this name, or has asked for one.
-    pub(crate) fn knows(&self, name: &[u8]) -> bool {
-        self.peek(name).is_some()
-    }
-
-    fn peek(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        for pending in self.pending.iter().rev() {
-            match pending {
-                Pending::Parse(other, statement) if **other == *name => return Some(statement),
-                Pending::Close(other) if **other == *name => return None,
-                _ => {}
-            }
-        }
-        self.map.get(name).map(|held| &held.statement)
+    /// Whether there is a statement of this name for sure.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.map.contains_key(name)
     }
 
     /// Puts another statement in the place of one whose context has changed.
@@ -169,13 +177,13 @@ impl Named {
     }
 
     /// A Parse was forwarded.
-    pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>) {
-        self.pending.push_back(Pending::Parse(name.into(), statement));
+    pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>, pipeline: u32) {
+        self.pending.push_back(Pending { name: name.into(), parsed: Some(statement), pipeline });
     }
 
     /// A Close was forwarded.
-    pub(crate) fn close(&mut self, name: &[u8]) {
-        self.pending.push_back(Pending::Close(name.into()));
+    pub(crate) fn close(&mut self, name: &[u8], pipeline: u32) {
+        self.pending.push_back(Pending { name: name.into(), parsed: None, pipeline });
     }
 
     /// No more may be forwarded.
@@ -185,10 +193,11 @@ impl Named {
 
     /// The oldest of those has been answered, or discarded.
     pub(crate) fn settle(&mut self, done: bool) {
-        match self.pending.pop_front().expect("only what was asked is settled") {
-            Pending::Parse(name, statement) if done => self.insert(name, statement),
-            Pending::Close(name) if done => self.remove(&name),
-            _ => {}
+        let Pending { name, parsed, .. } = self.pending.pop_front().expect("only what was asked is settled");
+        match parsed {
+            _ if !done => {}
+            Some(statement) => self.insert(name, statement),
+            None => self.remove(&name),
         }
     }
 
@@ -205,12 +214,15 @@ impl Named {
         self.bytes = 0;
     }
 
+    /// The name in the oldest request without an answer.
+    pub(crate) fn oldest_pending(&self) -> Option<&[u8]> {
+        self.pending.front().map(|pending| &*pending.name)
+    }
+
     /// The client's name of the statement with this number.
     pub(crate) fn name_of(&self, id: u32) -> Option<&[u8]> {
-        let pending = self.pending.iter().find_map(|pending| match pending {
-            Pending::Parse(name, statement) if statement.id == id => Some(&**name),
-            _ => None,
-        });
+        let is = |pending: &&Pending| pending.parsed.as_ref().is_some_and(|statement| statement.id == id);
+        let pending = self.pending.iter().find(is).map(|pending| &*pending.name);
         pending.or_else(|| self.map.iter().find(|(_, held)| held.statement.id == id).map(|(name, _)| &**name))
     }
 
@@ -242,7 +254,6 @@ pub(crate) struct Prepared {
     clock: u64,
     /// The clock when the present lease began.
     lease_began: u64,
-    /// Counts Syncs.
     pipeline: u32,
 }
 
@@ -279,6 +290,11 @@ impl Prepared {
     /// A Sync is forwarded.
     pub(crate) fn end_pipeline(&mut self) {
         self.pipeline = self.pipeline.wrapping_add(1);
+    }
+
+    /// Counts the Syncs that were forwarded.
+    pub(crate) fn pipeline(&self) -> u32 {
+        self.pipeline
     }
 
     /// What is needed before the statement can be used.
@@ -466,21 +482,27 @@ mod tests {
         assert_eq!(servers[1].need(&s), Need::CloseAndParse);
     }
 
+    fn id(meaning: &Meaning) -> Option<u32> {
+        if let Meaning::Statement(statement) = meaning { Some(statement.id) } else { None }
+    }
+
     #[test]
     fn a_client_sees_its_statements_as_they_will_be() {
         let all = statements(2);
         let mut client = Named::default();
-        client.parse(b"a", all[0].clone());
-        assert_eq!(client.get(b"a").unwrap().id, all[0].id);
-        client.close(b"a");
-        assert!(client.get(b"a").is_none());
+        client.parse(b"a", all[0].clone(), 1);
+        assert_eq!(id(&client.meaning(b"a", 1)), Some(all[0].id));
+        client.close(b"a", 1);
+        assert!(matches!(client.meaning(b"a", 1), Meaning::Nothing));
+        // Whether the name is free in the next pipeline depends on the answers.
+        assert!(matches!(client.meaning(b"a", 2), Meaning::Undecided));
         client.settle(true);
         client.settle(false);
-        assert_eq!(client.get(b"a").unwrap().id, all[0].id);
+        assert_eq!(id(&client.meaning(b"a", 2)), Some(all[0].id));
         assert_eq!(client.name_of(all[0].id), Some(&b"a"[..]));
-        client.parse(b"b", all[1].clone());
+        client.parse(b"b", all[1].clone(), 2);
         client.settle(false);
-        assert!(client.get(b"b").is_none());
+        assert!(!client.has(b"b"));
     }
 
     #[test]
@@ -488,10 +510,10 @@ mod tests {
         let mut client = Named::default();
         let all = Statements::default();
         for i in 0..3 * MAX_OF_CLIENT {
-            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), format!("{i}").as_bytes()));
+            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), format!("{i}").as_bytes()), 0);
             client.settle(true);
         }
         assert!(client.map.len() <= MAX_OF_CLIENT);
-        assert!(client.get(format!("s{}", 3 * MAX_OF_CLIENT - 1).as_bytes()).is_some());
+        assert!(client.has(format!("s{}", 3 * MAX_OF_CLIENT - 1).as_bytes()));
     }
 }

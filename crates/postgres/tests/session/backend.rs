@@ -3,6 +3,8 @@
 
 #![allow(dead_code)]
 
+use std::collections::BTreeMap;
+
 /// The backend.
 pub struct Backend {
     input: Vec<u8>,
@@ -15,6 +17,10 @@ pub struct Backend {
     pub dead: bool,
     /// Messages of the extended protocol since the last Sync.
     unsynced: bool,
+    /// Named statements and their texts.
+    named: BTreeMap<String, String>,
+    /// The text of the portal that was made of a named statement.
+    portal: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -32,6 +38,8 @@ impl Default for Backend {
             copy: None,
             dead: false,
             unsynced: false,
+            named: BTreeMap::new(),
+            portal: None,
         }
     }
 }
@@ -74,7 +82,11 @@ impl Backend {
     }
 
     fn error(&mut self, extended: bool) {
-        self.say(b'E', b"SERROR\0VERROR\0C42601\0Mwrong\0\0");
+        self.refuse("42601", "wrong", extended);
+    }
+
+    fn refuse(&mut self, code: &str, message: &str, extended: bool) {
+        self.say(b'E', format!("SERROR\0VERROR\0C{code}\0M{message}\0\0").as_bytes());
         if self.status == b'T' {
             self.status = b'E';
         }
@@ -126,6 +138,9 @@ impl Backend {
             }
             b'P' | b'B' | b'C' | b'D' | b'E' => {
                 self.unsynced = true;
+                if self.about_named(kind, body) {
+                    return;
+                }
                 match kind {
                     _ if text == "err" => self.error(true),
                     b'P' => self.say(b'1', b""),
@@ -141,6 +156,54 @@ impl Backend {
             }
             _ => {}
         }
+    }
+
+    /// Handles a message about a named statement, whose body is as PostgreSQL has it; false if it is another.
+    fn about_named(&mut self, kind: u8, body: &[u8]) -> bool {
+        let mut texts = body.split(|&byte| byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
+        if !body.contains(&0) {
+            if kind == b'B' {
+                self.portal = None;
+            }
+            return false;
+        }
+        let name = match kind {
+            b'B' => texts.nth(1).unwrap(),
+            b'D' | b'C' => texts.next().unwrap()[1..].to_owned(),
+            b'P' => texts.next().unwrap(),
+            _ => {
+                let Some(text) = self.portal.clone() else { return false };
+                self.statement(&text, true);
+                return true;
+            }
+        };
+        if kind == b'C' {
+            self.named.remove(&name);
+            self.say(b'3', b"");
+        } else if self.status == b'E' {
+            self.refuse("25P02", "aborted", true);
+        } else if kind == b'P' {
+            let text = texts.next().unwrap();
+            if text == "wrong" {
+                self.error(true);
+            } else if self.named.contains_key(&name) {
+                self.refuse("42P05", &format!("prepared statement \"{name}\" already exists"), true);
+            } else {
+                self.named.insert(name, text);
+                self.say(b'1', b"");
+            }
+        } else if let Some(text) = self.named.get(&name) {
+            if kind == b'B' {
+                self.portal = Some(text.clone());
+                self.say(b'2', b"");
+            } else {
+                self.say(b't', &[0; 2]);
+                self.say(b'T', &[0; 2]);
+            }
+        } else {
+            self.refuse("26000", &format!("prepared statement \"{name}\" does not exist"), true);
+        }
+        true
     }
 
     fn statement(&mut self, text: &str, extended: bool) {

@@ -146,6 +146,24 @@ fn unit() -> impl Strategy<Value = Vec<Vec<u8>>> {
     ])
 }
 
+/// Pipelines about named statements, as drivers and careless clients send them.
+fn named() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let name = text(&["a", "b", "c"]);
+    let of = text(&["aa", "bb", "cc", "dd", "err", "wrong"]);
+    let part = prop_oneof![
+        3 => (name.clone(), of).prop_map(|(n, t)| vec![message(b'P', format!("{n}\0{t}\0\0\0").as_bytes())]),
+        6 => name.clone().prop_map(|n| vec![
+            message(b'B', format!("\0{n}\0\0\0\0\0\0\0").as_bytes()),
+            message(b'E', b"\0\0\0\0\0"),
+        ]),
+        1 => name.clone().prop_map(|n| vec![message(b'D', format!("S{n}\0").as_bytes())]),
+        1 => name.prop_map(|n| vec![message(b'C', format!("S{n}\0").as_bytes())]),
+        1 => text(&["begin", "end", "ok", "err"]).prop_map(|s| vec![message(b'Q', format!("{s}\0").as_bytes())]),
+        4 => Just(vec![message(b'S', b"")]),
+    ];
+    proptest::collection::vec(part, 0..16).prop_map(|parts| [parts.concat(), vec![message(b'S', b"")]].concat())
+}
+
 fn play(mode: PoolMode, streams: Vec<Vec<Vec<u8>>>, steps: Vec<(usize, usize, usize)>) {
     // As many servers as clients: some of these never end their transactions.
     let (mut play, clients) = Play::new(mode, streams.len(), streams.len());
@@ -206,6 +224,9 @@ fn show(mut bytes: &[u8]) -> String {
     while bytes.len() >= 5 {
         let length = u32::from_be_bytes(bytes[1..5].try_into().unwrap()) as usize;
         text.push(char::from(bytes[0]));
+        if bytes[0] == b'D' || (bytes[0] == b'E' && bytes.windows(3).take(length).any(|w| w == b"C26" || w == b"C42")) {
+            text += &String::from_utf8_lossy(&bytes[5..(1 + length).min(bytes.len())]).replace('\0', "~");
+        }
         if bytes[0] == b'Z' {
             text.push(char::from(bytes[5]));
         }
@@ -230,6 +251,14 @@ proptest! {
         steps in steps(),
     ) {
         play(PoolMode::Transaction, streams.into_iter().map(|units| units.concat()).collect(), steps);
+    }
+
+    #[test]
+    fn clients_with_named_statements_receive_what_a_server_of_their_own_would_send(
+        streams in proptest::collection::vec(named(), 1..4),
+        steps in steps(),
+    ) {
+        play(PoolMode::Transaction, streams, steps);
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn a_name_is_taken_until_it_is_closed() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         let name = parse(world, client, server);
         world.client_says(client, &messages("P:a~select_2~~~ S"));
-        assert_eq!(world.server_got(server), ours(&format!("P:{name}~select_1~~~ S")));
+        assert_eq!(world.server_got(server), ours(&format!("P:{name}~select_2~~~ S")));
         let error = format!("E:SERROR~C42P05~Mprepared_statement_\"{name}\"_already_exists~~ Z:I");
         world.server_says(server, &ours(&error));
         let got = world.client_got(client);
