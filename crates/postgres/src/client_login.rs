@@ -270,7 +270,9 @@ impl Postgres {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         let want = server.defaults.overlaid(&login.start.settings);
         let mut sql = Vec::new();
-        server.settings.write_change(&want, &mut sql);
+        // A value may be given in part, like DateStyle's, and then keeps the rest of what was there before.
+        server.settings.write_change(&server.defaults, &mut sql);
+        server.defaults.write_change(&want, &mut sql);
         if sql.is_empty() {
             server.settings = self.parameters.intern(want);
             self.learned(me, client, tag, server, out);

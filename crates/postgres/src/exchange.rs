@@ -40,6 +40,8 @@ enum Item {
 pub(crate) enum Note {
     /// A Parse or Close of ours about the unnamed statement.
     Hidden,
+    /// A Parse of the client's of the unnamed statement.
+    Unnamed,
     /// A Parse of ours.
     HiddenParse(u32),
     /// A Close of ours.

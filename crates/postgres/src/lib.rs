@@ -131,6 +131,7 @@ impl Protocol for Postgres {
         assert!(!matches!(server.stage, Stage::Login(_)), "only a ready server is granted");
         client.lease = Some(tag);
         server.holder = Some(me);
+        server.ready_withheld = None;
         if let Some(prepared) = &mut server.prepared {
             prepared.begin_lease();
         }

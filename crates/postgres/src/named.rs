@@ -13,9 +13,9 @@ use crate::{
     client::Client,
     error::Failure,
     exchange::Note,
-    message::{HEADER, back, front, write},
-    requests::{Arrived, Step, needs_sequences_forgotten},
-    scan::Suspects,
+    message::{HEADER, back, front, take_text, write},
+    requests::{Arrived, Step, needs_sequences_forgotten, note_bound_names},
+    scan::{Deallocate, Suspects, deallocates},
     server::Server,
     state::{OnState, reject},
     statements::{Meaning, Need, PREFIX, Prepared, Statement},
@@ -125,6 +125,35 @@ fn parse(
     Step::Replaced(message.end())
 }
 
+/// A Parse of DEALLOCATE, if it names a statement of the client's: the server gets its own name of it.
+pub(crate) fn deallocate(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Option<Step> {
+    client.named.as_ref()?;
+    let mut body = message.body().get(1..)?;
+    let Some(Deallocate::One(name)) = deallocates(body) else { return None };
+    let statement = match meaning(client, server, message, &name) {
+        Err(step) => return Some(step),
+        Ok(found) => found?,
+    };
+    take_text(&mut body)?;
+    bring((tag, server), &statement, out);
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::PARSE, |to| {
+            to.extend_from_slice(format!("\0DEALLOCATE {}\0", statement.name()).as_bytes());
+            to.extend_from_slice(body);
+        });
+    });
+    let prepared = server.prepared.as_mut().expect("it has the statement");
+    prepared.doubt(statement.id);
+    client.named.as_mut().expect("it has the statement").close(&name, prepared.pipeline());
+    server.exchange.noted(Note::Close);
+    Some(Step::Replaced(message.end()))
+}
+
 /// A Close: the server keeps the statement for others.
 fn close(
     client: &mut Client,
@@ -181,6 +210,12 @@ fn refer(
             reject(tag, server, message.header.kind, out);
         }
         server.suspect(findings);
+        if findings.suspects.any(Suspects::BOUND_NAME) {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            note_bound_names(server, message);
+        }
     }
     let now = context(client, server);
     let there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
@@ -270,9 +305,18 @@ pub(crate) enum Answer {
 
 /// A request was answered, or (not `done`) discarded because of an error before it.
 pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
+    if matches!(note, Note::Hidden | Note::Unnamed) {
+        if !done {
+            server.unnamed = None;
+            if let Some(client) = client {
+                client.unnamed = None;
+            }
+        }
+        return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };
+    }
     let named = client.and_then(|client| client.named.as_mut());
     match note {
-        Note::Hidden => return Answer::Nothing,
+        Note::Hidden | Note::Unnamed => unreachable!("these are dealt with above"),
         Note::HiddenParse(id) => {
             server.prepared.as_mut().expect("it was asked").parsed(id, done);
             return Answer::Nothing;

@@ -152,30 +152,31 @@ impl Settings {
     /// Appends the SQL that leads a session from these settings to others; appends nothing if there is nothing to do.
     /// Who acts is given up first and taken on last, because it rules who may set what.
     pub(crate) fn write_change(&self, to: &Settings, sql: &mut Vec<u8>) {
-        for name in IDENTITY.iter().rev().filter(|name| self.extras.get(name) != to.extras.get(name)) {
-            if self.extras.get(name).is_some() {
-                write_reset(sql, name);
-            }
-        }
+        let mut others = Vec::new();
         for (name, value) in to.reported.iter() {
             if self.reported.get(name).is_some_and(|old| old != value) {
-                write_set(sql, name, value);
+                write_set(&mut others, name, value);
             }
         }
         for (name, value) in to.extras.iter() {
             if self.extras.get(name) != Some(value) && !is_identity(name) {
-                write_set(sql, name, value);
+                write_set(&mut others, name, value);
             }
         }
         for (name, _) in self.extras.iter() {
             if to.extras.get(name).is_none() && !is_identity(name) {
-                write_reset(sql, name);
+                write_reset(&mut others, name);
             }
         }
+        if others.is_empty() && IDENTITY.iter().all(|name| self.extras.get(name) == to.extras.get(name)) {
+            return;
+        }
+        for name in IDENTITY.iter().rev().filter(|name| self.extras.get(name).is_some()) {
+            write_reset(sql, name);
+        }
+        sql.append(&mut others);
         for name in IDENTITY {
-            if let Some(value) = to.extras.get(name)
-                && self.extras.get(name) != Some(value)
-            {
+            if let Some(value) = to.extras.get(name) {
                 write_set(sql, name, value);
             }
         }

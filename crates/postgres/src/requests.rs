@@ -8,7 +8,7 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag};
 use crate::{
     PoolMode, Postgres,
     client::Client,
-    message::{HEADER, Header, front, take_text, write_ready},
+    message::{HEADER, Header, front, take_text, take_u32, write_ready},
     named,
     scan::{Deallocate, Findings, Suspects, deallocates, scan},
     server::Server,
@@ -118,9 +118,11 @@ pub(crate) fn look(
         }
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
+        front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
         front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && client.named.is_none() => {
             if message.header.kind == front::BIND {
                 *kept = None;
+                note_bound_names(server, message);
             }
             Step::Forward
         }
@@ -132,6 +134,46 @@ pub(crate) fn look(
         },
         _ => Step::Forward,
     }
+}
+
+/// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
+pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
+    const MOST: usize = 64;
+    if !server.suspects.any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
+        return;
+    }
+    let is_name = |value: &[u8]| {
+        let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$') || *byte >= 0x80;
+        value.len() <= 255 && value.contains(&b'.') && value.iter().all(of_name)
+    };
+    for value in bound_values(message.body()).into_iter().flatten() {
+        if is_name(value) && server.custom.len() < MOST && !server.custom.iter().any(|known| **known == *value) {
+            server.custom.push(value.into());
+        }
+    }
+}
+
+/// The values in the body of a Bind; `None` if it is malformed.
+fn bound_values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
+    let take_u16 = |body: &mut &[u8]| {
+        let (number, rest) = body.split_first_chunk::<2>()?;
+        *body = rest;
+        Some(usize::from(u16::from_be_bytes(*number)))
+    };
+    take_text(&mut body)?;
+    take_text(&mut body)?;
+    let formats = take_u16(&mut body)?;
+    body = body.get(2 * formats..)?;
+    let mut values = Vec::new();
+    for _ in 0..take_u16(&mut body)? {
+        let length = take_u32(&mut body)?;
+        if length != u32::MAX {
+            let (value, rest) = body.split_at_checked(length as usize)?;
+            values.push(value);
+            body = rest;
+        }
+    }
+    Some(values)
 }
 
 /// A simple query.

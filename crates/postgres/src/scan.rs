@@ -35,6 +35,10 @@ impl Suspects {
     pub(crate) const FORGET: Self = Self(1 << 10);
     /// Sets a parameter whose name cannot be seen.
     pub(crate) const UNNAMED: Self = Self(1 << 11);
+    /// Sets a parameter whose name is bound to it.
+    pub(crate) const BOUND_NAME: Self = Self(1 << 12);
+    /// Sets parameters back to what they were when the session began.
+    pub(crate) const RESET: Self = Self(1 << 13);
 
     /// All that may leave something behind in a session, or take it away.
     pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
@@ -43,12 +47,17 @@ impl Suspects {
         1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
     );
     /// What is supposed of a text that cannot be read.
-    pub(crate) const ALL: Self = Self((1 << 12) - 1);
+    pub(crate) const ALL: Self = Self((1 << 14) - 1);
 
     /// Whether any of `others` is in it.
     #[inline]
     pub(crate) fn any(self, others: Self) -> bool {
         self.0 & others.0 != 0
+    }
+
+    /// Takes others away.
+    pub(crate) fn remove(&mut self, others: Self) {
+        self.0 &= !others.0;
     }
 
     /// Adds others.
@@ -69,7 +78,7 @@ pub(crate) struct Findings {
 impl Findings {
     /// What is supposed of a text that is too long to be read.
     pub(crate) fn unreadable() -> Self {
-        let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::LAST_VALUE.0);
+        let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
         Self { suspects: Suspects(all), custom: Vec::new() }
     }
 }
@@ -180,10 +189,11 @@ fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) {
         Some(b's') if is("set") => return set(tokens, found),
         Some(b'r') if is("reset") => {
             note_name(tokens, found);
-            Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0)
+            Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0)
         }
         Some(b'd') if is("discard") => {
-            Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::UNDO.0 | Suspects::FORGET.0)
+            let settings = Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0;
+            Suspects(settings | Suspects::UNDO.0 | Suspects::FORGET.0)
         }
         Some(b'd') if is("deallocate") => Suspects(Suspects::UNDO.0 | Suspects::FORGET.0),
         Some(b'd') if is("drop") => Suspects::UNDO,
@@ -222,6 +232,11 @@ fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     }
     if lasting {
         found.suspects.add(Suspects::SETTINGS);
+        let value = tokens.clone().take_while(|token| *token != Token::Symbol(b';'));
+        let is_start = |token| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local"));
+        if value.into_iter().any(is_start) {
+            found.suspects.add(Suspects::RESET);
+        }
     }
     if !note_name(tokens, found) {
         found.suspects.add(Suspects::MEANING);
@@ -295,8 +310,13 @@ fn anywhere(word: &[u8], before: Before, tokens: &Tokens<'_>, found: &mut Findin
 /// What follows set_config: `('name', value, whether it is local)`.
 fn set_config(mut tokens: Tokens<'_>, found: &mut Findings) {
     let opened = tokens.next() == Some(Token::Symbol(b'('));
-    let name = match tokens.next() {
-        Some(Token::Literal(name)) if opened && tokens.next() == Some(Token::Symbol(b',')) => Some(name),
+    let name = tokens.next();
+    let simple = opened && tokens.next() == Some(Token::Symbol(b','));
+    let name = match name {
+        Some(Token::Literal(name)) if simple => Some(name),
+        Some(Token::Number) if simple => {
+            return found.suspects.add(Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::BOUND_NAME.0));
+        }
         _ => None,
     };
     let mut depth = 1;
@@ -426,10 +446,14 @@ mod tests {
             ("set session characteristics as transaction read only", Suspects::SETTINGS),
             ("set time zone 'UTC'", Suspects::SETTINGS),
             ("reset all", Suspects::SETTINGS),
+            ("reset a", Suspects::RESET),
+            ("set time zone local", Suspects::RESET),
+            ("set a to default; select 1", Suspects::RESET),
             ("discard all", Suspects::FORGET),
             ("select set_config('a.b', $1, false)", Suspects::SETTINGS),
             ("select set_config('search_path', x(1, 2), $2)", Suspects::SETTINGS),
-            ("select set_config($1, $2, true)", Suspects::UNNAMED),
+            ("select set_config($1, $2, true)", Suspects::BOUND_NAME),
+            ("select set_config('a.' || 'b', $2, true)", Suspects::UNNAMED),
             ("create temp table t(a int)", Suspects::TEMPORARY),
             ("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", Suspects::TEMPORARY),
             ("create local temporary table t()", Suspects::TEMPORARY),

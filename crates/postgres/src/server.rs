@@ -17,7 +17,7 @@ use crate::{
     parameters::{Pairs, Settings, is_fact},
     scan::Suspects,
     server_login::Login,
-    state::StatePolicy,
+    state::{OnState, StatePolicy},
     statements::Prepared,
     unnamed::Owner,
     work::Work,
@@ -36,8 +36,6 @@ pub struct Server {
     pub(crate) work: Option<Box<Work>>,
     /// Whose unnamed statement it has.
     pub(crate) unnamed: Option<Owner>,
-    /// An unnamed Parse was forwarded since nothing was owed last.
-    pub(crate) parsing: bool,
     /// Its named statements, once it has had any.
     pub(crate) prepared: Option<Box<Prepared>>,
     pub(crate) policy: StatePolicy,
@@ -45,6 +43,8 @@ pub struct Server {
     pub(crate) suspects: Suspects,
     /// Names of custom parameters in those texts.
     pub(crate) custom: Vec<Box<[u8]>>,
+    /// A ReadyForQuery of this status is kept back until a survey is over.
+    pub(crate) ready_withheld: Option<u8>,
     /// Its holder keeps it.
     pub(crate) pinned: bool,
     /// Something of a client is left in it: everything is discarded before it is lent again.
@@ -319,13 +319,9 @@ impl Postgres {
     /// An ErrorResponse for the holder.
     fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
         server.exchange.answered(back::ERROR_RESPONSE);
-        server.doubt_unnamed();
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         if let Some(body) = body {
             server.note_fatal(body);
-        }
-        if server.prepared.is_none() {
-            return Step::Forward;
         }
         let tag = server.holder.expect("a client is served");
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
@@ -360,8 +356,16 @@ impl Postgres {
         if !settled {
             return Step::Forward;
         }
-        server.parsing = false;
-        relay.flush(server, end);
+        let corrected =
+            server.suspects.any(Suspects::RESET) && server.policy.on_state != OnState::Allow && status != b'E';
+        if corrected {
+            // What it says of its parameters is yet to be corrected.
+            relay.flush(server, relay.at);
+            relay.run = end;
+            server.ready_withheld = Some(status);
+        } else {
+            relay.flush(server, end);
+        }
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
         if server.told_mid {
             server.told_mid = false;
@@ -369,10 +373,16 @@ impl Postgres {
         }
         if status != IDLE {
             client.stand(tag, Standing::InTransaction, relay.out);
+            if corrected && !client.owes_server() && !server.owes_client() {
+                self.survey_in_transaction(client, me, server, relay.out);
+            }
         } else if may_release(client, server) {
             self.finish(tag, client, me, server, relay.out);
         } else if !client.owes_server() {
             client.stand(tag, Standing::Idle, relay.out);
+        }
+        if server.work.is_none() {
+            server.tell_ready(Some(tag), relay.out);
         }
         Step::Handled
     }
@@ -521,6 +531,13 @@ impl Server {
     /// What it sends is for a client.
     fn serves_client(&self) -> bool {
         self.holder.is_some() && self.work.is_none()
+    }
+
+    /// Sends the ReadyForQuery that was kept back, if one was.
+    pub(crate) fn tell_ready(&mut self, holder: Option<ClientTag>, out: &mut Outbox) {
+        if let (Some(status), Some(tag)) = (self.ready_withheld.take(), holder) {
+            out.insert(Peer::Client(tag), |to| write_ready(to, status));
+        }
     }
 
     fn note_fatal(&mut self, body: &[u8]) {

@@ -12,7 +12,7 @@ use crate::{
     Postgres,
     client::{Client, Phase},
     error::{Report, Severity, code},
-    message::{front, write, write_query},
+    message::{IDLE, front, write, write_query},
     scan::{Findings, Suspects},
     server::Server,
     survey::{self, Survey},
@@ -198,6 +198,47 @@ impl Postgres {
         true
     }
 
+    /// A parameter was set back within a transaction that goes on: what it was set back to must be the client's start.
+    pub(crate) fn survey_in_transaction(
+        &self,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        server.suspects.remove(Suspects::RESET);
+        client.phase = Phase::Applying;
+        self.ask(client, tag, server, out);
+    }
+
+    /// The server has said within a transaction what there is: what is not as the client's start is set so.
+    fn correct(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        survey: &Survey,
+        out: &mut Outbox,
+    ) {
+        self.take_over(me, client, server, survey, out);
+        let wanted = client.settings.clone().expect("a client that is logged in has settings");
+        let mut sql = Vec::new();
+        server.settings.write_change(&wanted, &mut sql);
+        if sql.is_empty() {
+            self.corrected(me, client, server, out);
+        } else {
+            server.begin(tag, Purpose::Correct(wanted), &[&sql], out);
+        }
+    }
+
+    /// The transaction goes on with the client's own start-up values.
+    pub(crate) fn corrected(&self, me: ClientTag, client: &mut Client, server: &mut Server, out: &mut Outbox) {
+        server.tell_ready(Some(me), out);
+        client.phase = Phase::Ready;
+        out.push(Effect::Wake { client: me });
+    }
+
     fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let known = client.settings.as_ref().expect("a client that is logged in has settings");
         let custom = survey::custom_names(&server.custom, &known.extras);
@@ -215,6 +256,9 @@ impl Postgres {
         survey: &Survey,
         out: &mut Outbox,
     ) {
+        if server.exchange.status() != IDLE {
+            return self.correct(me, client, tag, server, survey, out);
+        }
         let mut pin = survey.pin;
         if survey.settings_asked() {
             let before = server.settings.clone();
@@ -235,6 +279,7 @@ impl Postgres {
         }
         server.discarded = false;
         server.forget_suspects();
+        server.tell_ready(Some(me), out);
         client.phase = Phase::Ready;
         if !self.set_pin(me, client, tag, server, pin, out) {
             return;

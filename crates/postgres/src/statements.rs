@@ -267,6 +267,8 @@ struct Kept {
     asked: u32,
     /// Closes without an answer.
     closing: u32,
+    /// It may have been deallocated by a statement.
+    doubted: bool,
     /// The pipeline of the last of those Parses.
     pipeline: u32,
     used: u64,
@@ -302,7 +304,7 @@ impl Prepared {
         self.clock += 1;
         let Some(copy) = self.map.get_mut(&statement.id) else { return Need::Parse };
         copy.used = self.clock;
-        let fits = copy.edition == statement.edition.load(Relaxed);
+        let fits = !copy.doubted && copy.edition == statement.edition.load(Relaxed);
         let asked = copy.asked > 0 && copy.pipeline == self.pipeline;
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
@@ -317,10 +319,12 @@ impl Prepared {
             there: false,
             asked: 0,
             closing: 0,
+            doubted: false,
             pipeline: 0,
             used: 0,
         });
         copy.edition = edition;
+        copy.doubted = false;
         copy.asked += 1;
         copy.pipeline = self.pipeline;
         copy.used = self.clock;
@@ -330,6 +334,13 @@ impl Prepared {
     pub(crate) fn close(&mut self, id: u32) {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.closing += 1;
+        }
+    }
+
+    /// A statement that deallocates it is forwarded.
+    pub(crate) fn doubt(&mut self, id: u32) {
+        if let Some(copy) = self.map.get_mut(&id) {
+            copy.doubted = true;
         }
     }
 

@@ -13,7 +13,8 @@ use crate::{
     client::Client,
     exchange::Note,
     message::{HEADER, front, write},
-    requests::{Arrived, Step, needs_sequences_forgotten},
+    named,
+    requests::{Arrived, Step, needs_sequences_forgotten, note_bound_names},
     scan::{Findings, Suspects, scan},
     server::Server,
     state::{OnState, reject},
@@ -25,15 +26,6 @@ const MAX_KEPT: usize = 16 * 1024;
 /// Whose statement a server has: a client's tag, which may be reused, and its secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(ClientTag, u32);
-
-impl Server {
-    /// An error was reported: a Parse that is not answered yet may be discarded.
-    pub(crate) fn doubt_unnamed(&mut self) {
-        if self.parsing {
-            self.unnamed = None;
-        }
-    }
-}
 
 /// Whether the server has the client's unnamed statement, and nothing more need be known of it.
 #[inline]
@@ -56,14 +48,21 @@ pub(crate) fn follow(
                 return Step::Wait;
             }
             let text = if message.is_whole() { message.body().get(1..) } else { None };
+            if let Some(step) = named::deallocate(client, (tag, server), message, out) {
+                server.unnamed = None;
+                client.unnamed = None;
+                *kept = None;
+                return step;
+            }
             if let Some(step) = suspect(client, (tag, server), text, out) {
                 return step;
             }
             server.unnamed = Some(owner);
-            server.parsing = true;
             client.unnamed = None;
             let span = message.at..message.end();
             *kept = (message.is_whole() && span.len() <= MAX_KEPT).then_some(span);
+            server.exchange.noted(Note::Unnamed);
+            return Step::Replaced(message.at);
         }
         front::CLOSE => {
             server.unnamed = None;
@@ -71,13 +70,14 @@ pub(crate) fn follow(
             *kept = None;
         }
         kind => {
-            if kind == front::BIND
-                && let Some(parse) = &client.unnamed
-            {
-                let text = parse[HEADER + 1..].to_vec();
-                if let Some(step) = suspect(client, (tag, server), Some(&text), out) {
-                    return step;
+            if kind == front::BIND {
+                if let Some(parse) = &client.unnamed {
+                    let text = parse[HEADER + 1..].to_vec();
+                    if let Some(step) = suspect(client, (tag, server), Some(&text), out) {
+                        return step;
+                    }
                 }
+                note_bound_names(server, message);
             }
             if server.unnamed != Some(owner) {
                 return bring(client, (tag, server), owner, out);
@@ -125,6 +125,5 @@ fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner,
     });
     server.exchange.noted(Note::Hidden);
     server.unnamed = Some(owner);
-    server.parsing = true;
     Step::Forward
 }

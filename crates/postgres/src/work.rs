@@ -45,6 +45,8 @@ pub(crate) enum Purpose {
     Survey(Survey),
     /// To have it forget the last values of sequences.
     ForgetSequences,
+    /// To give it its holder's start-up values, within a transaction.
+    Correct(Arc<Settings>),
 }
 
 impl Work {
@@ -135,11 +137,19 @@ impl Postgres {
             return;
         }
         let work = server.work.take().expect("the server is at work for us");
-        if status != IDLE {
+        let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::ForgetSequences);
+        if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
         match (work.purpose, work.failure) {
-            (Purpose::Apply(_) | Purpose::Learn(_) | Purpose::Survey(_) | Purpose::ForgetSequences, Some(failure)) => {
+            (
+                Purpose::Apply(_)
+                | Purpose::Learn(_)
+                | Purpose::Survey(_)
+                | Purpose::ForgetSequences
+                | Purpose::Correct(_),
+                Some(failure),
+            ) => {
                 // What a survey would have found stays unknown.
                 server.stained |= server.suspects != Suspects::NONE;
                 reject(me, server, clients, &failure, out);
@@ -178,6 +188,12 @@ impl Postgres {
                 let tag = server.holder.expect("a holder's state is surveyed");
                 let client = clients.get(tag).expect("the holder of a server has a session");
                 self.surveyed(tag, client, me, server, &survey, out);
+            }
+            (Purpose::Correct(settings), None) => {
+                server.settings = settings;
+                let tag = server.holder.expect("it is done for a holder");
+                let client = clients.get(tag).expect("the holder of a server has a session");
+                self.corrected(tag, client, server, out);
             }
             (Purpose::ForgetSequences, None) => {
                 let tag = server.holder.expect("it is done for a holder");

@@ -464,7 +464,8 @@ fn a_parse_that_was_discarded_does_not_count() {
     world.server_says(server, &messages("E:SERROR~C34000~~ Z:I"));
     world.server_got(server);
     world.client_says(one, &messages("B:~~ S"));
-    assert_eq!(world.server_got(server), messages("P:~mine~~~ B:~~ S"));
+    // It never was: the server is to say so itself.
+    assert_eq!(world.server_got(server), messages("C:S~ B:~~ S"));
 }
 
 #[test]
