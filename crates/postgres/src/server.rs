@@ -43,6 +43,8 @@ pub struct Server {
     pub(crate) suspects: Suspects,
     /// Names of custom parameters in those texts.
     pub(crate) custom: Vec<Box<[u8]>>,
+    /// Names of parameters that those texts set back.
+    pub(crate) resets: Vec<Box<[u8]>>,
     /// A ReadyForQuery of this status is kept back until a survey is over.
     pub(crate) ready_withheld: Option<u8>,
     /// Its holder keeps it.

@@ -100,6 +100,7 @@ impl Postgres {
             policy: how_state,
             suspects: Suspects::NONE,
             custom: Vec::new(),
+            resets: Vec::new(),
             ready_withheld: None,
             pinned: false,
             stained: false,
