@@ -227,7 +227,8 @@ impl Postgres {
         self.take_over(me, client, server, survey, out);
         let wanted = client.settings.clone().expect("a client that is logged in has settings");
         let mut sql = Vec::new();
-        server.settings.write_change(&wanted, &mut sql);
+        // Who acts may have been changed for the transaction only, and must not be for longer by this.
+        server.settings.write_change_but_identity(&wanted, &mut sql);
         if sql.is_empty() {
             self.corrected(me, client, server, out);
         } else {
