@@ -1,20 +1,27 @@
 //! Serving, from the configuration to the end: opens the sockets, starts the driver, answers on the admin address,
 //! and ends in order when a signal says so.
 
-use std::{io, net::TcpListener, num::NonZero, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    num::NonZero,
+    sync::Arc,
+    time::Duration,
+};
 
 use driver::{Driver, DriverConfig, Handle};
 use postgres::Postgres;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    Pools,
-    admin::Admin,
+    admin::{Admin, Control},
     banner,
     check::{Machine, check},
     config::{Config, Problem, Problems, Severity},
     descriptors,
+    generations::Generations,
     logs::{LogFormat, LogOptions, Logs},
+    reload::Reloader,
     sockets::{Bound, SocketFile, bind, bind_admin},
     systemd,
 };
@@ -54,7 +61,8 @@ impl ServeError {
     }
 }
 
-/// Serves until a signal ends it: SIGTERM or SIGINT let transactions end, a second one does not.
+/// Serves until a signal ends it: SIGTERM or SIGINT let transactions end, a second one does not. SIGHUP has the
+/// configuration read again.
 pub fn serve(config: Config, log: &LogOptions) -> Result<(), ServeError> {
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
@@ -72,21 +80,23 @@ pub fn serve(config: Config, log: &LogOptions) -> Result<(), ServeError> {
 
     let config = Arc::new(config);
     let (specs, files, endpoints) = apart(bound);
-    let pools = Arc::new(Pools::new(Arc::clone(&config)));
+    let pools = Arc::new(Generations::new(Arc::clone(&config)));
     let protocol = Arc::new(Postgres::new(pools.clone()));
-    let driver = Driver::start(driver_config(&config), protocol, pools, specs)
+    let driver = Driver::start(driver_config(&config), protocol, pools.clone(), specs)
         .map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
     banner::show(&config, &endpoints, admin_address, log.format);
 
     let dropped = logs.dropped();
-    let admin = Admin::new(driver.handle(), &config, move || dropped.dropped_lines() as u64);
+    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config)));
+    let control = Control { reloader, drain: tokio::sync::Notify::new() };
+    let admin = Admin::new(driver.handle(), control, &config, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
-        .and_then(|runtime| runtime.block_on(watch(&handle, &admin, admin_socket, config.serve.drain_time)));
+        .and_then(|runtime| runtime.block_on(watch(&handle, &admin, admin_socket)));
     if ended.is_err() {
         handle.stop();
     }
@@ -143,33 +153,31 @@ fn announce(problem: &Problem, format: LogFormat) {
     }
 }
 
-/// Serves the admin address and waits for the end.
-async fn watch(
-    handle: &Handle,
-    admin: &Admin,
-    socket: Option<TcpListener>,
-    drain_time: Option<Duration>,
-) -> io::Result<()> {
+/// Serves the admin address, reads the configuration again when told to, and waits for the end.
+async fn watch(handle: &Handle, admin: &Admin, socket: Option<TcpListener>) -> io::Result<()> {
     let mut signals = Signals::new()?;
+    let mut hangup = signal(SignalKind::hangup())?;
     if let Some(socket) = socket {
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        tokio::spawn(axum::serve(socket, admin.router()).into_future());
+        let service = admin.router().into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(axum::serve(socket, service).into_future());
     }
     systemd::ready();
     tokio::spawn(systemd::watchdog(handle.clone()));
-    loop {
+    let why = loop {
         tokio::select! {
-            name = signals.next() => {
-                tracing::info!(signal = name, "draining: no new clients, transactions may end; a second signal ends it");
-                break;
-            }
+            name = signals.next() => break name,
+            () = admin.control().drain.notified() => break "an order",
+            _ = hangup.recv() => reload(admin).await,
             // Workers that end by themselves have failed; `join` says so.
             () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_drained() { return Ok(()) },
         }
-    }
+    };
+    tracing::info!(signal = why, "draining: no new clients, transactions may end; a second signal ends it");
     systemd::stopping();
     admin.set_draining();
     handle.drain();
+    let drain_time = admin.control().reloader.in_force().serve.drain_time;
     tokio::select! {
         () = drained(handle) => return Ok(()),
         name = signals.next() => tracing::warn!(signal = name, "ending at once"),
@@ -177,6 +185,16 @@ async fn watch(
     }
     handle.stop();
     Ok(())
+}
+
+/// Reads the configuration again; what comes of it is logged.
+async fn reload(admin: &Admin) {
+    let reloader = Arc::clone(&admin.control().reloader);
+    systemd::reloading();
+    if let Ok(Ok(reloaded)) = tokio::task::spawn_blocking(move || reloader.reload()).await {
+        admin.follow(&reloaded.config);
+    }
+    systemd::ready();
 }
 
 async fn drained(handle: &Handle) {
