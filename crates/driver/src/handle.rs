@@ -303,6 +303,10 @@ impl<P: Protocol> Steering for Shared<P> {
     fn leave(&self) {
         self.leaving.store(true, SeqCst);
         self.tell_all(|| Message::Leave);
+        for pool in self.registry.all() {
+            let now = self.clock.now();
+            self.operate(&pool, |guarded| pool.leave(guarded, now));
+        }
     }
 
     fn drain(&self) {

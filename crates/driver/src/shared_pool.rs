@@ -41,6 +41,8 @@ pub(crate) struct SharedPool {
     pub(crate) awaits_idle: AtomicBool,
     /// Its clients are to go, and its servers with them.
     pub(crate) drained: AtomicBool,
+    /// Another process is to have what is not needed here.
+    leaving: AtomicBool,
     /// When its servers were last found to be of no use any more, in nanoseconds of the driver's clock; 0 is never.
     renewed: AtomicU64,
     /// What it is, until a reload says otherwise. Not read where bytes are relayed.
@@ -119,6 +121,7 @@ impl SharedPool {
             clients: AtomicU64::new(0),
             awaits_idle: AtomicBool::new(false),
             drained: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             renewed: AtomicU64::new(0),
             spec: RwLock::new(Arc::new(spec)),
             guarded: Mutex::new(Guarded { pool, stats: Stats::default() }),
@@ -165,9 +168,16 @@ impl SharedPool {
         }
     }
 
+    /// Keeps no server that nobody uses, from now on.
+    pub(crate) fn leave(&self, guarded: &mut Guarded, now: Time) {
+        self.leaving.store(true, Relaxed);
+        guarded.pool.reconfigure(self.effective(&self.spec()), now);
+    }
+
     /// The rules of a spec, but that a pool which is to become empty keeps nothing for its own sake.
     fn effective(&self, spec: &PoolSpec) -> PoolConfig {
-        let min_size = if self.drained.load(Relaxed) { 0 } else { spec.config.min_size };
+        let closing = self.drained.load(Relaxed) || self.leaving.load(Relaxed);
+        let min_size = if closing { 0 } else { spec.config.min_size };
         PoolConfig { min_size, ..spec.config.clone() }
     }
 

@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod descriptors;
 mod generations;
+mod handover;
 mod logs;
 mod password;
 mod pools;

@@ -17,6 +17,11 @@ pub fn reloading() {
     }
 }
 
+/// This process is the service's main one from now on.
+pub fn main_process() {
+    tell(NotifyState::MainPid(std::process::id()));
+}
+
 /// The end has begun.
 pub fn stopping() {
     tell(NotifyState::Stopping);
