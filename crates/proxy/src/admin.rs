@@ -28,7 +28,7 @@ mod metrics;
 mod orders;
 mod page;
 
-pub use metrics::render;
+pub use metrics::{Process, render};
 pub use orders::Control;
 
 /// Questions that may be in progress at once; further ones are answered with 503.
@@ -181,7 +181,10 @@ fn unready(snapshot: &Snapshot, databases: &HashSet<String>) -> Option<&'static 
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
-    let render = |inner: &Inner| render(&inner.handle.snapshot(), inner.user_label(), (inner.dropped_log_lines)());
+    let render = |inner: &Inner| {
+        let (dropped_log_lines, reloads) = ((inner.dropped_log_lines)(), inner.control.reloader.count());
+        render(&inner.handle.snapshot(), inner.user_label(), Process { dropped_log_lines, reloads })
+    };
     match admin.ask(render).await {
         Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),
         None => busy(),

@@ -3,7 +3,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use driver::{Changes, Handle};
@@ -19,6 +22,8 @@ pub struct Reloader {
     handle: Handle,
     pools: Arc<Generations>,
     state: Mutex<State>,
+    failed: AtomicU64,
+    done: AtomicU64,
 }
 
 struct State {
@@ -42,12 +47,17 @@ impl Reloader {
     /// Of a configuration that was just put in force for the first time.
     pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>) -> Self {
         let state = State { opened: config.listeners.clone(), in_force: config };
-        Self { handle, pools, state: Mutex::new(state) }
+        Self { handle, pools, state: Mutex::new(state), failed: AtomicU64::new(0), done: AtomicU64::new(0) }
     }
 
     /// The configuration in force.
     pub fn in_force(&self) -> Arc<Config> {
         Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner).in_force)
+    }
+
+    /// How often it was read again: in vain, and with success.
+    pub fn count(&self) -> (u64, u64) {
+        (self.failed.load(Relaxed), self.done.load(Relaxed))
     }
 
     /// Reads it again, with all files that it names. Both outcomes are logged. Reads files, so it may block.
@@ -59,11 +69,13 @@ impl Reloader {
         let outcome = read(&state.in_force).map(|(config, warnings)| self.put_in_force(&mut state, config, &warnings));
         match &outcome {
             Ok(Reloaded { pools, notes, .. }) => {
+                self.done.fetch_add(1, Relaxed);
                 notes.iter().for_each(|note| tracing::warn!("{note}"));
                 let Succession { followed, renewed, left_behind } = *pools;
                 tracing::info!(followed, renewed, left_behind, "configuration read again");
             }
             Err(problems) => {
+                self.failed.fetch_add(1, Relaxed);
                 let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error);
                 errors.for_each(|problem| tracing::error!("{}", one_line(problem)));
                 tracing::error!("the configuration was not read again: the old one stays in force");
