@@ -26,8 +26,8 @@ mod startup;
 mod state;
 mod statements;
 mod survey;
-mod tokens;
 mod target;
+mod tokens;
 mod unnamed;
 mod work;
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Directory, Proof, Route, ServerLogin, Unknown};
+use postgres::{Directory, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::{
@@ -127,6 +127,8 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
     // Taken apart completely, so that nothing new is forgotten here.
     let ServerLogin { database, user, password, parameters, mode, state, target } = a.server_login(of_a);
     let other = b.server_login(of_b);
+    // Follows max_size by default, and a larger pool is no reason to make all servers anew: new ones will know.
+    let state = StatePolicy { max_pinned: other.state.max_pinned, ..state };
     (database, user, password, parameters, mode, state, target)
         == (other.database, other.user, other.password, other.parameters, other.mode, other.state, other.target)
 }

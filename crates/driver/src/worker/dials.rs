@@ -55,7 +55,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn dial_again(&mut self, pool: Arc<SharedPool>, id: ServerId, mut attempts: Attempts) {
         let Some((address, modest)) = attempts.next() else {
             self.set_whereabouts(pool.id, id, Local::None);
-            return self.connect_failed(&pool, id, &attempts.errors().to_owned(), false);
+            return self.connect_failed(&pool, id, attempts.errors(), false);
         };
         let pool_id = pool.id;
         let left = attempts.left();

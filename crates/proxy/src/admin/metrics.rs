@@ -361,6 +361,7 @@ pub(super) mod tests {
             unavailable_for: None,
             last_error: None,
             paused: false,
+            drained: false,
         }
     }
 

@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_unix_socket_is_named_by_its_folder() {
         let expected = Address::Unix(PathBuf::from("/run/pg/.s.PGSQL.6000"));
-        assert_eq!(hosts("postgres:///x?host=/run/pg&port=6000"), [expected.clone()]);
+        assert_eq!(hosts("postgres:///x?host=/run/pg&port=6000"), std::slice::from_ref(&expected));
         assert_eq!(hosts("postgres://%2Frun%2Fpg:6000/x"), [expected]);
     }
 
