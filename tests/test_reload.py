@@ -125,6 +125,7 @@ def test_another_url_replaces_the_servers_and_not_the_clients(start, cluster):
 
 def test_limits_of_clients_follow_and_addresses_wait_for_a_restart(start):
     pooler = start(hard_limit=1)
+    eventually("who looked whether it listens has gone", lambda: pooler.metric("poolhouse_clients") == 0)
     with pooler.wire() as client:
         client.query("SELECT 1")
         with pytest.raises(w.ServerError):

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.poolhouse_only
 @contextlib.contextmanager
 def successor(start, pooler):
     """A second process of the same configuration, which takes over."""
+    # The port answers before all else is in place.
+    eventually("the first is ready", lambda: pooler.get("/ready")[0] == 200, 10)
     made = start.unstarted()
     made.port, made.admin_port = pooler.port, pooler.admin_port
     command = [BINARY, "serve", "--config", str(pooler.config_path), "--take-over"]

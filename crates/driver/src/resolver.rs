@@ -176,7 +176,7 @@ mod tests {
         let (answers, inbox) = channel();
         for _ in 0..20 {
             let answers = answers.clone();
-            resolver.resolve("dead", 1, move |_| drop(answers.send("dead")));
+            resolver.resolve("dead", 1, move |_| answers.send("dead").unwrap());
         }
         resolver.resolve("alive", 2, move |(result, _)| {
             assert_eq!(result.unwrap(), [SocketAddr::from(([127, 0, 0, 1], 2))]);
