@@ -5,7 +5,7 @@
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
 //! that; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared statements (`statements` remembers them),
 //! `scan` finds what may outlive a transaction (`tokens` reads SQL); `state` decides what becomes of that, and `survey` asks the
-//! server for it; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! server for it; `target` tells which of several hosts will do; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -26,6 +26,7 @@ mod startup;
 mod state;
 mod statements;
 mod survey;
+mod target;
 mod tokens;
 mod unnamed;
 mod work;
@@ -39,6 +40,7 @@ pub use directory::{Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
 pub use md5::{is_md5_hash, md5_hash};
 pub use server::Server;
 pub use state::{OnState, StatePolicy};
+pub use target::Target;
 
 use client::Phase;
 use server::Stage;
@@ -79,6 +81,12 @@ impl Protocol for Postgres {
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         self.new_server(me, pool, out)
+    }
+
+    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        let mut server = self.new_server(me, pool, out);
+        server.accept_any();
+        server
     }
 
     fn client_input(

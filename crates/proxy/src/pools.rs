@@ -80,6 +80,19 @@ impl Pools {
         Ok(id)
     }
 
+    /// What a pool of an earlier configuration is in this one; `None` if its database or its user is gone.
+    pub fn successor(&self, earlier: &Self, pool: PoolId) -> Option<PoolId> {
+        let (entry, before) = earlier.entry(pool);
+        let index = *self.databases.get(&*entry.name).or_else(|| self.databases.get(FALLBACK))?;
+        let user = match (&before.user, &self.config.databases[index].user) {
+            // Clients share it, whoever they are.
+            (Some(_), Some(user)) => user,
+            (None, None) if !self.config.authenticates() || self.user(&entry.user).is_some() => &*entry.user,
+            _ => return None,
+        };
+        self.pool(index, &entry.name, user).ok()
+    }
+
     /// Panics for an id that was never handed out: ids come from here only.
     fn entry(&self, pool: PoolId) -> (Entry, &Database) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -104,13 +117,17 @@ impl Pools {
         let limits = &self.config.limits;
         let (name, user) = (&entry.name, &entry.user);
         let of_user = self.user(user).and_then(|u| u.max_user_connections).unwrap_or(limits.max_user_connections);
+        // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
+        let size = self.settings(database, user).config.max_size;
+        let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         let caps = [
             ("process".to_owned(), limits.max_server_connections),
             (format!("database {name}"), database.max_connections),
             (format!("user {user}"), of_user),
-            (format!("user {user} of database {name}"), database.max_user_connections),
+            (format!("user {user} of database {name}"), of_pool),
         ];
-        caps.into_iter().filter(|(_, limit)| *limit > 0).collect()
+        // Those without a limit, too: a reload may give them one.
+        caps.into()
     }
 }
 
@@ -153,6 +170,7 @@ impl Directory for Pools {
             parameters: database.parameters.clone(),
             mode: mode(settings.mode),
             state: state_policy(&settings),
+            target: database.target,
         }
     }
 }
@@ -163,9 +181,10 @@ impl Upstreams for Pools {
         PoolSpec {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
-            address: database.address.clone(),
+            hosts: database.hosts.clone(),
             config: self.settings(database, &entry.user).config,
             caps: self.caps(&entry, database),
+            revision: 0,
         }
     }
 }
@@ -245,7 +264,8 @@ mod tests {
         assert_eq!(server.password.as_deref(), Some("plain"));
         let caps: Vec<_> = pools.spec(login.pool).caps;
         let named = |name: &str, limit| (name.to_owned(), limit);
-        assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3)]);
+        let of_pool = named("user u of database a", 20);
+        assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3), of_pool]);
         assert!(matches!(pools.proof(remote(), "v"), Ok(Proof::Md5(_))));
     }
 

@@ -1,9 +1,12 @@
 //! What happens because time passes. Called once per tick; looks only at heads of queues, except
 //! for the servers that are held, which are few.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use protocol::{Protocol, Refusal};
 
 use super::{Worker, clients::State, leases::Lease};
+use crate::config::Timeouts;
 
 impl<P: Protocol> Worker<P> {
     pub(super) fn upkeep(&mut self) {
@@ -19,6 +22,9 @@ impl<P: Protocol> Worker<P> {
         if self.draining {
             self.send_idle_away();
         }
+        if self.shared.any_drained.load(Relaxed) {
+            self.send_drained_away();
+        }
         for pool in self.shared.registry.all() {
             if self.looks_after(pool.id) {
                 self.pool_upkeep(&pool);
@@ -27,13 +33,13 @@ impl<P: Protocol> Worker<P> {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let board = &self.shared.board[usize::from(self.number)];
         let ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-        board.cpu_ns.store(ns, std::sync::atomic::Ordering::Relaxed);
+        board.cpu_ns.store(ns, Relaxed);
     }
 
     /// Clients that take too long to log in, or have been idle too long.
     fn expire_queues(&mut self) {
         for listener in 0..self.shared.listeners.len() {
-            let timeouts = self.shared.listeners[listener].timeouts;
+            let timeouts = self.shared.listeners[listener].timeouts();
             if let Some(limit) = timeouts.login {
                 while let Some((slot, since)) = self.login_queues[listener].oldest() {
                     if self.now - since < limit {
@@ -57,7 +63,8 @@ impl<P: Protocol> Worker<P> {
 
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
-        if self.shared.listeners.iter().all(|l| l.timeouts.query.is_none() && l.timeouts.transaction_idle.is_none()) {
+        let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
+        if self.shared.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }
         let mut late = Vec::new();
@@ -65,7 +72,7 @@ impl<P: Protocol> Worker<P> {
             let Some(slot) = server.holder else { continue };
             let client = &self.clients[slot as usize];
             debug_assert!(matches!(client.lease, Lease::Held { .. }));
-            let timeouts = self.shared.listeners[usize::from(client.listener)].timeouts;
+            let timeouts = self.shared.listeners[usize::from(client.listener)].timeouts();
             let (limit, why) = match client.state {
                 State::Active => (timeouts.query, Refusal::QueryTimeout),
                 State::Transaction => (timeouts.transaction_idle, Refusal::TransactionIdleTimeout),

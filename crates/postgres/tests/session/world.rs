@@ -83,6 +83,7 @@ impl Directory for Doors {
             parameters: vec![("application_name".into(), "ph".into())],
             mode: self.mode,
             state: StatePolicy::default(),
+            target: postgres::Target::Any,
         }
     }
 }
@@ -391,6 +392,7 @@ impl World {
                     self.lost.push_back(tag);
                 }
                 Effect::Authenticated { server } => self.log.push(format!("authenticated {}", server.0)),
+                Effect::Outdated { server } => self.log.push(format!("outdated {}", server.0)),
                 Effect::Pinned { .. } => {}
             }
         }
