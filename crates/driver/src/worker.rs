@@ -40,13 +40,13 @@ use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, Waite
 use protocol::{ClientTag, CloseReason, Outbox, PoolId, Protocol, ServerTag};
 use slab::Slab;
 
-pub(crate) use self::servers::MovingServer;
 use self::{
     clients::{ClientConn, STATES},
     dials::Dial,
     servers::{Local, ServerConn},
     sides::Side,
 };
+pub(crate) use self::{servers::MovingServer, sides::Asker};
 use crate::{
     clock::Clock,
     config::DriverConfig,
@@ -117,6 +117,8 @@ pub(crate) struct Worker<P: Protocol> {
     servers: Slab<ServerConn<P::Server>>,
     dials: Slab<Dial>,
     sides: Slab<Side>,
+    /// Who asked for the cancel at hand, until a side connection is opened for it.
+    asker: Option<Asker>,
     /// Pools this worker has used, by id.
     pools: Vec<Option<Arc<SharedPool>>>,
     /// Per pool and slot of the pool: where the connection is here.
@@ -187,6 +189,7 @@ impl<P: Protocol> Worker<P> {
             servers: Slab::new(),
             dials: Slab::new(),
             sides: Slab::new(),
+            asker: None,
             pools: Vec::new(),
             local: Vec::new(),
             listening: Vec::new(),
@@ -298,7 +301,7 @@ impl<P: Protocol> Worker<P> {
         match owner {
             Owner::Client(slot) => self.push_client_gone(slot as usize),
             Owner::Server(slot) => self.on_server_broken(slot as usize, error),
-            Owner::Side(slot) => self.on_side_received(slot as usize, 0),
+            Owner::Side(slot) => self.on_side_broken(slot as usize),
             Owner::Listener(_) | Owner::Dial(_) => unreachable!("these report in their own completions"),
         }
     }
@@ -320,7 +323,8 @@ impl<P: Protocol> Worker<P> {
             Message::Resolved { dial, pool, server, result, took } => {
                 self.on_resolved(dial as usize, (pool, server), result, took);
             }
-            Message::Cancel { target, secret } => self.on_cancel(target, secret),
+            Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
+            Message::CancelDone(asker) => self.on_cancel_done(asker),
             Message::Evict { listener } => self.evict(listener),
             Message::Clients { limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(limit));

@@ -468,6 +468,7 @@ impl Postgres {
                 work.answered = true;
                 Step::Drop
             }
+            back::PARSE_COMPLETE | back::BIND_COMPLETE if work.is_lookup() => Step::Drop,
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
             back::DATA_ROW => {
                 if !work.row(relay.bytes.get(relay.at + HEADER..end)) {

@@ -250,16 +250,19 @@ impl Login {
             3 => Ok(Answer::Send(with_zero(self.password()?.as_bytes()))),
             5 => {
                 let salt = body.first_chunk().ok_or_else(|| Refused::for_now("the server sent no md5 salt"))?;
-                let stored = md5::md5_hash(self.password()?, &self.how.user);
+                let stored = match (&self.how.password, &self.how.md5_hash) {
+                    (None, Some(hash)) => hash.to_string(),
+                    _ => md5::md5_hash(self.password()?, &self.how.user),
+                };
                 Ok(Answer::Send(with_zero(md5::answer(&stored, *salt).as_bytes())))
             }
-            10 => self.sasl_first(body).map(Answer::Send),
-            11 => {
-                let password = self.password()?.to_owned();
-                let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
-                let answer = scram.respond(body, &password, &postgres.keys);
-                answer.map(Answer::Send).map_err(|error| Refused::forever(error.to_string()))
+            10 => {
+                if self.how.password.is_none() && !postgres.keyring.knows(&self.how.user) {
+                    self.password()?;
+                }
+                self.sasl_first(body).map(Answer::Send)
             }
+            11 => self.sasl_respond(postgres, body).map(Answer::Send),
             12 => {
                 let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
                 scram.verify(body).map_err(|error| Refused::forever(error.to_string()))?;
@@ -273,7 +276,6 @@ impl Login {
     }
 
     fn sasl_first(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
-        self.password()?;
         let mut offered = false;
         while let Some(mechanism) = take_text(&mut mechanisms) {
             offered |= mechanism == MECHANISM.as_bytes();
@@ -288,6 +290,24 @@ impl Login {
         body.extend_from_slice(&(first.len() as u32).to_be_bytes());
         body.extend_from_slice(&first);
         Ok(body)
+    }
+
+    /// Answers the challenge with the password, or with the keys of the user's own login.
+    fn sasl_respond(&mut self, postgres: &Postgres, challenge: &[u8]) -> Result<Vec<u8>, Refused> {
+        let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
+        let user = &self.how.user;
+        let answer = match &self.how.password {
+            Some(password) => scram.respond(challenge, password, &postgres.keys),
+            None => scram.respond_with(challenge, |salt, rounds| postgres.keyring.find(user, salt, rounds)),
+        };
+        answer.map_err(|error| match error {
+            scram::Error::NoKeys => Refused::forever(format!(
+                "the server's SCRAM verifier of user \"{user}\" has another salt or number of iterations than the one that \
+                 clients are checked against, so their logins do not open the server: configure the very verifier that \
+                 is in pg_authid there; after a change of the password the user must log in again"
+            )),
+            error => Refused::forever(error.to_string()),
+        })
     }
 
     fn password(&self) -> Result<&str, Refused> {

@@ -9,6 +9,7 @@ use crate::{
     PoolMode, Postgres,
     client::{Client, Phase},
     error::{Failure, Report, Severity},
+    lookup::Lookup,
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
     scan::Suspects,
@@ -47,18 +48,41 @@ pub(crate) enum Purpose {
     ForgetSequences,
     /// To give it its holder's start-up values, within a transaction.
     Correct(Arc<Settings>),
+    /// To ask who may log in.
+    Lookup(Lookup),
 }
 
 impl Work {
+    /// The question who may log in, if that is what the server is asked.
+    pub(crate) fn lookup(&mut self) -> Option<&mut Lookup> {
+        match &mut self.purpose {
+            Purpose::Lookup(lookup) => Some(lookup),
+            _ => None,
+        }
+    }
+
+    /// It is asked who may log in.
+    pub(crate) fn is_lookup(&self) -> bool {
+        matches!(self.purpose, Purpose::Lookup(_))
+    }
+
     /// Rows that come are looked at.
     pub(crate) fn reads_rows(&self) -> bool {
-        matches!(self.purpose, Purpose::Survey(_))
+        matches!(self.purpose, Purpose::Survey(_) | Purpose::Lookup(_))
     }
 
     /// A row; `None` if it is too long. False if it is malformed.
     pub(crate) fn row(&mut self, body: Option<&[u8]>) -> bool {
         match (&mut self.purpose, body) {
             (Purpose::Survey(survey), Some(body)) => survey.row(body).is_some(),
+            (Purpose::Lookup(lookup), Some(body)) => {
+                lookup.row(body);
+                true
+            }
+            (Purpose::Lookup(lookup), None) => {
+                lookup.long_row();
+                true
+            }
             // A setting that long cannot be brought along: it is as if it had not been made.
             _ => true,
         }
@@ -68,16 +92,28 @@ impl Work {
 impl Server {
     /// Sends queries of ours.
     pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
+        let write = |to: &mut Vec<u8>| queries.iter().for_each(|sql| write_query(to, sql));
+        self.begin_with(me, purpose, queries.len() as u8, write, out);
+    }
+
+    /// Sends messages that are answered by `pending` ReadyForQuery.
+    pub(crate) fn begin_with(
+        &mut self,
+        me: ServerTag,
+        purpose: Purpose,
+        pending: u8,
+        write: impl FnOnce(&mut Vec<u8>),
+        out: &mut Outbox,
+    ) {
         if matches!(self.stage, Stage::Closed) {
             // It has asked to be closed since it was given back.
             return;
         }
         assert!(self.work.is_none(), "a server is at work for one purpose at a time");
         assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
-        out.insert(Peer::Server(me), |to| queries.iter().for_each(|sql| write_query(to, sql)));
+        out.insert(Peer::Server(me), write);
         // A simple query destroys the unnamed statement.
         self.unnamed = None;
-        let pending = queries.len() as u8;
         self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None }));
     }
 }
@@ -101,6 +137,11 @@ impl Postgres {
 
     /// Cleans a server after a client.
     pub(crate) fn reset_server(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if let Some(lookup) = server.work.as_mut().and_then(|work| work.lookup()) {
+            // Nothing is left behind by that: it is clean when it has answered.
+            lookup.abandoned = true;
+            return;
+        }
         let mut queries: Vec<&[u8]> = Vec::new();
         if server.exchange.status() != IDLE {
             queries.push(b"ROLLBACK");
@@ -201,6 +242,7 @@ impl Postgres {
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });
             }
+            (Purpose::Lookup(lookup), failure) => self.looked_up(me, server, clients, lookup, failure, out),
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
         }
     }

@@ -9,6 +9,7 @@ use postgres::OnState;
 
 use crate::{Password, Secret};
 
+mod auth_query;
 mod endpoint;
 mod file;
 mod flags;
@@ -19,6 +20,7 @@ mod url;
 mod userlist;
 mod value;
 
+pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
 pub use file::{from_file, from_text};
 pub use flags::{Flags, from_url};
@@ -52,7 +54,7 @@ pub struct Config {
 impl Config {
     /// Whether clients must prove who they are.
     pub fn authenticates(&self) -> bool {
-        self.users.iter().any(|user| user.password.is_some())
+        self.users.iter().any(|user| user.password.is_some()) || self.databases.iter().any(|d| d.auth.is_some())
     }
 
     /// The problem at its place in the file, if it is there: `key` of a section, or the section as a whole.
@@ -160,6 +162,8 @@ pub struct Database {
     pub parameters: Vec<(String, String)>,
     /// The rules of each of its pools.
     pub pool: PoolSettings,
+    /// How its users are looked up there, if they are.
+    pub auth: Option<AuthQuery>,
     /// Servers of this database over all users; 0 is unlimited.
     pub max_connections: u32,
     /// Servers of this database for each user; 0 is unlimited.

@@ -7,6 +7,7 @@ mod banner;
 mod check;
 mod config;
 mod descriptors;
+mod known_users;
 mod logs;
 mod password;
 mod pools;

@@ -4,15 +4,17 @@
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
+    time::Instant,
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Directory, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{Ask, Directory, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::{
-    Password,
-    config::{Config, Database, FALLBACK, Mode, PoolSettings, Reset, User},
+    Password, Secret,
+    config::{AuthQuery, Config, Database, FALLBACK, Mode, PoolSettings, Reset, User},
+    known_users::KnownUsers,
 };
 
 /// Most pools of a process. Reached only through the `*` database, whose names clients choose.
@@ -26,7 +28,17 @@ pub struct Pools {
     config: Arc<Config>,
     databases: HashMap<String, usize>,
     users: HashMap<String, usize>,
+    /// For each database: what it said of its users, if they are looked up there.
+    lookups: Vec<Option<Lookups>>,
     table: RwLock<Table>,
+}
+
+/// The users of a database who are looked up there.
+struct Lookups {
+    /// Whose servers are asked.
+    pool: PoolId,
+    auth: AuthQuery,
+    known: KnownUsers,
 }
 
 #[derive(Default)]
@@ -44,14 +56,55 @@ struct Entry {
     /// As clients call it: not the configured name when that is `*`.
     name: Arc<str>,
     user: Arc<str>,
+    /// No client is served here: users are looked up.
+    lookups: bool,
 }
 
 impl Pools {
-    /// No pool yet.
+    /// No pool yet, but for those in which users are looked up.
     pub fn new(config: Arc<Config>) -> Self {
         let databases = config.databases.iter().enumerate().map(|(i, d)| (d.name.clone(), i)).collect();
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
-        Self { config, databases, users, table: RwLock::default() }
+        let mut entries = Vec::new();
+        let lookups = config.databases.iter().enumerate().map(|(index, database)| {
+            let auth = database.auth.clone()?;
+            let pool = PoolId(entries.len() as u32);
+            let name = format!("{}/auth_query", database.name);
+            entries.push(Entry { database: index, name: name.into(), user: auth.user.as_str().into(), lookups: true });
+            Some(Lookups { pool, auth, known: KnownUsers::default() })
+        });
+        let lookups = lookups.collect();
+        let table = RwLock::new(Table { entries, ..Table::default() });
+        Self { config, databases, users, lookups, table }
+    }
+
+    /// The configured database that serves a name.
+    fn database(&self, name: &str) -> Option<usize> {
+        let found = self.databases.get(name).or_else(|| self.databases.get(FALLBACK)).copied();
+        found.filter(|_| !name.is_empty() && name.len() <= MAX_NAME)
+    }
+
+    /// Where the users of a database are looked up. Those who ask for one that does not exist are looked up
+    /// somewhere, too, so that strangers cannot tell.
+    fn lookups(&self, database: &str) -> Option<&Lookups> {
+        match self.database(database) {
+            Some(index) => self.lookups[index].as_ref(),
+            None => self.lookups.iter().flatten().next(),
+        }
+    }
+
+    /// What is stored of a user's password, here or, as far as is known, in the database.
+    fn stored(&self, database: usize, user: &str) -> Option<Arc<Password>> {
+        if let Some(password) = self.user(user).and_then(|user| user.password.clone()) {
+            return Some(Arc::new(password));
+        }
+        self.lookups[database].as_ref()?.known.last(user)
+    }
+
+    /// The password with which servers of a database are logged in to, if it is known.
+    fn server_password(&self, database: usize, user: &str) -> Option<Secret> {
+        let configured = self.config.databases[database].password.clone();
+        configured.or_else(|| self.stored(database, user)?.plain().cloned())
     }
 
     fn user(&self, name: &str) -> Option<&User> {
@@ -68,14 +121,14 @@ impl Pools {
         if let Some(id) = find(&table) {
             return Ok(id);
         }
-        if table.entries.len() >= MAX_POOLS {
+        if table.entries.len() >= MAX_POOLS + self.config.databases.len() {
             return Err(Unknown::Forbidden(format!(
                 "{MAX_POOLS} pairs of database and user have been asked for, and no more are possible"
             )));
         }
         let id = PoolId(table.entries.len() as u32);
         let (name, user): (Arc<str>, Arc<str>) = (name.into(), user.into());
-        table.entries.push(Entry { database, name: name.clone(), user: user.clone() });
+        table.entries.push(Entry { database, name: name.clone(), user: user.clone(), lookups: false });
         table.ids.entry(name).or_default().insert(user, id);
         Ok(id)
     }
@@ -100,6 +153,22 @@ impl Pools {
         settings
     }
 
+    /// The pool in which users are looked up: small, outside the limits of database and user, inside the process's.
+    fn lookup_spec(&self, entry: &Entry, database: &Database, auth: &AuthQuery) -> PoolSpec {
+        let mut config = database.pool.config.clone();
+        config.max_size = auth.pool_size;
+        config.min_size = 0;
+        config.max_connecting = config.max_connecting.min(auth.pool_size);
+        let process = self.config.limits.max_server_connections;
+        PoolSpec {
+            database: entry.name.to_string(),
+            user: entry.user.to_string(),
+            address: database.address.clone(),
+            config,
+            caps: [("process".to_owned(), process)].into_iter().filter(|(_, limit)| *limit > 0).collect(),
+        }
+    }
+
     fn caps(&self, entry: &Entry, database: &Database) -> Vec<(String, u32)> {
         let limits = &self.config.limits;
         let (name, user) = (&entry.name, &entry.user);
@@ -115,13 +184,19 @@ impl Pools {
 }
 
 impl Directory for Pools {
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
         if user.is_empty() || user.len() > MAX_NAME {
             return Err(Unknown::User);
         }
         if self.config.authenticates() {
-            let user = self.user(user).ok_or(Unknown::User)?;
-            return user.password.as_ref().map(proof).ok_or(Unknown::User);
+            if let Some(password) = self.user(user).and_then(|user| user.password.as_ref()) {
+                return Ok(proof(password));
+            }
+            let Lookups { pool, auth, known } = self.lookups(database).ok_or(Unknown::User)?;
+            return match known.fresh(user, Instant::now()) {
+                Some(password) => password.map(|password| proof(&password)).ok_or(Unknown::User),
+                None => Ok(Proof::Ask(Ask { pool: *pool, query: Arc::clone(&auth.query) })),
+            };
         }
         match origin.is_local() || self.config.insecure_no_auth {
             true => Ok(Proof::Trust),
@@ -132,25 +207,61 @@ impl Directory for Pools {
         }
     }
 
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
+        let password = stored.map(|stored| Password::parse(&Secret::new(stored))).transpose();
+        let password = password.unwrap_or_else(|error| {
+            tracing::warn!(user, "the auth_query gave a password that cannot be used: {error}");
+            None
+        });
+        let now = Instant::now();
+        match password {
+            Some(password) => Ok(proof(&known.found(user, password, now, auth.cache_time))),
+            None => {
+                known.missing(user, now, auth.failure_cache_time);
+                Err(Unknown::User)
+            }
+        }
+    }
+
+    fn refuted(&self, database: &str, user: &str) {
+        if let Some(lookups) = self.lookups(database) {
+            lookups.known.refuted(user, Instant::now());
+        }
+    }
+
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
-        let found = self.databases.get(database).or_else(|| self.databases.get(FALLBACK)).copied();
-        let index = found.filter(|_| !database.is_empty() && database.len() <= MAX_NAME).ok_or(Unknown::Database)?;
+        let index = self.database(database).ok_or(Unknown::Database)?;
         let configured = &self.config.databases[index];
         let server_user = configured.user.as_deref().unwrap_or(user);
         let pool = self.pool(index, database, server_user)?;
-        Ok(Route { pool, mode: mode(self.settings(configured, server_user).mode) })
+        let pass_through = server_user == user && self.server_password(index, user).is_none();
+        Ok(Route { pool, mode: mode(self.settings(configured, server_user).mode), pass_through })
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let (entry, database) = self.entry(pool);
-        let own = || self.user(&entry.user).and_then(|user| user.password.as_ref()).and_then(Password::plain);
-        let password = database.password.as_ref().or_else(own);
+        let text = |secret: Secret| Arc::clone(secret.reveal());
+        let lookups = self.lookups[entry.database].as_ref().filter(|_| entry.lookups);
+        if let Some(Lookups { auth, .. }) = lookups {
+            let own = || self.user(&entry.user)?.password.as_ref()?.plain().cloned();
+            return ServerLogin {
+                database: auth.database.clone(),
+                user: entry.user.to_string(),
+                password: auth.password.clone().or_else(own).map(text),
+                parameters: database.parameters.clone(),
+                ..ServerLogin::default()
+            };
+        }
+        let md5_hash = || self.stored(entry.database, &entry.user)?.md5().cloned();
         let settings = self.settings(database, &entry.user);
         ServerLogin {
             database: database.database.clone().unwrap_or_else(|| entry.name.to_string()),
             user: entry.user.to_string(),
-            password: password.map(|secret| Arc::clone(secret.reveal())),
+            password: self.server_password(entry.database, &entry.user).map(text),
+            md5_hash: md5_hash().map(text),
             parameters: database.parameters.clone(),
+            ..ServerLogin::default()
             mode: mode(settings.mode),
             state: state_policy(&settings),
         }
@@ -160,6 +271,9 @@ impl Directory for Pools {
 impl Upstreams for Pools {
     fn spec(&self, pool: PoolId) -> PoolSpec {
         let (entry, database) = self.entry(pool);
+        if let Some(lookups) = self.lookups[entry.database].as_ref().filter(|_| entry.lookups) {
+            return self.lookup_spec(&entry, database, &lookups.auth);
+        }
         PoolSpec {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
@@ -237,7 +351,7 @@ mod tests {
     #[test]
     fn a_client_is_served_under_its_own_user_when_the_url_has_none() {
         let pools = pools(OWN_USERS);
-        assert!(matches!(pools.proof(remote(), "u"), Ok(Proof::Scram(_))));
+        assert!(matches!(pools.proof(remote(), "a", "u"), Ok(Proof::Scram(_))));
         let login = pools.route("a", "u").unwrap();
         assert_eq!(login.mode, PoolMode::Session);
         let server = pools.server_login(login.pool);
@@ -246,7 +360,7 @@ mod tests {
         let caps: Vec<_> = pools.spec(login.pool).caps;
         let named = |name: &str, limit| (name.to_owned(), limit);
         assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3)]);
-        assert!(matches!(pools.proof(remote(), "v"), Ok(Proof::Md5(_))));
+        assert!(matches!(pools.proof(remote(), "a", "v"), Ok(Proof::Md5(_))));
     }
 
     #[test]
@@ -264,7 +378,7 @@ mod tests {
     #[test]
     fn who_is_not_configured_gets_no_pool() {
         let pools = pools(OWN_USERS);
-        assert!(matches!(pools.proof(LOCAL, "w"), Err(Unknown::User)));
+        assert!(matches!(pools.proof(LOCAL, "a", "w"), Err(Unknown::User)));
         assert!(matches!(pools.route("", "u"), Err(Unknown::Database)));
         assert!(pools.table.read().unwrap().entries.is_empty());
     }
@@ -273,9 +387,9 @@ mod tests {
     fn without_users_only_this_machine_is_let_in() {
         let config = from_url("postgres://app@h/d", &Flags::default(), &|_| None).unwrap();
         let pools = Pools::new(Arc::new(config));
-        assert!(matches!(pools.proof(LOCAL, "anybody"), Ok(Proof::Trust)));
+        assert!(matches!(pools.proof(LOCAL, "a", "anybody"), Ok(Proof::Trust)));
         assert_eq!(pools.server_login(pools.route("d", "anybody").unwrap().pool).user, "app");
-        assert!(matches!(pools.proof(remote(), "app"), Err(Unknown::Forbidden(_))));
+        assert!(matches!(pools.proof(remote(), "a", "app"), Err(Unknown::Forbidden(_))));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use pool::{Admission, IdleTicket, Time};
-use protocol::{Blame, ClientTag, CloseReason, Input, Origin, PoolId, Protocol, Refusal, Standing};
+use protocol::{Blame, CloseReason, Input, Origin, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -197,10 +197,10 @@ impl<P: Protocol> Worker<P> {
         if client.closing {
             return;
         }
-        if client.held.is_empty() {
+        if client.held.is_empty() && !self.is_withheld(slot) {
             self.hand_over(slot, Source::Ring(buffer, 0), length);
         } else {
-            client.held.extend_from_slice(&buffer[..length]);
+            self.clients[slot].held.extend_from_slice(&buffer[..length]);
             self.feed(slot);
         }
         self.rearm_client(slot);
@@ -208,11 +208,13 @@ impl<P: Protocol> Worker<P> {
 
     /// Hands held-back input to the session again.
     pub(super) fn feed(&mut self, slot: usize) {
-        let client = &mut self.clients[slot];
-        if client.held.is_empty() {
+        if self.clients[slot].held.is_empty() {
             return self.rearm_client(slot);
         }
-        let held = std::mem::take(&mut client.held);
+        if self.is_withheld(slot) {
+            return;
+        }
+        let held = std::mem::take(&mut self.clients[slot].held);
         self.hand_over(slot, Source::Bytes(&held), held.len());
         self.rearm_client(slot);
     }
@@ -262,7 +264,7 @@ impl<P: Protocol> Worker<P> {
             return;
         }
         if let Lease::Held { server } = client.lease
-            && self.reactor.is_sending(self.servers[server as usize].conn)
+            && (self.reactor.is_sending(self.servers[server as usize].conn) || self.servers[server as usize].sides > 0)
         {
             return;
         }
@@ -535,16 +537,5 @@ impl<P: Protocol> Worker<P> {
     fn spec_of(&self, slot: usize) -> Option<&crate::config::PoolSpec> {
         let pool = self.clients[slot].pool?;
         self.pools.get(pool.0 as usize)?.as_ref().map(|pool| &pool.spec)
-    }
-
-    pub(super) fn on_cancel(&mut self, target: ClientTag, secret: u64) {
-        let slot = target.slot();
-        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return };
-        let mut out = self.outboxes.pop().unwrap_or_default();
-        let waiting = client.lease.is_waiting();
-        let mut servers = ServerSessions(&mut self.servers);
-        let protocol = std::sync::Arc::clone(&self.shared.protocol);
-        protocol.cancel(target, &mut client.session, &mut servers, secret, waiting, &mut out);
-        self.execute(out, Source::NONE);
     }
 }

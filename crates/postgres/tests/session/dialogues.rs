@@ -632,7 +632,7 @@ fn cancelling_needs_the_secret() {
     world.client_says(client, &startup(3 << 16, &[("user", "app")]));
     let welcome = world.client_got(client);
     let key = welcome.len() - messages("Z:I").len() - 8;
-    assert_eq!(welcome[key..key + 4], client.0.to_be_bytes());
+    assert_eq!(welcome[key..key + 4], (1 << 16 | client.0).to_be_bytes());
     let secret = u64::from(u32::from_be_bytes(welcome[key + 4..key + 8].try_into().unwrap()));
 
     world.cancel(client, secret);

@@ -62,7 +62,7 @@ pub struct Doors {
 }
 
 impl Directory for Doors {
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
+    fn proof(&self, origin: Origin, _: &str, user: &str) -> Result<Proof, Unknown> {
         match user {
             "nobody" => Err(Unknown::User),
             "remote" => Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local()))),
@@ -71,7 +71,11 @@ impl Directory for Doors {
     }
 
     fn route(&self, database: &str, _: &str) -> Result<Route, Unknown> {
-        if database == "nowhere" { Err(Unknown::Database) } else { Ok(Route { pool: POOL, mode: self.mode }) }
+        if database == "nowhere" {
+            Err(Unknown::Database)
+        } else {
+            Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none() })
+        }
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -82,7 +86,7 @@ impl Directory for Doors {
             password: self.password.clone(),
             parameters: vec![("application_name".into(), "ph".into())],
             mode: self.mode,
-            state: StatePolicy::default(),
+            ..ServerLogin::default()
         }
     }
 }
@@ -371,7 +375,11 @@ impl World {
                     self.clients.0.get_mut(&client.0).unwrap().logged_in = true;
                 }
                 Effect::AuthFailed { .. } => self.auth_failures += 1,
-                Effect::Cancel { target, secret } => self.log.push(format!("cancel {} {secret}", target.0)),
+                Effect::Cancel { asker, target, secret } => {
+                    self.log.push(format!("cancel {} {secret}", target.0));
+                    self.clients.0.get_mut(&asker.0).unwrap().closed = Some(CloseReason::Done);
+                    self.gone.push_back(asker);
+                }
                 Effect::SideConnection { server, bytes } => {
                     self.side.push((server, out.inserted[bytes].to_vec()));
                 }

@@ -14,6 +14,7 @@ use toml::de::DeTable;
 use super::{
     Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source,
     User,
+    auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
     options::{MAX_COUNT, POOL_KEYS, listener_limits, pool_settings},
     problem::{Problem, Problems},
@@ -95,8 +96,13 @@ impl Reader<'_> {
     fn config(&mut self, root: &Section<'_>) -> Config {
         let pool = root.table("pool", &[POOL_KEYS]);
         let pool = pool.map_or(PoolSettings::default(), |section| pool_settings(&section, &PoolSettings::default()));
-        let databases = root.tables("database", &[POOL_KEYS, DATABASE_KEYS]);
-        let databases: Vec<_> = databases.iter().filter_map(|section| self.database(section, &pool)).collect();
+        let auth = root.table("auth", &[AUTH_KEYS, AUTH_QUERY_KEYS]);
+        if let Some(auth) = &auth {
+            self.note_files(auth, &["auth_password_file"]);
+        }
+        let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
+        let databases = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
+        let databases: Vec<_> = databases.iter().filter_map(|section| self.database(section, &pool, &asked)).collect();
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
@@ -107,12 +113,14 @@ impl Reader<'_> {
         }
         let users = root.tables("user", &[USER_KEYS]);
         let users: Vec<_> = users.iter().filter_map(|section| self.user(section)).collect();
-        let users = match root.table("auth", &[AUTH_KEYS]) {
-            Some(auth) => self.listed_users(&auth, users),
+        let users = match &auth {
+            Some(auth) => self.listed_users(auth, users),
             None => users,
         };
         self.refuse_duplicates(&databases, &users);
-        self.refuse_users_without_password(&users);
+        if databases.iter().all(|database| database.auth.is_none()) {
+            self.refuse_users_without_password(&users);
+        }
         Config {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
@@ -125,8 +133,8 @@ impl Reader<'_> {
         }
     }
 
-    fn database(&mut self, section: &Section<'_>, pool: &PoolSettings) -> Option<Database> {
-        self.note_files(section, &["url_file", "password_file"]);
+    fn database(&mut self, section: &Section<'_>, pool: &PoolSettings, asked: &AuthKeys) -> Option<Database> {
+        self.note_files(section, &["url_file", "password_file", "auth_password_file"]);
         let mut settings = pool_settings(section, pool);
         let max_connections = section.number("max_connections", 0..=MAX_COUNT).unwrap_or(0);
         let max_user_connections = section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0);
@@ -154,6 +162,7 @@ impl Reader<'_> {
         if let (Some(time), false) = (url.connect_time, section.has("connect_time")) {
             settings.config.connect_timeout = time;
         }
+        let auth = AuthKeys::read(section).resolve(asked, section, &name, &url);
         let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
         Some(Database {
             name,
@@ -163,6 +172,7 @@ impl Reader<'_> {
             password: password.or(url.password),
             parameters: url.parameters,
             pool: settings,
+            auth,
             max_connections,
             max_user_connections,
             spots: section.spots(),
