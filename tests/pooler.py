@@ -38,7 +38,7 @@ LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",
     "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
 }
-SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None}
+SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None, "node_id": None}
 LIMITS_KEYS = {"max_server_connections": None}
 
 

@@ -49,9 +49,9 @@ impl Postgres {
             ),
         };
         if let Phase::Login(login) = &client.phase
-            && login.asked().is_some()
+            && let Some(asked) = login.asked()
         {
-            return cannot_ask(me, client, &message, out);
+            return cannot_ask(me, client, &asked.user, &message, out);
         }
         let stays =
             matches!(client.phase, Phase::Waiting) && blame == Blame::Exhausted && code != code::CANNOT_CONNECT_NOW;
@@ -135,9 +135,9 @@ impl Postgres {
             client.retried = true;
             out.push(Effect::Lease { client: tag, pool: client.pool, kind: LeaseKind::Exclusive });
         } else if let Phase::Login(login) = &client.phase
-            && login.asked().is_some()
+            && let Some(asked) = login.asked()
         {
-            cannot_ask(tag, client, &message, out);
+            cannot_ask(tag, client, &asked.user, &message, out);
         } else if server.fatal.is_some() && !ours {
             // It has told the client itself.
             client.close(tag, CloseReason::Error(Blame::Server, message), out);

@@ -163,7 +163,7 @@ impl Postgres {
         }
         match outcome {
             Ok(found) => self.go_on(tag, client, found, out),
-            Err(why) => cannot_ask(tag, client, &why, out),
+            Err(why) => cannot_ask(tag, client, &lookup.user, &why, out),
         }
     }
 
@@ -175,7 +175,7 @@ impl Postgres {
 }
 
 /// Nobody could be asked who the client is. It is not told why: it may be a stranger.
-pub(crate) fn cannot_ask(me: ClientTag, client: &mut Client, why: &str, out: &mut Outbox) {
+pub(crate) fn cannot_ask(me: ClientTag, client: &mut Client, user: &str, why: &str, out: &mut Outbox) {
     let report = Report {
         severity: Severity::Fatal,
         code: code::CANNOT_CONNECT_NOW,
@@ -183,7 +183,8 @@ pub(crate) fn cannot_ask(me: ClientTag, client: &mut Client, why: &str, out: &mu
         hint: "The database could not be asked who may log in; Poolhouse's log says why.",
     };
     out.insert(Peer::Client(me), |to| report.write(to));
-    client.close(me, CloseReason::Error(Blame::Server, format!("auth_query failed: {why}")), out);
+    let text = format!("auth_query for user \"{}\" failed: {why}", user.escape_debug());
+    client.close(me, CloseReason::Error(Blame::Server, text), out);
 }
 
 #[cfg(test)]

@@ -187,14 +187,16 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
     if database.user.is_some() {
         return;
     }
-    let hashed = |user: &&User| user.password.as_ref().is_some_and(|password| password.plain().is_none());
+    // A SCRAM verifier is enough: the keys of the user's own login open the servers.
+    let hashed = |user: &&User| user.password.as_ref().is_some_and(|password| password.md5().is_some());
     if let Some(user) = config.users.iter().find(hashed) {
         let message = format!(
-            "the url of `{}` has no user, so clients' own are used there; but of `{}` only a hash is known",
+            "the url of `{}` has no user, so clients' own are used there; but of `{}` only an md5 hash is known",
             database.name, user.name
         );
         let problem = Problem::warning(message);
-        let problem = problem.hint("give the url a user and a password, unless the upstream trusts Poolhouse");
+        let problem =
+            problem.hint("it works only where the upstream asks for md5: use the SCRAM verifier in pg_authid there");
         found.push(config.locate(problem, &database.spots, "url"));
     }
 }

@@ -88,11 +88,13 @@ pub struct Serve {
     pub drain_time: Option<Duration>,
     /// Failed logins from one address before further ones are refused for a while.
     pub max_auth_failures: u32,
+    /// Which of several Poolhouses behind one address this is: cancel keys carry it.
+    pub node_id: u8,
 }
 
 impl Default for Serve {
     fn default() -> Self {
-        Self { workers: 1, drain_time: None, max_auth_failures: 10 }
+        Self { workers: 1, drain_time: None, max_auth_failures: 10, node_id: 0 }
     }
 }
 
