@@ -248,7 +248,8 @@ class Poolhouse(Pooler):
         for name, more in databases.items():
             text += toml_table("[[database]]", {"name": name, "url": self.cluster.url("" if name == "*" else name), **database, **more})
         for name, password in users.items():
-            text += toml_table("[[user]]", {"name": name, "password": password})
+            more = password if isinstance(password, dict) else {"password": password}
+            text += toml_table("[[user]]", {"name": name, **more})
         return text
 
     def command(self, settings):

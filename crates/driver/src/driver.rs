@@ -86,6 +86,7 @@ impl Driver {
             draining: AtomicBool::new(false),
             config,
         });
+        shared.registry.open_at_start(shared.clock.now());
         let mut threads = Vec::new();
         let mut sockets = Some(sockets);
         for (number, seed) in seeds.into_iter().enumerate() {

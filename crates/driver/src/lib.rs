@@ -21,7 +21,7 @@ mod socket;
 mod throttle;
 mod worker;
 
-pub use config::{Address, DriverConfig, ListenerSpec, PoolSpec, Timeouts, Upstreams};
+pub use config::{Address, DriverConfig, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
 pub use driver::{Driver, Handle};
 pub use snapshot::{
     BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot,

@@ -48,6 +48,13 @@ impl Registry {
         Self { upstreams, pools: RwLock::default(), purse: Mutex::new(purse) }
     }
 
+    /// Makes the pools that exist from the start. What they want done is done at the workers' first tick.
+    pub(crate) fn open_at_start(&self, now: Time) {
+        for id in self.upstreams.at_start() {
+            self.pool(id, now);
+        }
+    }
+
     /// The pool behind an id; made when it is first asked for.
     pub(crate) fn pool(&self, id: PoolId, now: Time) -> Arc<SharedPool> {
         if let Some(pool) = self.pools.read().unwrap_or_else(PoisonError::into_inner).get(&id) {

@@ -144,6 +144,10 @@ pub(crate) struct Worker<P: Protocol> {
     scratch: Vec<u8>,
     next_serial: u32,
     next_tick: Time,
+    /// When idle clients are looked through, if pools have an idle time of their own.
+    next_idle_look: Time,
+    /// Which time-outs pools used here have of their own.
+    own_times: upkeep::OwnTimes,
     transactions: u64,
     moves: u64,
     draining: bool,
@@ -207,6 +211,8 @@ impl<P: Protocol> Worker<P> {
             scratch: Vec::new(),
             next_serial: 0,
             next_tick: Time(0),
+            next_idle_look: Time(0),
+            own_times: upkeep::OwnTimes::default(),
             transactions: 0,
             moves: 0,
             draining: false,
@@ -402,7 +408,13 @@ impl<P: Protocol> Worker<P> {
             self.pools.resize(index + 1, None);
             self.local.resize_with(index + 1, Vec::new);
         }
-        Arc::clone(self.pools[index].get_or_insert_with(|| self.shared.registry.pool(id, self.now)))
+        if let Some(pool) = &self.pools[index] {
+            return Arc::clone(pool);
+        }
+        let pool = self.shared.registry.pool(id, self.now);
+        self.own_times.note(&pool.spec.timeouts);
+        self.pools[index] = Some(Arc::clone(&pool));
+        pool
     }
 
     fn publish(&mut self) {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Address, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, Timeouts, Upstreams};
+use driver::{Address, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
 use pool::{GateConfig, PoolConfig};
 use protocol::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -213,6 +213,7 @@ impl Upstreams for Spec {
             address: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() },
             config: self.1.clone(),
             caps: vec![("all".into(), 0)],
+            timeouts: PoolTimeouts::default(),
         }
     }
 }

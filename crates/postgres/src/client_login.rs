@@ -297,6 +297,9 @@ impl Postgres {
                 client.pool = route.pool;
                 client.mode = route.mode;
                 client.retried = false;
+                if route.add_host {
+                    startup::add_host(&mut login.start, login.origin);
+                }
                 if let Some(keys) = keys.filter(|_| route.pass_through) {
                     self.keyring.learn(&login.start.user, keys);
                 }

@@ -42,6 +42,8 @@ pub struct Route {
     pub mode: PoolMode,
     /// The pool's servers are logged in to with the keys of the client's own login, because no password is known.
     pub pass_through: bool,
+    /// The client's address and port are appended to its `application_name`.
+    pub add_host: bool,
 }
 
 /// When a server returns to its pool.

@@ -68,6 +68,8 @@ pub struct Server {
     /// What it reports about itself.
     pub(crate) facts: Arc<Pairs>,
     pub(crate) key: CancelKey,
+    /// SQL that it runs when it is new, and after everything in it was discarded.
+    pub(crate) connect_query: Option<Arc<str>>,
 }
 
 /// Where a server's session is.

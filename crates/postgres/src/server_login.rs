@@ -15,6 +15,7 @@ use crate::{
     scan::Suspects,
     server::{CancelKey, Server, Stage},
     startup::PROTOCOL_3_0,
+    work::Purpose,
 };
 
 /// Longest message of a server during its start-up.
@@ -84,7 +85,7 @@ impl Postgres {
                 to.push(0);
             });
         });
-        let (mode, how_state) = (how.mode, how.state);
+        let (mode, how_state, connect_query) = (how.mode, how.state, how.connect_query.clone());
         let login = Login { how, scram: None, proof: Proof::None, parameters: Pairs::default() };
         Server {
             stage: Stage::Login(Box::new(login)),
@@ -111,6 +112,7 @@ impl Postgres {
             defaults: Arc::default(),
             facts: Arc::default(),
             key: CancelKey::default(),
+            connect_query,
         }
     }
 
@@ -177,7 +179,16 @@ impl Postgres {
         let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
         let reported = settings.into_iter().collect();
         server.facts = Arc::new(facts.into_iter().collect());
+        server.user = server.facts.get(b"session_authorization").map(Into::into);
         server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
+        match server.connect_query.clone() {
+            Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
+            None => self.server_usable(me, server, out),
+        }
+    }
+
+    /// The server has what all servers of its pool have.
+    pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.defaults = server.settings.clone();
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         let learned = Learned { settings: server.defaults.clone(), facts: server.facts.clone() };

@@ -14,7 +14,7 @@ use crate::{
     parameters::{Pairs, Settings},
     scan::Suspects,
     server::{Server, Stage},
-    survey::Survey,
+    survey::{self, Survey},
 };
 
 /// Queries of ours that a server is answering.
@@ -48,6 +48,10 @@ pub(crate) enum Purpose {
     ForgetSequences,
     /// To give it its holder's start-up values, within a transaction.
     Correct(Arc<Settings>),
+    /// To run the `connect_query` on a new server.
+    Connect,
+    /// To learn what that has set.
+    Connected(Survey),
     /// To ask who may log in.
     Lookup(Lookup),
 }
@@ -68,13 +72,13 @@ impl Work {
 
     /// Rows that come are looked at.
     pub(crate) fn reads_rows(&self) -> bool {
-        matches!(self.purpose, Purpose::Survey(_) | Purpose::Lookup(_))
+        matches!(self.purpose, Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_))
     }
 
     /// A row; `None` if it is too long. False if it is malformed.
     pub(crate) fn row(&mut self, body: Option<&[u8]>) -> bool {
         match (&mut self.purpose, body) {
-            (Purpose::Survey(survey), Some(body)) => survey.row(body).is_some(),
+            (Purpose::Survey(survey) | Purpose::Connected(survey), Some(body)) => survey.row(body).is_some(),
             (Purpose::Lookup(lookup), Some(body)) => {
                 lookup.row(body);
                 true
@@ -150,6 +154,8 @@ impl Postgres {
         if all {
             queries.push(b"DISCARD ALL");
         }
+        let connect_query = server.connect_query.clone().filter(|_| all);
+        queries.extend(connect_query.as_deref().map(str::as_bytes));
         if queries.is_empty() {
             // Only to tell a late answer from this one.
             queries.push(b"");
@@ -221,7 +227,9 @@ impl Postgres {
                     server.stained = false;
                     server.prepared = None;
                     let reported = server.settings.reported.clone();
-                    server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
+                    // The connect_query has run again.
+                    let extras = server.defaults.extras.clone();
+                    server.settings = self.parameters.intern(Settings::new(reported, extras));
                 }
                 out.push(Effect::Ready { server: me });
             }
@@ -243,6 +251,24 @@ impl Postgres {
                 out.push(Effect::Wake { client: tag });
             }
             (Purpose::Lookup(lookup), failure) => self.looked_up(me, server, clients, lookup, failure, out),
+            (Purpose::Connect | Purpose::Connected(_), Some(failure)) => {
+                server.stage = Stage::Closed;
+                let (permanent, message) =
+                    (failure.is_permanent(), format!("connect_query failed: {}", failure.text()));
+                let reason = CloseReason::StartFailed { permanent, message };
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+            (Purpose::Connect, None) => {
+                let asked = Suspects::SETTINGS;
+                let sql = survey::write(asked, &[]);
+                server.begin(me, Purpose::Connected(Survey::new(asked)), &[&sql], out);
+            }
+            (Purpose::Connected(survey), None) => {
+                let Settings { reported, .. } = &*server.settings;
+                let (there, _) = survey.settings(reported, &server.settings, server.user.as_deref());
+                server.settings = self.parameters.intern(there);
+                self.server_usable(me, server, out);
+            }
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
         }
     }

@@ -1,9 +1,9 @@
 //! The configuration in force, as plain values: where from ([`from_file`], [`from_url`]) is told by the modules below.
 //! Opens no socket and starts nothing.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use driver::{Address, Timeouts};
+use driver::{Address, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::OnState;
 
@@ -186,6 +186,12 @@ pub struct PoolSettings {
     pub config: PoolConfig,
     /// What becomes of what sessions leave behind.
     pub state: StateSettings,
+    /// Time-outs of clients, where they are not the listener's.
+    pub timeouts: PoolTimeouts,
+    /// SQL that is run on each new connection before it is used.
+    pub connect_query: Option<Arc<str>>,
+    /// A client's address and port are appended to its `application_name`.
+    pub application_name_add_host: bool,
 }
 
 /// What becomes of what sessions leave behind, in transaction and statement mode.
@@ -299,6 +305,10 @@ pub struct User {
     pub max_size: Option<u32>,
     /// Overrides the database's `min_size`.
     pub min_size: Option<u32>,
+    /// Overrides the database's `max_wait_time`; `Some(None)` is off.
+    pub max_wait_time: Option<Option<Duration>>,
+    /// Override those of databases and listeners.
+    pub timeouts: PoolTimeouts,
     /// Servers of this user over all databases; overrides the limit of all users.
     pub max_user_connections: Option<u32>,
     /// Where its keys stand.
@@ -314,6 +324,8 @@ impl User {
             mode: None,
             max_size: None,
             min_size: None,
+            max_wait_time: None,
+            timeouts: PoolTimeouts::default(),
             max_user_connections: None,
             spots: Spots::new(),
         }

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use driver::{PoolSpec, Upstreams};
+use driver::{PoolSpec, PoolTimeouts, Upstreams};
 use postgres::{Ask, Directory, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
@@ -149,6 +149,13 @@ impl Pools {
             settings.config.max_size = user.max_size.unwrap_or(settings.config.max_size);
             let min_size = user.min_size.unwrap_or(settings.config.min_size);
             settings.config.min_size = min_size.min(settings.config.effective_max_size());
+            settings.config.max_wait_time = user.max_wait_time.unwrap_or(settings.config.max_wait_time);
+            let (own, general) = (user.timeouts, settings.timeouts);
+            settings.timeouts = PoolTimeouts {
+                client_idle: own.client_idle.or(general.client_idle),
+                query: own.query.or(general.query),
+                transaction_idle: own.transaction_idle.or(general.transaction_idle),
+            };
         }
         settings
     }
@@ -166,6 +173,7 @@ impl Pools {
             address: database.address.clone(),
             config,
             caps: [("process".to_owned(), process)].into_iter().filter(|(_, limit)| *limit > 0).collect(),
+            timeouts: PoolTimeouts::default(),
         }
     }
 
@@ -236,7 +244,8 @@ impl Directory for Pools {
         let server_user = configured.user.as_deref().unwrap_or(user);
         let pool = self.pool(index, database, server_user)?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();
-        Ok(Route { pool, mode: mode(self.settings(configured, server_user).mode), pass_through })
+        let settings = self.settings(configured, server_user);
+        Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -261,7 +270,7 @@ impl Directory for Pools {
             password: self.server_password(entry.database, &entry.user).map(text),
             md5_hash: md5_hash().map(text),
             parameters: database.parameters.clone(),
-            ..ServerLogin::default()
+            connect_query: database.pool.connect_query.clone(),
             mode: mode(settings.mode),
             state: state_policy(&settings),
         }
@@ -274,13 +283,34 @@ impl Upstreams for Pools {
         if let Some(lookups) = self.lookups[entry.database].as_ref().filter(|_| entry.lookups) {
             return self.lookup_spec(&entry, database, &lookups.auth);
         }
+        let settings = self.settings(database, &entry.user);
         PoolSpec {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
             address: database.address.clone(),
-            config: self.settings(database, &entry.user).config,
+            config: settings.config,
             caps: self.caps(&entry, database),
+            timeouts: settings.timeouts,
         }
+    }
+
+    /// Pools whose login is known: of databases with a user of their own, and of users who are to have a `min_size`
+    /// of their own. What depends on a client's login starts with that.
+    fn at_start(&self) -> Vec<PoolId> {
+        let mut pools = Vec::new();
+        for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| d.name != FALLBACK) {
+            let mut add = |user: &str| {
+                let known = self.server_password(index, user).is_some() || self.stored(index, user).is_none();
+                if known && self.settings(database, user).config.min_size > 0 {
+                    pools.extend(self.pool(index, &database.name, user));
+                }
+            };
+            match &database.user {
+                Some(user) => add(user),
+                None => self.config.users.iter().filter(|u| u.min_size.is_some()).for_each(|user| add(&user.name)),
+            }
+        }
+        pools
     }
 }
 
@@ -318,10 +348,10 @@ mod tests {
     use crate::config::{Flags, from_text, from_url};
     use std::path::Path;
 
-    const LOCAL: Origin = Origin { listener: 0, address: None };
+    const LOCAL: Origin = Origin { listener: 0, address: None, port: 0 };
 
     fn remote() -> Origin {
-        Origin { listener: 0, address: Some([10, 0, 0, 5].into()) }
+        Origin { listener: 0, address: Some([10, 0, 0, 5].into()), port: 4711 }
     }
 
     fn pools(text: &str) -> Pools {

@@ -137,7 +137,12 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn add_client(&mut self, socket: OwnedFd, listener: u32, admitted: Admitted) {
-        let address = if self.shared.listeners[listener as usize].tcp { socket::peer_ip(&socket) } else { None };
+        let peer = if self.shared.listeners[listener as usize].tcp { socket::peer(&socket) } else { None };
+        let origin = Origin {
+            listener: listener as u16,
+            address: peer.map(|peer| peer.ip().to_canonical()),
+            port: peer.map_or(0, |peer| peer.port()),
+        };
         let slot = self.clients.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
             Ok(conn) => conn,
@@ -148,7 +153,7 @@ impl<P: Protocol> Worker<P> {
         };
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
-        let session = self.shared.protocol.client_start(tag, Origin { listener: listener as u16, address }, &mut out);
+        let session = self.shared.protocol.client_start(tag, origin, &mut out);
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         let ticket = self.login_queues[listener as usize].push(slot as u32, self.now);

@@ -74,7 +74,7 @@ impl Directory for Doors {
         if database == "nowhere" {
             Err(Unknown::Database)
         } else {
-            Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none() })
+            Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none(), add_host: false })
         }
     }
 
@@ -158,7 +158,7 @@ impl World {
         let tag = ClientTag(self.next);
         self.next += 1;
         let mut out = Outbox::new();
-        let session = self.postgres.client_start(tag, Origin { listener: 0, address: None }, &mut out);
+        let session = self.postgres.client_start(tag, Origin { listener: 0, address: None, port: 0 }, &mut out);
         self.clients.0.insert(tag.0, Self::end(session));
         self.execute(&out, &[]);
         tag

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use driver::Timeouts;
+use driver::{PoolTimeouts, Timeouts};
 use pool::GateConfig;
 use toml::de::DeTable;
 
@@ -16,7 +16,7 @@ use super::{
     User,
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
-    options::{MAX_COUNT, POOL_KEYS, listener_limits, pool_settings},
+    options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
     problem::{Problem, Problems},
     section::{Document, Section, choose},
     url::UpstreamUrl,
@@ -48,8 +48,19 @@ const LISTENER_KEYS: &[&str] = &[
 ];
 const DATABASE_KEYS: &[&str] =
     &["name", "url", "url_file", "password", "password_file", "max_connections", "max_user_connections"];
-const USER_KEYS: &[&str] =
-    &["name", "password", "password_file", "mode", "max_size", "min_size", "max_user_connections"];
+const USER_KEYS: &[&str] = &[
+    "name",
+    "password",
+    "password_file",
+    "mode",
+    "max_size",
+    "min_size",
+    "max_wait_time",
+    "client_idle_time",
+    "query_time",
+    "transaction_idle_time",
+    "max_user_connections",
+];
 
 /// Reads a file; `${ENV}` comes from the environment.
 pub fn from_file(path: &Path) -> Result<Config, Problems> {
@@ -192,6 +203,8 @@ impl Reader<'_> {
             mode: section.choice("mode", Mode::WORDS),
             max_size: section.number("max_size", 1..=MAX_COUNT),
             min_size: section.number("min_size", 0..=MAX_COUNT),
+            max_wait_time: section.duration("max_wait_time"),
+            timeouts: own_timeouts(section, &PoolTimeouts::default()),
             max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT),
             spots: section.spots(),
         };

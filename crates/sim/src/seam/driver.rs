@@ -192,7 +192,7 @@ impl<P: Protocol> Driver<P> {
         let slot = (0..).find(|&n| !self.clients.contains_key(&ClientTag::new(worker, n))).expect("slots without end");
         let (tag, serial) = (ClientTag::new(worker, slot), self.serial());
         let mut out = Outbox::new();
-        let session = self.protocol.client_start(tag, Origin { listener: 0, address: None }, &mut out);
+        let session = self.protocol.client_start(tag, Origin { listener: 0, address: None, port: 0 }, &mut out);
         let conn = ClientConn {
             session: Some(session),
             serial,
