@@ -265,8 +265,8 @@ mod tests {
         assert_eq!(named("user u application_name psql  ", "10.0.0.1"), "psql - 10.0.0.1:4711");
         assert_eq!(named("user u  ", "::1"), "app - [::1]:4711");
         assert_eq!(named("user u  ", ""), "app - unix");
-        let long = named(&format!("user u application_name {}\u{e4}  ", "x".repeat(44)), "10.0.0.1");
-        assert_eq!((long.len(), &long[40..]), (60, "xxxx - 10.0.0.1:4711"));
+        let long = named(&format!("user u application_name {}\u{e4}  ", "x".repeat(46)), "10.0.0.1");
+        assert_eq!((long.len(), &long[42..]), (62, "xxxx - 10.0.0.1:4711"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Settings that are each valid but cannot work together, or not on this machine. Reads the configuration and the
 //! permissions of its files; connects to nothing.
 
+mod users;
+
 use std::{collections::HashMap, time::Duration};
 
 use driver::Address;
@@ -43,6 +45,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     for listener in &config.listeners {
         listener_times(config, listener, &mut found);
     }
+    users::users(config, &mut found);
     files(config, &mut found);
     found.sort_by_key(|problem| problem.severity as u8);
     found
@@ -89,7 +92,8 @@ fn most_servers(config: &Config) -> u64 {
         0 => u64::from(database.pool.config.effective_max_size()),
         limit => u64::from(limit),
     };
-    let sum: u64 = config.databases.iter().map(of).sum();
+    let lookups = |database: &Database| database.auth.as_ref().map_or(0, |auth| u64::from(auth.pool_size));
+    let sum: u64 = config.databases.iter().map(|database| of(database) + lookups(database)).sum();
     match config.limits.max_server_connections {
         0 => sum,
         limit => sum.min(u64::from(limit)),
@@ -250,6 +254,8 @@ fn holds_plain_secret(config: &Config) -> bool {
     };
     config.users.iter().any(|user| literal(&user.spots, "password"))
         || config.databases.iter().any(|database| {
-            literal(&database.spots, "password") || (database.password.is_some() && literal(&database.spots, "url"))
+            literal(&database.spots, "password")
+                || literal(&database.spots, "auth_password")
+                || (database.password.is_some() && literal(&database.spots, "url"))
         })
 }

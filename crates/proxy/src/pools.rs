@@ -121,7 +121,7 @@ impl Pools {
         if let Some(id) = find(&table) {
             return Ok(id);
         }
-        if table.entries.len() >= MAX_POOLS + self.config.databases.len() {
+        if table.entries.len() >= MAX_POOLS + self.lookups.iter().flatten().count() {
             return Err(Unknown::Forbidden(format!(
                 "{MAX_POOLS} pairs of database and user have been asked for, and no more are possible"
             )));
@@ -420,6 +420,86 @@ mod tests {
         assert!(matches!(pools.proof(LOCAL, "a", "anybody"), Ok(Proof::Trust)));
         assert_eq!(pools.server_login(pools.route("d", "anybody").unwrap().pool).user, "app");
         assert!(matches!(pools.proof(remote(), "a", "app"), Err(Unknown::Forbidden(_))));
+    }
+
+    const LOOKED_UP: &str = r#"
+        [auth]
+        auth_user = "lookup"
+        auth_password = "pw"
+        [[database]]
+        name = "a"
+        url = "postgres://h"
+        [[database]]
+        name = "b"
+        url = "postgres://h"
+        auth_query = "off"
+        [[user]]
+        name = "known"
+        password = "plain"
+    "#;
+
+    #[test]
+    fn users_who_are_not_configured_are_looked_up_and_remembered() {
+        let pools = pools(LOOKED_UP);
+        let ask = |user: &str| pools.proof(remote(), "a", user);
+        assert!(matches!(ask("known"), Ok(Proof::Scram(_))));
+        let Ok(Proof::Ask(question)) = ask("app") else { panic!("it must be asked") };
+        let login = pools.server_login(question.pool);
+        assert_eq!((login.user.as_str(), login.database.as_str()), ("lookup", "a"));
+        assert_eq!(login.password.as_deref(), Some("pw"));
+        let spec = pools.spec(question.pool);
+        assert_eq!((spec.database.as_str(), spec.config.max_size), ("a/auth_query", 2));
+
+        let hash = "md50123456789abcdef0123456789abcdef";
+        assert!(matches!(pools.answered("a", "app", Some(hash)), Ok(Proof::Md5(_))));
+        assert!(matches!(ask("app"), Ok(Proof::Md5(_))));
+        assert!(matches!(pools.answered("a", "nobody", None), Err(Unknown::User)));
+        assert!(matches!(ask("nobody"), Err(Unknown::User)));
+        let route = pools.route("a", "app").unwrap();
+        assert!(route.pass_through && route.pool != question.pool);
+        assert_eq!(pools.server_login(route.pool).md5_hash.as_deref(), Some(hash));
+        assert!(!pools.route("a", "known").unwrap().pass_through);
+    }
+
+    #[test]
+    fn strangers_cannot_tell_which_databases_exist_by_what_is_asked() {
+        let pools = pools(LOOKED_UP);
+        assert!(matches!(pools.proof(remote(), "nowhere", "app"), Ok(Proof::Ask(_))));
+        assert!(matches!(pools.proof(remote(), "b", "app"), Err(Unknown::User)));
+        assert!(matches!(pools.proof(remote(), "b", "known"), Ok(Proof::Scram(_))));
+    }
+
+    #[test]
+    fn pools_exist_from_the_start_where_the_login_is_known() {
+        let pools = pools(
+            r#"
+            [pool]
+            min_size = 1
+            [[database]]
+            name = "forced"
+            url = "postgres://f:pw@h"
+            [[database]]
+            name = "own"
+            url = "postgres://h"
+            [[database]]
+            name = "*"
+            url = "postgres://f:pw@h"
+            [[user]]
+            name = "eager"
+            password = "plain"
+            min_size = 2
+            [[user]]
+            name = "lazy"
+            password = "plain"
+            [[user]]
+            name = "hashed"
+            password = "md50123456789abcdef0123456789abcdef"
+            min_size = 2
+        "#,
+        );
+        let specs: Vec<_> = pools.at_start().into_iter().map(|pool| pools.spec(pool)).collect();
+        let found: Vec<_> = specs.iter().map(|s| (s.database.as_str(), s.user.as_str(), s.config.min_size)).collect();
+        assert_eq!(found, [("forced", "f", 1), ("own", "eager", 2)]);
     }
 
     #[test]
