@@ -1,7 +1,9 @@
 """Cancels that come at the very moment at which their query ends hit that query or none: never another's, and not the
 next one of the same client either once the request has been answered."""
 
+import os
 import random
+import signal
 import threading
 import time
 
@@ -128,3 +130,25 @@ def test_a_cancel_for_another_node_is_logged_and_nothing_else(start, cluster):
         ask_to_cancel(pooler, bytes([6]) + client.key[1:])
         assert client.rows()[0][1] == "undisturbed"
     eventually("a line in the log", lambda: "node 6 came to node 5" in pooler.log())
+
+
+@pytest.mark.parametrize("stopped_for", [1, 7], ids=["answered late", "given up"])
+def test_a_cancel_that_is_stuck_withholds_its_server_until_it_cannot_do_harm(start, cluster, stopped_for):
+    """A stopped postmaster takes connections and reads nothing, while its backends go on."""
+    pooler = start(max_size=1, max_wait_time="30s", unavailable_wait_time="30s")
+    postmaster = int((cluster.data / "postmaster.pid").read_text().split()[0])
+    with pooler.wire(timeout=30) as cancelled, pooler.wire(timeout=30) as other:
+        backend = cancelled.query("SELECT pg_backend_pid()")
+        cancelled.send(w.query("SELECT pg_sleep(0.4), 'done'"))
+        time.sleep(0.1)
+        os.kill(postmaster, signal.SIGSTOP)
+        try:
+            asking = threading.Thread(target=ask_to_cancel, args=[pooler, cancelled.key])
+            asking.start()
+            assert cancelled.rows()[0][1] == "done"
+            other.send(w.query("SELECT pg_backend_pid(), pg_sleep(0.3)"))
+            time.sleep(stopped_for - 0.5)
+        finally:
+            os.kill(postmaster, signal.SIGCONT)
+        asking.join()
+        assert (other.rows()[0][:1] == backend[0]) == (stopped_for == 1)

@@ -16,6 +16,14 @@ use crate::{
     server::{Server, Stage},
 };
 
+/// What a client is told whose request was cancelled before a server got it; in PostgreSQL's words.
+pub(crate) const CANCELLED: Report<'static> = Report {
+    severity: Severity::Error,
+    code: code::QUERY_CANCELED,
+    message: "canceling statement due to user request",
+    hint: "",
+};
+
 impl Postgres {
     /// The client's lease is not to be had.
     pub(crate) fn no_lease(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
@@ -218,18 +226,14 @@ impl Postgres {
         }
         if let Some(tag) = client.lease {
             let server = servers.get(tag).expect("a leased server has a session");
-            if server.work.is_none() && server.exchange.is_running() {
-                cancel(tag, server, out);
+            match &mut server.work {
+                Some(work) => work.cancelled = matches!(client.phase, Phase::Applying),
+                None if server.exchange.is_running() => cancel(tag, server, out),
+                None => {}
             }
         } else if waiting && matches!(client.phase, Phase::Waiting) {
             out.push(Effect::Withdraw { client: me });
-            let report = Report {
-                severity: Severity::Error,
-                code: code::QUERY_CANCELED,
-                message: "canceling statement due to user request",
-                hint: "",
-            };
-            client.decline(me, &report, out);
+            client.decline(me, &CANCELLED, out);
             client.stand(me, protocol::Standing::Idle, out);
         }
     }

@@ -8,6 +8,7 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, S
 use crate::{
     PoolMode, Postgres,
     client::{Client, Phase},
+    ending::CANCELLED,
     error::{Failure, Report, Severity},
     lookup::Lookup,
     message::{IDLE, write_query},
@@ -27,6 +28,8 @@ pub(crate) struct Work {
     pub(crate) answered: bool,
     /// The first error.
     pub(crate) failure: Option<Failure>,
+    /// The request for which settings are applied was cancelled meanwhile.
+    pub(crate) cancelled: bool,
 }
 
 /// What the queries are for.
@@ -118,7 +121,7 @@ impl Server {
         out.insert(Peer::Server(me), write);
         // A simple query destroys the unnamed statement.
         self.unnamed = None;
-        self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None }));
+        self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None, cancelled: false }));
     }
 }
 
@@ -188,6 +191,7 @@ impl Postgres {
         if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
+        let cancelled = work.cancelled;
         match (work.purpose, work.failure) {
             (
                 Purpose::Apply(_)
@@ -205,6 +209,11 @@ impl Postgres {
                 server.settings = settings;
                 let tag = server.holder.expect("settings are applied for a holder");
                 let client = clients.get(tag).expect("the holder of a server has a session");
+                if cancelled {
+                    client.phase = Phase::Waiting;
+                    client.decline(tag, &CANCELLED, out);
+                    return client.release(tag, me, server, Verdict::Clean, out);
+                }
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });
             }
