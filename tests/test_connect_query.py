@@ -71,3 +71,15 @@ def test_the_clients_address_is_appended_to_the_application_name(start, cluster)
             expected = f"{name} - 127.0.0.1:{port}"
             assert client.parameters["application_name"] == expected
             assert client.query("SHOW application_name") == [[expected]]
+
+
+def test_what_it_sets_survives_clients_that_set_and_reset_the_same(start, cluster):
+    pooler = start(databases=bench(cluster, connect_query="SET statement_timeout = '7s'; SET search_path = 'pg_catalog'"),
+                   max_size=1)
+    with pooler.wire() as one, pooler.wire(options="-c statement_timeout=9s") as two, pooler.wire() as three:
+        one.query("SET statement_timeout = '1s'")
+        for _ in range(2):
+            assert one.query("SHOW statement_timeout") == [["1s"]]
+            assert two.query("SHOW statement_timeout") == [["9s"]]
+            assert three.query("SHOW statement_timeout") == [["7s"]]
+            assert three.query("SHOW search_path") == [["pg_catalog"]]
