@@ -15,7 +15,7 @@ use crate::{
     parameters::{Pairs, Settings},
     scan::Suspects,
     server::{Server, Stage},
-    survey::{self, Survey},
+    survey::Survey,
 };
 
 /// Queries of ours that a server is answering.
@@ -260,24 +260,8 @@ impl Postgres {
                 out.push(Effect::Wake { client: tag });
             }
             (Purpose::Lookup(lookup), failure) => self.looked_up(me, server, clients, lookup, failure, out),
-            (Purpose::Connect | Purpose::Connected(_), Some(failure)) => {
-                server.stage = Stage::Closed;
-                let (permanent, message) =
-                    (failure.is_permanent(), format!("connect_query failed: {}", failure.text()));
-                let reason = CloseReason::StartFailed { permanent, message };
-                out.push(Effect::Close { peer: Peer::Server(me), reason });
-            }
-            (Purpose::Connect, None) => {
-                let asked = Suspects::SETTINGS;
-                let sql = survey::write(asked, &[]);
-                server.begin(me, Purpose::Connected(Survey::new(asked)), &[&sql], out);
-            }
-            (Purpose::Connected(survey), None) => {
-                let Settings { reported, .. } = &*server.settings;
-                let (there, _) = survey.settings(reported, &server.settings, server.user.as_deref());
-                server.settings = self.parameters.intern(there);
-                self.server_usable(me, server, out);
-            }
+            (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
+            (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
         }
     }

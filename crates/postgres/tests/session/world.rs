@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, StatePolicy, Unknown};
+use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, Unknown};
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
     ServerTag, Sessions, Standing, Verdict,
