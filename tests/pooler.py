@@ -38,7 +38,7 @@ LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",
     "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
 }
-SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None}
+SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None, "node_id": None}
 LIMITS_KEYS = {"max_server_connections": None}
 ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None}
 
@@ -265,7 +265,8 @@ class Poolhouse(Pooler):
         for name, more in databases.items():
             text += toml_table("[[database]]", {"name": name, "url": self.cluster.url("" if name == "*" else name), **database, **more})
         for name, password in users.items():
-            text += toml_table("[[user]]", {"name": name, "password": password})
+            more = password if isinstance(password, dict) else {"password": password}
+            text += toml_table("[[user]]", {"name": name, **more})
         return text
 
     def command(self, settings):

@@ -23,7 +23,9 @@ mod socket;
 mod throttle;
 mod worker;
 
-pub use config::{Address, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, Timeouts, Upstreams};
+pub use config::{
+    Address, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts, Upstreams,
+};
 pub use driver::Driver;
 pub use handle::Handle;
 pub use snapshot::{

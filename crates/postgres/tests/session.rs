@@ -6,6 +6,8 @@ mod backend;
 mod dialogues;
 #[path = "session/logins.rs"]
 mod logins;
+#[path = "session/lookups.rs"]
+mod lookups;
 #[path = "session/random.rs"]
 mod random;
 #[path = "session/state.rs"]

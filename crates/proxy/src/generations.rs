@@ -10,7 +10,7 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Directory, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{Ask, Directory, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::{
@@ -125,17 +125,31 @@ impl Generations {
 /// Whether servers made under the one would be made the same way under the other.
 fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
     // Taken apart completely, so that nothing new is forgotten here.
-    let ServerLogin { database, user, password, parameters, mode, state, target } = a.server_login(of_a);
+    let ServerLogin { database, user, password, md5_hash, parameters, connect_query, mode, state, target } =
+        a.server_login(of_a);
     let other = b.server_login(of_b);
     // Follows max_size by default, and a larger pool is no reason to make all servers anew: new ones will know.
     let state = StatePolicy { max_pinned: other.state.max_pinned, ..state };
-    (database, user, password, parameters, mode, state, target)
-        == (other.database, other.user, other.password, other.parameters, other.mode, other.state, other.target)
+    (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash)
+        && (parameters, connect_query) == (other.parameters, other.connect_query)
+        && (mode, state, target) == (other.mode, other.state, other.target)
 }
 
 impl Directory for Generations {
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
-        self.current().proof(origin, user)
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
+        let pools = self.current();
+        match pools.proof(origin, database, user)? {
+            Proof::Ask(ask) => Ok(Proof::Ask(Ask { pool: self.known_as(&pools, ask.pool)?, ..ask })),
+            proof => Ok(proof),
+        }
+    }
+
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        self.current().answered(database, user, stored)
+    }
+
+    fn refuted(&self, database: &str, user: &str) {
+        self.current().refuted(database, user);
     }
 
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
@@ -160,6 +174,11 @@ impl Upstreams for Generations {
             spec.config.min_size = 0;
         }
         spec
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        let pools = self.current();
+        pools.at_start().into_iter().filter_map(|pool| self.known_as(&pools, pool).ok()).collect()
     }
 }
 

@@ -91,7 +91,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let config = Arc::new(config);
     let (specs, files, endpoints) = apart(bound);
     let pools = Arc::new(Generations::new(Arc::clone(&config)));
-    let protocol = Arc::new(Postgres::new(pools.clone()));
+    let protocol = Arc::new(Postgres::new(pools.clone()).with_node(config.serve.node_id));
     let driver = Driver::start(driver_config(&config), protocol, pools.clone(), specs)
         .map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());

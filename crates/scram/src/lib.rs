@@ -6,6 +6,7 @@
 
 mod client;
 mod crypto;
+mod login_keys;
 mod message;
 mod mock;
 mod prepare;
@@ -14,6 +15,7 @@ mod verifier;
 
 pub use client::{Client, KeyCache};
 pub use crypto::equal;
+pub use login_keys::LoginKeys;
 pub use message::{BindingFlag, Error};
 pub use mock::Mock;
 pub use server::Server;

@@ -95,6 +95,7 @@ mod tests {
             config: PoolConfig::default(),
             caps: Vec::new(),
             revision: 0,
+            timeouts: crate::config::PoolTimeouts::default(),
         };
         Attempts::new(Arc::new(spec), Time(now))
     }

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, StatePolicy, Unknown};
+use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, Unknown};
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
     ServerTag, Sessions, Standing, Verdict,
@@ -62,7 +62,7 @@ pub struct Doors {
 }
 
 impl Directory for Doors {
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
+    fn proof(&self, origin: Origin, _: &str, user: &str) -> Result<Proof, Unknown> {
         match user {
             "nobody" => Err(Unknown::User),
             "remote" => Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local()))),
@@ -71,7 +71,15 @@ impl Directory for Doors {
     }
 
     fn route(&self, database: &str, _: &str) -> Result<Route, Unknown> {
-        if database == "nowhere" { Err(Unknown::Database) } else { Ok(Route { pool: POOL, mode: self.mode }) }
+        if database == "nowhere" {
+            Err(Unknown::Database)
+        } else {
+            Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none(), add_host: false })
+        }
+    }
+
+    fn answered(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -82,8 +90,7 @@ impl Directory for Doors {
             password: self.password.clone(),
             parameters: vec![("application_name".into(), "ph".into())],
             mode: self.mode,
-            state: StatePolicy::default(),
-            target: postgres::Target::Any,
+            ..ServerLogin::default()
         }
     }
 }
@@ -155,7 +162,7 @@ impl World {
         let tag = ClientTag(self.next);
         self.next += 1;
         let mut out = Outbox::new();
-        let session = self.postgres.client_start(tag, Origin { listener: 0, address: None }, &mut out);
+        let session = self.postgres.client_start(tag, Origin { listener: 0, address: None, port: 0 }, &mut out);
         self.clients.0.insert(tag.0, Self::end(session));
         self.execute(&out, &[]);
         tag
@@ -372,7 +379,11 @@ impl World {
                     self.clients.0.get_mut(&client.0).unwrap().logged_in = true;
                 }
                 Effect::AuthFailed { .. } => self.auth_failures += 1,
-                Effect::Cancel { target, secret } => self.log.push(format!("cancel {} {secret}", target.0)),
+                Effect::Cancel { asker, target, secret } => {
+                    self.log.push(format!("cancel {} {secret}", target.0));
+                    self.clients.0.get_mut(&asker.0).unwrap().closed = Some(CloseReason::Done);
+                    self.gone.push_back(asker);
+                }
                 Effect::SideConnection { server, bytes } => {
                     self.side.push((server, out.inserted[bytes].to_vec()));
                 }
