@@ -40,6 +40,7 @@ LISTENER_KEYS = {
 }
 SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None, "node_id": None}
 LIMITS_KEYS = {"max_server_connections": None}
+ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None}
 
 
 def toml_value(value):
@@ -191,6 +192,21 @@ class Pooler:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
+    def post(self, path, headers=None, timeout=60):
+        """POST to the admin listener, as `poolhouse ctl` does unless the headers say otherwise: (status, JSON or text)."""
+        headers = {"X-Poolhouse": "test"} if headers is None else headers
+        request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", b"", headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                status, text = answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read().decode()
+        return status, json.loads(text) if text.startswith("{") else text
+
+    def pools(self):
+        """The pools of /api/pools."""
+        return json.loads(self.get("/api/pools")[1])["pools"]
+
     def metrics(self):
         """Samples of /metrics: a dict from (name, sorted labels) to value."""
         status, text = self.get("/metrics")
@@ -233,8 +249,9 @@ class Poolhouse(Pooler):
             return {key: settings.pop(key) for key in list(settings) if key in keys}
 
         serve, limits, listener, database = pick(SERVE_KEYS), pick(LIMITS_KEYS), pick(LISTENER_KEYS), pick(DATABASE_KEYS)
+        admin = pick(ADMIN_KEYS)
         assert not settings, f"unknown settings {settings}"
-        text = toml_table("[admin]", {"listen": f"127.0.0.1:{self.admin_port}"})
+        text = toml_table("[admin]", {"listen": f"127.0.0.1:{self.admin_port}", **admin})
         if "TEST_WORKERS" in os.environ:
             serve.setdefault("workers", int(os.environ["TEST_WORKERS"]))
         if serve:
@@ -253,10 +270,23 @@ class Poolhouse(Pooler):
         return text
 
     def command(self, settings):
-        path = self.directory / "poolhouse.toml"
-        path.write_text(self.config(settings))
-        path.chmod(0o600)
-        return [BINARY, "serve", "--config", str(path)], {}
+        self.rewrite(**settings)
+        return [BINARY, "serve", "--config", str(self.config_path)], {}
+
+    @property
+    def config_path(self):
+        return self.directory / "poolhouse.toml"
+
+    def rewrite(self, **settings):
+        """Another configuration, for a reload."""
+        self.config_path.write_text(self.config(settings))
+        self.config_path.chmod(0o600)
+
+    def ctl(self, *arguments, environment=None):
+        """poolhouse ctl: the ended process, with its exit status and outputs."""
+        command = [BINARY, "ctl", f"http://127.0.0.1:{self.admin_port}", *map(str, arguments)]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, **(environment or {})})
 
 
 class PgBouncer(Pooler):

@@ -1,6 +1,6 @@
 //! What the driver is told by whoever builds it.
 
-use std::{os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{fmt, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use pool::{GateConfig, PoolConfig};
 use protocol::PoolId;
@@ -105,6 +105,47 @@ pub enum Address {
     Unix(PathBuf),
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Most hosts of one upstream.
+pub const MAX_HOSTS: usize = 16;
+
+/// Where the servers of a pool may be: several hosts of one upstream, of which not all may be fit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hosts {
+    /// Tried in this order for each new server; 1 to [`MAX_HOSTS`].
+    pub addresses: Vec<Address>,
+    /// When none of them will do, all are tried once more with lower demands
+    /// ([`Protocol::server_start_modest`](protocol::Protocol::server_start_modest)).
+    pub then_any: bool,
+    /// Begin with another one each time, instead of with the first.
+    pub spread: bool,
+}
+
+impl From<Address> for Hosts {
+    fn from(address: Address) -> Self {
+        Self { addresses: vec![address], then_any: false, spread: false }
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, address) in self.addresses.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(f, "{comma}{address}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Everything the driver must know of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
@@ -113,22 +154,34 @@ pub struct PoolSpec {
     /// Label of metrics and logs.
     pub user: String,
     /// Where its servers are.
-    pub address: Address,
+    pub hosts: Hosts,
     /// Its rules.
     pub config: PoolConfig,
     /// Caps it shares with other pools: name and limit (0 is unlimited). Pools that name the same cap share it.
     pub caps: Vec<(String, u32)>,
     /// Time-outs of its clients, where they are not the listener's.
     pub timeouts: PoolTimeouts,
+    /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
+    pub revision: u64,
 }
 
-/// Answers what a pool is. Asked once per pool, at the start or when its first client logs in.
+/// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
+/// [`Handle::reconfigure`](crate::Handle::reconfigure).
 pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out.
     fn spec(&self, pool: PoolId) -> PoolSpec;
 
-    /// Pools that exist from the start, so that their `min_size` holds before a client comes.
+    /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
     fn at_start(&self) -> Vec<PoolId> {
         Vec::new()
     }
+}
+
+/// What may change while a driver runs, besides the pools.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The limits and time-outs of each listener, in the order in which they were given at the start.
+    pub listeners: Vec<(GateConfig, Timeouts)>,
+    /// See [`DriverConfig::max_auth_failures`].
+    pub max_auth_failures: u32,
 }

@@ -1,18 +1,13 @@
-//! Starting and steering the workers from outside.
+//! Starting the workers, and their end.
 
 use std::{
     io,
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{Relaxed, SeqCst},
-        },
-        mpsc::{SyncSender, sync_channel},
+        atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread::JoinHandle,
-    time::Duration,
 };
 
 use protocol::Protocol;
@@ -20,29 +15,22 @@ use protocol::Protocol;
 use crate::{
     clock::Clock,
     config::{DriverConfig, ListenerSpec, Upstreams},
+    handle::Handle,
     listener::Listener,
     mailbox::{Mailbox, Message},
-    reactor::{self, Reactor, Seed},
+    reactor::{Reactor, Seed},
     registry::Registry,
     resolver::Resolver,
-    snapshot::{ClientInfo, ServerInfo, Snapshot, WorkerSnapshot},
     socket,
     throttle::Throttle,
     worker::{Board, Shared, TICK, Worker},
 };
-
-/// How long an answer of a worker is waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A running driver.
 pub struct Driver {
     handle: Handle,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
-
-/// Watches and steers a driver from any thread.
-#[derive(Clone)]
-pub struct Handle(Arc<dyn Steering>);
 
 impl Driver {
     /// Starts the workers. The sockets of `listeners` are bound and listening already.
@@ -81,9 +69,11 @@ impl Driver {
             listeners: rules,
             registry: Registry::new(upstreams),
             mailboxes,
-            resolver: Resolver::start()?,
+            resolver: Resolver::start(),
             clock: Clock::start(),
             draining: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            any_drained: AtomicBool::new(false),
             config,
         });
         shared.registry.open_at_start(shared.clock.now());
@@ -102,7 +92,7 @@ impl Driver {
             };
             threads.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(run)?);
         }
-        Ok(Self { handle: Handle(shared), threads })
+        Ok(Self { handle: Handle::new(shared), threads })
     }
 
     /// To watch and steer it.
@@ -137,125 +127,9 @@ impl<P: Protocol> Drop for Ended<P> {
     fn drop(&mut self) {
         self.0.board[self.1].ended.store(true, SeqCst);
         // The others cannot go on without it: its servers and its mail are gone.
-        if std::thread::panicking() || !self.0.draining.load(SeqCst) {
+        let meant = self.0.draining.load(SeqCst) || self.0.leaving.load(SeqCst);
+        if std::thread::panicking() || !meant {
             self.0.tell_all(|| Message::Stop);
         }
-    }
-}
-
-impl Handle {
-    /// Everything that is counted.
-    pub fn snapshot(&self) -> Snapshot {
-        self.0.snapshot()
-    }
-
-    /// Up to `limit` clients. Waits for the workers for up to 200 ms each.
-    pub fn clients(&self, limit: usize) -> Vec<ClientInfo> {
-        self.0.clients(limit)
-    }
-
-    /// Up to `limit` servers. Waits for the workers for up to 200 ms each.
-    pub fn servers(&self, limit: usize) -> Vec<ServerInfo> {
-        self.0.servers(limit)
-    }
-
-    /// Accepts nobody any more, sends idle clients away, lets transactions end; then the workers end.
-    pub fn drain(&self) {
-        self.0.drain();
-    }
-
-    /// Ends the workers at once.
-    pub fn stop(&self) {
-        self.0.stop();
-    }
-
-    /// Whether all workers have ended.
-    pub fn is_drained(&self) -> bool {
-        self.0.is_drained()
-    }
-}
-
-/// What a handle can do, whatever the protocol.
-trait Steering: Send + Sync {
-    fn snapshot(&self) -> Snapshot;
-    fn clients(&self, limit: usize) -> Vec<ClientInfo>;
-    fn servers(&self, limit: usize) -> Vec<ServerInfo>;
-    fn drain(&self);
-    fn stop(&self);
-    fn is_drained(&self) -> bool;
-}
-
-impl<P: Protocol> Shared<P> {
-    fn tell_all(&self, message: impl Fn() -> Message<P>) {
-        for mailbox in &self.mailboxes {
-            mailbox.send(message());
-        }
-    }
-
-    fn ask_all<T>(&self, limit: usize, question: impl Fn(SyncSender<Vec<T>>) -> Message<P>) -> Vec<T> {
-        let (reply, answers) = sync_channel(self.mailboxes.len());
-        self.tell_all(|| question(reply.clone()));
-        let mut all = Vec::new();
-        for _ in 0..self.mailboxes.len() {
-            match answers.recv_timeout(PATIENCE) {
-                Ok(answer) => all.extend(answer),
-                Err(_) => break,
-            }
-        }
-        all.truncate(limit);
-        all
-    }
-}
-
-impl<P: Protocol> Steering for Shared<P> {
-    fn snapshot(&self) -> Snapshot {
-        let now = self.clock.now();
-        let listeners = self.listeners.iter().enumerate().map(|(i, listener)| {
-            let sum = |states: &[usize]| -> u64 {
-                let of = |board: &Board| states.iter().map(|s| board.states[i][*s].load(Relaxed)).sum::<u64>();
-                self.board.iter().map(of).sum()
-            };
-            let mut snapshot = listener.snapshot();
-            snapshot.login = sum(&[0]);
-            snapshot.idle = sum(&[1]);
-            snapshot.waiting = sum(&[2]);
-            snapshot.active = sum(&[3, 4]);
-            snapshot
-        });
-        let workers = self.board.iter().map(|board| WorkerSnapshot {
-            cpu: Duration::from_nanos(board.cpu_ns.load(Relaxed)),
-            clients: board.clients.load(Relaxed),
-            transactions: board.transactions.load(Relaxed),
-            moves: board.moves.load(Relaxed),
-        });
-        Snapshot {
-            listeners: listeners.collect(),
-            pools: self.registry.all().iter().map(|pool| pool.snapshot(now)).collect(),
-            workers: workers.collect(),
-            auth_failures: self.throttle.failures(),
-            reactor: reactor::NAME,
-            draining: self.draining.load(Relaxed),
-        }
-    }
-
-    fn clients(&self, limit: usize) -> Vec<ClientInfo> {
-        self.ask_all(limit, |reply| Message::Clients { limit, reply })
-    }
-
-    fn servers(&self, limit: usize) -> Vec<ServerInfo> {
-        self.ask_all(limit, |reply| Message::Servers { limit, reply })
-    }
-
-    fn drain(&self) {
-        self.draining.store(true, SeqCst);
-        self.tell_all(|| Message::Drain);
-    }
-
-    fn stop(&self) {
-        self.tell_all(|| Message::Stop);
-    }
-
-    fn is_drained(&self) -> bool {
-        self.board.iter().all(|board| board.ended.load(SeqCst))
     }
 }

@@ -8,9 +8,11 @@
 mod clock;
 mod config;
 mod driver;
+mod handle;
 mod histogram;
 mod listener;
 mod mailbox;
+mod orders;
 mod pace;
 mod reactor;
 mod registry;
@@ -21,9 +23,12 @@ mod socket;
 mod throttle;
 mod worker;
 
-pub use config::{Address, DriverConfig, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
-pub use driver::{Driver, Handle};
+pub use config::{
+    Address, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts, Upstreams,
+};
+pub use driver::Driver;
+pub use handle::Handle;
 pub use snapshot::{
-    BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot,
-    WorkerSnapshot,
+    BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolState, ServerInfo,
+    Snapshot, WorkerSnapshot,
 };

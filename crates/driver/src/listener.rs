@@ -1,7 +1,7 @@
 //! What all workers know of a listener: its gate, its rules and its counts. Knows no protocol.
 
 use std::sync::{
-    Mutex, PoisonError,
+    Mutex, PoisonError, RwLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -21,18 +21,19 @@ pub(crate) enum Sent {
     QueryTimeout,
     TransactionIdleTimeout,
     ShuttingDown,
+    Drained,
 }
 
-const EVICTIONS: [&str; 6] =
-    ["soft_limit", "client_idle_time", "login_time", "query_time", "transaction_idle_time", "shutdown"];
+const EVICTIONS: [&str; 7] =
+    ["soft_limit", "client_idle_time", "login_time", "query_time", "transaction_idle_time", "shutdown", "drain"];
 
 /// See the file's head.
 pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tcp: bool,
-    pub(crate) timeouts: Timeouts,
     gate: Mutex<Gate>,
-    limits: GateConfig,
+    /// Read where time passes and where clients come, never where bytes do.
+    rules: RwLock<(GateConfig, Timeouts)>,
     /// Clients that are being told that there is no room.
     pub(crate) surplus: AtomicU64,
     rejected: AtomicU64,
@@ -45,9 +46,8 @@ impl Listener {
         Self {
             name,
             tcp,
-            timeouts,
             gate: Mutex::new(Gate::new(limits)),
-            limits,
+            rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
@@ -55,8 +55,18 @@ impl Listener {
         }
     }
 
-    pub(crate) fn limits(&self) -> &GateConfig {
-        &self.limits
+    pub(crate) fn limits(&self) -> GateConfig {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    /// Other rules from now on, for those who are here as well.
+    pub(crate) fn reconfigure(&self, limits: GateConfig, timeouts: Timeouts) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = (limits, timeouts);
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).reconfigure(limits);
     }
 
     pub(crate) fn admit(&self) -> Admission {
@@ -82,6 +92,7 @@ impl Listener {
 
     /// The counts that do not depend on a worker.
     pub(crate) fn snapshot(&self) -> ListenerSnapshot {
+        let limits = self.limits();
         ListenerSnapshot {
             name: self.name.clone(),
             rejections: vec![
@@ -89,7 +100,7 @@ impl Listener {
                 ("auth_failures", self.throttled.load(Relaxed)),
             ],
             evictions: EVICTIONS.iter().zip(&self.sent_away).map(|(name, n)| (*name, n.load(Relaxed))).collect(),
-            limits: (self.limits.soft_limit, self.limits.hard_limit),
+            limits: (limits.soft_limit, limits.hard_limit),
             ..ListenerSnapshot::default()
         }
     }

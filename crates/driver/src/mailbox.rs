@@ -17,6 +17,7 @@ use protocol::{ClientTag, PoolId, Protocol};
 
 use crate::{
     reactor::Waker,
+    registry::Demand,
     snapshot::{ClientInfo, ServerInfo},
     worker::{Asker, MovingServer},
 };
@@ -37,7 +38,7 @@ pub(crate) enum Message<P: Protocol> {
     /// Something the pool wants done where the server lives.
     Act(PoolId, Action),
     /// A host name was resolved for one of this worker's dials.
-    Resolved { dial: u32, pool: PoolId, server: ServerId, result: Result<Vec<SocketAddr>, String>, took: Duration },
+    Resolved { question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration },
     /// Cancel what a client of this worker is doing.
     Cancel { asker: Asker, target: ClientTag, secret: u64 },
     /// What a client of this worker asked to cancel has been dealt with.
@@ -48,10 +49,26 @@ pub(crate) enum Message<P: Protocol> {
     Clients { limit: usize, reply: SyncSender<Vec<ClientInfo>> },
     /// Tell about up to so many servers.
     Servers { limit: usize, reply: SyncSender<Vec<ServerInfo>> },
-    /// Accept nobody, send idle clients away, end when the last has gone.
+    /// The budget wants something of a pool.
+    Meet(Demand),
+    /// Close a client, and say whether there was one.
+    Kill { client: ClientTag, reply: SyncSender<bool> },
+    /// Accept nobody; end when the last client has gone.
+    Leave,
+    /// The same, and send idle clients away.
     Drain,
     /// End now.
     Stop,
+}
+
+/// For which dial a name was to be resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Question {
+    pub(crate) dial: u32,
+    pub(crate) pool: PoolId,
+    pub(crate) server: ServerId,
+    /// How many hosts were left to it.
+    pub(crate) left: usize,
 }
 
 /// What the gate said of a client.

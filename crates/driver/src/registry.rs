@@ -8,20 +8,35 @@ use std::{
 use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId, Time};
 use protocol::PoolId;
 
-use crate::{config::Upstreams, shared_pool::SharedPool};
+use crate::{
+    config::{PoolSpec, Upstreams},
+    orders::Orders,
+    shared_pool::SharedPool,
+    snapshot::CapUsage,
+};
 
 /// See the file's head.
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
     pools: RwLock<HashMap<PoolId, Arc<SharedPool>>>,
     purse: Mutex<Purse>,
+    /// What an operator wishes.
+    pub(crate) orders: Mutex<Orders>,
 }
 
 /// The budget, and whose seat is whose.
 struct Purse {
     budget: Budget,
-    scopes: HashMap<String, ScopeId>,
+    caps: HashMap<String, Cap>,
     seats: HashMap<MemberId, Seat>,
+    /// What another process holds of our caps, by name.
+    reserved: HashMap<String, u32>,
+}
+
+/// A cap as configured, and in the budget.
+struct Cap {
+    scope: ScopeId,
+    limit: u32,
 }
 
 /// A pool's seat in the budget.
@@ -44,8 +59,14 @@ pub(crate) enum Demand {
 
 impl Registry {
     pub(crate) fn new(upstreams: Arc<dyn Upstreams>) -> Self {
-        let purse = Purse { budget: Budget::new(), scopes: HashMap::new(), seats: HashMap::new() };
-        Self { upstreams, pools: RwLock::default(), purse: Mutex::new(purse) }
+        let purse =
+            Purse { budget: Budget::new(), caps: HashMap::new(), seats: HashMap::new(), reserved: HashMap::new() };
+        Self { upstreams, pools: RwLock::default(), purse: Mutex::new(purse), orders: Mutex::default() }
+    }
+
+    /// What a pool is by the configuration in force.
+    pub(crate) fn spec(&self, id: PoolId) -> PoolSpec {
+        self.upstreams.spec(id)
     }
 
     /// Makes the pools that exist from the start. What they want done is done at the workers' first tick.
@@ -65,18 +86,49 @@ impl Registry {
         if let Some(pool) = pools.get(&id) {
             return Arc::clone(pool);
         }
+        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.database);
         let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
-        let Purse { budget, scopes, seats } = &mut *purse;
-        let caps: Vec<ScopeId> = spec
-            .caps
-            .iter()
-            .map(|(name, limit)| *scopes.entry(name.clone()).or_insert_with(|| budget.add_scope(*limit)))
-            .collect();
-        let member = budget.add_member(&caps);
+        let scopes = purse.scopes(&spec.caps);
+        let member = purse.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, spec, member, now));
-        seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
+        // It wants nothing yet, whatever the wish: whoever asked for it looks at it next.
+        pool.follow(&mut pool.lock(), wish, now);
+        purse.seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
         pools.insert(id, Arc::clone(&pool));
         pool
+    }
+
+    /// Puts a pool under the caps of its spec, and these at their limits.
+    pub(crate) fn recap(&self, member: MemberId, caps: &[(String, u32)], demands: &mut Vec<Demand>) {
+        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, limit) in caps {
+            purse.limit(name, *limit);
+        }
+        let scopes = purse.scopes(caps);
+        purse.budget.set_scopes(member, &scopes);
+        purse.drain_actions(demands);
+    }
+
+    /// Leaves so much of each cap to another process.
+    pub(crate) fn reserve(&self, reserved: HashMap<String, u32>, demands: &mut Vec<Demand>) {
+        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        purse.reserved = reserved;
+        let caps: Vec<_> = purse.caps.iter().map(|(name, cap)| (name.clone(), cap.limit)).collect();
+        for (name, limit) in caps {
+            purse.limit(&name, limit);
+        }
+        purse.drain_actions(demands);
+    }
+
+    /// How much of each cap is used here.
+    pub(crate) fn caps(&self) -> Vec<CapUsage> {
+        let purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        let usage = |(name, cap): (&String, &Cap)| CapUsage {
+            name: name.clone(),
+            used: purse.budget.usage(cap.scope).0,
+            limit: cap.limit,
+        };
+        purse.caps.iter().map(usage).collect()
     }
 
     /// All pools, in order of their ids.
@@ -143,10 +195,46 @@ impl Registry {
         let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
         let Purse { budget, seats, .. } = &mut *purse;
         f(budget, seats, demands);
-        while let Some(action) = budget.poll_action() {
+        purse.drain_actions(demands);
+    }
+}
+
+impl Purse {
+    /// The scopes of these caps, made where they are new.
+    fn scopes(&mut self, caps: &[(String, u32)]) -> Vec<ScopeId> {
+        let mut scopes = Vec::with_capacity(caps.len());
+        for (name, limit) in caps {
+            let allowed = self.allowed(name, *limit);
+            let Self { budget, caps, .. } = self;
+            let cap = caps.entry(name.clone());
+            scopes.push(cap.or_insert_with(|| Cap { scope: budget.add_scope(allowed), limit: *limit }).scope);
+        }
+        scopes
+    }
+
+    /// Sets a cap that exists to this limit.
+    fn limit(&mut self, name: &str, limit: u32) {
+        let allowed = self.allowed(name, limit);
+        let Some(cap) = self.caps.get_mut(name) else { return };
+        cap.limit = limit;
+        if self.budget.usage(cap.scope).1 != allowed {
+            self.budget.set_limit(cap.scope, allowed);
+        }
+    }
+
+    /// What is left of a limit; at least one, since none would mean no limit at all.
+    fn allowed(&self, name: &str, limit: u32) -> u32 {
+        match (limit, self.reserved.get(name)) {
+            (0, _) | (_, None) => limit,
+            (limit, Some(reserved)) => limit.saturating_sub(*reserved).max(1),
+        }
+    }
+
+    fn drain_actions(&mut self, demands: &mut Vec<Demand>) {
+        while let Some(action) = self.budget.poll_action() {
             demands.push(match action {
-                BudgetAction::Grant(member) => Demand::Permit(Arc::clone(&seats[&member].pool)),
-                BudgetAction::Reclaim(member) => Demand::Reclaim(Arc::clone(&seats[&member].pool)),
+                BudgetAction::Grant(member) => Demand::Permit(Arc::clone(&self.seats[&member].pool)),
+                BudgetAction::Reclaim(member) => Demand::Reclaim(Arc::clone(&self.seats[&member].pool)),
             });
         }
     }

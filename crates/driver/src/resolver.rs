@@ -1,54 +1,199 @@
-//! Turns host names into addresses on a thread of its own, because the system's resolver blocks.
+//! Turns host names into addresses on threads of its own, because the system's resolver blocks. There are few of them,
+//! made when they are first needed, and only two of them work on one name: a name that nobody answers for delays only
+//! itself.
 
 use std::{
+    collections::{HashMap, VecDeque},
     net::{SocketAddr, ToSocketAddrs},
-    sync::mpsc::{SyncSender, TrySendError, sync_channel},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 /// Questions that may wait; each belongs to a connection in the making, of which there are
 /// `max_connecting` per pool.
 const MAX_QUESTIONS: usize = 4096;
+/// Threads that ask.
+const MAX_THREADS: usize = 8;
+/// Threads that ask for the same name at a time.
+const MAX_THREADS_OF_A_NAME: usize = 2;
+/// A question that waited longer is not asked any more: who asked has given up, and others wait behind it.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// What the system said, and how long it took to.
 pub(crate) type Answer = (Result<Vec<SocketAddr>, String>, Duration);
 
-type Question = (String, u16, Instant, Box<dyn FnOnce(Answer) + Send>);
+/// Asks the system.
+type Ask = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// A question that waited longer is not asked any more: who asked has given up, and others wait behind it.
-const MAX_AGE: Duration = Duration::from_secs(5);
+struct Question {
+    host: String,
+    port: u16,
+    asked: Instant,
+    answer: Box<dyn FnOnce(Answer) + Send>,
+}
 
-/// Asks the resolver thread; that ends when all of these are gone.
-#[derive(Clone)]
-pub(crate) struct Resolver(SyncSender<Question>);
+/// Its threads end when all of these are gone.
+pub(crate) struct Resolver(Arc<Desk>);
+
+/// What its threads share.
+struct Desk {
+    state: Mutex<State>,
+    news: Condvar,
+    ask: Box<Ask>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Question>,
+    threads: usize,
+    idle: usize,
+    /// Names being asked for, and by how many threads.
+    names: HashMap<String, usize>,
+    closed: bool,
+}
 
 impl Resolver {
-    pub(crate) fn start() -> std::io::Result<Self> {
-        let (questions, inbox) = sync_channel::<Question>(MAX_QUESTIONS);
-        std::thread::Builder::new().name("resolver".into()).spawn(move || {
-            for (host, port, asked, answer) in inbox {
-                if asked.elapsed() > MAX_AGE {
-                    answer((Err(format!("cannot resolve \"{host}\": the resolver is too slow")), asked.elapsed()));
-                    continue;
-                }
-                let start = Instant::now();
-                let result = match (host.as_str(), port).to_socket_addrs() {
-                    Ok(addresses) => Ok(addresses.collect()),
-                    Err(error) => Err(format!("cannot resolve \"{host}\": {error}")),
-                };
-                answer((result, start.elapsed()));
-            }
-        })?;
-        Ok(Self(questions))
+    /// Asks the system's resolver.
+    pub(crate) fn start() -> Self {
+        Self::asking(|host, port| (host, port).to_socket_addrs().map(Iterator::collect))
     }
 
-    /// Resolves; `answer` is called on the resolver's thread, or at once if its queue is full.
+    fn asking(ask: impl Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Desk { state: Mutex::default(), news: Condvar::new(), ask: Box::new(ask) }))
+    }
+
+    /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many questions wait.
     pub(crate) fn resolve(&self, host: &str, port: u16, answer: impl FnOnce(Answer) + Send + 'static) {
-        match self.0.try_send((host.to_owned(), port, Instant::now(), Box::new(answer))) {
-            Ok(()) => {}
-            Err(TrySendError::Full((.., answer)) | TrySendError::Disconnected((.., answer))) => {
-                answer((Err(format!("cannot resolve \"{host}\": too many questions wait")), Duration::ZERO));
+        let question = Question { host: host.to_owned(), port, asked: Instant::now(), answer: Box::new(answer) };
+        let mut state = self.0.lock();
+        if state.waiting.len() >= MAX_QUESTIONS {
+            drop(state);
+            return question.fail("too many questions wait");
+        }
+        state.waiting.push_back(question);
+        if state.idle == 0 && state.threads < MAX_THREADS {
+            let desk = Arc::clone(&self.0);
+            match std::thread::Builder::new().name("resolver".into()).spawn(move || desk.work()) {
+                Ok(_) => state.threads += 1,
+                Err(error) if state.threads == 0 => {
+                    let refused: Vec<_> = state.waiting.drain(..).collect();
+                    drop(state);
+                    return refused.into_iter().for_each(|q| q.fail(&format!("no thread for it: {error}")));
+                }
+                // The others will come to it.
+                Err(_) => {}
             }
         }
+        self.0.news.notify_one();
+    }
+}
+
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.news.notify_all();
+    }
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life of one thread.
+    fn work(&self) {
+        let mut state = self.lock();
+        while !state.closed {
+            let Some(question) = state.next() else {
+                state.idle += 1;
+                state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                continue;
+            };
+            drop(state);
+            let host = question.host.clone();
+            self.settle(question);
+            state = self.lock();
+            state.done(&host);
+            // What waited for this name to be free may go on.
+            self.news.notify_one();
+        }
+    }
+
+    fn settle(&self, question: Question) {
+        if question.asked.elapsed() > MAX_AGE {
+            return question.fail("the resolver is too slow");
+        }
+        let start = Instant::now();
+        match (self.ask)(&question.host, question.port) {
+            Ok(addresses) => (question.answer)((Ok(addresses), start.elapsed())),
+            Err(error) => question.fail(&error.to_string()),
+        }
+    }
+}
+
+impl State {
+    /// The oldest question whose name is not being asked for too often already.
+    fn next(&mut self) -> Option<Question> {
+        let free = |q: &Question| self.names.get(&q.host).is_none_or(|n| *n < MAX_THREADS_OF_A_NAME);
+        let at = self.waiting.iter().position(free)?;
+        let question = self.waiting.remove(at)?;
+        *self.names.entry(question.host.clone()).or_default() += 1;
+        Some(question)
+    }
+
+    fn done(&mut self, host: &str) {
+        let asking = self.names.get_mut(host).expect("the name was being asked for");
+        *asking -= 1;
+        if *asking == 0 {
+            self.names.remove(host);
+        }
+    }
+}
+
+impl Question {
+    fn fail(self, why: &str) {
+        let error = format!("cannot resolve \"{}\": {why}", self.host);
+        (self.answer)((Err(error), self.asked.elapsed()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_name_that_nobody_answers_for_delays_only_itself() {
+        let (release, held) = channel::<()>();
+        let held = Mutex::new(held);
+        let resolver = Resolver::asking(move |host, port| {
+            if host == "dead" {
+                let _ = held.lock().unwrap().recv();
+            }
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+        });
+        let (answers, inbox) = channel();
+        for _ in 0..20 {
+            let answers = answers.clone();
+            resolver.resolve("dead", 1, move |_| answers.send("dead").unwrap());
+        }
+        resolver.resolve("alive", 2, move |(result, _)| {
+            assert_eq!(result.unwrap(), [SocketAddr::from(([127, 0, 0, 1], 2))]);
+            answers.send("alive").unwrap();
+        });
+        assert_eq!(inbox.recv_timeout(Duration::from_secs(5)), Ok("alive"));
+        drop(release);
+        let dead = (0..20).filter(|_| inbox.recv_timeout(Duration::from_secs(5)) == Ok("dead")).count();
+        assert_eq!(dead, 20, "every question is answered");
+    }
+
+    #[test]
+    fn an_error_names_the_host() {
+        let resolver = Resolver::asking(|_, _| Err(std::io::Error::other("no such name")));
+        let (answers, inbox) = channel();
+        resolver.resolve("nowhere", 5432, move |(result, _)| answers.send(result).unwrap());
+        let error = inbox.recv_timeout(Duration::from_secs(5)).unwrap().unwrap_err();
+        assert_eq!(error, "cannot resolve \"nowhere\": no such name");
     }
 }

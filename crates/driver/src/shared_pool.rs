@@ -3,19 +3,23 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use pool::{CheckOutFailed, Closed, Grant, MemberId, Path, Pool, Time};
+use pool::{CheckOutFailed, Clear, Closed, Grant, Hold, MemberId, Path, Pool, PoolConfig, Time};
 use protocol::PoolId;
 
 use crate::{
-    config::{Address, PoolSpec},
+    config::PoolSpec,
+    orders::Wish,
     snapshot::{DurationHistogram, PoolSnapshot},
 };
+
+/// Between two times that all servers are made anew because one of them takes no writes.
+const RENEWAL_PACE: Duration = Duration::from_secs(5);
 
 /// The phases of making a connection, in order.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +33,20 @@ pub(crate) enum Phase {
 /// One pool.
 pub(crate) struct SharedPool {
     pub(crate) id: PoolId,
-    pub(crate) spec: PoolSpec,
     /// Its seat in the budget.
     pub(crate) member: MemberId,
     /// Clients logged in to it.
     pub(crate) clients: AtomicU64,
     /// The budget wants to hear when a server becomes idle.
     pub(crate) awaits_idle: AtomicBool,
+    /// Its clients are to go, and its servers with them.
+    pub(crate) drained: AtomicBool,
+    /// Another process is to have what is not needed here.
+    leaving: AtomicBool,
+    /// When its servers were last found to be of no use any more, in nanoseconds of the driver's clock; 0 is never.
+    renewed: AtomicU64,
+    /// What it is, until a reload says otherwise. Not read where bytes are relayed.
+    spec: RwLock<Arc<PoolSpec>>,
     guarded: Mutex<Guarded>,
     last_error: Mutex<Option<Arc<str>>>,
 }
@@ -103,17 +114,82 @@ impl SharedPool {
     pub(crate) fn new(id: PoolId, spec: PoolSpec, member: MemberId, now: Time) -> Self {
         // The seed only spreads life times and back-offs; it need not be secret.
         let seed = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ now.0;
-        let mut pool = Pool::new(spec.config.clone(), seed, now);
-        pool.ready(now);
+        let pool = Pool::new(spec.config.clone(), seed, now);
         Self {
             id,
-            spec,
             member,
             clients: AtomicU64::new(0),
             awaits_idle: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            renewed: AtomicU64::new(0),
+            spec: RwLock::new(Arc::new(spec)),
             guarded: Mutex::new(Guarded { pool, stats: Stats::default() }),
             last_error: Mutex::new(None),
         }
+    }
+
+    /// What it is now.
+    pub(crate) fn spec(&self) -> Arc<PoolSpec> {
+        Arc::clone(&self.spec.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other rules in force. Where its servers would be made differently, the present ones become stale.
+    pub(crate) fn reconfigure(&self, guarded: &mut Guarded, spec: PoolSpec, now: Time) {
+        let config = self.effective(&spec);
+        let (revision, hosts) = (spec.revision, spec.hosts.clone());
+        let old = std::mem::replace(&mut *self.spec.write().unwrap_or_else(PoisonError::into_inner), Arc::new(spec));
+        if *guarded.pool.config() != config {
+            guarded.pool.reconfigure(config, now);
+        }
+        if old.revision != revision || old.hosts != hosts {
+            guarded.pool.clear(Clear::default(), now);
+        }
+    }
+
+    /// Does what an operator wishes.
+    pub(crate) fn follow(&self, guarded: &mut Guarded, wish: Wish, now: Time) {
+        self.drained.store(wish.drained, Relaxed);
+        let config = self.effective(&self.spec());
+        if *guarded.pool.config() != config {
+            guarded.pool.reconfigure(config, now);
+        }
+        match (wish.paused, guarded.pool.is_paused()) {
+            (true, false) => {
+                guarded.pool.pause(Hold::Waiters, now);
+                // Nobody is to be connected to a database that is about to be restarted.
+                guarded.pool.clear(Clear::default(), now);
+            }
+            (false, true) => guarded.pool.ready(now),
+            _ => {}
+        }
+        if wish.drained {
+            guarded.pool.clear(Clear::default(), now);
+        }
+    }
+
+    /// Keeps no server that nobody uses, from now on.
+    pub(crate) fn leave(&self, guarded: &mut Guarded, now: Time) {
+        self.leaving.store(true, Relaxed);
+        guarded.pool.reconfigure(self.effective(&self.spec()), now);
+    }
+
+    /// The rules of a spec, but that a pool which is to become empty keeps nothing for its own sake.
+    fn effective(&self, spec: &PoolSpec) -> PoolConfig {
+        let closing = self.drained.load(Relaxed) || self.leaving.load(Relaxed);
+        let min_size = if closing { 0 } else { spec.config.min_size };
+        PoolConfig { min_size, ..spec.config.clone() }
+    }
+
+    /// Whether its servers may be made anew on account of what one of them said: not for the second time within
+    /// [`RENEWAL_PACE`].
+    pub(crate) fn may_renew(&self, now: Time) -> bool {
+        let last = self.renewed.load(Relaxed);
+        let may = last == 0 || now - Time(last) >= RENEWAL_PACE;
+        if may {
+            self.renewed.store(now.0.max(1), Relaxed);
+        }
+        may
     }
 
     /// The state machine. A panic of one worker while it held the lock is a defect of ours that has been
@@ -132,15 +208,16 @@ impl SharedPool {
     }
 
     pub(crate) fn snapshot(&self, now: Time) -> PoolSnapshot {
+        let spec = self.spec();
         let guarded = self.lock();
         let Guarded { pool, stats } = &*guarded;
         let [idle, created, queued] = stats.checkout.clone();
         let [dns, tcp, tls, auth, ready] = stats.connect.clone();
         PoolSnapshot {
             id: self.id,
-            database: self.spec.database.clone(),
-            user: self.spec.user.clone(),
-            address: self.spec.address.to_string(),
+            database: spec.database.clone(),
+            user: spec.user.clone(),
+            address: spec.hosts.to_string(),
             counts: pool.counts(),
             max_size: pool.config().max_size,
             min_size: pool.config().min_size,
@@ -157,16 +234,7 @@ impl SharedPool {
             unavailable_for: pool.is_unavailable().map(|since| now - since),
             last_error: self.last_error(),
             paused: pool.is_paused(),
-        }
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Address::Unix(path) => write!(f, "{}", path.display()),
+            drained: self.drained.load(Relaxed),
         }
     }
 }

@@ -101,6 +101,38 @@ pub struct PoolSnapshot {
     pub last_error: Option<Arc<str>>,
     /// An operator paused it.
     pub paused: bool,
+    /// An operator drains it: clients go as soon as they have nothing in progress.
+    pub drained: bool,
+}
+
+/// What a pool holds at one moment, without its statistics.
+#[derive(Clone, Debug)]
+pub struct PoolState {
+    /// Its id.
+    pub id: PoolId,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Slots and waiters.
+    pub counts: Counts,
+    /// Clients logged in to it.
+    pub clients: u64,
+    /// An operator paused it.
+    pub paused: bool,
+    /// An operator drains it.
+    pub drained: bool,
+}
+
+/// How much of a cap is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CapUsage {
+    /// Its name, from [`PoolSpec::caps`](crate::PoolSpec::caps).
+    pub name: String,
+    /// Servers open or being made.
+    pub used: u32,
+    /// The limit as configured; 0 is unlimited.
+    pub limit: u32,
 }
 
 /// One worker.

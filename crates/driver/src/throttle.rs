@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -26,7 +26,7 @@ const MAX_ADDRESSES: usize = 4096;
 
 /// See the file's head.
 pub(crate) struct Throttle {
-    max_failures: u32,
+    max_failures: AtomicU32,
     failures: AtomicU64,
     any: AtomicBool,
     addresses: Mutex<HashMap<IpAddr, Record>>,
@@ -40,7 +40,17 @@ struct Record {
 
 impl Throttle {
     pub(crate) fn new(max_failures: u32) -> Self {
-        Self { max_failures, failures: AtomicU64::new(0), any: AtomicBool::new(false), addresses: Mutex::default() }
+        Self {
+            max_failures: AtomicU32::new(max_failures),
+            failures: AtomicU64::new(0),
+            any: AtomicBool::new(false),
+            addresses: Mutex::default(),
+        }
+    }
+
+    /// Another limit from now on.
+    pub(crate) fn set_max_failures(&self, max_failures: u32) {
+        self.max_failures.store(max_failures, Relaxed);
     }
 
     /// All failures since the start.
@@ -65,7 +75,7 @@ impl Throttle {
             (record.since, record.failures) = (now, 0);
         }
         record.failures += 1;
-        let delay = record.failures > self.max_failures;
+        let delay = record.failures > self.max_failures.load(Relaxed);
         record.delayed += u32::from(delay);
         delay
     }

@@ -4,6 +4,7 @@
 //! and executes those. What an effect sets off for somebody else (a grant, a failure, a close) is
 //! put into `work` and done when the effect at hand is finished, so that nothing recurses.
 //!
+//! - [`attempts`]: which hosts are tried for a new server;
 //! - [`clients`]: accepting, their bytes, time-outs and leaving;
 //! - [`delays`]: answers kept back from those who guess passwords;
 //! - [`dials`]: connections in the making;
@@ -14,6 +15,7 @@
 //! - [`upkeep`]: everything that happens because time passes;
 //! - [`inspect`]: telling an operator what is there.
 
+mod attempts;
 mod clients;
 mod delays;
 mod dials;
@@ -37,7 +39,7 @@ use std::{
 };
 
 use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, WaiterId};
-use protocol::{ClientTag, CloseReason, Outbox, PoolId, Protocol, ServerTag};
+use protocol::{ClientTag, CloseReason, Outbox, PoolId, Protocol, Refusal, ServerTag};
 use slab::Slab;
 
 use self::{
@@ -77,6 +79,10 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) resolver: Resolver,
     pub(crate) clock: Clock,
     pub(crate) draining: AtomicBool,
+    /// Another process listens now.
+    pub(crate) leaving: AtomicBool,
+    /// The clients of some database are to go.
+    pub(crate) any_drained: AtomicBool,
 }
 
 /// What one worker publishes for everybody: written by it alone, once per turn of its loop.
@@ -151,6 +157,7 @@ pub(crate) struct Worker<P: Protocol> {
     transactions: u64,
     moves: u64,
     draining: bool,
+    leaving: bool,
     stopping: bool,
     paces: Paces,
 }
@@ -174,6 +181,8 @@ enum Work {
     Feed { client: u32, serial: u32 },
     /// A check-out failed.
     LeaseFailed { pool: Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration },
+    /// A client must go.
+    Refuse { client: u32, serial: u32, why: Refusal },
     /// A session asked to close its client.
     CloseClient { client: u32, serial: u32, reason: CloseReason },
     /// The client's connection has ended.
@@ -216,6 +225,7 @@ impl<P: Protocol> Worker<P> {
             transactions: 0,
             moves: 0,
             draining: false,
+            leaving: false,
             stopping: false,
             paces: Paces::default(),
             shared,
@@ -240,7 +250,7 @@ impl<P: Protocol> Worker<P> {
                 self.next_tick = self.now + TICK / 4 * 3;
             }
             self.publish();
-            if self.draining && self.is_last_client_gone() {
+            if (self.draining || self.leaving) && self.is_last_client_gone() {
                 break;
             }
             let mailbox = &self.shared.mailboxes[usize::from(self.number)];
@@ -326,9 +336,7 @@ impl<P: Protocol> Worker<P> {
                 let pool = self.pool(pool);
                 self.actions.push_back((pool, action));
             }
-            Message::Resolved { dial, pool, server, result, took } => {
-                self.on_resolved(dial as usize, (pool, server), result, took);
-            }
+            Message::Resolved { question, result, took } => self.on_resolved(question, result, took),
             Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
             Message::CancelDone(asker) => self.on_cancel_done(asker),
             Message::Evict { listener } => self.evict(listener),
@@ -338,6 +346,11 @@ impl<P: Protocol> Worker<P> {
             Message::Servers { limit, reply } => {
                 let _ = reply.try_send(self.inspect_servers(limit));
             }
+            Message::Meet(demand) => self.demands.push(demand),
+            Message::Kill { client, reply } => {
+                let _ = reply.try_send(self.kill(client));
+            }
+            Message::Leave => self.leave(),
             Message::Drain => self.drain(),
             Message::Stop => self.stopping = true,
         }
@@ -367,6 +380,11 @@ impl<P: Protocol> Worker<P> {
                 }
             }
             Work::LeaseFailed { pool, waiter, reason, waited } => self.on_lease_failed(&pool, waiter, reason, waited),
+            Work::Refuse { client, serial, why } => {
+                if self.client_is(client, serial) {
+                    self.refuse(client as usize, why);
+                }
+            }
             Work::CloseClient { client, serial, reason } => {
                 if self.client_is(client, serial) {
                     self.close_client(client as usize, reason);
@@ -412,7 +430,7 @@ impl<P: Protocol> Worker<P> {
             return Arc::clone(pool);
         }
         let pool = self.shared.registry.pool(id, self.now);
-        self.own_times.note(&pool.spec.timeouts);
+        self.own_times.note(&pool.spec().timeouts);
         self.pools[index] = Some(Arc::clone(&pool));
         pool
     }

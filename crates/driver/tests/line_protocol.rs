@@ -210,10 +210,11 @@ impl Upstreams for Spec {
         PoolSpec {
             database: "lines".into(),
             user: "me".into(),
-            address: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() },
+            hosts: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() }.into(),
             config: self.1.clone(),
             caps: vec![("all".into(), 0)],
             timeouts: PoolTimeouts::default(),
+            revision: 0,
         }
     }
 }

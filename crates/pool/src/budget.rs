@@ -161,6 +161,31 @@ impl Budget {
         MemberId(u32::try_from(self.members.len() - 1).expect("fewer than MAX_MEMBERS"))
     }
 
+    /// Puts a member under other caps, with all it has. A cap that this leads above its limit gets its excess back as
+    /// if the limit had been lowered.
+    pub fn set_scopes(&mut self, member: MemberId, scopes: &[ScopeId]) {
+        assert!(scopes.len() <= MAX_SCOPES_OF_A_MEMBER, "a member under more than MAX_SCOPES_OF_A_MEMBER caps");
+        let Member { used, reclaims, .. } = *self.member(member);
+        for scope in self.scopes_of(member) {
+            self.scopes[scope].give_back(used);
+            self.scopes[scope].reclaims -= reclaims;
+        }
+        let moved = self.member_mut(member);
+        (moved.scopes, moved.scope_count) = ([0; MAX_SCOPES_OF_A_MEMBER], 0);
+        for id in scopes {
+            let moved = self.member_mut(member);
+            assert!(!moved.scopes().contains(&id.0), "a member twice under {id:?}");
+            moved.scopes[usize::from(moved.scope_count)] = id.0;
+            moved.scope_count += 1;
+            let scope = &mut self.scopes[id.0 as usize];
+            scope.used += used;
+            scope.reclaims += reclaims;
+            scope.ceiling = scope.ceiling.max(scope.used);
+        }
+        self.distribute();
+        self.rebalance();
+    }
+
     /// A member is gone; what it had comes back.
     pub fn remove_member(&mut self, member: MemberId) {
         let Member { used, wanting, reclaims, .. } = *self.member(member);

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod check;
+mod ctl;
 mod demo;
 mod serve;
 
@@ -26,6 +27,7 @@ struct Command {
 enum Verb {
     Serve(Box<serve::ServeArgs>),
     Check(check::CheckArgs),
+    Ctl(ctl::CtlArgs),
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
 }
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let done = match Command::parse().verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),
+        Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
     };
     done.unwrap_or_else(|error| {

@@ -12,9 +12,10 @@ Examples:
   poolhouse serve 'postgres://app:${APP_PASSWORD}@10.0.0.5:5432/shop' --max-size 20
   poolhouse serve --url-file /run/secrets/database-url --listen 0.0.0.0:6432
   poolhouse serve --config poolhouse.toml
+  poolhouse serve --config poolhouse.toml --take-over
 
 Clients log in with the URL's own user and password; with a URL that has no password, only from this
-machine. SIGTERM or Ctrl-C lets transactions end, a second one does not. Durations: 250ms, 310s, 5m, off.";
+machine. SIGTERM or Ctrl-C lets transactions end, a second one does not; SIGHUP has the configuration read again. Durations: 250ms, 310s, 5m, off.";
 
 /// Serve clients on a few warm connections to a database
 #[derive(Args)]
@@ -36,6 +37,11 @@ pub struct ServeArgs {
     /// Let clients in from other machines though no user has a password
     #[arg(long)]
     insecure_no_auth: bool,
+
+    /// Take the sockets over from the process that serves the same configuration, if there is one, and let that finish:
+    /// an upgrade without a client noticing
+    #[arg(long)]
+    take_over: bool,
 
     /// How log lines look
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = log_format())]
@@ -180,7 +186,8 @@ fn log_format() -> impl TypedValueParser<Value = LogFormat> {
 /// Runs the verb.
 pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let log = LogOptions { format: args.log_format, level: args.log_level.clone() };
-    let served = configuration(args).map_err(ServeError::from).and_then(|config| proxy::serve(config, &log));
+    let take_over = args.take_over;
+    let served = configuration(args).map_err(ServeError::from).and_then(|config| proxy::serve(config, &log, take_over));
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(ServeError::Configuration(problems)) => {

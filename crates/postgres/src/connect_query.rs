@@ -33,7 +33,7 @@ impl Postgres {
             (None, None) => {
                 let asked = Suspects::SETTINGS;
                 let sql = survey::write(asked, &[]);
-                server.begin(me, Purpose::Connected(Survey::new(asked)), &[&sql], out);
+                server.begin(me, Purpose::Connected(Survey::new(asked, Vec::new())), &[&sql], out);
             }
             (Some(set), None) => {
                 let Settings { reported, .. } = &*server.settings;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protocol::{Origin, PoolId};
 
 use crate::StatePolicy;
+use crate::target::Target;
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
 /// connection only; must not block. What only a database knows is asked of it by the session: see [`Proof::Ask`].
@@ -111,4 +112,6 @@ pub struct ServerLogin {
     pub mode: PoolMode,
     /// What is done about what sessions leave behind.
     pub state: StatePolicy,
+    /// What the server must be.
+    pub target: Target,
 }

@@ -200,6 +200,11 @@ impl Postgres {
                 "terminating connection: Poolhouse is shutting down".to_owned(),
                 "Connect again.",
             ),
+            Refusal::Drained => (
+                code::ADMIN_SHUTDOWN,
+                "terminating connection: an administrator drains this database".to_owned(),
+                "Connect again later.",
+            ),
             Refusal::Killed => {
                 (code::ADMIN_SHUTDOWN, "terminating connection due to administrator command".to_owned(), "")
             }

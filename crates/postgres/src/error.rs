@@ -26,6 +26,7 @@ pub(crate) mod code {
     pub(crate) const INVALID_PARAMETER_VALUE: &str = "22023";
     pub(crate) const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
     pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
+    pub(crate) const READ_ONLY_SQL_TRANSACTION: &str = "25006";
     pub(crate) const QUERY_CANCELED: &str = "57014";
     pub(crate) const TOO_MANY_CONNECTIONS: &str = "53300";
 }

@@ -3,10 +3,11 @@
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that; `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a
-//! client sends: `unnamed` and `named` follow its prepared statements (`statements` remembers them), `scan` finds what may
-//! outlive a transaction (`tokens` reads SQL); `state` decides what becomes of that, and `survey` asks the
-//! server for it; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! that; `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring`
+//! keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared
+//! statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens` reads SQL); `state`
+//! decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts will do;
+//! `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod cancel_key;
@@ -31,6 +32,7 @@ mod startup;
 mod state;
 mod statements;
 mod survey;
+mod target;
 mod tokens;
 mod unnamed;
 mod work;
@@ -45,6 +47,7 @@ pub use directory::{Ask, Directory, PoolMode, Proof, Route, ServerLogin, Unknown
 pub use md5::{is_md5_hash, md5_hash};
 pub use server::Server;
 pub use state::{OnState, StatePolicy};
+pub use target::Target;
 
 use client::Phase;
 use server::Stage;
@@ -97,6 +100,12 @@ impl Protocol for Postgres {
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         self.new_server(me, pool, out)
+    }
+
+    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        let mut server = self.new_server(me, pool, out);
+        server.accept_any();
+        server
     }
 
     fn client_input(

@@ -153,21 +153,7 @@ impl Settings {
     /// Who acts is given up first and taken on last, because it rules who may set what.
     pub(crate) fn write_change(&self, to: &Settings, sql: &mut Vec<u8>) {
         let mut others = Vec::new();
-        for (name, value) in to.reported.iter() {
-            if self.reported.get(name).is_some_and(|old| old != value) {
-                write_set(&mut others, name, value);
-            }
-        }
-        for (name, value) in to.extras.iter() {
-            if self.extras.get(name) != Some(value) && !is_identity(name) {
-                write_set(&mut others, name, value);
-            }
-        }
-        for (name, _) in self.extras.iter() {
-            if to.extras.get(name).is_none() && !is_identity(name) {
-                write_reset(&mut others, name);
-            }
-        }
+        self.write_change_but_identity(to, &mut others);
         if others.is_empty() && IDENTITY.iter().all(|name| self.extras.get(name) == to.extras.get(name)) {
             return;
         }
@@ -178,6 +164,27 @@ impl Settings {
         for name in IDENTITY {
             if let Some(value) = to.extras.get(name) {
                 write_set(sql, name, value);
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// The same without a change of who acts.
+    pub(crate) fn write_change_but_identity(&self, to: &Settings, sql: &mut Vec<u8>) {
+        for (name, value) in to.reported.iter() {
+            if self.reported.get(name).is_some_and(|old| old != value) {
+                write_set(sql, name, value);
+            }
+        }
+        for (name, value) in to.extras.iter() {
+            if self.extras.get(name) != Some(value) && !is_identity(name) {
+                write_set(sql, name, value);
+            }
+        }
+        for (name, _) in self.extras.iter() {
+            if to.extras.get(name).is_none() && !is_identity(name) {
+                write_reset(sql, name);
             }
         }
     }

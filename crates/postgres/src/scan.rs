@@ -73,15 +73,20 @@ pub(crate) struct Findings {
     pub(crate) suspects: Suspects,
     /// Names with a dot of parameters that it sets: the server does not list these.
     pub(crate) custom: Vec<Box<[u8]>>,
+    /// Names of parameters that it sets back, in lower case; `*` for all.
+    pub(crate) resets: Vec<Box<[u8]>>,
 }
 
 impl Findings {
     /// What is supposed of a text that is too long to be read.
     pub(crate) fn unreadable() -> Self {
         let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
-        Self { suspects: Suspects(all), custom: Vec::new() }
+        Self { suspects: Suspects(all), custom: Vec::new(), resets: vec![Box::from(*ALL_PARAMETERS)] }
     }
 }
+
+/// Stands for all names in [`Findings::resets`].
+pub(crate) const ALL_PARAMETERS: &[u8; 1] = b"*";
 
 /// Most names of custom parameters noted of one text.
 const MAX_CUSTOM: usize = 64;
@@ -189,9 +194,11 @@ fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) {
         Some(b's') if is("set") => return set(tokens, found),
         Some(b'r') if is("reset") => {
             note_name(tokens, found);
+            note_reset(tokens, found);
             Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0)
         }
         Some(b'd') if is("discard") => {
+            found.resets.push(Box::from(*ALL_PARAMETERS));
             let settings = Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0;
             Suspects(settings | Suspects::UNDO.0 | Suspects::FORGET.0)
         }
@@ -236,6 +243,7 @@ fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
         let is_start = |token| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local"));
         if value.into_iter().any(is_start) {
             found.suspects.add(Suspects::RESET);
+            note_reset(tokens, found);
         }
     }
     if !note_name(tokens, found) {
@@ -243,22 +251,41 @@ fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     }
 }
 
+/// Notes the name that follows as one that is set back.
+fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
+    let name = name(tokens).unwrap_or_default().to_ascii_lowercase();
+    let name: &[u8] = match &name[..] {
+        b"all" => ALL_PARAMETERS,
+        b"time" => b"timezone",
+        b"names" => b"client_encoding",
+        b"schema" => b"search_path",
+        other => other,
+    };
+    if found.resets.len() < MAX_CUSTOM {
+        found.resets.push(name.into());
+    }
+}
+
 /// Notes the name that follows; whether it is harmless.
 fn note_name(tokens: &Tokens<'_>, found: &mut Findings) -> bool {
+    name(tokens).is_some_and(|name| note(&name, found))
+}
+
+/// The name that follows, as PostgreSQL would spell it.
+fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
     let mut ahead = tokens.clone();
     let mut name = Vec::new();
     loop {
         match ahead.next() {
             Some(Token::Word(word)) => name.extend(word.to_ascii_lowercase()),
             Some(Token::Quoted(word)) => name.extend_from_slice(word),
-            _ => return false,
+            _ => return None,
         }
         if ahead.next() != Some(Token::Symbol(b'.')) {
-            break;
+            return Some(name);
         }
         name.push(b'.');
     }
-    note(&name, found)
 }
 
 fn note(name: &[u8], found: &mut Findings) -> bool {
@@ -491,6 +518,13 @@ mod tests {
         assert_eq!(names("reset a.b"), ["a.b"]);
         assert_eq!(names("select set_config('a.b', '1', false)"), ["a.b"]);
         assert_eq!(names("set work_mem = 1"), [""; 0]);
+        let resets = |sql: &str| -> Vec<String> {
+            scan(sql.as_bytes()).resets.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        };
+        assert_eq!(
+            resets("reset Work_Mem; set time zone local; set a.b to default; discard all"),
+            ["work_mem", "timezone", "a.b", "*"]
+        );
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Server {
     pub(crate) stage: Stage,
     pub(crate) pool: PoolId,
     pub(crate) mode: PoolMode,
+    /// Its pool wants servers that take writes.
+    pub(crate) for_writes: bool,
     /// Whose it is.
     pub(crate) holder: Option<ClientTag>,
     /// What it owes its holder.
@@ -43,6 +45,8 @@ pub struct Server {
     pub(crate) suspects: Suspects,
     /// Names of custom parameters in those texts.
     pub(crate) custom: Vec<Box<[u8]>>,
+    /// Names of parameters that those texts set back.
+    pub(crate) resets: Vec<Box<[u8]>>,
     /// A ReadyForQuery of this status is kept back until a survey is over.
     pub(crate) ready_withheld: Option<u8>,
     /// Its holder keeps it.
@@ -324,6 +328,9 @@ impl Postgres {
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         if let Some(body) = body {
             server.note_fatal(body);
+            if server.for_writes && Failure::read(body).code == code::READ_ONLY_SQL_TRANSACTION {
+                relay.out.push(Effect::Outdated { server: relay.me });
+            }
         }
         let tag = server.holder.expect("a client is served");
         let client = relay.clients.get(tag).expect("the holder of a server has a session");

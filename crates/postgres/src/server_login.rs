@@ -10,11 +10,12 @@ use crate::{
     error::Failure,
     exchange::Exchange,
     md5,
-    message::{HEADER, Header, back, front, take_text, take_u32, write, write_sized, write_text},
+    message::{HEADER, Header, back, front, take_text, take_u32, write, write_query, write_sized, write_text},
     parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
     scan::Suspects,
     server::{CancelKey, Server, Stage},
     startup::PROTOCOL_3_0,
+    target::{Fit, QUESTION, Target, Traits},
     work::Purpose,
 };
 
@@ -30,6 +31,8 @@ pub(crate) struct Login {
     proof: Proof,
     /// What it has reported.
     parameters: Pairs,
+    /// It was asked what it is; its answer, once that has come.
+    asked: Option<Traits>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -85,12 +88,14 @@ impl Postgres {
                 to.push(0);
             });
         });
-        let (mode, how_state, connect_query) = (how.mode, how.state, how.connect_query.clone());
-        let login = Login { how, scram: None, proof: Proof::None, parameters: Pairs::default() };
+        let (mode, how_state, for_writes) = (how.mode, how.state, how.target.is_for_writes());
+        let connect_query = how.connect_query.clone();
+        let login = Login { how, scram: None, proof: Proof::None, parameters: Pairs::default(), asked: None };
         Server {
             stage: Stage::Login(Box::new(login)),
             pool,
             mode,
+            for_writes,
             holder: None,
             exchange: Exchange::new(),
             work: None,
@@ -101,6 +106,7 @@ impl Postgres {
             policy: how_state,
             suspects: Suspects::NONE,
             custom: Vec::new(),
+            resets: Vec::new(),
             ready_withheld: None,
             pinned: false,
             stained: false,
@@ -159,7 +165,17 @@ impl Postgres {
             };
             match taken {
                 Ok(false) => {}
-                Ok(true) => self.server_ready(me, server, out),
+                Ok(true) => match login.fit() {
+                    Ok(Fit::Yes) => self.server_ready(me, server, out),
+                    Ok(Fit::Unknown) => {
+                        login.asked = Some(Traits::default());
+                        out.insert(Peer::Server(me), |to| write_query(to, QUESTION));
+                    }
+                    Err(why) => {
+                        fail(me, server, Refused::for_now(why), out);
+                        return input.bytes.len();
+                    }
+                },
                 Err(refused) => {
                     fail(me, server, refused, out);
                     return input.bytes.len();
@@ -208,7 +224,26 @@ fn fail(me: ServerTag, server: &mut Server, refused: Refused, out: &mut Outbox) 
     out.push(Effect::Close { peer: Peer::Server(me), reason });
 }
 
+impl Server {
+    /// Whatever it is, it will do.
+    pub(crate) fn accept_any(&mut self) {
+        if let Stage::Login(login) = &mut self.stage {
+            login.how.target = Target::Any;
+        }
+    }
+}
+
 impl Login {
+    /// Whether the server is what was wanted.
+    fn fit(&self) -> Result<Fit, String> {
+        let reported = |name: &str| self.parameters.get(name.as_bytes());
+        let reported = Traits::reported(reported("in_hot_standby"), reported("default_transaction_read_only"));
+        match self.how.target.judge(self.asked.as_ref().unwrap_or(&reported))? {
+            Fit::Unknown if self.asked.is_some() => Err("the server does not say whether it is a standby".to_owned()),
+            fit => Ok(fit),
+        }
+    }
+
     /// Takes a message that is not about authentication; true when the server is ready.
     fn report(&mut self, kind: u8, mut body: &[u8]) -> Result<bool, Refused> {
         match kind {
@@ -230,6 +265,11 @@ impl Login {
                 Ok(false)
             }
             back::NOTICE_RESPONSE | back::NEGOTIATE_PROTOCOL_VERSION => Ok(false),
+            back::ROW_DESCRIPTION | back::COMMAND_COMPLETE if self.asked.is_some() => Ok(false),
+            back::DATA_ROW if self.asked.is_some() => {
+                self.asked = Traits::answered(body).or(self.asked);
+                Ok(false)
+            }
             back::READY_FOR_QUERY if self.proof != Proof::Done => {
                 Err(Refused::for_now("the server was ready before it accepted us"))
             }

@@ -107,9 +107,11 @@ impl Server {
     /// A text with these findings is forwarded.
     pub(crate) fn suspect(&mut self, findings: &Findings) {
         self.suspects.add(findings.suspects);
-        for name in &findings.custom {
-            if !self.custom.contains(name) {
-                self.custom.push(name.clone());
+        for (names, found) in [(&mut self.custom, &findings.custom), (&mut self.resets, &findings.resets)] {
+            for name in found {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
             }
         }
     }
@@ -123,6 +125,7 @@ impl Server {
     pub(crate) fn forget_suspects(&mut self) {
         self.suspects = Suspects::NONE;
         self.custom = Vec::new();
+        self.resets = Vec::new();
     }
 }
 
@@ -206,9 +209,9 @@ impl Postgres {
         server: &mut Server,
         out: &mut Outbox,
     ) {
-        server.suspects.remove(Suspects::RESET);
         client.phase = Phase::Applying;
         self.ask(client, tag, server, out);
+        server.suspects.remove(Suspects::RESET);
     }
 
     /// The server has said within a transaction what there is: what is not as the client's start is set so.
@@ -224,7 +227,8 @@ impl Postgres {
         self.take_over(me, client, server, survey, out);
         let wanted = client.settings.clone().expect("a client that is logged in has settings");
         let mut sql = Vec::new();
-        server.settings.write_change(&wanted, &mut sql);
+        // Who acts may have been changed for the transaction only, and must not be for longer by this.
+        server.settings.write_change_but_identity(&wanted, &mut sql);
         if sql.is_empty() {
             self.corrected(me, client, server, out);
         } else {
@@ -243,7 +247,7 @@ impl Postgres {
         let known = client.settings.as_ref().expect("a client that is logged in has settings");
         let custom = survey::custom_names(&server.custom, &known.extras);
         let sql = survey::write(server.suspects, &custom);
-        server.begin(tag, Purpose::Survey(Survey::new(server.suspects)), &[&sql], out);
+        server.begin(tag, Purpose::Survey(Survey::new(server.suspects, server.resets.clone())), &[&sql], out);
     }
 
     /// The server has said what there is.

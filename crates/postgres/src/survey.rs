@@ -4,7 +4,7 @@
 use crate::{
     message::take_u32,
     parameters::{Pairs, Settings, is_fact, write_literal},
-    scan::Suspects,
+    scan::{ALL_PARAMETERS, Suspects},
     state::Pin,
 };
 
@@ -66,6 +66,8 @@ type Setting = (Box<[u8]>, Box<[u8]>);
 /// What the server has answered so far.
 pub(crate) struct Survey {
     asked: Suspects,
+    /// Names of parameters that may have been set back.
+    resets: Vec<Box<[u8]>>,
     /// What ties the client to the server.
     pub(crate) pin: Option<Pin>,
     /// Settings made in the session.
@@ -73,8 +75,12 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    pub(crate) fn new(asked: Suspects) -> Self {
-        Self { asked, pin: None, set: Vec::new() }
+    pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>) -> Self {
+        Self { asked, resets, pin: None, set: Vec::new() }
+    }
+
+    fn was_reset(&self, name: &[u8]) -> bool {
+        self.resets.iter().any(|reset| **reset == *ALL_PARAMETERS || reset.eq_ignore_ascii_case(name))
     }
 
     /// Whether settings were asked for.
@@ -132,16 +138,18 @@ impl Survey {
             }
         }
         let mut wanted = there.clone();
-        for (name, value) in start.extras.iter() {
-            if set(name).is_none() {
-                wanted = wanted.with(name, value);
-            }
+        // What the session has not set is the server's own, which its client had before, or has gone back to.
+        let unset = |name: &[u8]| {
+            // A custom parameter that was set back is empty, not gone.
+            let emptied = |(_, value): &Setting| value.is_empty() && name.contains(&b'.');
+            set(name).is_none_or(emptied) && self.was_reset(name)
+        };
+        for (name, value) in start.extras.iter().filter(|(name, _)| unset(name)) {
+            wanted = wanted.with(name, value);
         }
         let mut wanted_reported = reported.clone();
-        for (name, value) in start.reported.iter() {
-            if set(name).is_none() {
-                wanted_reported = wanted_reported.with(name, value);
-            }
+        for (name, value) in start.reported.iter().filter(|(name, _)| unset(name)) {
+            wanted_reported = wanted_reported.with(name, value);
         }
         (Settings::new(reported.clone(), there), Settings::new(wanted_reported, wanted))
     }
@@ -170,7 +178,7 @@ mod tests {
     }
 
     fn survey(rows: &[[Option<&str>; 3]]) -> Survey {
-        let mut survey = Survey::new(Suspects::SETTINGS);
+        let mut survey = Survey::new(Suspects::SETTINGS, vec![Box::from(*b"datestyle"), Box::from(*b"geqo")]);
         rows.iter().for_each(|columns| survey.row(&row(columns)).unwrap());
         survey
     }
@@ -212,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_malformed_row_is_noticed() {
-        let mut survey = Survey::new(Suspects::NONE);
+        let mut survey = Survey::new(Suspects::NONE, Vec::new());
         for body in
             [&b""[..], b"\0\x03", b"\0\x03\0\0\0\x05ab", &row(&[Some("p"), Some("?"), None]), &row(&[None, None, None])]
         {

@@ -182,6 +182,12 @@ pub enum Effect {
         /// A range of [`Outbox::inserted`].
         bytes: Range<usize>,
     },
+    /// The upstream is no longer what this server was made for: all servers of its pool are to be made anew, this one
+    /// too when it comes back.
+    Outdated {
+        /// Which server showed it.
+        server: ServerTag,
+    },
     /// The client no longer waits for a lease.
     Withdraw {
         /// Who.

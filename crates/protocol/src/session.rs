@@ -86,6 +86,8 @@ pub enum Refusal {
     TransactionIdleTimeout,
     /// Poolhouse is shutting down.
     ShuttingDown,
+    /// Its database is being drained.
+    Drained,
     /// Closed by an operator.
     Killed,
 }
@@ -120,6 +122,12 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// A connection to the upstream of `pool` is open.
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server;
+
+    /// As [`server_start`](Protocol::server_start), after no host of the upstream met all that a session may ask of it:
+    /// this time it is content with less.
+    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
+        self.server_start(me, pool, out)
+    }
 
     /// Bytes from a client. Returns how many were consumed.
     fn client_input(

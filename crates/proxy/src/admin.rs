@@ -1,10 +1,10 @@
-//! The admin address: metrics, health and JSON views of a running driver over HTTP. It only looks; nothing here
-//! changes anything. Asked questions block, so they are asked from threads of their own, few at a time.
+//! The admin address: metrics, health and JSON views of a running driver over HTTP, and [`orders`] behind a [`guard`].
+//! Asked questions block, so they are asked from threads of their own, few at a time.
 
 use std::{
     collections::HashSet,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -20,13 +20,16 @@ use driver::{PoolSnapshot, Snapshot};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::config::Config;
+use crate::{Secret, config::Config};
 
 mod api;
+mod guard;
 mod metrics;
+mod orders;
 mod page;
 
-pub use metrics::render;
+pub use metrics::{Process, render};
+pub use orders::Control;
 
 /// Questions that may be in progress at once; further ones are answered with 503.
 const MAX_QUESTIONS: usize = 4;
@@ -41,29 +44,71 @@ pub struct Admin(Arc<Inner>);
 
 struct Inner {
     handle: driver::Handle,
-    /// Databases that are configured by name, and not those that clients made up.
-    databases: HashSet<String>,
-    user_label: bool,
+    control: Control,
+    rules: RwLock<Rules>,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
     draining: AtomicBool,
     questions: Semaphore,
 }
 
+/// What a reload may change.
+struct Rules {
+    /// Databases that are configured by name, and not those that clients made up.
+    databases: HashSet<String>,
+    user_label: bool,
+    token: Option<Secret>,
+}
+
+impl Rules {
+    fn new(config: &Config) -> Self {
+        Self {
+            databases: config.databases.iter().map(|database| database.name.clone()).collect(),
+            user_label: config.admin.user_label,
+            token: config.admin.token.clone(),
+        }
+    }
+}
+
+impl Inner {
+    fn names(&self) -> HashSet<String> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).databases.clone()
+    }
+
+    fn user_label(&self) -> bool {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).user_label
+    }
+}
+
 impl Admin {
-    /// Looks at a driver.
+    /// Looks at a driver, and steers it through `control`.
     pub fn new(
         handle: driver::Handle,
+        control: Control,
         config: &Config,
         dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
             handle,
-            databases: config.databases.iter().map(|database| database.name.clone()).collect(),
-            user_label: config.admin.user_label,
+            control,
+            rules: RwLock::new(Rules::new(config)),
             dropped_log_lines: Box::new(dropped_log_lines),
             draining: AtomicBool::new(false),
             questions: Semaphore::new(MAX_QUESTIONS),
         }))
+    }
+
+    /// Another configuration is in force.
+    pub fn follow(&self, config: &Config) {
+        *self.0.rules.write().unwrap_or_else(PoisonError::into_inner) = Rules::new(config);
+    }
+
+    /// What it steers through.
+    pub fn control(&self) -> &Control {
+        &self.0.control
+    }
+
+    fn token(&self) -> Option<Secret> {
+        self.0.rules.read().unwrap_or_else(PoisonError::into_inner).token.clone()
     }
 
     /// From now on `/ready` says no.
@@ -81,6 +126,7 @@ impl Admin {
             .route("/api/pools", get(pools))
             .route("/api/clients", get(clients))
             .route("/api/servers", get(servers))
+            .merge(orders::router(self))
             .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists all\n") })
             .with_state(self.clone())
     }
@@ -115,7 +161,7 @@ async fn ready(State(admin): State<Admin>) -> Response {
     if admin.0.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
-    match admin.ask(|inner| unready(&inner.handle.snapshot(), &inner.databases)).await {
+    match admin.ask(|inner| unready(&inner.handle.snapshot(), &inner.names())).await {
         Some(None) => "ready\n".into_response(),
         Some(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
         None => busy(),
@@ -135,7 +181,10 @@ fn unready(snapshot: &Snapshot, databases: &HashSet<String>) -> Option<&'static 
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
-    let render = |inner: &Inner| render(&inner.handle.snapshot(), inner.user_label, (inner.dropped_log_lines)());
+    let render = |inner: &Inner| {
+        let (dropped_log_lines, reloads) = ((inner.dropped_log_lines)(), inner.control.reloader.count());
+        render(&inner.handle.snapshot(), inner.user_label(), Process { dropped_log_lines, reloads })
+    };
     match admin.ask(render).await {
         Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),
         None => busy(),

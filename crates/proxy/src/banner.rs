@@ -2,8 +2,6 @@
 
 use std::{fmt::Write, net::SocketAddr};
 
-use driver::Address;
-
 use crate::{
     config::{Config, Database, Endpoint, FALLBACK},
     logs::LogFormat,
@@ -31,7 +29,7 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
     for database in config.databases.iter().take(MAX_LISTED) {
         let pool = &database.pool;
         let name = if database.name == FALLBACK { "any other name" } else { &database.name };
-        let upstream = address(&database.address);
+        let upstream = &database.hosts;
         let _ = writeln!(text, "  {name}: {upstream}, {} mode, at most {} servers", pool.mode, pool.config.max_size);
     }
     if let Some(more) = config.databases.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
@@ -49,14 +47,6 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         None => text.push_str("without an admin address\n"),
     }
     text
-}
-
-fn address(address: &Address) -> String {
-    match address {
-        Address::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-        Address::Tcp { host, port } => format!("{host}:{port}"),
-        Address::Unix(path) => path.display().to_string(),
-    }
 }
 
 /// A command that connects a person; it asks for the password if there is one.

@@ -70,7 +70,10 @@ fn duplicate_listeners(config: &Config, found: &mut Vec<Problem>) {
 fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     if let Some(admin) = config.admin.listen.filter(|a| !Endpoint::Tcp(*a).is_local()) {
         let problem = Problem::warning(format!("the admin address {admin} can be reached from other machines"));
-        let problem = problem.hint("it asks for no password: whoever reaches it sees names and addresses of clients");
+        let problem = problem.hint(match config.admin.token {
+            Some(_) => "looking asks for no token: whoever reaches it sees names and addresses of clients",
+            None => "whoever reaches it sees names and addresses of clients; changes need a `token` there, and there is none",
+        });
         found.push(config.locate(problem, &config.admin.spots, "listen"));
     }
     if config.authenticates() || config.insecure_no_auth {
@@ -207,7 +210,7 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
 
 /// A database that is Poolhouse itself.
 fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
-    let is_upstream = |listener: &&Listener| match (&listener.listen, &database.address) {
+    let is_host = |listener: &Listener, address: &Address| match (&listener.listen, address) {
         (Endpoint::Unix(a), Address::Unix(b)) => a == b,
         (Endpoint::Tcp(a), Address::Tcp { host, port }) => {
             let local = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
@@ -215,6 +218,7 @@ fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         }
         _ => false,
     };
+    let is_upstream = |listener: &&Listener| database.hosts.addresses.iter().any(|host| is_host(listener, host));
     if let Some(listener) = config.listeners.iter().find(is_upstream) {
         let name = if database.name == FALLBACK { "the fallback database" } else { &database.name };
         let message = format!("the url of `{name}` is Poolhouse's own address {}", listener.listen);

@@ -3,9 +3,9 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use driver::{Address, PoolTimeouts, Timeouts};
+use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
-use postgres::OnState;
+use postgres::{OnState, Target};
 
 use crate::{Password, Secret};
 
@@ -27,6 +27,7 @@ pub use flags::{Flags, from_url};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use section::{Spots, choose, read_small};
 pub use url::UpstreamUrl;
+pub(crate) use url::decode as percent_decode;
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
 pub use value::{Variables, environment, parse_duration, parse_duration_on, show_duration};
 
@@ -110,6 +111,8 @@ pub struct Admin {
     pub asked_for: bool,
     /// Whether metrics carry the user.
     pub user_label: bool,
+    /// What those must show who change something; `None` lets anybody on this machine.
+    pub token: Option<Secret>,
     /// Where its keys stand.
     pub spots: Spots,
 }
@@ -117,7 +120,7 @@ pub struct Admin {
 impl Default for Admin {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
-        Self { listen: Some(listen), asked_for: false, user_label: true, spots: Spots::new() }
+        Self { listen: Some(listen), asked_for: false, user_label: true, token: None, spots: Spots::new() }
     }
 }
 
@@ -153,7 +156,9 @@ pub struct Database {
     /// What clients call it; `*` is whatever no other one is called.
     pub name: String,
     /// Where it is.
-    pub address: Address,
+    pub hosts: Hosts,
+    /// Which of these hosts will do.
+    pub target: Target,
     /// What it is called there; `None` is what the client called it.
     pub database: Option<String>,
     /// Whom to log in as there; `None` is the client's own user with its own password.

@@ -38,7 +38,7 @@ struct Lookups {
     /// Whose servers are asked.
     pool: PoolId,
     auth: AuthQuery,
-    known: KnownUsers,
+    known: Arc<KnownUsers>,
 }
 
 #[derive(Default)]
@@ -71,11 +71,30 @@ impl Pools {
             let pool = PoolId(entries.len() as u32);
             let name = format!("{}/auth_query", database.name);
             entries.push(Entry { database: index, name: name.into(), user: auth.user.as_str().into(), lookups: true });
-            Some(Lookups { pool, auth, known: KnownUsers::default() })
+            Some(Lookups { pool, auth, known: Arc::default() })
         });
         let lookups = lookups.collect();
         let table = RwLock::new(Table { entries, ..Table::default() });
         Self { config, databases, users, lookups, table }
+    }
+
+    /// The pools of a configuration that follows another: what databases have said of their users still holds, if the same
+    /// ones are asked the same.
+    pub fn after(config: Arc<Config>, earlier: &Self) -> Self {
+        let mut pools = Self::new(config);
+        for (index, lookups) in pools.lookups.iter_mut().enumerate() {
+            let database = &pools.config.databases[index];
+            let Some(lookups) = lookups else { continue };
+            let Some(before) = earlier.databases.get(&database.name).copied() else { continue };
+            if let Some(old) = &earlier.lookups[before]
+                && earlier.config.databases[before].hosts == database.hosts
+                && (&old.auth.query, &old.auth.user, &old.auth.database)
+                    == (&lookups.auth.query, &lookups.auth.user, &lookups.auth.database)
+            {
+                lookups.known = Arc::clone(&old.known);
+            }
+        }
+        pools
     }
 
     /// The configured database that serves a name.
@@ -133,6 +152,28 @@ impl Pools {
         Ok(id)
     }
 
+    /// What a pool of an earlier configuration is in this one; `None` if its database or its user is gone.
+    pub fn successor(&self, earlier: &Self, pool: PoolId) -> Option<PoolId> {
+        let (entry, before) = earlier.entry(pool);
+        if entry.lookups {
+            let index = *self.databases.get(&before.name)?;
+            return self.lookups[index].as_ref().map(|lookups| lookups.pool);
+        }
+        let index = *self.databases.get(&*entry.name).or_else(|| self.databases.get(FALLBACK))?;
+        let user = match (&before.user, &self.config.databases[index].user) {
+            // Clients share it, whoever they are.
+            (Some(_), Some(user)) => user,
+            (None, None) if self.admits(index, &entry.user) => &*entry.user,
+            _ => return None,
+        };
+        self.pool(index, &entry.name, user).ok()
+    }
+
+    /// Whether a user of this name may come to a database, as far as is known without asking.
+    fn admits(&self, database: usize, user: &str) -> bool {
+        !self.config.authenticates() || self.user(user).is_some() || self.lookups[database].is_some()
+    }
+
     /// Panics for an id that was never handed out: ids come from here only.
     fn entry(&self, pool: PoolId) -> (Entry, &Database) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -170,10 +211,11 @@ impl Pools {
         PoolSpec {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
-            address: database.address.clone(),
+            hosts: database.hosts.clone(),
             config,
             caps: [("process".to_owned(), process)].into_iter().filter(|(_, limit)| *limit > 0).collect(),
             timeouts: PoolTimeouts::default(),
+            revision: 0,
         }
     }
 
@@ -181,13 +223,17 @@ impl Pools {
         let limits = &self.config.limits;
         let (name, user) = (&entry.name, &entry.user);
         let of_user = self.user(user).and_then(|u| u.max_user_connections).unwrap_or(limits.max_user_connections);
+        // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
+        let size = self.settings(database, user).config.max_size;
+        let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         let caps = [
             ("process".to_owned(), limits.max_server_connections),
             (format!("database {name}"), database.max_connections),
             (format!("user {user}"), of_user),
-            (format!("user {user} of database {name}"), database.max_user_connections),
+            (format!("user {user} of database {name}"), of_pool),
         ];
-        caps.into_iter().filter(|(_, limit)| *limit > 0).collect()
+        // Those without a limit, too: a reload may give them one.
+        caps.into()
     }
 }
 
@@ -273,6 +319,7 @@ impl Directory for Pools {
             connect_query: database.pool.connect_query.clone(),
             mode: mode(settings.mode),
             state: state_policy(&settings),
+            target: database.target,
         }
     }
 }
@@ -287,10 +334,11 @@ impl Upstreams for Pools {
         PoolSpec {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
-            address: database.address.clone(),
+            hosts: database.hosts.clone(),
             config: settings.config,
             caps: self.caps(&entry, database),
             timeouts: settings.timeouts,
+            revision: 0,
         }
     }
 
@@ -389,7 +437,8 @@ mod tests {
         assert_eq!(server.password.as_deref(), Some("plain"));
         let caps: Vec<_> = pools.spec(login.pool).caps;
         let named = |name: &str, limit| (name.to_owned(), limit);
-        assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3)]);
+        let of_pool = named("user u of database a", 20);
+        assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3), of_pool]);
         assert!(matches!(pools.proof(remote(), "a", "v"), Ok(Proof::Md5(_))));
     }
 

@@ -1,21 +1,29 @@
 //! Serving, from the configuration to the end: opens the sockets, starts the driver, answers on the admin address,
 //! and ends in order when a signal says so.
 
-use std::{io, net::TcpListener, num::NonZero, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    num::NonZero,
+    sync::Arc,
+    time::Duration,
+};
 
 use driver::{Driver, DriverConfig, Handle};
 use postgres::Postgres;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    Pools,
-    admin::Admin,
+    admin::{Admin, Control},
     banner,
     check::{Machine, check},
     config::{Config, Problem, Problems, Severity},
     descriptors,
+    generations::Generations,
+    handover::{self, Giver, Inherited, Sockets},
     logs::{LogFormat, LogOptions, Logs},
-    sockets::{Bound, SocketFile, bind, bind_admin},
+    reload::Reloader,
+    sockets::{Bound, SocketFile, adopt, bind, bind_admin},
     systemd,
 };
 
@@ -54,16 +62,26 @@ impl ServeError {
     }
 }
 
-/// Serves until a signal ends it: SIGTERM or SIGINT let transactions end, a second one does not.
-pub fn serve(config: Config, log: &LogOptions) -> Result<(), ServeError> {
+/// Serves until a signal ends it: SIGTERM or SIGINT let transactions end, a second one does not. SIGHUP has the
+/// configuration read again. With `take_over`, the process that serves this configuration hands its sockets over; if
+/// there is none, this one opens its own.
+pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), ServeError> {
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Problems(problems).into());
     }
     let descriptors = descriptors::raise();
     // Sockets come before any thread: see `sockets::bind`.
-    let bound = config.listeners.iter().map(bind_listener).collect::<Result<Vec<_>, _>>()?;
-    let (admin_socket, admin_problem) = admin_socket(&config)?;
+    let mut inherited = match take_over {
+        true => {
+            handover::take_over(&config).map_err(ServeError::system("cannot take over from the present process"))?
+        }
+        false => None,
+    };
+    let bound = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
+    let bound = bound.collect::<Result<Vec<_>, _>>()?;
+    let (admin_socket, admin_problem) = admin_socket(&config, inherited.as_mut())?;
+    let copies = copies(&config, &bound, admin_socket.as_ref()).map_err(ServeError::system("cannot copy a socket"))?;
     let logs = Logs::start(log).map_err(ServeError::Logging)?;
     for problem in problems.iter().chain(&admin_problem) {
         announce(problem, log.format);
@@ -72,38 +90,71 @@ pub fn serve(config: Config, log: &LogOptions) -> Result<(), ServeError> {
 
     let config = Arc::new(config);
     let (specs, files, endpoints) = apart(bound);
-    let pools = Arc::new(Pools::new(Arc::clone(&config)));
+    let pools = Arc::new(Generations::new(Arc::clone(&config)));
     let protocol = Arc::new(Postgres::new(pools.clone()).with_node(config.serve.node_id));
-    let driver = Driver::start(driver_config(&config), protocol, pools, specs)
+    let driver = Driver::start(driver_config(&config), protocol, pools.clone(), specs)
         .map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
     banner::show(&config, &endpoints, admin_address, log.format);
 
     let dropped = logs.dropped();
-    let admin = Admin::new(driver.handle(), &config, move || dropped.dropped_lines() as u64);
+    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config)));
+    let control = Control { reloader, drain: tokio::sync::Notify::new() };
+    let admin = Admin::new(driver.handle(), control, &config, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
+    if let Some(inherited) = inherited {
+        if let Err(error) = inherited.serving(driver.handle()) {
+            tracing::error!(%error, "the process before this one may still be there: end it");
+        }
+        systemd::main_process();
+    }
+    let giver = Giver::wait(&config, driver.handle(), copies);
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
-        .and_then(|runtime| runtime.block_on(watch(&handle, &admin, admin_socket, config.serve.drain_time)));
+        .and_then(|runtime| runtime.block_on(watch(&handle, &admin, admin_socket, &giver)));
     if ended.is_err() {
         handle.stop();
     }
     let intact = driver.join();
-    files.iter().for_each(SocketFile::remove);
+    if !giver.has_left() {
+        files.iter().for_each(SocketFile::remove);
+    }
     tracing::info!("stopped");
     ended.map_err(ServeError::system("the admin thread failed"))?;
     if intact { Ok(()) } else { Err(ServeError::Defect) }
 }
 
-fn bind_listener(listener: &crate::config::Listener) -> Result<Bound, ServeError> {
-    bind(listener).map_err(ServeError::system(format!("cannot listen on {}", listener.listen)))
+/// The socket of a listener: the one of the process before, or a new one.
+fn open(listener: &crate::config::Listener, inherited: Option<&mut Inherited>) -> Result<Bound, ServeError> {
+    let bound = match inherited.and_then(|inherited| inherited.listener(&listener.listen.to_string())) {
+        Some(socket) => adopt(listener, socket.into()),
+        None => bind(listener),
+    };
+    bound.map_err(ServeError::system(format!("cannot listen on {}", listener.listen)))
+}
+
+/// What is given to a process that takes over.
+fn copies(config: &Config, bound: &[Bound], admin: Option<&TcpListener>) -> io::Result<Sockets> {
+    let copy = |(listener, bound): (&crate::config::Listener, &Bound)| {
+        Ok((listener.listen.to_string(), bound.spec.socket.try_clone()?))
+    };
+    let listeners = config.listeners.iter().zip(bound).map(copy).collect::<io::Result<_>>()?;
+    let copy = |(address, socket): (SocketAddr, &TcpListener)| Ok((address.to_string(), socket.try_clone()?.into()));
+    let admin: Option<io::Result<_>> = config.admin.listen.zip(admin).map(copy);
+    Ok(Sockets { listeners, admin: admin.transpose()? })
 }
 
 /// The admin address. One that was not asked for may be taken; then there is none.
-fn admin_socket(config: &Config) -> Result<(Option<TcpListener>, Option<Problem>), ServeError> {
+fn admin_socket(
+    config: &Config,
+    inherited: Option<&mut Inherited>,
+) -> Result<(Option<TcpListener>, Option<Problem>), ServeError> {
     let Some(address) = config.admin.listen else { return Ok((None, None)) };
+    if let Some(socket) = inherited.and_then(|inherited| inherited.admin(&address.to_string())) {
+        return Ok((Some(socket.into()), None));
+    }
     match bind_admin(address) {
         Ok(socket) => Ok((Some(socket), None)),
         Err(source) if config.admin.asked_for => {
@@ -143,40 +194,64 @@ fn announce(problem: &Problem, format: LogFormat) {
     }
 }
 
-/// Serves the admin address and waits for the end.
-async fn watch(
-    handle: &Handle,
-    admin: &Admin,
-    socket: Option<TcpListener>,
-    drain_time: Option<Duration>,
-) -> io::Result<()> {
+/// Serves the admin address, reads the configuration again when told to, and waits for the end.
+async fn watch(handle: &Handle, admin: &Admin, socket: Option<TcpListener>, giver: &Giver) -> io::Result<()> {
     let mut signals = Signals::new()?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut serving = None;
     if let Some(socket) = socket {
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        tokio::spawn(axum::serve(socket, admin.router()).into_future());
+        let service = admin.router().into_make_service_with_connect_info::<SocketAddr>();
+        serving = Some(tokio::spawn(axum::serve(socket, service).into_future()));
     }
     systemd::ready();
     tokio::spawn(systemd::watchdog(handle.clone()));
-    loop {
+    let drain_time = || admin.control().reloader.in_force().serve.drain_time;
+    let why = loop {
         tokio::select! {
-            name = signals.next() => {
-                tracing::info!(signal = name, "draining: no new clients, transactions may end; a second signal ends it");
-                break;
+            name = signals.next() => break name,
+            () = admin.control().drain.notified() => break "an order",
+            _ = hangup.recv() => reload(admin).await,
+            () = giver.left.notified() => {
+                // The admin address is the successor's now, too.
+                if let Some(serving) = serving.take() {
+                    serving.abort();
+                }
+                tracing::info!("another process has taken over: clients may stay until they leave or drain_time is over");
+                tokio::select! {
+                    () = drained(handle) => return Ok(()),
+                    name = signals.next() => break name,
+                    () = after(drain_time()) => break "drain_time is over",
+                }
             }
             // Workers that end by themselves have failed; `join` says so.
             () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_drained() { return Ok(()) },
         }
+    };
+    tracing::info!(signal = why, "draining: no new clients, transactions may end; a second signal ends it");
+    if !giver.has_left() {
+        systemd::stopping();
     }
-    systemd::stopping();
+    giver.close();
     admin.set_draining();
     handle.drain();
     tokio::select! {
         () = drained(handle) => return Ok(()),
         name = signals.next() => tracing::warn!(signal = name, "ending at once"),
-        () = after(drain_time) => tracing::warn!("drain_time is over: ending at once"),
+        () = after(drain_time()) => tracing::warn!("drain_time is over: ending at once"),
     }
     handle.stop();
     Ok(())
+}
+
+/// Reads the configuration again; what comes of it is logged.
+async fn reload(admin: &Admin) {
+    let reloader = Arc::clone(&admin.control().reloader);
+    systemd::reloading();
+    if let Ok(Ok(reloaded)) = tokio::task::spawn_blocking(move || reloader.reload()).await {
+        admin.follow(&reloaded.config);
+    }
+    systemd::ready();
 }
 
 async fn drained(handle: &Handle) {

@@ -36,16 +36,18 @@ pub struct Bound {
 /// Opens the socket of a listener. Not for use beside other threads that create files: the permissions of a Unix
 /// socket are those of the process while it is created.
 pub fn bind(listener: &Listener) -> io::Result<Bound> {
-    let (socket, endpoint, file) = match &listener.listen {
-        Endpoint::Tcp(address) => {
-            let socket = bind_tcp(*address)?;
-            let bound = socket.local_addr()?.as_socket().unwrap_or(*address);
-            (socket, Endpoint::Tcp(bound), None)
-        }
-        Endpoint::Unix(path) => {
-            let socket = bind_unix(path, listener.socket_mode)?;
-            (socket, listener.listen.clone(), Some(SocketFile::at(path)?))
-        }
+    let socket = match &listener.listen {
+        Endpoint::Tcp(address) => bind_tcp(*address)?,
+        Endpoint::Unix(path) => bind_unix(path, listener.socket_mode)?,
+    };
+    adopt(listener, socket)
+}
+
+/// Takes a socket that listens already.
+pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
+    let (endpoint, file) = match &listener.listen {
+        Endpoint::Tcp(address) => (Endpoint::Tcp(socket.local_addr()?.as_socket().unwrap_or(*address)), None),
+        Endpoint::Unix(path) => (listener.listen.clone(), Some(SocketFile::at(path)?)),
     };
     let spec = ListenerSpec {
         name: endpoint.to_string(),

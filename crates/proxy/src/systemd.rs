@@ -9,6 +9,19 @@ pub fn ready() {
     tell(NotifyState::Ready);
 }
 
+/// The configuration is being read again; [`ready`] follows.
+pub fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell_all(&[NotifyState::Reloading, now]),
+        Err(_) => tell(NotifyState::Reloading),
+    }
+}
+
+/// This process is the service's main one from now on.
+pub fn main_process() {
+    tell(NotifyState::MainPid(std::process::id()));
+}
+
 /// The end has begun.
 pub fn stopping() {
     tell(NotifyState::Stopping);
@@ -37,7 +50,11 @@ async fn answers(handle: &driver::Handle, patience: Duration) -> bool {
 }
 
 fn tell(state: NotifyState<'_>) {
-    if let Err(error) = notify(&[state]) {
+    tell_all(&[state]);
+}
+
+fn tell_all(states: &[NotifyState<'_>]) {
+    if let Err(error) = notify(states) {
         tracing::warn!(%error, "cannot notify systemd");
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use pool::{Admission, IdleTicket, Time};
-use protocol::{Blame, CloseReason, Input, Origin, PoolId, Protocol, Refusal, Standing};
+use protocol::{Blame, ClientTag, CloseReason, Input, Origin, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -354,12 +354,13 @@ impl<P: Protocol> Worker<P> {
             Refusal::QueryTimeout => Some(Sent::QueryTimeout),
             Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
             Refusal::ShuttingDown => Some(Sent::ShuttingDown),
+            Refusal::Drained => Some(Sent::Drained),
             Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
         };
         if let Some(counted) = counted {
             listener.count_sent_away(counted);
         }
-        if !matches!(why, Refusal::ShuttingDown)
+        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained)
             && let Some(withheld) = self.paces.sent_away.permits(self.now)
         {
             tracing::info!(
@@ -487,15 +488,47 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
+    /// Stops accepting; whoever is here stays.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+        for (_, conn) in self.listening.drain(..) {
+            // Detached rather than closed: the socket lives on in another process, and epoll would go on telling of it.
+            if let Err(error) = self.reactor.detach(conn) {
+                tracing::error!(%error, "cannot let go of a listening socket");
+            }
+        }
+        self.accept_later.clear();
+    }
+
     /// Stops accepting and sends everybody away who has nothing in progress.
     pub(super) fn drain(&mut self) {
         self.draining = true;
         self.shared.draining.store(true, SeqCst);
-        for (_, conn) in self.listening.drain(..) {
-            self.reactor.close(conn);
-        }
-        self.accept_later.clear();
+        self.leave();
         self.send_idle_away();
+    }
+
+    /// Closes a client on an operator's behalf. False if there is none.
+    pub(super) fn kill(&mut self, tag: ClientTag) -> bool {
+        let slot = tag.slot();
+        let there = self.clients.get(slot).is_some_and(|client| !client.closing);
+        if there {
+            self.refuse(slot, Refusal::Killed);
+        }
+        there
+    }
+
+    /// Sends away who uses a pool that is drained and has nothing in progress.
+    pub(super) fn send_drained_away(&mut self) {
+        let drained: Vec<bool> =
+            self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();
+        let to_go = |client: &ClientConn<P::Client>| {
+            client.state == State::Idle && client.pool.is_some_and(|pool| drained[pool.0 as usize])
+        };
+        let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
+        for slot in idle {
+            self.refuse(slot, Refusal::Drained);
+        }
     }
 
     /// While draining: clients that have become idle go.
@@ -539,8 +572,8 @@ impl<P: Protocol> Worker<P> {
         self.spec_of(slot).map(|spec| spec.user.clone()).unwrap_or_default()
     }
 
-    fn spec_of(&self, slot: usize) -> Option<&crate::config::PoolSpec> {
+    fn spec_of(&self, slot: usize) -> Option<std::sync::Arc<crate::config::PoolSpec>> {
         let pool = self.clients[slot].pool?;
-        self.pools.get(pool.0 as usize)?.as_ref().map(|pool| &pool.spec)
+        self.pools.get(pool.0 as usize)?.as_ref().map(|pool| pool.spec())
     }
 }

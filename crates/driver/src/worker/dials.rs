@@ -1,4 +1,5 @@
-//! Connections in the making: resolving, connecting, trying the next address, until there is a server or an error.
+//! Connections in the making: resolving, connecting, trying the next address and the next host, until there is a server
+//! or an error.
 
 use std::{
     collections::VecDeque,
@@ -10,16 +11,17 @@ use std::{
 };
 
 use pool::{Closed, ServerId, Time};
-use protocol::{PoolId, Protocol};
+use protocol::{CloseReason, Protocol};
 
 use super::{
     Worker,
+    attempts::Attempts,
     effects::Source,
     servers::{Local, Phase, ServerConn},
 };
 use crate::{
     config::Address,
-    mailbox::Message,
+    mailbox::{Message, Question},
     reactor::{ConnId, Owner},
     shared_pool::{self, SharedPool},
     socket,
@@ -29,8 +31,13 @@ use crate::{
 pub(super) struct Dial {
     pub(super) id: ServerId,
     pool: Arc<SharedPool>,
+    /// The host at hand.
+    address: Address,
+    /// It is content with a host that meets only a part of what it wants.
+    modest: bool,
+    attempts: Attempts,
     conn: Option<ConnId>,
-    /// Addresses still to be tried.
+    /// Addresses of the host still to be tried.
     addresses: VecDeque<SocketAddr>,
     /// When the phase at hand began.
     since: Time,
@@ -40,34 +47,52 @@ impl<P: Protocol> Worker<P> {
     /// Begins a connection for a slot of the pool.
     pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
         self.pool(pool.id);
-        let address = pool.spec.address.clone();
-        let dial = Dial { id, pool: Arc::clone(&pool), conn: None, addresses: VecDeque::new(), since: self.now };
+        let attempts = Attempts::new(pool.spec(), self.now);
+        self.dial_again(pool, id, attempts);
+    }
+
+    /// Begins, or goes on with another host.
+    pub(super) fn dial_again(&mut self, pool: Arc<SharedPool>, id: ServerId, mut attempts: Attempts) {
+        let Some((address, modest)) = attempts.next() else {
+            self.set_whereabouts(pool.id, id, Local::None);
+            return self.connect_failed(&pool, id, attempts.errors(), false);
+        };
+        let pool_id = pool.id;
+        let left = attempts.left();
+        let dial = Dial {
+            id,
+            pool,
+            address: address.clone(),
+            modest,
+            attempts,
+            conn: None,
+            addresses: VecDeque::new(),
+            since: self.now,
+        };
         let slot = self.dials.insert(dial);
-        self.set_whereabouts(pool.id, id, Local::Dial(slot as u32));
+        self.set_whereabouts(pool_id, id, Local::Dial(slot as u32));
         match address {
             Address::Unix(path) => self.try_connect(slot, socket::connect_unix(&path)),
             Address::Tcp { host, port } => match host.parse::<IpAddr>() {
                 Ok(ip) => self.dial_addresses(slot, [SocketAddr::new(ip, port)].into()),
                 Err(_) => {
-                    let (shared, number, dial) = (Arc::clone(&self.shared), usize::from(self.number), slot as u32);
-                    let pool = pool.id;
+                    let (shared, number) = (Arc::clone(&self.shared), usize::from(self.number));
+                    let question = Question { dial: slot as u32, pool: pool_id, server: id, left };
                     self.shared.resolver.resolve(&host, port, move |(result, took)| {
-                        shared.mailboxes[number].send(Message::Resolved { dial, pool, server: id, result, took });
+                        shared.mailboxes[number].send(Message::Resolved { question, result, took });
                     });
                 }
             },
         }
     }
 
-    pub(super) fn on_resolved(
-        &mut self,
-        slot: usize,
-        (pool, server): (PoolId, ServerId),
-        result: Result<Vec<SocketAddr>, String>,
-        took: Duration,
-    ) {
-        // The dial may have been given up, and its slot be another pool's by now.
-        let asked = |dial: &&Dial| dial.pool.id == pool && dial.id == server && dial.conn.is_none();
+    pub(super) fn on_resolved(&mut self, question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration) {
+        // The dial may have been given up, and its slot be another pool's by now; or it has gone on to another host.
+        let slot = question.dial as usize;
+        let asked = |dial: &&Dial| {
+            let (pool, server, left) = (dial.pool.id, dial.id, dial.attempts.left());
+            Question { dial: question.dial, pool, server, left } == question && dial.conn.is_none()
+        };
         let Some(dial) = self.dials.get(slot).filter(asked) else { return };
         dial.pool.lock().stats.on_phase(shared_pool::Phase::Dns, took);
         match result {
@@ -94,7 +119,7 @@ impl<P: Protocol> Worker<P> {
 
     fn next_address(&mut self, slot: usize, error: &io::Error) {
         if self.dials[slot].addresses.is_empty() {
-            let text = format!("cannot connect to {}: {error}", self.dials[slot].pool.spec.address);
+            let text = format!("cannot connect to {}: {error}", self.dials[slot].address);
             return self.dial_failed(slot, &text);
         }
         let addresses = std::mem::take(&mut self.dials[slot].addresses);
@@ -112,13 +137,19 @@ impl<P: Protocol> Worker<P> {
         self.reactor.set_owner(conn, Owner::Server(server_slot as u32));
         dial.pool.lock().stats.on_phase(shared_pool::Phase::Tcp, self.now - dial.since);
         let mut out = self.outbox();
-        let session = self.shared.protocol.server_start(self.server_tag(server_slot), dial.pool.id, &mut out);
+        let tag = self.server_tag(server_slot);
+        let session = match dial.modest {
+            false => self.shared.protocol.server_start(tag, dial.pool.id, &mut out),
+            true => self.shared.protocol.server_start_modest(tag, dial.pool.id, &mut out),
+        };
         self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
         self.servers.insert(ServerConn {
             session,
             conn,
             pool: dial.pool,
             id: dial.id,
+            address: dial.address,
+            attempts: dial.attempts.is_among_several().then(|| Box::new(dial.attempts)),
             phase: Phase::Starting,
             authenticated: false,
             ending: false,
@@ -136,15 +167,17 @@ impl<P: Protocol> Worker<P> {
         self.rearm_server(server_slot);
     }
 
+    /// The host at hand will not do.
     fn dial_failed(&mut self, slot: usize, error: &str) {
-        let dial = self.dials.remove(slot);
-        self.set_whereabouts(dial.pool.id, dial.id, Local::None);
-        self.connect_failed(&dial.pool, dial.id, error, false);
+        let mut dial = self.dials.remove(slot);
+        dial.attempts.note(error);
+        self.dial_again(dial.pool, dial.id, dial.attempts);
     }
 
     pub(super) fn connect_failed(&mut self, pool: &Arc<SharedPool>, id: ServerId, error: &str, permanent: bool) {
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
-            tracing::warn!(withheld, database = %pool.spec.database, user = %pool.spec.user, "{error}");
+            let spec = pool.spec();
+            tracing::warn!(withheld, database = %spec.database, user = %spec.user, "{error}");
         }
         pool.set_last_error(error);
         let now = self.now;
@@ -161,20 +194,31 @@ impl<P: Protocol> Worker<P> {
         if let Some(conn) = dial.conn {
             self.reactor.close(conn);
         }
-        dial.pool.set_last_error(format!("connecting to {} takes too long", dial.pool.spec.address));
+        dial.pool.set_last_error(format!("connecting to {} takes too long", dial.address));
     }
 
-    /// Where a name has several addresses, gives each its part of the time there is for connecting.
+    /// Where there are several addresses or hosts, gives each its part of the time there is for connecting.
     pub(super) fn try_next_addresses(&mut self) {
         let late = |dial: &Dial| {
-            let share = dial.pool.spec.config.connect_timeout / (dial.addresses.len() as u32 + 1);
-            dial.conn.is_some() && !dial.addresses.is_empty() && self.now - dial.since >= share
+            let share = dial.attempts.share() / (dial.addresses.len() as u32 + 1);
+            let another = dial.attempts.left() > 0 || (dial.conn.is_some() && !dial.addresses.is_empty());
+            another && self.now - dial.since >= share
         };
         let late: Vec<usize> = self.dials.iter().filter(|(_, dial)| late(dial)).map(|(slot, _)| slot).collect();
         for slot in late {
-            let conn = self.dials[slot].conn.take().expect("it was being connected");
-            self.reactor.close(conn);
+            if let Some(conn) = self.dials[slot].conn.take() {
+                self.reactor.close(conn);
+            }
             self.next_address(slot, &io::ErrorKind::TimedOut.into());
+        }
+        let slow = |server: &ServerConn<P::Server>| {
+            let attempts = server.attempts.as_ref().filter(|attempts| attempts.left() > 0);
+            attempts.is_some_and(|attempts| !server.ending && self.now - server.born >= attempts.share())
+        };
+        let slow: Vec<usize> = self.servers.iter().filter(|(_, s)| slow(s)).map(|(slot, _)| slot).collect();
+        for slot in slow {
+            let message = "its login takes too long".to_owned();
+            self.end_server(slot, CloseReason::StartFailed { permanent: false, message });
         }
     }
 }

@@ -31,9 +31,9 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn inspect_servers(&self, limit: usize) -> Vec<ServerInfo> {
         let one = |(slot, server): (usize, &super::servers::ServerConn<P::Server>)| ServerInfo {
             id: self.server_tag(slot).0,
-            database: server.pool.spec.database.clone(),
-            user: server.pool.spec.user.clone(),
-            address: server.pool.spec.address.to_string(),
+            database: server.pool.spec().database.clone(),
+            user: server.pool.spec().user.clone(),
+            address: server.address.to_string(),
             state: match (server.phase, server.holder) {
                 (Phase::Starting, _) => "connecting",
                 (Phase::Cleaning, _) => "checking",

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Closed, Grant, Home, ServerId, Ticket, WaiterId};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Home, ServerId, Ticket, WaiterId};
 use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
@@ -150,7 +150,7 @@ impl<P: Protocol> Worker<P> {
         {
             tracing::warn!(
                 withheld,
-                client = %self.client_address(slot), database = %pool.spec.database, user = %pool.spec.user,
+                client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
                 server = self.backend(server_slot), waited_ms = grant.waited.as_millis() as u64,
                 "a client waited long for a server"
             );
@@ -199,7 +199,7 @@ impl<P: Protocol> Worker<P> {
         if let Some(withheld) = self.paces.no_server.permits(self.now) {
             tracing::warn!(
                 withheld,
-                client = %self.client_address(slot), database = %pool.spec.database, user = %pool.spec.user,
+                client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
                 reason = reason.as_str(), waited_ms = waited.as_millis() as u64, "no server for a client"
             );
         }
@@ -427,10 +427,28 @@ impl<P: Protocol> Worker<P> {
         self.server_here(pool, server).is_some_and(|slot| !self.servers[slot].ending)
     }
 
+    /// A server showed that its upstream is not what the pool wants any more, such as a primary that has become a
+    /// standby: the whole pool looks for another one. A client can provoke this, so it happens only so often.
+    pub(super) fn on_outdated(&mut self, slot: usize) {
+        let Some(server) = self.servers.get_mut(slot) else { return };
+        let (pool, now) = (Arc::clone(&server.pool), self.now);
+        if !pool.may_renew(now) {
+            return;
+        }
+        let (spec, address) = (pool.spec(), server.address.to_string());
+        let (database, user) = (&spec.database, &spec.user);
+        tracing::warn!(%database, %user, %address, "the server takes no writes any more: connecting anew");
+        self.operate(&pool, |guarded| guarded.pool.clear(Clear::default(), now));
+    }
+
     /// Upkeep of a pool: whatever its deadlines bring.
     pub(super) fn pool_upkeep(&mut self, pool: &Arc<SharedPool>) {
         let now = self.now;
+        let drained = pool.drained.load(Relaxed);
         self.operate(pool, |guarded| {
+            if drained && guarded.pool.counts().idle > 0 {
+                guarded.pool.clear(Clear::default(), now);
+            }
             if guarded.pool.poll_deadline().is_some_and(|deadline| deadline <= now) {
                 guarded.pool.handle_timeout(now);
             }

@@ -7,9 +7,11 @@ use protocol::{Blame, CloseReason, Input, Protocol, Verdict};
 
 use super::{
     Work, Worker,
+    attempts::Attempts,
     effects::{ClientSessions, Source},
 };
 use crate::{
+    config::Address,
     reactor::{Buffer, ConnId, Owner},
     shared_pool::{self, SharedPool},
 };
@@ -42,6 +44,10 @@ pub(super) struct ServerConn<S> {
     pub(super) conn: ConnId,
     pub(super) pool: Arc<SharedPool>,
     pub(super) id: ServerId,
+    /// Which of the upstream's hosts it is.
+    pub(super) address: Address,
+    /// While it logs in: the hosts to try if it will not do.
+    pub(super) attempts: Option<Box<Attempts>>,
     pub(super) phase: Phase,
     /// Its login was accepted.
     pub(super) authenticated: bool,
@@ -70,6 +76,7 @@ pub(crate) struct MovingServer<P: Protocol> {
     socket: OwnedFd,
     pool: Arc<SharedPool>,
     id: ServerId,
+    address: Address,
     born: Time,
 }
 
@@ -164,6 +171,7 @@ impl<P: Protocol> Worker<P> {
         let (pool, id, phase) = (Arc::clone(&server.pool), server.id, server.phase);
         let (took, authenticated) = (self.now - server.since, server.authenticated);
         server.phase = Phase::Live;
+        server.attempts = None;
         server.since = self.now;
         let (home, now) = (self.home(), self.now);
         let grant = self.operate(&pool, |guarded| {
@@ -237,8 +245,8 @@ impl<P: Protocol> Worker<P> {
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         match self.reactor.detach(server.conn) {
             Ok(socket) => {
-                let ServerConn { session, pool, id, born, .. } = server;
-                Some(MovingServer { session, socket, pool, id, born })
+                let ServerConn { session, pool, id, address, born, .. } = server;
+                Some(MovingServer { session, socket, pool, id, address, born })
             }
             Err(error) => {
                 tracing::error!(%error, "cannot move a server");
@@ -249,7 +257,7 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn on_server_arrived(&mut self, moving: MovingServer<P>, grant: Grant) {
-        let MovingServer { session, socket, pool, id, born } = moving;
+        let MovingServer { session, socket, pool, id, address, born } = moving;
         self.pool(pool.id);
         let slot = self.servers.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Server(slot as u32)) {
@@ -267,6 +275,8 @@ impl<P: Protocol> Worker<P> {
             conn,
             pool: Arc::clone(&pool),
             id,
+            address,
+            attempts: None,
             phase: Phase::Live,
             authenticated: true,
             ending: false,
@@ -326,14 +336,26 @@ impl<P: Protocol> Worker<P> {
         };
         if server.phase == Phase::Starting {
             let permanent = matches!(reason, CloseReason::StartFailed { permanent: true, .. });
-            return self.connect_failed(&server.pool, server.id, message, permanent);
+            return self.start_failed(server, message, permanent);
         }
-        let (database, user) = (&server.pool.spec.database, &server.pool.spec.user);
+        let spec = server.pool.spec();
+        let (database, user) = (&spec.database, &spec.user);
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
             tracing::warn!(withheld, %database, %user, held = server.holder.is_some(), "server lost: {message}");
         }
         server.pool.set_last_error(message);
         self.forget_server(&server.pool, server.id, Closed::Error);
+    }
+
+    /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
+    fn start_failed(&mut self, server: ServerConn<P::Server>, message: &str, permanent: bool) {
+        match server.attempts {
+            Some(mut attempts) if !permanent => {
+                attempts.note(message);
+                self.dial_again(server.pool, server.id, *attempts);
+            }
+            _ => self.connect_failed(&server.pool, server.id, message, permanent),
+        }
     }
 
     fn push_client_feed(&mut self, client: u32) {

@@ -101,7 +101,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8]) {
         let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
         let id = server.id;
-        let socket = match &server.pool.spec.address {
+        let socket = match &server.address {
             Address::Unix(path) => socket::connect_unix(path),
             Address::Tcp { .. } => match socket::peer(self.reactor.socket(server.conn)) {
                 Some(address) => socket::connect_tcp(address),

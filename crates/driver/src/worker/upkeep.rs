@@ -1,7 +1,7 @@
 //! What happens because time passes. Called once per tick; looks only at heads of queues, except
 //! for the servers that are held, which are few.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use protocol::{Protocol, Refusal};
 
@@ -12,7 +12,8 @@ use super::{
 };
 use crate::config::{PoolTimeouts, Timeouts};
 
-/// How often idle clients are looked through where pools have an idle time of their own: it is this exact.
+/// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
+/// times of pools are this exact.
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 
 /// Which time-outs any pool has of its own.
@@ -45,6 +46,9 @@ impl<P: Protocol> Worker<P> {
         if self.draining {
             self.send_idle_away();
         }
+        if self.shared.any_drained.load(Relaxed) {
+            self.send_drained_away();
+        }
         for pool in self.shared.registry.all() {
             if self.looks_after(pool.id) {
                 self.pool_upkeep(&pool);
@@ -53,13 +57,13 @@ impl<P: Protocol> Worker<P> {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let board = &self.shared.board[usize::from(self.number)];
         let ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-        board.cpu_ns.store(ns, std::sync::atomic::Ordering::Relaxed);
+        board.cpu_ns.store(ns, Relaxed);
     }
 
     /// Clients that take too long to log in, or have been idle too long.
     fn expire_queues(&mut self) {
         for listener in 0..self.shared.listeners.len() {
-            let timeouts = self.shared.listeners[listener].timeouts;
+            let timeouts = self.shared.listeners[listener].timeouts();
             if let Some(limit) = timeouts.login {
                 while let Some((slot, since)) = self.login_queues[listener].oldest() {
                     if self.now - since < limit {
@@ -70,9 +74,15 @@ impl<P: Protocol> Worker<P> {
                 }
             }
         }
-        if self.own_times.client_idle {
-            self.look_through_idle();
-        } else {
+        if self.now >= self.next_idle_look {
+            self.next_idle_look = self.now + IDLE_LOOK;
+            self.own_times = OwnTimes::default();
+            self.pools.iter().flatten().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
+            if self.own_times.client_idle {
+                self.look_through_idle();
+            }
+        }
+        if !self.own_times.client_idle {
             self.expire_idle();
         }
     }
@@ -80,7 +90,7 @@ impl<P: Protocol> Worker<P> {
     /// Where all clients of a listener have the same idle time, only those idle longest are looked at.
     fn expire_idle(&mut self) {
         for listener in 0..self.shared.listeners.len() {
-            let Some(limit) = self.shared.listeners[listener].timeouts.client_idle else { continue };
+            let Some(limit) = self.shared.listeners[listener].timeouts().client_idle else { continue };
             while let Some((slot, since)) = self.idle_queues[listener].oldest() {
                 if self.now - since < limit {
                     break;
@@ -93,10 +103,6 @@ impl<P: Protocol> Worker<P> {
 
     /// Where pools have an idle time of their own, every idle client is looked at from time to time.
     fn look_through_idle(&mut self) {
-        if self.now < self.next_idle_look {
-            return;
-        }
-        self.next_idle_look = self.now + IDLE_LOOK;
         let late = |client: &ClientConn<P::Client>| {
             let limit = self.timeouts_of(client).client_idle;
             client.state == State::Idle && limit.is_some_and(|limit| self.now - client.since >= limit)
@@ -110,15 +116,15 @@ impl<P: Protocol> Worker<P> {
 
     /// The time-outs of a client: its listener's, or its pool's own.
     fn timeouts_of(&self, client: &ClientConn<P::Client>) -> Timeouts {
-        let timeouts = self.shared.listeners[usize::from(client.listener)].timeouts;
+        let timeouts = self.shared.listeners[usize::from(client.listener)].timeouts();
         let pool = client.pool.and_then(|id| self.pools.get(id.0 as usize)?.as_ref());
-        pool.map_or(timeouts, |pool| pool.spec.timeouts.over(timeouts))
+        pool.map_or(timeouts, |pool| pool.spec().timeouts.over(timeouts))
     }
 
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
-        let none = |timeouts: &Timeouts| timeouts.query.is_none() && timeouts.transaction_idle.is_none();
-        if !self.own_times.held && self.shared.listeners.iter().all(|listener| none(&listener.timeouts)) {
+        let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
+        if !self.own_times.held && self.shared.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }
         let mut late = Vec::new();

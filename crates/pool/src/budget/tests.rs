@@ -294,3 +294,22 @@ fn endless_demand_of_all_ends_in_equal_shares() {
     shares.sort_unstable();
     assert_eq!(shares, [2, 3, 3, 3, 3, 3, 3]);
 }
+
+#[test]
+fn a_member_takes_what_it_has_to_its_other_caps() {
+    let mut budget = Budget::new();
+    let (old, new) = (budget.add_scope(4), budget.add_scope(3));
+    let mover = budget.add_member(&[old]);
+    let stayer = budget.add_member(&[old]);
+    let other = budget.add_member(&[new]);
+    assert_eq!(fill(&mut budget, mover), 4);
+    assert_eq!(fill(&mut budget, other), 3);
+    assert_eq!(budget.request(stayer), Permit::Denied);
+    let _ = actions(&mut budget);
+    budget.set_scopes(mover, &[new]);
+    let ordered = actions(&mut budget);
+    assert!(ordered.contains(&BudgetAction::Grant(stayer)), "the cap it left has room: {ordered:?}");
+    let asked = ordered.iter().filter(|action| matches!(action, BudgetAction::Reclaim(_))).count();
+    assert!(asked >= 3, "seven permits under a cap of three: {ordered:?}");
+    assert_eq!(budget.usage(new), (7, 3));
+}

@@ -403,6 +403,7 @@ impl World {
                     self.lost.push_back(tag);
                 }
                 Effect::Authenticated { server } => self.log.push(format!("authenticated {}", server.0)),
+                Effect::Outdated { server } => self.log.push(format!("outdated {}", server.0)),
                 Effect::Pinned { .. } => {}
             }
         }

@@ -107,6 +107,7 @@ fn pool(pool: &PoolSnapshot) -> Value {
         "unavailable_ms": pool.unavailable_for.map(ms),
         "last_error": pool.last_error.as_deref(),
         "paused": pool.paused,
+        "drained": pool.drained,
     })
 }
 

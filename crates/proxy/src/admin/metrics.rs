@@ -17,9 +17,9 @@ use prometheus_client::{
 pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The metrics of a snapshot. Without `user_label` the pools of a database are added up.
-pub fn render(snapshot: &Snapshot, user_label: bool, dropped_log_lines: u64) -> String {
+pub fn render(snapshot: &Snapshot, user_label: bool, process: Process) -> String {
     let mut registry = Registry::default();
-    let snapshot = Metrics { snapshot: snapshot.clone(), user_label, dropped_log_lines };
+    let snapshot = Metrics { snapshot: snapshot.clone(), user_label, process };
     registry.register_collector(Box::new(snapshot));
     let mut text = String::new();
     encode(&mut text, &registry).expect("writing to a string does not fail");
@@ -30,7 +30,16 @@ pub fn render(snapshot: &Snapshot, user_label: bool, dropped_log_lines: u64) -> 
 struct Metrics {
     snapshot: Snapshot,
     user_label: bool,
-    dropped_log_lines: u64,
+    process: Process,
+}
+
+/// What is counted outside the driver.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process {
+    /// Log lines dropped because standard error was too slow.
+    pub dropped_log_lines: u64,
+    /// How often the configuration was read again: in vain, and with success.
+    pub reloads: (u64, u64),
 }
 
 /// Label names and values of one line.
@@ -74,7 +83,10 @@ impl Metrics {
         let one = |value| vec![(Vec::new(), value)];
         counters(encoder, "poolhouse_auth_failures", "Failed logins of clients", one(self.snapshot.auth_failures))?;
         let help = "Log lines dropped because standard error was too slow";
-        counters(encoder, "poolhouse_log_lines_dropped", help, one(self.dropped_log_lines))?;
+        counters(encoder, "poolhouse_log_lines_dropped", help, one(self.process.dropped_log_lines))?;
+        let (failed, done) = self.process.reloads;
+        let lines = vec![(vec![("result", "failed")], failed), (vec![("result", "done")], done)];
+        counters(encoder, "poolhouse_reloads", "How often the configuration was read again", lines)?;
         gauges(encoder, "poolhouse_draining", "1 while shutting down", one(u64::from(self.snapshot.draining)))
     }
 
@@ -129,6 +141,8 @@ impl Metrics {
         counters(encoder, "poolhouse_servers_closed", "Connections closed", lines)?;
         let lines = labelled(&groups, "reason", |g| g.pinned.iter().map(|(k, v)| (*k, *v)));
         gauges(encoder, "poolhouse_pinned", "Servers pinned to a client now", lines)?;
+        let lines = plain(&groups, |g| g.paused);
+        gauges(encoder, "poolhouse_pools_paused", "Pools that an operator paused", lines)?;
         let lines = plain(&groups, |g| g.unavailable);
         gauges(encoder, "poolhouse_pools_unavailable", "Pools that cannot reach their upstream", lines)
     }
@@ -166,6 +180,7 @@ struct Group {
     clients: u64,
     waiters: u64,
     transactions: u64,
+    paused: u64,
     unavailable: u64,
 }
 
@@ -211,6 +226,7 @@ impl Group {
         self.clients += pool.clients;
         self.waiters += u64::from(counts.waiters);
         self.transactions += pool.transactions;
+        self.paused += u64::from(pool.paused);
         self.unavailable += u64::from(pool.unavailable_for.is_some());
     }
 }
@@ -345,6 +361,7 @@ pub(super) mod tests {
             unavailable_for: None,
             last_error: None,
             paused: false,
+            drained: false,
         }
     }
 
@@ -371,7 +388,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
-        let text = render(&snapshot(), true, 11);
+        let text = render(&snapshot(), true, Process { dropped_log_lines: 11, reloads: (1, 2) });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
         has(
             &text,
@@ -396,6 +413,8 @@ pub(super) mod tests {
                 "poolhouse_transactions_total{database=\"d\",user=\"u\"} 100",
                 "poolhouse_auth_failures_total 6",
                 "poolhouse_log_lines_dropped_total 11",
+                "poolhouse_reloads_total{result=\"failed\"} 1",
+                "poolhouse_pools_paused{database=\"d\",user=\"u\"} 0",
                 "# EOF",
             ],
         );
@@ -403,12 +422,12 @@ pub(super) mod tests {
 
     #[test]
     fn label_values_are_escaped() {
-        has(&render(&snapshot(), true, 0), &["poolhouse_waiters{database=\"d\",user=\"v\\\"\\n\"} 4"]);
+        has(&render(&snapshot(), true, Process::default()), &["poolhouse_waiters{database=\"d\",user=\"v\\\"\\n\"} 4"]);
     }
 
     #[test]
     fn without_the_user_label_pools_of_a_database_are_added_up() {
-        let text = render(&snapshot(), false, 0);
+        let text = render(&snapshot(), false, Process::default());
         has(
             &text,
             &[

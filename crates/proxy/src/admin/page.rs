@@ -14,6 +14,7 @@ pub const PAGE: &str = r#"<!doctype html>
 <li><a href="/health">/health</a>: the process lives</li>
 <li><a href="/ready">/ready</a>: new clients are welcome</li>
 </ul>
+<p>Orders (pause, resume, reconnect, drain, reload, kill) are given with <code>poolhouse ctl</code>.</p>
 </body>
 </html>
 "#;

@@ -25,11 +25,14 @@ use super::{
 };
 use crate::{Password, Secret};
 
+/// Characters that an admin token must have: it is guessed at the speed of HTTP.
+const MIN_TOKEN: usize = 16;
+
 /// Bytes that a configuration file may have.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user"];
-const ADMIN_KEYS: &[&str] = &["listen", "user_label"];
+const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file"];
 const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
 const AUTH_KEYS: &[&str] = &["file"];
 const SERVE_KEYS: &[&str] = &["workers", "drain_time", "max_auth_failures", "node_id"];
@@ -135,7 +138,7 @@ impl Reader<'_> {
         Config {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
-            admin: root.table("admin", &[ADMIN_KEYS]).map(|s| admin(&s)).unwrap_or_default(),
+            admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
             limits: root.table("limits", &[LIMITS_KEYS]).map(|s| limits(&s)).unwrap_or_default(),
             insecure_no_auth: false,
             listeners,
@@ -177,7 +180,8 @@ impl Reader<'_> {
         let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
         Some(Database {
             name,
-            address: url.address,
+            hosts: url.hosts,
+            target: url.target,
             database,
             user: url.user,
             password: password.or(url.password),
@@ -255,6 +259,28 @@ impl Reader<'_> {
         users
     }
 
+    fn admin(&mut self, section: &Section<'_>) -> Admin {
+        self.note_files(section, &["token_file"]);
+        let default = Admin::default();
+        let listen = section.text("listen", |text| match text {
+            "off" => Ok(None),
+            _ => parse_tcp(text).map(Some),
+        });
+        let token = section.secret("token", "token_file", false);
+        if token.as_ref().is_some_and(|token| token.reveal().len() < MIN_TOKEN) {
+            let key = if section.has("token_file") { "token_file" } else { "token" };
+            let problem = Problem::error(format!("the token has fewer than {MIN_TOKEN} characters"));
+            section.report(key, problem.hint("make one: openssl rand -hex 32"));
+        }
+        Admin {
+            asked_for: listen.is_some(),
+            listen: listen.unwrap_or(default.listen),
+            user_label: section.truth("user_label").unwrap_or(default.user_label),
+            token,
+            spots: section.spots(),
+        }
+    }
+
     fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {
         let paths = keys.iter().filter_map(|key| section.string(key));
         self.secret_files.extend(paths.map(|path| self.document.resolve(&path)));
@@ -323,20 +349,6 @@ fn listener(section: &Section<'_>) -> Option<Listener> {
 fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "file permissions are three octal digits, such as \"0770\"".to_owned())
-}
-
-fn admin(section: &Section<'_>) -> Admin {
-    let default = Admin::default();
-    let listen = section.text("listen", |text| match text {
-        "off" => Ok(None),
-        _ => parse_tcp(text).map(Some),
-    });
-    Admin {
-        asked_for: listen.is_some(),
-        listen: listen.unwrap_or(default.listen),
-        user_label: section.truth("user_label").unwrap_or(default.user_label),
-        spots: section.spots(),
-    }
 }
 
 fn limits(section: &Section<'_>) -> Limits {

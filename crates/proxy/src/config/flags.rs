@@ -98,7 +98,8 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
     let named = url.database.clone().or_else(|| url.user.clone());
     let fallback = Database {
         name: FALLBACK.to_owned(),
-        address: url.address,
+        hosts: url.hosts,
+        target: url.target,
         database: None,
         user: url.user,
         password: url.password,

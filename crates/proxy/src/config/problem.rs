@@ -165,6 +165,7 @@ const HARMLESS: &[&str] = &[
     "query_time",
     "reset",
     "socket_mode",
+    "token_file",
     "transaction_idle_time",
     "unavailable_wait_time",
     "url_file",

@@ -3,16 +3,19 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use driver::Address;
+use driver::{Address, Hosts, MAX_HOSTS};
+use postgres::Target;
 
-use super::section::nearest;
+use super::section::{choose, nearest};
 use crate::Secret;
 
 /// What a URL says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamUrl {
-    /// Where the upstream is.
-    pub address: Address,
+    /// Where the upstream is: one host or several.
+    pub hosts: Hosts,
+    /// Which of them will do.
+    pub target: Target,
     /// Whom to log in as.
     pub user: Option<String>,
     /// With which password.
@@ -28,8 +31,19 @@ pub struct UpstreamUrl {
 const DEFAULT_PORT: u16 = 5432;
 
 /// Parameters of a URL, for the nearest one to a mistake.
-const PARAMETERS: &[&str] =
-    &["host", "port", "user", "password", "dbname", "sslmode", "connect_timeout", "application_name", "options"];
+const PARAMETERS: &[&str] = &[
+    "host",
+    "port",
+    "user",
+    "password",
+    "dbname",
+    "sslmode",
+    "connect_timeout",
+    "application_name",
+    "options",
+    "target_session_attrs",
+    "load_balance_hosts",
+];
 
 impl UpstreamUrl {
     /// Reads a URL. Errors never repeat the URL: it may hold a password.
@@ -66,8 +80,12 @@ impl UpstreamUrl {
 
 #[derive(Default)]
 struct Parts {
-    host: Option<String>,
-    port: Option<u16>,
+    /// As listed; the default where there is none.
+    hosts: Vec<String>,
+    /// One for all, or one for each.
+    ports: Vec<Option<u16>>,
+    target: Target,
+    spread: bool,
     user: Option<String>,
     password: Option<String>,
     database: Option<String>,
@@ -76,30 +94,37 @@ struct Parts {
 }
 
 impl Parts {
-    /// The part between `@` and `/`.
+    /// The part between `@` and `/`: hosts with their ports, separated by commas.
     fn place(&mut self, place: &str) -> Result<(), String> {
-        if place.contains(',') {
-            return Err("several hosts in one URL are not available in this version".to_owned());
+        if place.is_empty() {
+            return Ok(());
         }
-        let (host, port) = if let Some(v6) = place.strip_prefix('[') {
-            let (host, behind) = v6.split_once(']').ok_or("a `[` in the host without a `]`")?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| "what stands in `[]` is no IPv6 address")?;
-            match behind.strip_prefix(':') {
-                None if !behind.is_empty() => return Err("something stands between `]` and the port".to_owned()),
-                port => (host, port),
-            }
-        } else {
-            place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port)))
-        };
-        self.host = some(decode(host)?);
-        self.port = port.filter(|port| !port.is_empty()).map(parse_port).transpose()?;
+        for place in place.split(',') {
+            let (host, port) = if let Some(v6) = place.strip_prefix('[') {
+                let (host, behind) = v6.split_once(']').ok_or("a `[` in the host without a `]`")?;
+                host.parse::<std::net::Ipv6Addr>().map_err(|_| "what stands in `[]` is no IPv6 address")?;
+                match behind.strip_prefix(':') {
+                    None if !behind.is_empty() => return Err("something stands between `]` and the port".to_owned()),
+                    port => (host, port),
+                }
+            } else {
+                place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port)))
+            };
+            self.hosts.push(decode(host)?);
+            self.ports.push(port.filter(|port| !port.is_empty()).map(parse_port).transpose()?);
+        }
         Ok(())
     }
 
     fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
         match key {
-            "host" => self.host = some(value),
-            "port" => self.port = Some(parse_port(&value)?),
+            "host" => self.hosts = value.split(',').map(str::to_owned).collect(),
+            "port" => {
+                let port = |text: &str| if text.is_empty() { Ok(None) } else { parse_port(text).map(Some) };
+                self.ports = value.split(',').map(port).collect::<Result<_, _>>()?;
+            }
+            "target_session_attrs" => self.target = choose(&value, Target::WORDS)?,
+            "load_balance_hosts" => self.spread = choose(&value, &[("disable", false), ("random", true)])?,
             "user" => self.user = some(value),
             "password" => self.password = Some(value),
             "dbname" => self.database = some(value),
@@ -122,16 +147,14 @@ impl Parts {
     }
 
     fn finish(self) -> Result<UpstreamUrl, String> {
-        let port = self.port.unwrap_or(DEFAULT_PORT);
-        let address = match self.host {
-            Some(folder) if folder.starts_with('/') => {
-                Address::Unix(PathBuf::from(folder).join(format!(".s.PGSQL.{port}")))
-            }
-            Some(host) => Address::Tcp { host, port },
-            None => Address::Tcp { host: "localhost".to_owned(), port },
+        let hosts = Hosts {
+            addresses: addresses(&self.hosts, &self.ports)?,
+            then_any: self.target == Target::PreferStandby,
+            spread: self.spread,
         };
         Ok(UpstreamUrl {
-            address,
+            hosts,
+            target: self.target,
             user: self.user,
             password: self.password.map(Secret::new),
             database: self.database,
@@ -139,6 +162,25 @@ impl Parts {
             connect_time: self.connect_time,
         })
     }
+}
+
+/// Each host with its port; one port, or none, holds for all hosts.
+fn addresses(hosts: &[String], ports: &[Option<u16>]) -> Result<Vec<Address>, String> {
+    let none = [String::new()];
+    let hosts = if hosts.is_empty() { &none[..] } else { hosts };
+    if ports.len() > 1 && ports.len() != hosts.len() {
+        return Err(format!("{} hosts but {} ports: give one port, or one for each host", hosts.len(), ports.len()));
+    }
+    if hosts.len() > MAX_HOSTS {
+        return Err(format!("more than {MAX_HOSTS} hosts"));
+    }
+    let port = |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(DEFAULT_PORT);
+    let address = |(i, host): (usize, &String)| match host.as_str() {
+        "" => Address::Tcp { host: "localhost".to_owned(), port: port(i) },
+        folder if folder.starts_with('/') => Address::Unix(PathBuf::from(folder).join(format!(".s.PGSQL.{}", port(i)))),
+        host => Address::Tcp { host: host.to_owned(), port: port(i) },
+    };
+    Ok(hosts.iter().enumerate().map(address).collect())
 }
 
 fn some(text: String) -> Option<String> {
@@ -152,7 +194,8 @@ fn parse_port(text: &str) -> Result<u16, String> {
     }
 }
 
-fn decode(text: &str) -> Result<String, String> {
+/// Undoes percent-encoding.
+pub fn decode(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -181,11 +224,15 @@ mod tests {
         Address::Tcp { host: host.to_owned(), port }
     }
 
+    fn hosts(url: &str) -> Vec<Address> {
+        UpstreamUrl::parse(url).unwrap().hosts.addresses
+    }
+
     #[test]
     fn a_full_url_is_taken_apart() {
         let url =
             UpstreamUrl::parse("postgresql://app:p%40ss%2Fw@db.example:6000/be%20nch?application_name=x").unwrap();
-        assert_eq!(url.address, tcp("db.example", 6000));
+        assert_eq!(url.hosts, tcp("db.example", 6000).into());
         assert_eq!(url.user.as_deref(), Some("app"));
         assert_eq!(url.password, Some(Secret::new("p@ss/w")));
         assert_eq!(url.database.as_deref(), Some("be nch"));
@@ -194,9 +241,9 @@ mod tests {
 
     #[test]
     fn hosts_may_be_ipv6_or_missing() {
-        assert_eq!(UpstreamUrl::parse("postgres://[::1]:7/x").unwrap().address, tcp("::1", 7));
-        assert_eq!(UpstreamUrl::parse("postgres://[::1]/x").unwrap().address, tcp("::1", 5432));
-        assert_eq!(UpstreamUrl::parse("postgres:///x").unwrap().address, tcp("localhost", 5432));
+        assert_eq!(hosts("postgres://[::1]:7/x"), [tcp("::1", 7)]);
+        assert_eq!(hosts("postgres://[::1]/x"), [tcp("::1", 5432)]);
+        assert_eq!(hosts("postgres:///x"), [tcp("localhost", 5432)]);
         assert!(UpstreamUrl::parse("postgres://[::1/x").is_err());
         assert!(UpstreamUrl::parse("postgres://[::1]5/x").is_err());
     }
@@ -204,19 +251,31 @@ mod tests {
     #[test]
     fn a_unix_socket_is_named_by_its_folder() {
         let expected = Address::Unix(PathBuf::from("/run/pg/.s.PGSQL.6000"));
-        assert_eq!(UpstreamUrl::parse("postgres:///x?host=/run/pg&port=6000").unwrap().address, expected);
-        assert_eq!(UpstreamUrl::parse("postgres://%2Frun%2Fpg:6000/x").unwrap().address, expected);
+        assert_eq!(hosts("postgres:///x?host=/run/pg&port=6000"), std::slice::from_ref(&expected));
+        assert_eq!(hosts("postgres://%2Frun%2Fpg:6000/x"), [expected]);
+    }
+
+    #[test]
+    fn several_hosts_have_a_port_each_or_share_one() {
+        assert_eq!(hosts("postgres://u@a:1,b,[::1]:3/x"), [tcp("a", 1), tcp("b", 5432), tcp("::1", 3)]);
+        assert_eq!(hosts("postgres:///x?host=a,b&port=7"), [tcp("a", 7), tcp("b", 7)]);
+        assert_eq!(hosts("postgres:///x?host=a,b&port=7,8"), [tcp("a", 7), tcp("b", 8)]);
+        let url = UpstreamUrl::parse("postgres://a,b/x?target_session_attrs=prefer-standby&load_balance_hosts=random");
+        let url = url.unwrap();
+        assert!(url.target == Target::PreferStandby && url.hosts.then_any && url.hosts.spread);
+        for (url, part) in [
+            ("postgres:///x?host=a,b,c&port=7,8", "3 hosts but 2 ports"),
+            ("postgres://a,b/x?target_session_attrs=read-writ", "read-write"),
+            ("postgres://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/x", "more than 16 hosts"),
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]
     fn what_is_not_available_is_said_so() {
-        for url in [
-            "mongodb://h/x",
-            "redis://h",
-            "postgres://h/x?sslmode=require",
-            "postgres://h/x?sslrootcert=y",
-            "postgres://a,b/x",
-        ] {
+        for url in ["mongodb://h/x", "redis://h", "postgres://h/x?sslmode=require", "postgres://h/x?sslrootcert=y"] {
             let error = UpstreamUrl::parse(url).unwrap_err();
             assert!(error.contains("not available in this version"), "{error}");
         }

@@ -448,7 +448,10 @@ impl<P: Protocol> Driver<P> {
                     }
                 }
                 Effect::Wake { client } => self.calls.push_back(Call::ClientInput(client)),
-                Effect::LoggedIn { .. } | Effect::Authenticated { .. } | Effect::AuthFailed { .. } => {}
+                Effect::LoggedIn { .. }
+                | Effect::Authenticated { .. }
+                | Effect::AuthFailed { .. }
+                | Effect::Outdated { .. } => {}
                 Effect::Cancel { target, secret, .. } => self.calls.push_back(Call::Cancel(target, secret)),
                 Effect::SideConnection { server, .. } => {
                     let conn = self.servers.get_mut(&server).expect("a side connection to a server that has gone");

@@ -1,0 +1,94 @@
+//! What an operator wishes of the pools of a database, or of all: kept here because it also holds for pools that do not
+//! exist yet. Does nothing itself.
+
+use std::collections::HashMap;
+
+/// Databases with a wish of their own; beyond that only wishes for all are taken.
+pub(crate) const MAX_WISHES: usize = 4096;
+
+/// What is wished of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Wish {
+    /// Hold all who want a server, and keep none.
+    pub(crate) paused: bool,
+    /// Let clients go, and no new ones in.
+    pub(crate) drained: bool,
+}
+
+/// The wishes in force.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    all: Wish,
+    databases: HashMap<String, Wish>,
+}
+
+impl Orders {
+    /// What is wished of this database.
+    pub(crate) fn wish(&self, database: &str) -> Wish {
+        self.databases.get(database).copied().unwrap_or(self.all)
+    }
+
+    /// Changes the wish for one database, or for all. False if there are too many databases with one of their own.
+    pub(crate) fn change(&mut self, database: Option<&str>, change: impl Fn(&mut Wish)) -> bool {
+        let Some(database) = database else {
+            change(&mut self.all);
+            self.databases.values_mut().for_each(change);
+            self.forget_ordinary();
+            return true;
+        };
+        let mut wish = self.wish(database);
+        change(&mut wish);
+        if self.databases.len() >= MAX_WISHES && !self.databases.contains_key(database) {
+            return false;
+        }
+        self.databases.insert(database.to_owned(), wish);
+        self.forget_ordinary();
+        true
+    }
+
+    /// Whether any database is drained.
+    pub(crate) fn any_drained(&self) -> bool {
+        self.all.drained || self.databases.values().any(|wish| wish.drained)
+    }
+
+    fn forget_ordinary(&mut self) {
+        let all = self.all;
+        self.databases.retain(|_, wish| *wish != all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_for_all_holds_for_databases_nobody_has_asked_for_yet() {
+        let mut orders = Orders::default();
+        assert!(orders.change(None, |wish| wish.paused = true));
+        assert!(orders.wish("new").paused);
+        assert!(orders.change(Some("a"), |wish| wish.paused = false));
+        assert!(!orders.wish("a").paused && orders.wish("b").paused);
+        assert!(orders.change(None, |wish| wish.paused = false));
+        assert!(!orders.wish("b").paused && orders.databases.is_empty());
+    }
+
+    #[test]
+    fn a_wish_for_all_leaves_the_other_wishes_of_a_database_alone() {
+        let mut orders = Orders::default();
+        assert!(orders.change(Some("a"), |wish| wish.drained = true));
+        assert!(orders.change(None, |wish| wish.paused = true));
+        assert_eq!(orders.wish("a"), Wish { paused: true, drained: true });
+        assert!(orders.any_drained() && !orders.wish("b").drained);
+    }
+
+    #[test]
+    fn wishes_are_bounded() {
+        let mut orders = Orders::default();
+        for n in 0..MAX_WISHES {
+            assert!(orders.change(Some(&format!("d{n}")), |wish| wish.paused = true));
+        }
+        assert!(!orders.change(Some("one more"), |wish| wish.paused = true));
+        assert!(orders.change(Some("d7"), |wish| wish.paused = false));
+        assert!(orders.change(Some("one more"), |wish| wish.paused = true));
+    }
+}

@@ -1,0 +1,133 @@
+//! Which hosts are tried for a new server, in which order, for how long each, and what was wrong with those before.
+//! Opens nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::Time;
+
+use crate::config::{Address, PoolSpec};
+
+/// The hosts that are left for one new server.
+pub(super) struct Attempts {
+    /// As it was when the connection was begun.
+    pub(super) spec: Arc<PoolSpec>,
+    /// Where in the list it began.
+    first: usize,
+    /// How many were tried.
+    tried: usize,
+    /// What was wrong with them.
+    errors: String,
+}
+
+impl Attempts {
+    pub(super) fn new(spec: Arc<PoolSpec>, now: Time) -> Self {
+        let hosts = spec.hosts.addresses.len();
+        assert!(hosts > 0, "an upstream has a host");
+        // The clock's lower digits are as good as any dice to spread connections.
+        let first = if spec.hosts.spread { (now.0 / 1000) as usize % hosts } else { 0 };
+        Self { spec, first, tried: 0, errors: String::new() }
+    }
+
+    /// The next host, and whether lower demands are made of it.
+    pub(super) fn next(&mut self) -> Option<(Address, bool)> {
+        let hosts = &self.spec.hosts.addresses;
+        if self.left() == 0 {
+            return None;
+        }
+        let address = hosts[(self.first + self.tried) % hosts.len()].clone();
+        let modest = self.tried >= hosts.len();
+        self.tried += 1;
+        Some((address, modest))
+    }
+
+    /// How many are left.
+    pub(super) fn left(&self) -> usize {
+        self.all() - self.tried
+    }
+
+    /// Whether there is, or was, another one.
+    pub(super) fn is_among_several(&self) -> bool {
+        self.all() > 1
+    }
+
+    /// Its part of the time there is for connecting.
+    pub(super) fn share(&self) -> Duration {
+        self.spec.config.connect_timeout / self.all() as u32
+    }
+
+    /// The host that was tried last will not do.
+    pub(super) fn note(&mut self, error: &str) {
+        let hosts = self.spec.hosts.addresses.len();
+        if hosts == 1 {
+            self.errors.clear();
+        } else if !self.errors.is_empty() {
+            self.errors.push_str("; ");
+        }
+        if hosts > 1 {
+            let last = &self.spec.hosts.addresses[(self.first + self.tried + hosts - 1) % hosts];
+            self.errors.push_str(&format!("{last}: "));
+        }
+        self.errors.push_str(error);
+    }
+
+    /// What was wrong with all of them.
+    pub(super) fn errors(&self) -> &str {
+        &self.errors
+    }
+
+    fn all(&self) -> usize {
+        self.spec.hosts.addresses.len() * (1 + usize::from(self.spec.hosts.then_any))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Hosts;
+    use pool::PoolConfig;
+
+    fn attempts(names: &[&str], then_any: bool, spread: bool, now: u64) -> Attempts {
+        let addresses = names.iter().map(|name| Address::Tcp { host: (*name).into(), port: 1 }).collect();
+        let spec = PoolSpec {
+            database: String::new(),
+            user: String::new(),
+            hosts: Hosts { addresses, then_any, spread },
+            config: PoolConfig::default(),
+            caps: Vec::new(),
+            revision: 0,
+        };
+        Attempts::new(Arc::new(spec), Time(now))
+    }
+
+    fn order(mut attempts: Attempts) -> Vec<(String, bool)> {
+        std::iter::from_fn(|| attempts.next()).map(|(address, modest)| (address.to_string(), modest)).collect()
+    }
+
+    #[test]
+    fn hosts_are_tried_in_order_and_then_once_more_with_lower_demands() {
+        let tried = order(attempts(&["a", "b"], true, false, 7_000));
+        let expected = [("a:1", false), ("b:1", false), ("a:1", true), ("b:1", true)];
+        assert_eq!(tried, expected.map(|(host, modest)| (host.to_owned(), modest)));
+        assert_eq!(order(attempts(&["a", "b"], false, true, 7_000))[0].0, "b:1");
+    }
+
+    #[test]
+    fn each_host_has_its_part_of_the_time() {
+        assert_eq!(attempts(&["a"], false, false, 0).share(), Duration::from_secs(5));
+        assert_eq!(attempts(&["a", "b"], false, false, 0).share(), Duration::from_millis(2500));
+    }
+
+    #[test]
+    fn errors_name_the_host_when_there_are_several() {
+        let mut one = attempts(&["a"], false, false, 0);
+        one.next();
+        one.note("gone");
+        assert_eq!(one.errors(), "gone");
+        let mut two = attempts(&["a", "b"], false, false, 0);
+        for error in ["gone", "a standby"] {
+            two.next();
+            two.note(error);
+        }
+        assert_eq!(two.errors(), "a:1: gone; b:1: a standby");
+    }
+}

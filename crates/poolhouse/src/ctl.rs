@@ -1,0 +1,204 @@
+//! `poolhouse ctl`: steers a running Poolhouse over its admin address. Knows the paths there and how answers are shown;
+//! decides nothing itself.
+
+use std::{io::IsTerminal, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
+
+use crate::BAD_USAGE;
+
+mod request;
+mod table;
+
+use request::{Answer, Method, Remote};
+
+const EXAMPLE: &str = "\
+Examples:
+  poolhouse ctl http://127.0.0.1:9930 show pools
+  poolhouse ctl http://127.0.0.1:9930 pause --database shop --time 10s
+  poolhouse ctl http://127.0.0.1:9930 resume --database shop
+  poolhouse ctl http://127.0.0.1:9930 reconnect
+  poolhouse ctl http://127.0.0.1:9930 reload
+  poolhouse ctl http://127.0.0.1:9930 kill 42
+  poolhouse ctl http://10.0.0.5:9930 --token-file /run/secrets/token drain --database shop
+
+The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN. Without one, changes are taken
+from this machine only.
+
+Exit status: 0 done, 1 it failed or was not done in time, 2 bad usage.";
+
+/// Environment variable with the admin token.
+const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
+
+/// Steer a running Poolhouse: pause, resume, reconnect, drain, reload, show, kill
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct CtlArgs {
+    /// Where its admin address is
+    #[arg(value_name = "ADMIN_URL")]
+    url: String,
+
+    /// Read the admin token from a file
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+
+    /// Write the answer as JSON to standard output: --json -
+    #[arg(long, value_name = "FILE", value_parser = ["-"], global = true)]
+    json: Option<String>,
+
+    #[command(subcommand)]
+    order: Order,
+}
+
+#[derive(Subcommand)]
+enum Order {
+    /// Hold back transactions that have not begun, and wait until those that run have ended and no server is left
+    Pause(Which),
+    /// End a pause or a drain
+    Resume(Which),
+    /// Replace all servers: idle ones now, the others at the end of their transactions
+    Reconnect(Which),
+    /// Send the clients of a database away at the end of their transactions and let no new ones in; without a database
+    /// those of all, after which the process ends
+    Drain(Which),
+    /// Read the configuration file again
+    Reload,
+    /// Show what is there
+    Show {
+        /// What
+        what: What,
+        /// At most so many lines
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: u32,
+    },
+    /// Close a client
+    Kill {
+        /// Its id, as `show clients` tells it
+        client: u32,
+    },
+}
+
+#[derive(Args)]
+struct Which {
+    /// Only this database
+    #[arg(long, value_name = "NAME")]
+    database: Option<String>,
+    /// How long to wait until it is done
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = proxy::parse_duration_on)]
+    time: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    Pools,
+    Clients,
+    Servers,
+}
+
+/// Runs the verb.
+pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
+    let token = match token(args.token_file.as_deref()) {
+        Ok(token) => token,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return Ok(BAD_USAGE.into());
+        }
+    };
+    let Some(remote) = Remote::new(&args.url, token) else {
+        eprintln!("error: the admin URL must begin with http://, such as http://127.0.0.1:9930");
+        return Ok(BAD_USAGE.into());
+    };
+    let answer = remote.ask(&request(&args.order))?;
+    if args.json.is_some() {
+        println!("{}", answer.body);
+    }
+    if let Some(error) = answer.error() {
+        eprintln!("error: {error}");
+        return Ok(if answer.status == 400 { BAD_USAGE.into() } else { ExitCode::FAILURE });
+    }
+    if args.json.is_none() {
+        show(&args.order, &answer);
+    }
+    Ok(if answer.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn token(file: Option<&std::path::Path>) -> anyhow::Result<Option<String>> {
+    let token = match file {
+        Some(path) => {
+            let text = proxy::read_small(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Some(text)
+        }
+        None => std::env::var(TOKEN).ok(),
+    };
+    Ok(token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()))
+}
+
+/// What is asked over HTTP for an order, and how long that may take.
+fn request(order: &Order) -> request::Request {
+    let which = |path: &str, which: &Which| {
+        let time = proxy::show_duration(which.time);
+        let parameters = [("time", Some(time)), ("database", which.database.clone())];
+        let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        request::Request { method: Method::Post, path: path.to_owned(), parameters, patience: which.time }
+    };
+    let plain = |method, path: &str, parameters| {
+        let patience = Duration::from_secs(30);
+        request::Request { method, path: path.to_owned(), parameters, patience }
+    };
+    match order {
+        Order::Pause(w) => which("/api/pause", w),
+        Order::Resume(w) => which("/api/resume", w),
+        Order::Reconnect(w) => which("/api/reconnect", w),
+        Order::Drain(w) => which("/api/drain", w),
+        Order::Reload => plain(Method::Post, "/api/reload", Vec::new()),
+        Order::Kill { client } => plain(Method::Post, "/api/kill", vec![("client", client.to_string())]),
+        Order::Show { what: What::Pools, .. } => plain(Method::Get, "/api/pools", Vec::new()),
+        Order::Show { what, limit } => {
+            let path = if *what == What::Clients { "/api/clients" } else { "/api/servers" };
+            plain(Method::Get, path, vec![("limit", limit.to_string())])
+        }
+    }
+}
+
+/// The answer for people.
+fn show(order: &Order, answer: &Answer) {
+    let body = &answer.body;
+    match order {
+        Order::Show { what: What::Pools, .. } => print!("{}", table::pools(body)),
+        Order::Show { what: What::Clients, .. } => print!("{}", table::clients(body)),
+        Order::Show { what: What::Servers, .. } => print!("{}", table::servers(body)),
+        Order::Reload => {
+            let count = |name: &str| body["pools"][name].as_u64().unwrap_or(0);
+            println!(
+                "reloaded: {} pools follow it, {} of them with new servers, {} are no longer configured",
+                count("followed"),
+                count("renewed"),
+                count("left_behind")
+            );
+            for note in body["notes"].as_array().into_iter().flatten() {
+                println!("note: {}", note.as_str().unwrap_or_default());
+            }
+        }
+        Order::Kill { client } => println!("client {client} is closed"),
+        Order::Drain(Which { database: None, .. }) => {
+            println!("draining: the process ends when the last client has gone")
+        }
+        Order::Pause(_) | Order::Resume(_) | Order::Reconnect(_) | Order::Drain(_) => {
+            let word = ["paused", "resumed", "reconnecting", "drained"].into_iter().find(|word| !body[word].is_null());
+            let state = if answer.is_done() { "" } else { "not yet " };
+            let waited = body["waited_ms"].as_f64().unwrap_or(0.0) / 1e3;
+            println!("{state}{} after {waited:.1} s", word.unwrap_or("done"));
+            print!("{}", table::states(body));
+            if !answer.is_done() && std::io::stderr().is_terminal() {
+                eprintln!("the order stands: it goes on, or `resume` takes it back");
+            }
+        }
+    }
+}
+
+/// The entries of a list in an answer.
+fn entries<'v>(body: &'v Value, list: &str) -> impl Iterator<Item = &'v Value> {
+    body[list].as_array().into_iter().flatten()
+}

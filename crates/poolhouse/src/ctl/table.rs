@@ -1,0 +1,168 @@
+//! Lists of the admin address as tables for people.
+
+use serde_json::Value;
+
+use super::entries;
+
+/// Lines of cells, the first of them the head.
+struct Table(Vec<Vec<String>>);
+
+impl Table {
+    fn new(head: &[&str]) -> Self {
+        Self(vec![head.iter().map(|&cell| cell.to_owned()).collect()])
+    }
+
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.0.push(cells.into_iter().collect());
+    }
+
+    /// In columns as wide as their widest cell.
+    fn show(&self) -> String {
+        let width = |column: usize| self.0.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.0[0].len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+/// `show pools`.
+pub fn pools(body: &Value) -> String {
+    let mut table = Table::new(&[
+        "DATABASE",
+        "USER",
+        "ADDRESS",
+        "STATE",
+        "CLIENTS",
+        "WAITERS",
+        "IN USE",
+        "IDLE",
+        "CONNECTING",
+        "MAX",
+        "TRANSACTIONS",
+    ]);
+    for pool in entries(body, "pools") {
+        let servers = &pool["servers"];
+        let cells = [
+            &pool["database"],
+            &pool["user"],
+            &pool["address"],
+            &Value::from(state(pool)),
+            &pool["clients"],
+            &pool["waiters"],
+            &servers["in_use"],
+            &servers["idle"],
+            &servers["connecting"],
+            &pool["max_size"],
+            &pool["transactions"],
+        ];
+        table.row(cells.map(cell));
+    }
+    table.show()
+}
+
+/// What an operator sees first of a pool.
+fn state(pool: &Value) -> &'static str {
+    let is = |key: &str| pool[key].as_bool() == Some(true);
+    match () {
+        () if is("paused") => "paused",
+        () if is("drained") => "drained",
+        () if !pool["unavailable_ms"].is_null() => "unavailable",
+        () => "ready",
+    }
+}
+
+/// `show clients`.
+pub fn clients(body: &Value) -> String {
+    let mut table = Table::new(&["ID", "ADDRESS", "DATABASE", "USER", "STATE", "FOR", "CONNECTED", "SERVER", "PINNED"]);
+    for client in entries(body, "clients") {
+        let own = |key: &str| cell(&client[key]);
+        let (state_for, connected) = (time(&client["state_ms"]), time(&client["connected_ms"]));
+        let [id, address, database, user, state] = ["id", "address", "database", "user", "state"].map(own);
+        table.row([id, address, database, user, state, state_for, connected, own("server"), own("pinned")]);
+    }
+    table.show()
+}
+
+/// `show servers`.
+pub fn servers(body: &Value) -> String {
+    let mut table = Table::new(&["ID", "ADDRESS", "DATABASE", "USER", "STATE", "FOR", "AGE", "PID", "CLIENT"]);
+    for server in entries(body, "servers") {
+        let own = |key: &str| cell(&server[key]);
+        let (state_for, age) = (time(&server["state_ms"]), time(&server["age_ms"]));
+        let [id, address, database, user, state] = ["id", "address", "database", "user", "state"].map(own);
+        table.row([id, address, database, user, state, state_for, age, own("backend"), own("client")]);
+    }
+    table.show()
+}
+
+/// The pools that an order concerned.
+pub fn states(body: &Value) -> String {
+    let mut table = Table::new(&["DATABASE", "USER", "CLIENTS", "WAITERS", "SERVERS", "IN USE"]);
+    for pool in entries(body, "pools") {
+        let servers = &pool["servers"];
+        let cells = [
+            &pool["database"],
+            &pool["user"],
+            &pool["clients"],
+            &pool["waiters"],
+            &servers["total"],
+            &servers["in_use"],
+        ];
+        table.row(cells.map(cell));
+    }
+    if table.0.len() == 1 { String::new() } else { table.show() }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        // Clients choose names: none of them may reach a terminal as anything but text.
+        Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        other => other.to_string(),
+    }
+}
+
+/// Milliseconds as people say them.
+fn time(ms: &Value) -> String {
+    let Some(ms) = ms.as_f64() else { return "-".to_owned() };
+    match ms / 1e3 {
+        s if s < 1.0 => format!("{ms:.0}ms"),
+        s if s < 120.0 => format!("{s:.1}s"),
+        s if s < 7200.0 => format!("{:.0}m", s / 60.0),
+        s => format!("{:.0}h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let body = json!({ "pools": [
+            { "database": "shop", "user": "app", "clients": 3, "waiters": 0, "servers": { "total": 2, "in_use": 1 } },
+        ]});
+        assert_eq!(
+            states(&body),
+            "DATABASE  USER  CLIENTS  WAITERS  SERVERS  IN USE\nshop      app   3        0        2        1\n"
+        );
+        assert_eq!(states(&json!({ "pools": [] })), "");
+    }
+
+    #[test]
+    fn unknown_values_are_a_dash_and_names_cannot_steer_a_terminal() {
+        assert_eq!(cell(&Value::Null), "-");
+        assert_eq!(cell(&json!("a\u{1b}[2Jb")), "a?[2Jb");
+    }
+
+    #[test]
+    fn times_are_short() {
+        let shown = [12.0, 1500.0, 600_000.0, 10_800_000.0].map(|ms| time(&json!(ms)));
+        assert_eq!(shown, ["12ms", "1.5s", "10m", "3h"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Which of several hosts will do: `target_session_attrs`, in libpq's words. A server tells by what it reports (from
+//! PostgreSQL 14 on) or, if it reports nothing, by its answer to a query. Opens no connection.
+
+/// What a server must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Target {
+    /// Whatever it is.
+    #[default]
+    Any,
+    /// It takes writes in transactions that do not say otherwise.
+    ReadWrite,
+    /// It takes none in such transactions.
+    ReadOnly,
+    /// It is not in recovery.
+    Primary,
+    /// It is in recovery.
+    Standby,
+    /// The same, if there is one; else any.
+    PreferStandby,
+}
+
+impl Target {
+    /// The words of a URL.
+    pub const WORDS: &[(&'static str, Self)] = &[
+        ("any", Self::Any),
+        ("read-write", Self::ReadWrite),
+        ("read-only", Self::ReadOnly),
+        ("primary", Self::Primary),
+        ("standby", Self::Standby),
+        ("prefer-standby", Self::PreferStandby),
+    ];
+
+    /// Whether an error that says "read only" means that the server is not what was wanted.
+    pub fn is_for_writes(self) -> bool {
+        matches!(self, Self::ReadWrite | Self::Primary)
+    }
+
+    fn as_str(self) -> &'static str {
+        let word = Self::WORDS.iter().find(|(_, target)| *target == self);
+        word.expect("each target has a word").0
+    }
+
+    /// Whether a server will do, by what it says of itself; the error says why not.
+    pub(crate) fn judge(self, traits: &Traits) -> Result<Fit, String> {
+        let (Some(standby), Some(read_only)) = (traits.standby, traits.read_only) else {
+            return Ok(if self == Self::Any { Fit::Yes } else { Fit::Unknown });
+        };
+        let fits = match self {
+            Self::Any => true,
+            Self::ReadWrite => !standby && !read_only,
+            Self::ReadOnly => standby || read_only,
+            Self::Primary => !standby,
+            Self::Standby | Self::PreferStandby => standby,
+        };
+        if fits {
+            return Ok(Fit::Yes);
+        }
+        let is = match (standby, read_only) {
+            (true, _) => "a standby",
+            (false, true) => "read-only by default",
+            (false, false) => "a primary that takes writes",
+        };
+        Err(format!("the server is {is}, and target_session_attrs asks for {}", self.as_str()))
+    }
+}
+
+/// What a server says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Traits {
+    /// It is in recovery.
+    pub(crate) standby: Option<bool>,
+    /// Its transactions are read-only unless they say otherwise.
+    pub(crate) read_only: Option<bool>,
+}
+
+/// Whether a server will do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    Yes,
+    /// It must be asked.
+    Unknown,
+}
+
+/// Asks a server that reports neither; two columns.
+pub(crate) const QUESTION: &[u8] =
+    b"SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')";
+
+impl Traits {
+    /// From the values of two parameters.
+    pub(crate) fn reported(in_hot_standby: Option<&[u8]>, default_transaction_read_only: Option<&[u8]>) -> Self {
+        Self { standby: in_hot_standby.map(is_on), read_only: default_transaction_read_only.map(is_on) }
+    }
+
+    /// From the body of the DataRow that answers [`QUESTION`].
+    pub(crate) fn answered(body: &[u8]) -> Option<Self> {
+        let (count, mut rest) = body.split_first_chunk()?;
+        if u16::from_be_bytes(*count) != 2 {
+            return None;
+        }
+        let mut column = || {
+            let (length, behind) = rest.split_first_chunk()?;
+            let value = behind.get(..usize::try_from(i32::from_be_bytes(*length)).ok()?)?;
+            rest = &behind[value.len()..];
+            Some(is_on(value))
+        };
+        Some(Self { standby: Some(column()?), read_only: Some(column()?) })
+    }
+}
+
+fn is_on(value: &[u8]) -> bool {
+    value == b"on" || value == b"t"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(target: Target) -> Vec<bool> {
+        let kinds = [(false, false), (false, true), (true, true)];
+        let traits = |(standby, read_only)| Traits { standby: Some(standby), read_only: Some(read_only) };
+        kinds.into_iter().map(|kind| target.judge(&traits(kind)).is_ok()).collect()
+    }
+
+    #[test]
+    fn each_target_is_met_by_the_servers_it_names() {
+        // A primary; a primary with default_transaction_read_only; a standby.
+        assert_eq!(fits(Target::Any), [true, true, true]);
+        assert_eq!(fits(Target::ReadWrite), [true, false, false]);
+        assert_eq!(fits(Target::ReadOnly), [false, true, true]);
+        assert_eq!(fits(Target::Primary), [true, true, false]);
+        assert_eq!(fits(Target::Standby), [false, false, true]);
+        assert_eq!(fits(Target::PreferStandby), [false, false, true]);
+    }
+
+    #[test]
+    fn a_server_that_reports_nothing_must_be_asked() {
+        let silent = Traits::reported(None, None);
+        assert_eq!(Target::Primary.judge(&silent), Ok(Fit::Unknown));
+        assert_eq!(Target::Any.judge(&silent), Ok(Fit::Yes));
+        let row = b"\0\x02\0\0\0\x01f\0\0\0\x03off";
+        assert_eq!(Traits::answered(row), Some(Traits { standby: Some(false), read_only: Some(false) }));
+    }
+
+    #[test]
+    fn a_malformed_answer_is_no_answer() {
+        for row in
+            [&b""[..], b"\0\x02", b"\0\x01\0\0\0\x01t", b"\0\x02\0\0\0\x09t", b"\0\x02\xff\xff\xff\xff\0\0\0\x01t"]
+        {
+            assert_eq!(Traits::answered(row), None);
+        }
+    }
+}

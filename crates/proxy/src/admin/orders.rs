@@ -1,0 +1,275 @@
+//! What an operator can order over the admin address: pause, resume, reconnect, drain, reload, kill. Each is a POST and
+//! answers with JSON; who may is asked of the guard. Knows no pool from inside.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    extract::{ConnectInfo, Request, State},
+    http::{StatusCode, Uri, header::WWW_AUTHENTICATE},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use driver::PoolState;
+use serde_json::{Value, json};
+
+use super::{
+    Admin, Inner, busy,
+    guard::{self, Denied},
+};
+use crate::{
+    config::{FALLBACK, parse_duration_on},
+    reload::one_line,
+};
+
+/// How long an order waits for what it ordered, unless it says otherwise, and at most.
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
+const MAX_PATIENCE: Duration = Duration::from_secs(3600);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The routes, behind the guard.
+pub fn router(admin: &Admin) -> Router<Admin> {
+    Router::new()
+        .route("/api/pause", post(pause))
+        .route("/api/resume", post(resume))
+        .route("/api/reconnect", post(reconnect))
+        .route("/api/drain", post(drain))
+        .route("/api/reload", post(reload))
+        .route("/api/kill", post(kill))
+        .route_layer(from_fn_with_state(admin.clone(), authorized))
+}
+
+async fn authorized(
+    State(admin): State<Admin>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match guard::authorize(request.headers(), peer, admin.token().as_ref()) {
+        Ok(()) => {
+            tracing::info!(%peer, order = request.uri().path().trim_start_matches("/api/"),
+                parameters = request.uri().query().unwrap_or_default(), "ordered over the admin address");
+            next.run(request).await
+        }
+        Err(Denied::Token) => {
+            tracing::warn!(%peer, "an order without the right token");
+            let answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
+            ([(WWW_AUTHENTICATE, "Bearer")], answer).into_response()
+        }
+        Err(Denied::NotLocal(why)) => problem(StatusCode::FORBIDDEN, why),
+    }
+}
+
+/// Holds clients back and waits until no server is left.
+async fn pause(State(admin): State<Admin>, uri: Uri) -> Response {
+    let order = match Order::read(&admin, &uri).await {
+        Ok(order) => order,
+        Err(answer) => return answer,
+    };
+    let database = order.database.clone();
+    match admin.ask(move |inner| inner.handle.pause(database.as_deref())).await {
+        Some(true) => order.wait(&admin, "paused", |pool| pool.counts.total == 0).await,
+        Some(false) => too_many(),
+        None => busy(),
+    }
+}
+
+/// Ends pauses and drains.
+async fn resume(State(admin): State<Admin>, uri: Uri) -> Response {
+    let order = match Order::read(&admin, &uri).await {
+        Ok(order) => order,
+        Err(answer) => return answer,
+    };
+    let database = order.database.clone();
+    match admin.ask(move |inner| inner.handle.resume(database.as_deref())).await {
+        Some(true) => order.wait(&admin, "resumed", |pool| !pool.paused && !pool.drained).await,
+        Some(false) => too_many(),
+        None => busy(),
+    }
+}
+
+/// Has all servers made anew. Those in use close when they are free, which is not waited for.
+async fn reconnect(State(admin): State<Admin>, uri: Uri) -> Response {
+    let order = match Order::read(&admin, &uri).await {
+        Ok(order) => order,
+        Err(answer) => return answer,
+    };
+    let database = order.database.clone();
+    match admin.ask(move |inner| inner.handle.reconnect(database.as_deref())).await {
+        Some(()) => order.wait(&admin, "reconnecting", |_| true).await,
+        None => busy(),
+    }
+}
+
+/// Lets the clients of a database go; without one, those of the whole process, which then ends.
+async fn drain(State(admin): State<Admin>, uri: Uri) -> Response {
+    let order = match Order::read(&admin, &uri).await {
+        Ok(order) => order,
+        Err(answer) => return answer,
+    };
+    let Some(database) = order.database.clone() else {
+        admin.0.control.drain.notify_one();
+        return answer(StatusCode::ACCEPTED, json!({ "draining": true, "then": "the process ends" }));
+    };
+    match admin.ask(move |inner| inner.handle.drain_database(&database)).await {
+        Some(true) => order.wait(&admin, "drained", |pool| pool.clients == 0 && pool.counts.total == 0).await,
+        Some(false) => too_many(),
+        None => busy(),
+    }
+}
+
+/// Reads the configuration again.
+async fn reload(State(admin): State<Admin>) -> Response {
+    let reloaded = admin.ask(|inner| inner.control.reloader.reload()).await;
+    match reloaded {
+        Some(Ok(reloaded)) => {
+            admin.follow(&reloaded.config);
+            let pools = reloaded.pools;
+            let pools = json!({
+                "followed": pools.followed, "renewed": pools.renewed, "left_behind": pools.left_behind,
+            });
+            answer(StatusCode::OK, json!({ "reloaded": true, "pools": pools, "notes": reloaded.notes }))
+        }
+        Some(Err(problems)) => {
+            let problems: Vec<String> = problems.0.iter().map(one_line).collect();
+            let body = json!({ "error": "the old configuration stays in force", "problems": problems });
+            answer(StatusCode::UNPROCESSABLE_ENTITY, body)
+        }
+        None => busy(),
+    }
+}
+
+/// Closes a client.
+async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
+    let parameters = match parameters(&uri, &["client"]) {
+        Ok(parameters) => parameters,
+        Err(message) => return problem(StatusCode::BAD_REQUEST, &message),
+    };
+    let Some(client) = parameters.iter().find_map(|(_, value)| value.parse::<u32>().ok()) else {
+        return problem(StatusCode::BAD_REQUEST, "name the client by its id in /api/clients: ?client=ID");
+    };
+    match admin.ask(move |inner| inner.handle.kill(client)).await {
+        Some(true) => answer(StatusCode::OK, json!({ "killed": client })),
+        Some(false) => problem(StatusCode::NOT_FOUND, "there is no such client"),
+        None => busy(),
+    }
+}
+
+/// What most orders say.
+struct Order {
+    /// Which database; `None` is all.
+    database: Option<String>,
+    /// How long to wait for its completion.
+    patience: Duration,
+}
+
+impl Order {
+    async fn read(admin: &Admin, uri: &Uri) -> Result<Self, Response> {
+        let bad = |message: String| problem(StatusCode::BAD_REQUEST, &message);
+        let mut order = Self { database: None, patience: DEFAULT_PATIENCE };
+        for (name, value) in parameters(uri, &["database", "time"]).map_err(bad)? {
+            if name == "database" {
+                order.database = Some(value);
+            } else {
+                let time = parse_duration_on(&value).map_err(|error| bad(format!("time: {error}")))?;
+                order.patience = time.min(MAX_PATIENCE);
+            }
+        }
+        if let Some(database) = order.database.clone()
+            && !admin.ask(move |inner| inner.knows(&database)).await.ok_or_else(busy)?
+        {
+            return Err(problem(StatusCode::NOT_FOUND, "no database of this name is configured or in use"));
+        }
+        Ok(order)
+    }
+
+    /// Waits until all its pools are as they should be, and tells how they are then.
+    async fn wait(self, admin: &Admin, word: &str, done: impl Fn(&PoolState) -> bool) -> Response {
+        let began = Instant::now();
+        loop {
+            let pools = admin.0.handle.pools(self.database.as_deref());
+            let complete = pools.iter().all(&done);
+            if complete || began.elapsed() >= self.patience {
+                let status = if complete { StatusCode::OK } else { StatusCode::GATEWAY_TIMEOUT };
+                let waited = began.elapsed().as_millis() as u64;
+                let pools: Vec<Value> = pools.iter().map(state).collect();
+                return answer(status, json!({ word: complete, "waited_ms": waited, "pools": pools }));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+impl Inner {
+    /// Whether a database is configured, may be asked for, or is in use.
+    fn knows(&self, database: &str) -> bool {
+        let names = self.names();
+        names.contains(database) || names.contains(FALLBACK) || !self.handle.pools(Some(database)).is_empty()
+    }
+}
+
+fn state(pool: &PoolState) -> Value {
+    let counts = &pool.counts;
+    json!({
+        "database": pool.database,
+        "user": pool.user,
+        "clients": pool.clients,
+        "waiters": counts.waiters,
+        "servers": { "in_use": counts.in_use, "total": counts.total },
+        "paused": pool.paused,
+        "drained": pool.drained,
+    })
+}
+
+/// The parameters of a query, of which only these may be there.
+fn parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, String> {
+    let mut found = Vec::new();
+    for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if !known.contains(&name) {
+            return Err(format!("the only parameters are {}", known.join(", ")));
+        }
+        let value = crate::config::percent_decode(value).map_err(|error| format!("{name}: {error}"))?;
+        found.push((name.to_owned(), value));
+    }
+    Ok(found)
+}
+
+fn too_many() -> Response {
+    problem(StatusCode::CONFLICT, "too many databases are under orders of their own: order it for all")
+}
+
+fn problem(status: StatusCode, message: &str) -> Response {
+    answer(status, json!({ "error": message }))
+}
+
+fn answer(status: StatusCode, body: Value) -> Response {
+    (status, axum::Json(body)).into_response()
+}
+
+/// What orders need besides the driver.
+pub struct Control {
+    /// Reads the configuration again.
+    pub reloader: Arc<crate::reload::Reloader>,
+    /// Somebody wants the process to drain.
+    pub drain: tokio::sync::Notify,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_and_unknown_ones_refused() {
+        let read = |query: &str| parameters(&format!("/api/pause?{query}").parse().unwrap(), &["database", "time"]);
+        assert_eq!(read("database=a%20b").unwrap(), [("database".to_owned(), "a b".to_owned())]);
+        assert!(read("databse=a").unwrap_err().contains("database"));
+        assert!(read("database=%zz").is_err());
+    }
+}

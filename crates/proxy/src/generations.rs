@@ -1,0 +1,284 @@
+//! Configurations that follow each other: the pools of the one in force, and those of earlier ones for as long as somebody
+//! uses them. The driver and the protocol know a pool by one id through all of them. Reads no file.
+//!
+//! A pool whose database (and user) is still there follows the new configuration. One whose database or user is gone
+//! keeps the rules it had: it takes no new clients, and those it has may go on.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use driver::{PoolSpec, Upstreams};
+use postgres::{Ask, Directory, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use protocol::{Origin, PoolId};
+
+use crate::{
+    config::Config,
+    pools::{MAX_POOLS, Pools},
+};
+
+/// Most pools that ever were, over all configurations: their ids are not used again.
+const MAX_EVER: usize = 4 * MAX_POOLS;
+
+/// See the file's head.
+pub struct Generations(RwLock<Table>);
+
+struct Table {
+    current: Arc<Pools>,
+    /// By the id that the driver knows.
+    entries: Vec<Entry>,
+    /// From an id of the current pools to that.
+    ids: HashMap<PoolId, PoolId>,
+}
+
+/// A pool through all configurations.
+#[derive(Clone)]
+struct Entry {
+    /// The last pools in which it was there.
+    pools: Arc<Pools>,
+    /// Its id in these.
+    id: PoolId,
+    /// Counts how often its servers had to be made anew.
+    revision: u64,
+}
+
+/// What a new configuration meant for the pools.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Succession {
+    /// Pools that follow it.
+    pub followed: usize,
+    /// Of these, pools whose servers are made anew.
+    pub renewed: usize,
+    /// Pools that are no longer configured.
+    pub left_behind: usize,
+}
+
+impl Generations {
+    /// The first configuration.
+    pub fn new(config: Arc<Config>) -> Self {
+        let current = Arc::new(Pools::new(config));
+        Self(RwLock::new(Table { current, entries: Vec::new(), ids: HashMap::new() }))
+    }
+
+    /// Puts another configuration in force for whoever asks from now on.
+    pub fn succeed(&self, config: Arc<Config>) -> Succession {
+        let next = Arc::new(Pools::after(config, &self.current()));
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut told = Succession::default();
+        let mut ids = HashMap::new();
+        for (known, entry) in (0..).map(PoolId).zip(&mut table.entries) {
+            let Some(id) = next.successor(&entry.pools, entry.id) else {
+                told.left_behind += 1;
+                continue;
+            };
+            told.followed += 1;
+            if !same_servers(&entry.pools, entry.id, &next, id) {
+                told.renewed += 1;
+                entry.revision += 1;
+            }
+            (entry.pools, entry.id) = (Arc::clone(&next), id);
+            ids.entry(id).or_insert(known);
+        }
+        (table.current, table.ids) = (next, ids);
+        told
+    }
+
+    fn current(&self) -> Arc<Pools> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).current)
+    }
+
+    /// Panics for an id that was never handed out: ids come from here only.
+    fn entry(&self, id: PoolId) -> Entry {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        table.entries.get(id.0 as usize).expect("the pool's id was handed out here").clone()
+    }
+
+    /// The id that the driver knows of a pool of these pools.
+    fn known_as(&self, pools: &Arc<Pools>, id: PoolId) -> Result<PoolId, Unknown> {
+        {
+            let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = table.ids.get(&id).filter(|_| Arc::ptr_eq(&table.current, pools)) {
+                return Ok(*known);
+            }
+        }
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let Table { current, entries, ids } = &mut *table;
+        // The configuration may have changed since the question was asked; the answer is then by the old one.
+        let is_current = Arc::ptr_eq(current, pools);
+        if let Some(known) = ids.get(&id).filter(|_| is_current) {
+            return Ok(*known);
+        }
+        if entries.len() >= MAX_EVER {
+            let text = format!("{MAX_EVER} pools have been made since the start: restart Poolhouse to make more");
+            return Err(Unknown::Forbidden(text));
+        }
+        let known = PoolId(entries.len() as u32);
+        entries.push(Entry { pools: Arc::clone(pools), id, revision: 0 });
+        if is_current {
+            ids.insert(id, known);
+        }
+        Ok(known)
+    }
+}
+
+/// Whether servers made under the one would be made the same way under the other.
+fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
+    // Taken apart completely, so that nothing new is forgotten here.
+    let ServerLogin { database, user, password, md5_hash, parameters, connect_query, mode, state, target } =
+        a.server_login(of_a);
+    let other = b.server_login(of_b);
+    // Follows max_size by default, and a larger pool is no reason to make all servers anew: new ones will know.
+    let state = StatePolicy { max_pinned: other.state.max_pinned, ..state };
+    let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
+    login
+        && (parameters, connect_query, mode, state, target)
+            == (other.parameters, other.connect_query, other.mode, other.state, other.target)
+}
+
+impl Directory for Generations {
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
+        let pools = self.current();
+        match pools.proof(origin, database, user)? {
+            Proof::Ask(ask) => Ok(Proof::Ask(Ask { pool: self.known_as(&pools, ask.pool)?, ..ask })),
+            proof => Ok(proof),
+        }
+    }
+
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        self.current().answered(database, user, stored)
+    }
+
+    fn refuted(&self, database: &str, user: &str) {
+        self.current().refuted(database, user);
+    }
+
+    fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
+        let pools = self.current();
+        let route = pools.route(database, user)?;
+        Ok(Route { pool: self.known_as(&pools, route.pool)?, ..route })
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let entry = self.entry(pool);
+        entry.pools.server_login(entry.id)
+    }
+}
+
+impl Upstreams for Generations {
+    fn spec(&self, pool: PoolId) -> PoolSpec {
+        let entry = self.entry(pool);
+        let mut spec = entry.pools.spec(entry.id);
+        spec.revision = entry.revision;
+        if !Arc::ptr_eq(&entry.pools, &self.current()) {
+            // Nobody new comes: what is idle may go.
+            spec.config.min_size = 0;
+        }
+        spec
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        let pools = self.current();
+        pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_text;
+    use std::path::Path;
+
+    fn config(text: &str) -> Arc<Config> {
+        Arc::new(from_text(Path::new("p.toml"), text, &|_| None).unwrap())
+    }
+
+    const USERS: &str = "[[user]]\nname = \"u\"\npassword = \"x\"\n[[user]]\nname = \"v\"\npassword = \"y\"\n";
+
+    fn with(databases: &str) -> Arc<Config> {
+        config(&format!("{USERS}{databases}"))
+    }
+
+    const SHOP: &str = "[[database]]\nname = \"shop\"\nurl = \"postgres://app:pw@h/d\"\n";
+
+    #[test]
+    fn a_pool_keeps_its_id_and_follows_the_new_rules() {
+        let pools = Generations::new(with(SHOP));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.spec(id).config.max_size, 20);
+        let told = pools.succeed(with(&format!("{SHOP}max_size = 7\n")));
+        assert_eq!(told, Succession { followed: 1, renewed: 0, left_behind: 0 });
+        assert_eq!((pools.spec(id).config.max_size, pools.spec(id).revision), (7, 0));
+        assert_eq!(pools.route("shop", "v").unwrap().pool, id);
+    }
+
+    #[test]
+    fn another_login_makes_the_servers_stale_and_leaves_the_clients_where_they_are() {
+        let pools = Generations::new(with(SHOP));
+        let id = pools.route("shop", "u").unwrap().pool;
+        let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
+        assert_eq!(told.renewed, 1);
+        let (spec, login) = (pools.spec(id), pools.server_login(id));
+        assert_eq!((spec.revision, spec.user.as_str()), (1, "app2"));
+        assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
+        assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn what_a_database_said_of_its_users_outlives_a_reload_if_it_is_asked_the_same() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
+        let local = Origin { listener: 0, address: None, port: 0 };
+        let pools = Generations::new(with(own));
+        let Ok(Proof::Ask(ask)) = pools.proof(local, "shop", "w") else { panic!("it must be asked") };
+        assert_eq!(pools.server_login(ask.pool).user, "lookup");
+        pools.answered("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
+        let id = pools.route("shop", "w").unwrap().pool;
+        assert_ne!(id, ask.pool);
+        let told = pools.succeed(with(&format!("{own}max_size = 7\n")));
+        assert_eq!(told, Succession { followed: 2, renewed: 0, left_behind: 0 });
+        assert!(matches!(pools.proof(local, "shop", "w"), Ok(Proof::Md5(_))));
+        assert!(pools.server_login(id).md5_hash.is_some());
+        pools.succeed(with(&own.replace("lookup", "other")));
+        let Ok(Proof::Ask(again)) = pools.proof(local, "shop", "w") else { panic!("it must be asked anew") };
+        assert_eq!((again.pool, pools.server_login(again.pool).user.as_str()), (ask.pool, "other"));
+        assert_eq!(
+            pools.succeed(with(&own.replace("lookup", "off").replace("auth_user", "auth_query"))).left_behind,
+            2
+        );
+    }
+
+    #[test]
+    fn a_database_that_is_gone_takes_nobody_and_keeps_who_is_there() {
+        let other = SHOP.replace("shop", "other");
+        let pools = Generations::new(with(&format!("{SHOP}min_size = 3\n")));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.succeed(with(&other)).left_behind, 1);
+        assert!(matches!(pools.route("shop", "u"), Err(Unknown::Database)));
+        assert_eq!((pools.server_login(id).user.as_str(), pools.spec(id).config.min_size), ("app", 0));
+        // It may come back.
+        assert_eq!(pools.succeed(with(SHOP)).followed, 1);
+        assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn a_user_who_is_gone_leaves_a_pool_of_his_own_behind() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
+        let pools = Generations::new(with(own));
+        let (u, v) = (pools.route("shop", "u").unwrap().pool, pools.route("shop", "v").unwrap().pool);
+        assert_ne!(u, v);
+        let told = pools.succeed(config(&format!("[[user]]\nname = \"u\"\npassword = \"changed\"\n{own}")));
+        assert_eq!(told, Succession { followed: 1, renewed: 1, left_behind: 1 });
+        assert_eq!(pools.server_login(v).password.as_deref(), Some("y"));
+        assert_eq!(pools.server_login(u).password.as_deref(), Some("changed"));
+    }
+
+    #[test]
+    fn a_database_of_its_own_takes_over_from_the_fallback() {
+        let fallback = "[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n";
+        let pools = Generations::new(with(fallback));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.succeed(with(&format!("{fallback}{SHOP}"))).renewed, 1, "it is called `d` there now");
+        assert_eq!(pools.server_login(id).database, "d");
+        assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+}

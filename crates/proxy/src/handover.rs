@@ -1,0 +1,175 @@
+//! Handing over to another process of the same configuration: it gets the very sockets that listen here, so no client that
+//! is about to come in is lost, and then this process lets those it has finish. Moves no client.
+//!
+//! They meet at a Unix socket in the abstract namespace, named after the first listener; both must belong to the same
+//! user. One says what it wants in a line of JSON, the other answers with a line and the sockets. From then on the old
+//! one tells, several times a second, how many servers it holds under each limit; the new one keeps to the rest.
+//!
+//! ```text
+//! new                                old
+//!  {"take_over":1}          -->
+//!                           <--      {"listeners":[..],"admin":true,"held":{..}} and the sockets
+//!  {"serving":true}         -->
+//!                           <--      {"left":true}        accepts nobody any more
+//!                           <--      {"held":{..}}        until its last client has gone
+//! ```
+
+use std::{
+    collections::HashMap,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, Endpoint};
+
+mod giver;
+mod taker;
+
+pub use giver::{Giver, Sockets};
+pub use taker::{Inherited, take_over};
+
+/// The version of what is said.
+const VERSION: u32 = 1;
+/// How long either waits for the other's next word.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the old process tells what it holds.
+const PACE: Duration = Duration::from_millis(200);
+/// Sockets that can be passed at once; the kernel takes 253.
+const MAX_SOCKETS: usize = 250;
+/// Bytes of a line.
+const MAX_LINE: u64 = 4 * 1024 * 1024;
+
+/// The new process asks.
+#[derive(Serialize, Deserialize)]
+struct Ask {
+    take_over: u32,
+}
+
+/// The old process answers; the sockets come along, the admin address's last.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    /// As configured, in the order of the sockets.
+    listeners: Vec<String>,
+    admin: Option<String>,
+    held: HashMap<String, u32>,
+}
+
+/// The new process serves.
+#[derive(Serialize, Deserialize)]
+struct Serving {
+    serving: bool,
+}
+
+/// The old process has let go, or tells what it holds.
+#[derive(Serialize, Deserialize, Default)]
+struct Word {
+    #[serde(default)]
+    left: bool,
+    #[serde(default)]
+    held: HashMap<String, u32>,
+}
+
+/// Where two processes of this configuration meet; `None` if it has no fixed address.
+fn meeting_point(config: &Config) -> Option<SocketAddr> {
+    let listen = &config.listeners.first()?.listen;
+    if matches!(listen, Endpoint::Tcp(address) if address.port() == 0) {
+        return None;
+    }
+    let name = format!("poolhouse.{}.{listen}", rustix::process::getuid().as_raw());
+    // The kernel takes 107 bytes; the end of a path tells more than its beginning.
+    let tail = name.len().saturating_sub(100);
+    SocketAddr::from_abstract_name(&name.as_bytes()[tail..]).ok()
+}
+
+/// Whether the other side belongs to the same user.
+fn is_ours(stream: &UnixStream) -> io::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    match peer.uid == rustix::process::getuid() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "the other process belongs to another user")),
+    }
+}
+
+/// The lines of a stream, one at a time.
+struct Lines(BufReader<UnixStream>);
+
+impl Lines {
+    fn of(stream: &UnixStream) -> io::Result<Self> {
+        Ok(Self(BufReader::new(stream.try_clone()?)))
+    }
+
+    /// The next line; an error at the end of the stream.
+    fn next<T: for<'d> Deserialize<'d>>(&mut self) -> io::Result<T> {
+        let mut line = String::new();
+        (&mut self.0).take(MAX_LINE).read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        serde_json::from_str(&line).map_err(|_| io::Error::other("the other process said something unexpected"))
+    }
+}
+
+fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Sends sockets along with a byte of their own, which separates them from the lines.
+fn send_sockets(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    let mut space = vec![std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+        return Err(io::Error::other(format!("more than {MAX_SOCKETS} listeners cannot be handed over")));
+    }
+    sendmsg(stream, &[io::IoSlice::new(b"\n")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives what [`send_sockets`] sent. Nothing must have been read ahead.
+fn receive_sockets(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let mut space = vec![std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let got = recvmsg(stream, &mut [io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if got.bytes != 1 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut sockets = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            sockets.extend(received);
+        }
+    }
+    Ok(sockets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn sockets_arrive_as_they_were_sent() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let sockets: Vec<OwnedFd> = listeners.iter().map(|l| l.try_clone().unwrap().into()).collect();
+        send_sockets(&here, &sockets).unwrap();
+        say(&here, &Word { left: true, ..Word::default() }).unwrap();
+        let received = receive_sockets(&there).unwrap();
+        for (sent, got) in listeners.iter().zip(received) {
+            assert_eq!(TcpListener::from(got).local_addr().unwrap(), sent.local_addr().unwrap());
+        }
+        assert!(Lines::of(&there).unwrap().next::<Word>().unwrap().left);
+    }
+}

@@ -1,0 +1,188 @@
+//! Reading the configuration again while it is in force. What is wrong with the new one leaves the old one as it is; what
+//! cannot change without a restart is said.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use driver::{Changes, Handle};
+
+use crate::{
+    check::{Machine, check},
+    config::{Config, Listener, Problem, Problems, Severity, from_file},
+    generations::{Generations, Succession},
+};
+
+/// Reads a configuration again and puts it in force.
+pub struct Reloader {
+    handle: Handle,
+    pools: Arc<Generations>,
+    state: Mutex<State>,
+    failed: AtomicU64,
+    done: AtomicU64,
+}
+
+struct State {
+    /// The listeners as they were opened, and in that order.
+    opened: Vec<Listener>,
+    in_force: Arc<Config>,
+}
+
+/// A configuration that is in force now.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// The whole of it.
+    pub config: Arc<Config>,
+    /// What it meant for the pools.
+    pub pools: Succession,
+    /// What is odd about it, and what of it waits for a restart; each on one line.
+    pub notes: Vec<String>,
+}
+
+impl Reloader {
+    /// Of a configuration that was just put in force for the first time.
+    pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>) -> Self {
+        let state = State { opened: config.listeners.clone(), in_force: config };
+        Self { handle, pools, state: Mutex::new(state), failed: AtomicU64::new(0), done: AtomicU64::new(0) }
+    }
+
+    /// The configuration in force.
+    pub fn in_force(&self) -> Arc<Config> {
+        Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner).in_force)
+    }
+
+    /// How often it was read again: in vain, and with success.
+    pub fn count(&self) -> (u64, u64) {
+        (self.failed.load(Relaxed), self.done.load(Relaxed))
+    }
+
+    /// Reads it again, with all files that it names. Both outcomes are logged. Reads files, so it may block.
+    ///
+    /// # Errors
+    /// When the new one is not usable; the old one then stays in force.
+    pub fn reload(&self) -> Result<Reloaded, Problems> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = read(&state.in_force).map(|(config, warnings)| self.put_in_force(&mut state, config, &warnings));
+        match &outcome {
+            Ok(Reloaded { pools, notes, .. }) => {
+                self.done.fetch_add(1, Relaxed);
+                notes.iter().for_each(|note| tracing::warn!("{note}"));
+                let Succession { followed, renewed, left_behind } = *pools;
+                tracing::info!(followed, renewed, left_behind, "configuration read again");
+            }
+            Err(problems) => {
+                self.failed.fetch_add(1, Relaxed);
+                let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error);
+                errors.for_each(|problem| tracing::error!("{}", one_line(problem)));
+                tracing::error!("the configuration was not read again: the old one stays in force");
+            }
+        }
+        outcome
+    }
+
+    fn put_in_force(&self, state: &mut State, config: Config, warnings: &[Problem]) -> Reloaded {
+        let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
+        restarts(&state.in_force, &config, &mut notes);
+        let listeners = state.opened.iter().map(|opened| {
+            let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
+            (now.gate, now.timeouts)
+        });
+        let changes = Changes { listeners: listeners.collect(), max_auth_failures: config.serve.max_auth_failures };
+        let config = Arc::new(config);
+        let pools = self.pools.succeed(Arc::clone(&config));
+        self.handle.reconfigure(&changes);
+        state.in_force = Arc::clone(&config);
+        Reloaded { config, pools, notes }
+    }
+}
+
+/// The file of this configuration as it is now, and what is odd about it.
+fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
+    let path: Option<PathBuf> = in_force.source.as_ref().map(|source| source.path.clone());
+    let Some(path) = path else {
+        let problem = Problem::error("there is no configuration file to read again: all was given on the command line");
+        return Err(problem.hint("start with --config, or restart with other arguments").into());
+    };
+    let config = Config { insecure_no_auth: in_force.insecure_no_auth, ..from_file(Path::new(&path))? };
+    let problems = check(&config, Machine::here());
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Err(Problems(problems));
+    }
+    Ok((config, problems))
+}
+
+/// Notes what takes a restart.
+fn restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
+    let mut note = |what: String| notes.push(format!("{what}: restart Poolhouse for that"));
+    let opened = |config: &Config, listener: &Listener| config.listeners.iter().any(|l| l.listen == listener.listen);
+    for listener in new.listeners.iter().filter(|listener| !opened(old, listener)) {
+        note(format!("the listener {} is new", listener.listen));
+    }
+    for listener in old.listeners.iter().filter(|listener| !opened(new, listener)) {
+        note(format!("the listener {} is gone from the file and goes on listening", listener.listen));
+    }
+    for listener in &new.listeners {
+        let before = old.listeners.iter().find(|l| l.listen == listener.listen);
+        if before.is_some_and(|before| before.socket_mode != listener.socket_mode) {
+            note(format!("socket_mode of {} has changed", listener.listen));
+        }
+    }
+    if old.admin.listen != new.admin.listen {
+        note("the admin address has changed".to_owned());
+    }
+    if old.serve.workers != new.serve.workers {
+        note(format!("workers is {} now instead of {}", new.serve.workers, old.serve.workers));
+    }
+}
+
+/// A problem without the picture of its line.
+pub fn one_line(problem: &Problem) -> String {
+    let mut text = String::new();
+    if let Some(file) = &problem.file {
+        text = format!("{}:", file.display());
+        if let Some(place) = &problem.place {
+            text += &format!("{}:{}:", place.line, place.column);
+        }
+        text.push(' ');
+    }
+    text += &problem.message;
+    if let Some(hint) = &problem.hint {
+        text += &format!(" ({hint})");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_text;
+
+    fn config(text: &str) -> Config {
+        let text = format!("{text}\n[[database]]\nname = \"d\"\nurl = \"postgres://u:p@h\"\n");
+        from_text(Path::new("p.toml"), &text, &|_| None).unwrap()
+    }
+
+    #[test]
+    fn what_takes_a_restart_is_said() {
+        let old = config("[serve]\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:1\"\n[[listener]]\nlisten = \":2\"\n");
+        let new = config("[serve]\nworkers = 2\n[admin]\nlisten = \"off\"\n[[listener]]\nlisten = \":3\"\n");
+        let mut notes = Vec::new();
+        restarts(&old, &new, &mut notes);
+        assert_eq!(notes.len(), 4, "{notes:?}");
+        assert!(notes.iter().all(|note| note.contains("restart Poolhouse")));
+        notes.clear();
+        restarts(&old, &old, &mut notes);
+        assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn a_problem_fits_on_a_line_of_the_log() {
+        let problem = Problem::error("unknown key `max_sise`").hint("did you mean `max_size`?");
+        let text = one_line(&problem.at(Path::new("p.toml"), "max_sise = 1\n", 0..8));
+        assert_eq!(text, "p.toml:1:1: unknown key `max_sise` (did you mean `max_size`?)");
+    }
+}

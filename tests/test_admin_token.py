@@ -1,0 +1,59 @@
+"""Who may give orders over the admin address."""
+
+import pytest
+
+from pooler import Failed
+
+pytestmark = pytest.mark.poolhouse_only
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def test_with_a_token_only_who_shows_it_may(start, tmp_path):
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    path.chmod(0o600)
+    pooler = start(token_file=str(path))
+    assert pooler.post("/api/resume")[0] == 401
+    assert pooler.post("/api/resume", {"Authorization": f"Bearer {TOKEN[:-1]}0", "X-Poolhouse": "x"})[0] == 401
+    assert pooler.post("/api/resume", {"Authorization": f"Bearer {TOKEN}"})[0] == 200
+    assert pooler.get("/api/pools")[0] == 200, "looking needs none"
+    assert TOKEN not in pooler.log()
+    assert "without the right token" in pooler.log()
+
+
+def test_a_token_can_be_changed_by_a_reload(start):
+    pooler = start(token=TOKEN)
+    other = TOKEN[::-1]
+    pooler.rewrite(token=other)
+    assert pooler.post("/api/reload", {"Authorization": f"Bearer {TOKEN}"})[0] == 200
+    assert pooler.post("/api/resume", {"Authorization": f"Bearer {TOKEN}"})[0] == 401
+    assert pooler.post("/api/resume", {"Authorization": f"Bearer {other}"})[0] == 200
+
+
+@pytest.mark.parametrize("headers", [
+    {},
+    {"Content-Type": "text/plain"},
+    {"X-Poolhouse": "x", "Origin": "http://evil.example"},
+    {"X-Poolhouse": "x", "Sec-Fetch-Site": "cross-site"},
+    {"X-Poolhouse": "x", "Host": "evil.example"},
+], ids=["a form", "a form of text", "a page", "a browser", "a name pointed here"])
+def test_without_a_token_no_web_page_may(start, headers):
+    pooler = start()
+    assert pooler.post("/api/pause", headers)[0] == 403
+    assert pooler.post("/api/resume")[0] == 200
+
+
+def test_orders_are_not_given_by_looking(start):
+    pooler = start()
+    assert pooler.get("/api/pause")[0] in (403, 405)
+    assert pooler.post("/api/pools")[0] == 405
+
+
+def test_a_short_token_is_refused(start):
+    pooler = start.unstarted()
+    pooler.expected_status = 2
+    with pytest.raises(Failed) as failed:
+        pooler.start(token="short")
+    assert failed.value.status == 2 and "fewer than 16 characters" in failed.value.output
+    assert '"short"' not in failed.value.output
