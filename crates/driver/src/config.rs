@@ -159,10 +159,10 @@ pub struct PoolSpec {
     pub config: PoolConfig,
     /// Caps it shares with other pools: name and limit (0 is unlimited). Pools that name the same cap share it.
     pub caps: Vec<(String, u32)>,
-    /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
-    pub revision: u64,
     /// Time-outs of its clients, where they are not the listener's.
     pub timeouts: PoolTimeouts,
+    /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
+    pub revision: u64,
 }
 
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
@@ -171,7 +171,7 @@ pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out.
     fn spec(&self, pool: PoolId) -> PoolSpec;
 
-    /// Pools that exist from the start, so that their `min_size` holds before a client comes.
+    /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
     fn at_start(&self) -> Vec<PoolId> {
         Vec::new()
     }

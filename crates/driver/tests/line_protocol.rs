@@ -213,8 +213,8 @@ impl Upstreams for Spec {
             hosts: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() }.into(),
             config: self.1.clone(),
             caps: vec![("all".into(), 0)],
-            revision: 0,
             timeouts: PoolTimeouts::default(),
+            revision: 0,
         }
     }
 }

@@ -3,11 +3,11 @@
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that; `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring` keeps what
-//! logins have shown; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared statements (`statements`
-//! remembers them), `scan` finds what may outlive a transaction (`tokens` reads SQL); `state` decides what becomes of that, and
-//! `survey` asks the server for it; `target` tells which of several hosts will do; `work` is what Poolhouse itself asks of servers;
-//! `ending` is how leases and connections end.
+//! that; `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring`
+//! keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared
+//! statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens` reads SQL); `state`
+//! decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts will do;
+//! `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod cancel_key;

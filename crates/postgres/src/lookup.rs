@@ -122,7 +122,8 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         match self.directory.proof(asked.origin, &asked.database, &asked.user) {
-            Ok(Proof::Ask(ask)) => {
+            // The configuration may have changed, and another server be the one to ask.
+            Ok(Proof::Ask(ask)) if ask.pool == client.pool => {
                 let Asked { database, user, .. } = asked;
                 let question = |to: &mut Vec<u8>| write_question(to, &ask.query, &user);
                 let lookup = Lookup { database, user: user.clone(), answer: Answer::Nobody, abandoned: false };

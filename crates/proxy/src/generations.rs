@@ -63,7 +63,7 @@ impl Generations {
 
     /// Puts another configuration in force for whoever asks from now on.
     pub fn succeed(&self, config: Arc<Config>) -> Succession {
-        let next = Arc::new(Pools::new(config));
+        let next = Arc::new(Pools::after(config, &self.current()));
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut told = Succession::default();
         let mut ids = HashMap::new();
@@ -130,9 +130,10 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
     let other = b.server_login(of_b);
     // Follows max_size by default, and a larger pool is no reason to make all servers anew: new ones will know.
     let state = StatePolicy { max_pinned: other.state.max_pinned, ..state };
-    (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash)
-        && (parameters, connect_query) == (other.parameters, other.connect_query)
-        && (mode, state, target) == (other.mode, other.state, other.target)
+    let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
+    login
+        && (parameters, connect_query, mode, state, target)
+            == (other.parameters, other.connect_query, other.mode, other.state, other.target)
 }
 
 impl Directory for Generations {
@@ -178,7 +179,7 @@ impl Upstreams for Generations {
 
     fn at_start(&self) -> Vec<PoolId> {
         let pools = self.current();
-        pools.at_start().into_iter().filter_map(|pool| self.known_as(&pools, pool).ok()).collect()
+        pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok()).collect()
     }
 }
 
@@ -221,6 +222,29 @@ mod tests {
         assert_eq!((spec.revision, spec.user.as_str()), (1, "app2"));
         assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn what_a_database_said_of_its_users_outlives_a_reload_if_it_is_asked_the_same() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
+        let local = Origin { listener: 0, address: None, port: 0 };
+        let pools = Generations::new(with(own));
+        let Ok(Proof::Ask(ask)) = pools.proof(local, "shop", "w") else { panic!("it must be asked") };
+        assert_eq!(pools.server_login(ask.pool).user, "lookup");
+        pools.answered("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
+        let id = pools.route("shop", "w").unwrap().pool;
+        assert_ne!(id, ask.pool);
+        let told = pools.succeed(with(&format!("{own}max_size = 7\n")));
+        assert_eq!(told, Succession { followed: 2, renewed: 0, left_behind: 0 });
+        assert!(matches!(pools.proof(local, "shop", "w"), Ok(Proof::Md5(_))));
+        assert!(pools.server_login(id).md5_hash.is_some());
+        pools.succeed(with(&own.replace("lookup", "other")));
+        let Ok(Proof::Ask(again)) = pools.proof(local, "shop", "w") else { panic!("it must be asked anew") };
+        assert_eq!((again.pool, pools.server_login(again.pool).user.as_str()), (ask.pool, "other"));
+        assert_eq!(
+            pools.succeed(with(&own.replace("lookup", "off").replace("auth_user", "auth_query"))).left_behind,
+            2
+        );
     }
 
     #[test]

@@ -38,7 +38,7 @@ struct Lookups {
     /// Whose servers are asked.
     pool: PoolId,
     auth: AuthQuery,
-    known: KnownUsers,
+    known: Arc<KnownUsers>,
 }
 
 #[derive(Default)]
@@ -71,11 +71,30 @@ impl Pools {
             let pool = PoolId(entries.len() as u32);
             let name = format!("{}/auth_query", database.name);
             entries.push(Entry { database: index, name: name.into(), user: auth.user.as_str().into(), lookups: true });
-            Some(Lookups { pool, auth, known: KnownUsers::default() })
+            Some(Lookups { pool, auth, known: Arc::default() })
         });
         let lookups = lookups.collect();
         let table = RwLock::new(Table { entries, ..Table::default() });
         Self { config, databases, users, lookups, table }
+    }
+
+    /// The pools of a configuration that follows another: what databases have said of their users still holds, if the same
+    /// ones are asked the same.
+    pub fn after(config: Arc<Config>, earlier: &Self) -> Self {
+        let mut pools = Self::new(config);
+        for (index, lookups) in pools.lookups.iter_mut().enumerate() {
+            let database = &pools.config.databases[index];
+            let Some(lookups) = lookups else { continue };
+            let Some(before) = earlier.databases.get(&database.name).copied() else { continue };
+            if let Some(old) = &earlier.lookups[before]
+                && earlier.config.databases[before].hosts == database.hosts
+                && (&old.auth.query, &old.auth.user, &old.auth.database)
+                    == (&lookups.auth.query, &lookups.auth.user, &lookups.auth.database)
+            {
+                lookups.known = Arc::clone(&old.known);
+            }
+        }
+        pools
     }
 
     /// The configured database that serves a name.
@@ -136,18 +155,23 @@ impl Pools {
     /// What a pool of an earlier configuration is in this one; `None` if its database or its user is gone.
     pub fn successor(&self, earlier: &Self, pool: PoolId) -> Option<PoolId> {
         let (entry, before) = earlier.entry(pool);
-        let index = *self.databases.get(&*entry.name).or_else(|| self.databases.get(FALLBACK))?;
         if entry.lookups {
-            let lookups = self.lookups[index].as_ref()?;
-            return (lookups.auth.user == *entry.user).then_some(lookups.pool);
+            let index = *self.databases.get(&before.name)?;
+            return self.lookups[index].as_ref().map(|lookups| lookups.pool);
         }
+        let index = *self.databases.get(&*entry.name).or_else(|| self.databases.get(FALLBACK))?;
         let user = match (&before.user, &self.config.databases[index].user) {
             // Clients share it, whoever they are.
             (Some(_), Some(user)) => user,
-            (None, None) if !self.config.authenticates() || self.user(&entry.user).is_some() => &*entry.user,
+            (None, None) if self.admits(index, &entry.user) => &*entry.user,
             _ => return None,
         };
         self.pool(index, &entry.name, user).ok()
+    }
+
+    /// Whether a user of this name may come to a database, as far as is known without asking.
+    fn admits(&self, database: usize, user: &str) -> bool {
+        !self.config.authenticates() || self.user(user).is_some() || self.lookups[database].is_some()
     }
 
     /// Panics for an id that was never handed out: ids come from here only.
@@ -189,9 +213,9 @@ impl Pools {
             user: entry.user.to_string(),
             hosts: database.hosts.clone(),
             config,
-            caps: vec![("process".to_owned(), process)],
-            revision: 0,
+            caps: [("process".to_owned(), process)].into_iter().filter(|(_, limit)| *limit > 0).collect(),
             timeouts: PoolTimeouts::default(),
+            revision: 0,
         }
     }
 
@@ -313,8 +337,8 @@ impl Upstreams for Pools {
             hosts: database.hosts.clone(),
             config: settings.config,
             caps: self.caps(&entry, database),
-            revision: 0,
             timeouts: settings.timeouts,
+            revision: 0,
         }
     }
 

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::config::{PoolTimeouts, Timeouts};
 
-/// How often idle clients are looked through where pools have an idle time of their own: it is this exact.
+/// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
+/// times of pools are this exact.
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 
 /// Which time-outs any pool has of its own.
@@ -73,9 +74,15 @@ impl<P: Protocol> Worker<P> {
                 }
             }
         }
-        if self.own_times.client_idle {
-            self.look_through_idle();
-        } else {
+        if self.now >= self.next_idle_look {
+            self.next_idle_look = self.now + IDLE_LOOK;
+            self.own_times = OwnTimes::default();
+            self.pools.iter().flatten().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
+            if self.own_times.client_idle {
+                self.look_through_idle();
+            }
+        }
+        if !self.own_times.client_idle {
             self.expire_idle();
         }
     }
@@ -96,10 +103,6 @@ impl<P: Protocol> Worker<P> {
 
     /// Where pools have an idle time of their own, every idle client is looked at from time to time.
     fn look_through_idle(&mut self) {
-        if self.now < self.next_idle_look {
-            return;
-        }
-        self.next_idle_look = self.now + IDLE_LOOK;
         let late = |client: &ClientConn<P::Client>| {
             let limit = self.timeouts_of(client).client_idle;
             client.state == State::Idle && limit.is_some_and(|limit| self.now - client.since >= limit)
