@@ -74,23 +74,20 @@ class Pair:
 
     async def both(self, request):
         self.remember(request.text)
-        # Both are under way before either is waited for.
-        subject = asyncio.ensure_future(self.subject.ask(request.data, request.syncs))
-        expected, got = None, None
-        try:
-            expected = await self.reference.ask(request.data, request.syncs)
-        except Closed as closed:
-            expected = f"closed: {closed}"
-        try:
-            got = await subject
-        except Closed as closed:
-            got = f"closed: {closed}"
+        expected, got = await asyncio.gather(*(self.answer(side, request) for side in (self.reference, self.subject)))
         if isinstance(expected, str):
             raise RuntimeError(f"the reference of client {self.client.number} failed at {request.text}: {expected}")
         if expected != got:
             self.differ(f"answers to {request.text!r} differ", expected, got)
         self.compare_parameters()
         return expected
+
+    @staticmethod
+    async def answer(side, request):
+        try:
+            return await side.ask(request.data, request.syncs)
+        except Closed as closed:
+            return f"closed: {closed}"
 
     def compare_parameters(self):
         expected, got = self.reference.parameters, self.subject.parameters

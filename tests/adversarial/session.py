@@ -10,10 +10,12 @@ import functools
 import hashlib
 import hmac
 import os
+import re
 import struct
 
 import wire as w
 
+NO_TEMPORARY_TABLE = re.compile(r'table "\w+" does not exist|relation "pg_temp\.\w+" does not exist')
 # An answer larger than this is a mistake of the test.
 MAX_ANSWER = 16 << 20
 
@@ -53,7 +55,8 @@ class Session(asyncio.Protocol):
         """The messages that answer `data`, up to and with ReadyForQuery number `syncs`."""
         if self.lost is not None:
             raise Closed(self.lost)
-        self.messages, self.left = [], syncs
+        # What has come unasked since the last answer is the beginning of this one.
+        self.left = syncs
         self.future = self.loop.create_future()
         self.transport.write(data)
         return await self.future
@@ -104,11 +107,12 @@ class Session(asyncio.Protocol):
             self.status = body.decode()
             self.messages.append(("Z", self.status))
             self.left -= 1
-            if self.left == 0:
+            if self.left == 0 and not self.future.done():
                 self.future.set_result(self.messages)
+                self.messages = []
         elif kind in "EN":
             fields = w.error_fields(body)
-            self.messages.append((kind, fields.get("S"), fields.get("C"), fields.get("M")))
+            self.messages.append((kind, fields.get("S"), *told(fields.get("C"), fields.get("M"))))
         elif kind == "T":
             self.messages.append(("T", *columns(body)))
         elif kind == "C":
@@ -156,6 +160,14 @@ class Session(asyncio.Protocol):
         signature = hmac.digest(hashlib.sha256(client_key).digest(), f"{first},{challenge},{bare}".encode(), "sha256")
         proof = bytes(a ^ b for a, b in zip(client_key, signature))
         self.transport.write(w.message(b"p", f"{bare},p={base64.b64encode(proof).decode()}".encode()))
+
+
+def told(code, text):
+    """What an error says. A session that has never had a temporary table lacks the schema for them, one that had one before it was
+    handed on still has it, empty: no difference worth speaking of."""
+    if text == 'schema "pg_temp" does not exist' or (code == "42P01" and NO_TEMPORARY_TABLE.fullmatch(text)):
+        return "3F000 or 42P01", "no such temporary table"
+    return code, text
 
 
 def columns(body):

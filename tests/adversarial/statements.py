@@ -297,8 +297,9 @@ def back_to_or_over_a_savepoint(c):
 
 @step("multi", 2)
 def several_in_one_query(c):
-    several = [c.chance.choice([c.set_statement(), c.set_statement(local=True), "SELECT 1", "BEGIN", "COMMIT", "ROLLBACK", "SELECT 1/0",
-                                "RESET ALL", "SAVEPOINT one", "ROLLBACK TO one", ""]) for _ in range(c.chance.randrange(2, 5))]
+    several = [c.chance.choice(["SELECT 1", "SELECT 2", "BEGIN", "COMMIT", "ROLLBACK", "SELECT 1/0", "SAVEPOINT one", "ROLLBACK TO one", "",
+                                *([c.set_statement(), c.set_statement(), "RESET ALL"] if "set" in c.features else []),
+                                *([c.set_statement(local=True)] if "local" in c.features else [])]) for _ in range(c.chance.randrange(2, 5))]
     return simple("; ".join(s.rstrip("; ") for s in several))
 
 
@@ -371,7 +372,7 @@ def a_pipeline(c):
     batch = Batch()
     for _ in range(c.chance.randrange(2, 6)):
         shape = c.chance.randrange(6)
-        if shape == 0:
+        if shape == 0 and "set" in c.features:
             batch.run(c.set_statement())
         elif shape == 1:
             batch.run("SELECT $1::text", ["x"])
