@@ -2,7 +2,7 @@
 """Runs the programs of this directory, each in its own language, through a Poolhouse with a pool of two servers, and writes
 docs/clients.md from what they said.
 
-    tests/clients/run.py [NAME ...] [--mode transaction] [--all] [--no-table]
+    tests/clients/run.py [NAME ...] [--all] [--only CHECK,...] [--direct] [--no-table]
 
 Downloads what the programs are built with. Exit status 1: something that is expected to work does not.
 """
@@ -31,6 +31,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of programs; default: all")
     parser.add_argument("--all", action="store_true", help="in transaction mode also what is not expected to work yet")
+    parser.add_argument("--only", metavar="CHECK,...", help="no other checks")
+    parser.add_argument("--direct", action="store_true", help="PostgreSQL itself: what fails there is the program's mistake; leaves the table alone")
     parser.add_argument("--no-table", action="store_true", help="leave results.json and docs/clients.md alone")
     chosen = parser.parse_args()
     programs = [expectations.by_name(name) for name in chosen.names] or expectations.PROGRAMS
@@ -49,34 +51,43 @@ def main():
                 print(f"   not run: {reason}", flush=True)
                 results.setdefault(program.name, {"not_run": str(reason).splitlines()[0]})
                 continue
-            results[program.name] = one(program, cluster, directory, chosen.all)
+            results[program.name] = one(program, cluster, directory, chosen)
             failures += len(results[program.name]["failed"])
     finally:
         if cluster.running():
             cluster.stop("immediate")
         shutil.rmtree(directory, ignore_errors=True)
-    if not chosen.no_table:
+    if not (chosen.no_table or chosen.direct or chosen.only):
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
         table.write(results)
     print(f"{failures} unexpected failures")
     return min(failures, 1)
 
 
-def one(program, cluster, directory, everything):
+def one(program, cluster, directory, chosen):
     """Runs a program in transaction mode with what is expected to work there, and with the rest in session mode."""
     checks = [check for check in running.checks_of(program) if check not in expectations.TLS_NOT_YET]
-    later = [] if everything else [check for check in checks if expectations.not_yet(program, check)]
+    if chosen.only:
+        checks = [check for check in checks if check in chosen.only.split(",")]
+    later = [] if chosen.all or chosen.direct else [check for check in checks if expectations.not_yet(program, check)]
     result = {"version": "?", "transaction": [], "session": [], "failed": {}}
     for mode, wanted in (("transaction", [check for check in checks if check not in later]), ("session", later)):
         if not wanted:
             continue
-        outcome = through_a_pooler(program, wanted, cluster, directory, mode)
+        if chosen.direct:
+            outcome = running.run(program, direct(cluster), wanted)
+        else:
+            outcome = through_a_pooler(program, wanted, cluster, directory, mode)
         result["version"], result[mode] = outcome.version, outcome.passed
         for check, what in outcome.failed.items():
             result["failed"][f"{check} ({mode} mode)"] = what
             print(f"   FAILED {check} in {mode} mode: {what[:1500]}", flush=True)
         print(f"   {mode} mode: {len(outcome.passed)} passed, {len(outcome.failed)} failed: {', '.join(outcome.passed)}", flush=True)
     return result
+
+
+def direct(cluster):
+    return {"host": "127.0.0.1", "port": cluster.port, "user": "app", "password": PASSWORDS["app"], "dbname": "bench"}
 
 
 def through_a_pooler(program, checks, cluster, directory, mode):

@@ -72,8 +72,10 @@ def cancel():
     def work(worker):
         mine = nonce()
         process = subprocess.Popen(["psql", "-XqAt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        process.stdin.write(f"SELECT pg_sleep(30);\nSELECT '{mine}';\n")
+        process.stdin.write(f"\\echo ready\nSELECT pg_sleep(30);\nSELECT '{mine}';\n")
         process.stdin.close()
+        # Before it is connected it would just end.
+        assert process.stdout.readline() == "ready\n"
         for _ in range(20):
             time.sleep(0.5)
             if process.poll() is not None:

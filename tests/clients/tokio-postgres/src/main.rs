@@ -39,7 +39,7 @@ async fn main() {
             }
         )*};
     }
-    checks!(simple, unprepared, copy, cancel, transactions, prepared, pipelines, portals, timeouts, types, settings, listen, tls);
+    checks!(simple, unprepared, cancel, copy, transactions, prepared, pipelines, portals, timeouts, types, settings, listen, tls);
     std::process::exit(i32::from(failed));
 }
 
@@ -159,15 +159,15 @@ async fn copy() -> Outcome {
     on_each(|worker| async move {
         let (client, _) = connect().await?;
         let lines: Vec<_> = (0..3000).map(|n| format!("{worker}\t{n}\tnote {n}\n")).collect();
-        let mut sink = pin!(client.copy_in_simple(&format!("COPY {TABLE} FROM STDIN")).await?);
-        let mut chunks = stream::iter(lines.iter().map(|line| Ok(Bytes::from(line.clone()))));
+        let mut sink = pin!(client.copy_in(&format!("COPY {TABLE} FROM STDIN")).await?);
+        let mut chunks = stream::iter(lines.clone().into_iter().map(|line| Ok(Bytes::from(line))));
         sink.send_all(&mut chunks).await?;
         same("copied in", 3000, sink.finish().await?)?;
         let out = format!("COPY (SELECT * FROM {TABLE} WHERE worker = {worker} ORDER BY n) TO STDOUT");
-        let got = client.copy_out_simple(&out).await?;
+        let got = client.copy_out(&out).await?;
         let got: BytesMut = got.try_fold(BytesMut::new(), |mut all, part| async move { all.extend_from_slice(&part); Ok(all) }).await?;
         same("lines", lines.concat().as_bytes(), &got[..])?;
-        let mut bad = pin!(client.copy_in_simple(&format!("COPY {TABLE} FROM STDIN")).await?);
+        let mut bad = pin!(client.copy_in(&format!("COPY {TABLE} FROM STDIN")).await?);
         bad.send(Bytes::from_static(b"rubbish\n")).await?;
         same("bad copy", "22P02".to_owned(), state(bad.finish().await))?;
         echo(&client).await
@@ -205,7 +205,7 @@ async fn transactions() -> Outcome {
         for n in 0..20 {
             let mut transaction = client.transaction().await?;
             transaction.execute(&format!("INSERT INTO {TABLE} VALUES ($1, $2, $3)"), &[&worker, &n, &nonce()]).await?;
-            let savepoint = transaction.savepoint("inner").await?;
+            let savepoint = transaction.savepoint("within").await?;
             same("inside", "22012".to_owned(), state(savepoint.batch_execute("SELECT 1/0").await))?;
             savepoint.rollback().await?;
             if n % 2 == 0 { transaction.rollback().await? } else { transaction.commit().await? }
