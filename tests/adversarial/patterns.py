@@ -69,11 +69,14 @@ def pgx():
             Batch().bind(["pgx"], "stmtcache_1").execute().sync(), Batch().close("stmtcache_1").sync()]
 
 
-CONNECTS = [django, django_with_a_role, rails, sqlalchemy, hibernate, prisma, asyncpg, pgx]
+CONNECTS = [django_with_a_role, rails, sqlalchemy, hibernate, prisma, pgx]
+# These set what the statement alone does not tell.
+PINNING_CONNECTS = [django, asyncpg]
 
 
-def at_connect(chance):
-    return chance.choice(CONNECTS)()
+def at_connect(chance, pinner):
+    """`pinner`: whether it may use what needs a server of its own."""
+    return chance.choice(CONNECTS + PINNING_CONNECTS if pinner else CONNECTS)()
 
 
 # -- in between

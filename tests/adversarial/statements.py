@@ -16,7 +16,7 @@ from .world import ADMIN, APP, ROLES, TEMP_TABLES, quote
 FEATURES = {
     "set": "SET and RESET in and out of transactions",
     "local": "SET LOCAL",
-    "setconfig": "set_config with constants or parameters",
+    "setconfig": "set_config with constants",
     "searchpath": "what search_path leads to",
     "role": "SET ROLE",
     "authorization": "SET SESSION AUTHORIZATION; every fourth client is a superuser then",
@@ -35,6 +35,7 @@ FEATURES = {
     "frameworks": "what Django, Rails, SQLAlchemy, Hibernate, Prisma, asyncpg and pgx send at connect and in between",
     "startup": "parameters asked for at connect",
     "reconnect": "leaving, politely or not, in and out of transactions, and coming back",
+    "boundconfig": "set_config with parameters of Bind [pinning]",
     "computed": "settings changed by set_config of a value that SQL computes [pinning]",
     "sqlprepare": "PREPARE, EXECUTE, DEALLOCATE [pinning]",
     "temp": "temporary tables [pinning]",
@@ -97,7 +98,7 @@ class Client:
                                                        "-c geqo=off", "--search_path=s2"])
         requests = []
         if "frameworks" in self.features and chance.random() < 0.6:
-            requests = patterns.at_connect(chance)
+            requests = patterns.at_connect(chance, PINNING <= self.features | OFF_BY_DEFAULT)
         return parameters, requests
 
     def next(self, status):
@@ -208,18 +209,23 @@ def set_config(c):
     name, value = c.setting()
     value, local = unquoted(value), c.chance.choice(["false", "false", "true"])
     literal = "'" + value.replace("'", "''") + "'"
-    shape = c.chance.randrange(5)
+    shape = c.chance.randrange(3)
     if shape == 0:
-        return Batch().run("SELECT set_config($1, $2, $3)", [name, value, local]).sync()
-    if shape == 1:
-        return Batch().run(f"SELECT pg_catalog.set_config('{name}', $1, {local})", [value]).sync()
-    if shape == 2:
         other, second = c.setting()
         second = "'" + unquoted(second).replace("'", "''") + "'"
         return c.sql(f"SELECT set_config('{name}', {literal}, {local}), set_config('{other}', {second}, false)")
-    if shape == 3:
+    if shape == 1:
         return c.sql(f'select "set_config"(\'{name}\', {literal}, is_local => {local}) as "set"')
     return c.sql(f"SELECT set_config('{name}', {literal}, {local})")
+
+
+@step("boundconfig", 1.5)
+def set_config_with_parameters(c):
+    name, value = c.setting()
+    value, local = unquoted(value), c.chance.choice(["false", "false", "true"])
+    if c.chance.random() < 0.5:
+        return Batch().run("SELECT set_config($1, $2, $3)", [name, value, local]).sync()
+    return Batch().run(f"SELECT pg_catalog.set_config('{name}', $1, {local})", [value]).sync()
 
 
 @step("computed", 1.5)

@@ -9,21 +9,13 @@ ROOT = pathlib.Path(__file__).parent
 
 # Check -> why it is not expected to work in transaction mode. It is run in session mode instead.
 NOT_YET = {
-    **dict.fromkeys(["prepared", "prepared_transactions", "prepared_at_once", "prepared_batches", "prepared_cursors", "prepared_types",
-                     "prepared_pipelines", "own_pool_prepared"], "named prepared statements"),
-    "settings": "settings that the server does not report",
-    "types_looked_up": "settings that the server does not report",
-    "listen": "LISTEN",
-    "cursors_with_hold": "WITH HOLD cursors",
+    "listen": "LISTEN by more clients than max_pinned",
+    "cursors_with_hold": "WITH HOLD cursors by more clients than max_pinned",
 }
 # Checks that need TLS towards clients, in any mode. Empty: it is there.
 TLS_NOT_YET = {"tls"}
 # The same of single programs, whose check of that name does by name what others do without.
-NOT_YET_OF = {
-    "postgres-js": {"pipelines": "named prepared statements"},
-    "pgx": {"batches": "named prepared statements"},
-    "tokio-postgres": dict.fromkeys(["copy", "transactions", "pipelines", "portals", "types"], "named prepared statements"),
-}
+NOT_YET_OF = {}
 
 
 @dataclasses.dataclass(frozen=True)
