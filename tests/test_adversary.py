@@ -5,8 +5,11 @@ import pytest
 import adversary
 from adversarial.comparison import Difference
 
-# What may be used through the pooler, by now. The rest is known to differ.
-READY = "transactions,savepoints,errors,writes,copy,pipeline,unnamed,multi,local,portals,reconnect"
+# What is known to differ, and is to leave this list as it is put right:
+# startup: RESET and half a DateStyle (tests/test_startup_parameters_and_reset.py); unnamed: a Bind after a Parse that failed;
+# prepared: DEALLOCATE of a protocol-level statement by the extended protocol; authorization: SET ROLE after SET SESSION
+# AUTHORIZATION; sequences: lastval after nextval.
+NOT_READY = "startup,unnamed,prepared,authorization,sequences"
 
 
 def play(*arguments):
@@ -24,7 +27,7 @@ def test_postgresql_beside_itself_shows_no_difference():
 
 @pytest.mark.poolhouse_only
 def test_a_hundred_clients_see_nothing_of_each_other():
-    play("--statements", 6000, "--clients", 100, "--pinners", 0, "--with", READY)
+    play("--statements", 6000, "--clients", 100, "--pinners", 2, "--without", NOT_READY)
 
 
 @pytest.mark.poolhouse_only

@@ -38,7 +38,9 @@ class Program:
 PYTHON = ("{python}", "main.py")
 PROGRAMS = [
     Program("psql", "SQL", PYTHON, ("psql",)),
-    Program("pgbench", "SQL", PYTHON),
+    Program("pgbench", "SQL", PYTHON,
+            notes="with `-M prepared`, more clients than servers and fewer threads than clients, pgbench can wait for itself: while it prepares it does "
+                  "not look after the other clients of its thread, whose transactions hold the servers. Use `-j` as large as `-c`"),
     Program("psycopg", "Python", PYTHON),
     Program("psycopg2", "Python", PYTHON),
     Program("asyncpg", "Python", PYTHON),

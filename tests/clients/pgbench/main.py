@@ -37,12 +37,13 @@ END;
 
 
 def bench(*arguments, script=None):
+    # A thread for each client: pgbench prepares without returning to the others of its thread, which would then never give their servers back.
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         if script:
             file.write(script)
             file.flush()
             arguments = (*arguments, "-n", "-f", file.name)
-        done = subprocess.run([program("pgbench"), "-c", str(CONNECTIONS), "-j", "2", "-t", str(TRANSACTIONS), *arguments],
+        done = subprocess.run([program("pgbench"), "-c", str(CONNECTIONS), "-j", str(CONNECTIONS), "-t", str(TRANSACTIONS), *arguments],
                               env=os.environ, text=True, timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     assert f"actually processed: {CONNECTIONS * TRANSACTIONS}/{CONNECTIONS * TRANSACTIONS}" in done.stdout, done.stdout
