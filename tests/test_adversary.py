@@ -1,19 +1,21 @@
 """Clients that change their sessions at random see what they would see without a pooler. The long run of it is tests/adversary.py."""
 
+import os
+
 import pytest
 
 import adversary
 from adversarial.comparison import Difference
 
-# What is known to differ, and is to leave this list as it is put right:
-# startup: RESET and half a DateStyle (tests/test_startup_parameters_and_reset.py); unnamed: a Bind after a Parse that failed;
-# prepared: DEALLOCATE of a protocol-level statement by the extended protocol; authorization: SET ROLE after SET SESSION
-# AUTHORIZATION; sequences: lastval after nextval.
-NOT_READY = "startup,unnamed,prepared,authorization,sequences"
+# What is known to differ, and is to leave this list as it is put right. sequences: lastval after a nextval that did not pin.
+# multi: "RESET ALL; SET LOCAL application_name TO ''" in one query, of a client that gave a name at connect.
+NOT_READY = "sequences,multi"
+# The clients of one seed say the same each time, though not at the same moments.
+SEED = os.environ.get("TEST_SEED", "1")
 
 
 def play(*arguments):
-    chosen = adversary.arguments([str(argument) for argument in arguments])
+    chosen = adversary.arguments(["--seed", SEED, *(str(argument) for argument in arguments)])
     try:
         adversary.run(chosen)
     except Difference as difference:
@@ -32,5 +34,5 @@ def test_a_hundred_clients_see_nothing_of_each_other():
 
 @pytest.mark.poolhouse_only
 def test_in_session_mode_everything_is_as_without_a_pooler():
-    """But for RESET, which forgets what was asked for at connect: tests/test_startup_parameters_and_reset.py."""
+    """But for RESET, which there forgets what was asked for at connect: tests/test_startup_parameters_and_reset.py."""
     play("--mode", "session", "--statements", 3000, "--clients", 12, "--servers", 12, "--pinners", 12, "--without", "startup")
