@@ -189,7 +189,7 @@ fn driver_config(config: &Config) -> DriverConfig {
 
 fn announce(problem: &Problem, format: LogFormat) {
     match format {
-        LogFormat::Text => eprintln!("{problem}"),
+        LogFormat::Text => banner::tell(&format!("{problem}\n")),
         LogFormat::Json => tracing::warn!(hint = problem.hint, "{}", problem.message),
     }
 }
