@@ -23,6 +23,7 @@ FEATURES = {
     "transactions": "BEGIN, COMMIT, ROLLBACK in their variants",
     "savepoints": "SAVEPOINT, ROLLBACK TO, RELEASE",
     "prepared": "protocol-level named statements",
+    "replanned": "named and unnamed statements that mean something else, or nothing, when search_path has changed",
     "portals": "named portals and row limits inside transactions",
     "unnamed": "the unnamed statement parsed in one round trip and bound in the next",
     "multi": "several statements in one simple query",
@@ -116,6 +117,10 @@ class Client:
         if self.chance.random() < 0.65:
             return simple(sql)
         return Batch().run(sql).sync()
+
+    def parsed(self):
+        """A statement for Parse."""
+        return self.chance.choice(PARSED + REPLANNED if "replanned" in self.features else PARSED)
 
     def setting(self):
         name = self.chance.choice(list(SETTINGS))
@@ -317,8 +322,9 @@ def a_failing_statement(c):
 
 # -- statements and portals of the protocol
 
-PARSED = ["SELECT $1::text || ' of ' || current_setting('search_path')", "SELECT place, $1::text FROM item", "SELECT place() || $1::text",
-          "SELECT count(*) + $1::int FROM adv.notes WHERE client = -1", "SELECT $1::timestamptz - interval '1 day'"]
+PARSED = ["SELECT $1::text || ' of ' || current_setting('search_path')", "SELECT count(*) + $1::int FROM adv.notes WHERE client = -1", "SELECT $1::timestamptz - interval '1 day'"]
+# What these mean, and whether they mean anything, depends on the search_path of the moment.
+REPLANNED = ["SELECT place, $1::text FROM item", "SELECT place() || $1::text"]
 ARGUMENT = {"SELECT count(*)": "7", "SELECT $1::timestamptz": "2026-01-02 03:04:05+00"}
 
 
@@ -328,7 +334,7 @@ def argument_of(sql):
 
 @step("prepared", 2.5)
 def parse_by_name(c):
-    name, sql = f"s{c.chance.randrange(4)}", c.chance.choice(PARSED)
+    name, sql = f"s{c.chance.randrange(4)}", c.parsed()
     batch = Batch()
     if c.chance.random() < 0.7:
         batch.close(name)
@@ -362,7 +368,7 @@ def deallocate_by_name(c):
 
 @step("unnamed", 1.5, "I")
 def parse_first_and_bind_later(c):
-    sql = c.chance.choice(PARSED)
+    sql = c.parsed()
     first = Batch().parse(sql).describe().sync()
     return [first, *(Batch().bind([argument_of(sql)]).execute().sync() for _ in range(c.chance.randrange(1, 3)))]
 
@@ -385,7 +391,7 @@ def a_pipeline(c):
         elif shape == 2 and "errors" in c.features:
             batch.run("SELECT 1/$1::int", ["0"])
         elif shape == 3 and "prepared" in c.features:
-            sql = c.chance.choice(PARSED)
+            sql = c.parsed()
             name = f"s{c.chance.randrange(4)}"
             batch.close(name).parse(sql, name).bind([argument_of(sql)], name).execute()
         elif shape == 4 and "transactions" in c.features:
