@@ -1,4 +1,5 @@
-//! Connections beside a server's own, for cancel requests. A server is withheld from others while one is under way.
+//! Connections beside a server's own, for cancel requests. A server is withheld from others while one is under way. One that must
+//! be secured first asks for that, and says nothing else unless it gets it.
 
 use std::{io, time::Duration};
 
@@ -10,6 +11,7 @@ use crate::{
     config::Address,
     reactor::{ConnId, Data, Owner, Submitted},
     socket,
+    tls::Channel,
 };
 
 /// How long a cancel request may take before the server it was for is closed.
@@ -24,12 +26,27 @@ pub(super) struct Side {
     server_id: ServerId,
     pool: PoolId,
     bytes: Vec<u8>,
+    step: Step,
     until: Time,
 }
 
+/// What is asked for first, and the byte that agrees.
+pub(super) type Upgrade = (Vec<u8>, u8);
+
+enum Step {
+    /// The connection must be secured before anything is said.
+    Ask(Upgrade, Box<Channel>),
+    /// That was asked for.
+    Asked(u8, Box<Channel>),
+    /// The handshake is under way.
+    Handshake,
+    /// What was to be said is said, or can be said at once.
+    Plain,
+}
+
 impl<P: Protocol> Worker<P> {
-    /// Opens a connection beside a server's own, to where that is connected, and says `bytes` there.
-    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8]) {
+    /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes` there.
+    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
         let id = server.id;
         let socket = match &server.address {
@@ -39,13 +56,20 @@ impl<P: Protocol> Worker<P> {
                 None => return,
             },
         };
+        let step = match upgrade {
+            None => Step::Plain,
+            Some(upgrade) => match super::secure::connect(&server.pool.spec(), &server.address) {
+                Ok(channel) => Step::Ask(upgrade, Box::new(channel)),
+                Err(error) => return tracing::warn!(%error, "cannot send a cancel request"),
+            },
+        };
         let side = self.sides.vacant_key();
         match socket.and_then(|socket| self.reactor.connect(socket, Owner::Side(side as u32))) {
             Ok(conn) => {
                 let until = self.now + SIDE_TIME;
                 let pool = self.servers[slot].pool.id;
                 let bytes = bytes.to_vec();
-                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, until });
+                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, step, until });
                 self.servers[slot].sides += 1;
             }
             Err(error) => tracing::warn!(%error, "cannot send a cancel request"),
@@ -53,21 +77,50 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn on_side_connected(&mut self, slot: usize, result: io::Result<()>) {
-        let side = &self.sides[slot];
-        let bytes = side.bytes.clone();
-        let sent = result.is_ok() && !matches!(self.reactor.send(side.conn, Data::Bytes(&bytes)), Submitted::Broken(_));
-        if sent {
-            self.reactor.receive(self.sides[slot].conn);
-        } else {
-            self.end_side(slot);
+        if result.is_err() {
+            return self.end_side(slot);
+        }
+        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
+            Step::Ask((ask, _), channel) if ask.is_empty() => self.secure_side(slot, *channel),
+            Step::Ask((ask, agreed), channel) => {
+                self.sides[slot].step = Step::Asked(agreed, channel);
+                self.say_on_side(slot, &ask);
+            }
+            _ => self.on_side_secured(slot),
         }
     }
 
-    pub(super) fn on_side_received(&mut self, slot: usize, length: usize) {
-        if length == 0 {
-            self.end_side(slot);
-        } else {
-            self.reactor.receive(self.sides[slot].conn);
+    pub(super) fn on_side_received(&mut self, slot: usize, bytes: &[u8]) {
+        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
+            // Anything behind the agreement would be somebody else's.
+            Step::Asked(agreed, channel) if bytes == [agreed] => self.secure_side(slot, *channel),
+            Step::Plain if !bytes.is_empty() => self.reactor.receive(self.sides[slot].conn),
+            _ => self.end_side(slot),
+        }
+    }
+
+    fn secure_side(&mut self, slot: usize, channel: Channel) {
+        let side = &mut self.sides[slot];
+        side.step = Step::Handshake;
+        let conn = side.conn;
+        match self.reactor.start_tls(conn, channel, &[]) {
+            Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
+            Submitted::Broken(_) => self.end_side(slot),
+        }
+    }
+
+    /// What was to be said can be said.
+    pub(super) fn on_side_secured(&mut self, slot: usize) {
+        self.sides[slot].step = Step::Plain;
+        let bytes = std::mem::take(&mut self.sides[slot].bytes);
+        self.say_on_side(slot, &bytes);
+    }
+
+    fn say_on_side(&mut self, slot: usize, bytes: &[u8]) {
+        let conn = self.sides[slot].conn;
+        match self.reactor.send(conn, Data::Bytes(bytes)) {
+            Submitted::Broken(_) => self.end_side(slot),
+            Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
         }
     }
 

@@ -1,0 +1,79 @@
+//! The side that connects to upstreams: what it believes of them, and what it shows. Knows no pool.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use rustls::{
+    ClientConfig,
+    client::{Resumption, UnbufferedClientConnection},
+    pki_types::ServerName,
+};
+
+use super::{Channel, TlsError, TlsIdentity, provider, trust::Rule};
+
+/// What an upstream's certificate must be like.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Anything: the connection is encrypted, but with whom is not known.
+    Anybody,
+    /// Signed by an authority in this PEM text, or one of those in it.
+    Authority(Vec<u8>),
+    /// That, and made out for the host that was connected to.
+    Host(Vec<u8>),
+    /// Made out for the host, and signed by an authority that this machine trusts.
+    System,
+}
+
+/// Makes TLS connections to upstreams. What it shows and believes can be replaced while it is in use.
+pub struct TlsConnector(RwLock<Arc<ClientConfig>>);
+
+impl TlsConnector {
+    /// A connector that believes according to `trust`, shows `identity` where an upstream asks for one, and names the application
+    /// protocols in `alpn`.
+    ///
+    /// # Errors
+    /// What is wrong with the certificates or the key.
+    pub fn new(trust: &Trust, identity: Option<&TlsIdentity>, alpn: &[&[u8]]) -> Result<Self, TlsError> {
+        let rule = Rule::new(trust, &provider())?;
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(rule));
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (certificates, key) = identity.read()?;
+                builder.with_client_auth_cert(certificates, key)?
+            }
+        };
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        // PostgreSQL gives out no tickets, so that keeping room for them would be a waste.
+        config.resumption = Resumption::disabled();
+        Ok(Self(RwLock::new(Arc::new(config))))
+    }
+
+    /// Shows and believes from now on what `newer` does.
+    pub fn replace(&self, newer: &Self) {
+        let newer = newer.current();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = newer;
+    }
+
+    /// A connection to be begun with `host`, a name or an address.
+    pub(crate) fn connect(&self, host: &str) -> Result<Channel, TlsError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| TlsError::new(format!("\"{host}\" is no host name that a certificate could be for")))?;
+        Ok(Channel::connecting(UnbufferedClientConnection::new(self.current(), name)?))
+    }
+
+    fn current(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for TlsConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsConnector").finish_non_exhaustive()
+    }
+}
