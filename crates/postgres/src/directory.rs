@@ -5,12 +5,17 @@ use std::sync::Arc;
 
 use protocol::{Origin, PoolId};
 
-use crate::StatePolicy;
-use crate::target::Target;
+use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
 /// connection only; must not block.
 pub trait Directory: Send + Sync + 'static {
+    /// Whether clients of a listener may, or must, use TLS. The driver must have it wherever this says so.
+    fn encryption(&self, listener: u16) -> Encryption {
+        let _ = listener;
+        Encryption::Off
+    }
+
     /// How `user`, coming from `origin`, proves who he is.
     fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown>;
 
@@ -20,6 +25,18 @@ pub trait Directory: Send + Sync + 'static {
 
     /// How Poolhouse logs in to the upstream of a pool.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
+}
+
+/// Whether clients use TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Encryption {
+    /// A request for it is declined.
+    #[default]
+    Off,
+    /// As the client likes.
+    Allow,
+    /// Nobody logs in without it.
+    Require,
 }
 
 /// Where a client's requests go.
@@ -52,6 +69,8 @@ pub enum Proof {
     Md5(Arc<str>),
     /// Knowledge of the password behind a SCRAM-SHA-256 verifier.
     Scram(Arc<scram::Verifier>),
+    /// A certificate with the user's name as its common name, shown in the TLS handshake.
+    Certificate,
 }
 
 /// Why there is no login to try.
@@ -83,4 +102,6 @@ pub struct ServerLogin {
     pub state: StatePolicy,
     /// What the server must be.
     pub target: Target,
+    /// Whether the connection is encrypted.
+    pub encryption: ServerEncryption,
 }

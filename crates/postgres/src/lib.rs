@@ -3,14 +3,16 @@
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared statements (`statements` remembers them),
-//! `scan` finds what may outlive a transaction (`tokens` reads SQL); `state` decides what becomes of that, and `survey` asks the
-//! server for it; `target` tells which of several hosts will do; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! that, `encryption` is about TLS towards servers; `requests` looks at what a client sends: `unnamed` and `named` follow its
+//! prepared statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens` reads SQL); `state`
+//! decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts will do; `work` is what
+//! Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod client;
 mod client_login;
 mod directory;
+mod encryption;
 mod ending;
 mod error;
 mod exchange;
@@ -33,10 +35,14 @@ mod work;
 
 use std::sync::Arc;
 
-use protocol::{ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, ServerTag, Sessions};
+use protocol::{
+    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    Sessions, TlsFailure,
+};
 
 pub use client::Client;
-pub use directory::{Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use directory::{Directory, Encryption, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use encryption::{Binding, ServerEncryption, Tls};
 pub use md5::{is_md5_hash, md5_hash};
 pub use server::Server;
 pub use state::{OnState, StatePolicy};
@@ -55,6 +61,7 @@ pub struct Postgres {
     parameters: parameters::Parameters,
     statements: statements::Statements,
     pins: state::Pins,
+    second_tries: encryption::SecondTries,
 }
 
 impl Postgres {
@@ -67,6 +74,7 @@ impl Postgres {
             parameters: parameters::Parameters::default(),
             statements: statements::Statements::default(),
             pins: state::Pins::default(),
+            second_tries: encryption::SecondTries::default(),
         }
     }
 }
@@ -212,6 +220,18 @@ impl Protocol for Postgres {
         out: &mut Outbox,
     ) {
         self.cancel_client(me, client, servers, secret, waiting, out);
+    }
+
+    fn client_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
+        self.login_secured(me, client, secured, out);
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
+        self.server_login_secured(me, server, secured, out);
+    }
+
+    fn server_tls_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
+        self.server_handshake_failed(server, failure)
     }
 
     fn backend(&self, server: &Server) -> Option<u32> {

@@ -10,6 +10,7 @@ use protocol::{
 use crate::{
     PoolMode, Postgres,
     client::{Client, Phase, may_release},
+    encryption::Wire,
     error::{Failure, Report, Severity, code},
     exchange::Exchange,
     message::{HEADER, Header, IDLE, back, take_text, write, write_ready},
@@ -72,6 +73,8 @@ pub struct Server {
     /// What it reports about itself.
     pub(crate) facts: Arc<Pairs>,
     pub(crate) key: CancelKey,
+    /// How its connection is encrypted.
+    pub(crate) wire: Wire,
 }
 
 /// Where a server's session is.
