@@ -11,10 +11,7 @@ use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
 /// connection only; must not block.
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener may, or must, use TLS. The driver must have it wherever this says so.
-    fn encryption(&self, listener: u16) -> Encryption {
-        let _ = listener;
-        Encryption::Off
-    }
+    fn encryption(&self, listener: u16) -> Encryption;
 
     /// How `user`, coming from `origin`, proves who he is.
     fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown>;

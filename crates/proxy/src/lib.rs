@@ -17,6 +17,7 @@ mod secret;
 mod serve;
 mod sockets;
 mod systemd;
+mod tls;
 
 pub use check::{Machine, check};
 pub use config::*;
@@ -25,3 +26,4 @@ pub use password::Password;
 pub use pools::MAX_POOLS;
 pub use secret::Secret;
 pub use serve::{ServeError, serve};
+pub use tls::Tls;

@@ -7,12 +7,13 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Directory, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{Directory, Encryption, PoolMode, Proof, Route, ServerEncryption, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::{
     Password,
-    config::{Config, Database, FALLBACK, Mode, PoolSettings, Reset, User},
+    config::{Config, Database, Endpoint, FALLBACK, Mode, PoolSettings, Reset, UpstreamTls, User},
+    tls::{Tls, uses_tls},
 };
 
 /// Most pools of a process. Reached only through the `*` database, whose names clients choose.
@@ -24,6 +25,7 @@ const MAX_NAME: usize = 255;
 /// The pools of a configuration.
 pub struct Pools {
     config: Arc<Config>,
+    tls: Arc<Tls>,
     databases: HashMap<String, usize>,
     users: HashMap<String, usize>,
     table: RwLock<Table>,
@@ -47,11 +49,31 @@ struct Entry {
 }
 
 impl Pools {
-    /// No pool yet.
-    pub fn new(config: Arc<Config>) -> Self {
+    /// No pool yet. `tls` belongs to the same configuration.
+    pub fn new(config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let databases = config.databases.iter().enumerate().map(|(i, d)| (d.name.clone(), i)).collect();
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
-        Self { config, databases, users, table: RwLock::default() }
+        Self { config, tls, databases, users, table: RwLock::default() }
+    }
+
+    /// Where a listener is, by its place in the configuration.
+    pub fn listen(&self, listener: u16) -> Option<&Endpoint> {
+        self.config.listeners.get(usize::from(listener)).map(|listener| &listener.listen)
+    }
+
+    /// Whether clients of the listener at this address use TLS; `None` if there is no such listener.
+    pub fn encryption_at(&self, listen: &Endpoint) -> Option<Encryption> {
+        let listener = self.config.listeners.iter().find(|listener| listener.listen == *listen)?;
+        Some(match &listener.tls {
+            None => Encryption::Off,
+            Some(tls) if tls.required => Encryption::Require,
+            Some(_) => Encryption::Allow,
+        })
+    }
+
+    /// How connections to a pool's upstream are encrypted, and what its certificate must be like.
+    pub fn upstream_tls(&self, pool: PoolId) -> &UpstreamTls {
+        &self.entry(pool).1.tls
     }
 
     fn user(&self, name: &str) -> Option<&User> {
@@ -132,12 +154,22 @@ impl Pools {
 }
 
 impl Directory for Pools {
+    fn encryption(&self, listener: u16) -> Encryption {
+        match self.tls.acceptor(usize::from(listener)) {
+            Some(_) => self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default(),
+            None => Encryption::Off,
+        }
+    }
+
     fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
         if user.is_empty() || user.len() > MAX_NAME {
             return Err(Unknown::User);
         }
         if self.config.authenticates() {
             let user = self.user(user).ok_or(Unknown::User)?;
+            if user.certificate {
+                return Ok(Proof::Certificate);
+            }
             return user.password.as_ref().map(proof).ok_or(Unknown::User);
         }
         match origin.is_local() || self.config.insecure_no_auth {
@@ -171,6 +203,7 @@ impl Directory for Pools {
             mode: mode(settings.mode),
             state: state_policy(&settings),
             target: database.target,
+            encryption: encryption(database),
         }
     }
 }
@@ -182,10 +215,20 @@ impl Upstreams for Pools {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
             hosts: database.hosts.clone(),
+            tls: self.tls.connector(entry.database),
             config: self.settings(database, &entry.user).config,
             caps: self.caps(&entry, database),
             revision: 0,
         }
+    }
+}
+
+fn encryption(database: &Database) -> ServerEncryption {
+    let tls = &database.tls;
+    match uses_tls(database) {
+        true => ServerEncryption { tls: tls.mode.tls(), direct: tls.direct, binding: tls.binding },
+        // Without TLS there is nothing to bind to, and nobody in between on a Unix socket.
+        false => ServerEncryption::default(),
     }
 }
 
@@ -229,8 +272,13 @@ mod tests {
         Origin { listener: 0, address: Some([10, 0, 0, 5].into()) }
     }
 
+    fn made(config: Config) -> Pools {
+        let tls = Tls::load(&config).unwrap();
+        Pools::new(Arc::new(config), Arc::new(tls))
+    }
+
     fn pools(text: &str) -> Pools {
-        Pools::new(Arc::new(from_text(Path::new("p.toml"), text, &|_| None).unwrap()))
+        made(from_text(Path::new("p.toml"), text, &|_| None).unwrap())
     }
 
     const OWN_USERS: &str = r#"
@@ -292,7 +340,7 @@ mod tests {
     #[test]
     fn without_users_only_this_machine_is_let_in() {
         let config = from_url("postgres://app@h/d", &Flags::default(), &|_| None).unwrap();
-        let pools = Pools::new(Arc::new(config));
+        let pools = made(config);
         assert!(matches!(pools.proof(LOCAL, "anybody"), Ok(Proof::Trust)));
         assert_eq!(pools.server_login(pools.route("d", "anybody").unwrap().pool).user, "app");
         assert!(matches!(pools.proof(remote(), "app"), Err(Unknown::Forbidden(_))));
