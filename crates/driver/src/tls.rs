@@ -135,7 +135,9 @@ fn explain(error: &rustls::Error) -> String {
     use rustls::{CertificateError as Certificate, Error};
     match error {
         Error::InvalidCertificate(why) => match why {
-            Certificate::UnknownIssuer => "the certificate was signed by nobody who is trusted here".to_owned(),
+            Certificate::UnknownIssuer | Certificate::BadSignature => {
+                "the certificate was signed by nobody who is trusted here".to_owned()
+            }
             Certificate::Expired | Certificate::ExpiredContext { .. } => "the certificate has expired".to_owned(),
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
                 "the certificate is not valid yet".to_owned()

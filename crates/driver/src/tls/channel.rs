@@ -31,6 +31,8 @@ pub(crate) struct Channel {
     /// The peer has said that nothing more follows.
     ended: bool,
     said_goodbye: bool,
+    /// An error has ended it. The connection below must not be asked anything then: it takes that for a defect.
+    failed: bool,
     /// Of our own certificate.
     end_point: Option<Box<[u8]>>,
 }
@@ -66,6 +68,7 @@ impl Channel {
             established: false,
             ended: false,
             said_goodbye: false,
+            failed: false,
             end_point,
         }
     }
@@ -123,10 +126,15 @@ impl Channel {
     }
 
     fn process(&mut self, cipher: &mut [u8], plain: &mut [u8], out: &mut Vec<u8>) -> Result<Heard, Error> {
+        if self.failed {
+            return Err(Error::General("the connection has failed before".to_owned()));
+        }
         let taken = match &mut self.side {
-            Side::Accepting(connection) => take(connection, cipher, plain, out)?,
-            Side::Connecting(connection) => take(connection, cipher, plain, out)?,
+            Side::Accepting(connection) => take(connection, cipher, plain, out),
+            Side::Connecting(connection) => take(connection, cipher, plain, out),
         };
+        self.failed = taken.is_err();
+        let taken = taken?;
         self.ended |= taken.ended;
         self.incoming = cipher[taken.consumed..].to_vec();
         let is_handshaking = self.common().is_handshaking();
@@ -135,28 +143,30 @@ impl Channel {
         Ok(Heard { length: taken.length, secured })
     }
 
-    /// Encrypts. What is to be sent is appended to `out`: nothing before the handshake is done.
+    /// Encrypts. What is to be sent is appended to `out`: nothing before the handshake is done, or after the end.
     pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        if !self.established || self.said_goodbye {
+        if !self.established || self.said_goodbye || self.failed {
             return Ok(());
         }
-        let incoming = &mut self.incoming;
-        match &mut self.side {
-            Side::Accepting(connection) => give(connection, incoming, Some(plain), out),
-            Side::Connecting(connection) => give(connection, incoming, Some(plain), out),
-        }
+        self.give(Some(plain), out)
     }
 
     /// Says that nothing more follows; appended to `out`.
     pub(crate) fn say_goodbye(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
-        if !self.established || std::mem::replace(&mut self.said_goodbye, true) {
+        if !self.established || self.failed || std::mem::replace(&mut self.said_goodbye, true) {
             return Ok(());
         }
+        self.give(None, out)
+    }
+
+    fn give(&mut self, plain: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Error> {
         let incoming = &mut self.incoming;
-        match &mut self.side {
-            Side::Accepting(connection) => give(connection, incoming, None, out),
-            Side::Connecting(connection) => give(connection, incoming, None, out),
-        }
+        let given = match &mut self.side {
+            Side::Accepting(connection) => give(connection, incoming, plain, out),
+            Side::Connecting(connection) => give(connection, incoming, plain, out),
+        };
+        self.failed = given.is_err();
+        given
     }
 
     fn common(&self) -> &CommonState {
@@ -184,6 +194,9 @@ trait Connection {
     type Data;
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    /// Whether there is something to be encoded, which `process` gives before it looks at any input.
+    fn has_words(&self) -> bool;
 }
 
 impl Connection for UnbufferedServerConnection {
@@ -192,6 +205,10 @@ impl Connection for UnbufferedServerConnection {
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
     }
+
+    fn has_words(&self) -> bool {
+        self.wants_write()
+    }
 }
 
 impl Connection for UnbufferedClientConnection {
@@ -199,6 +216,10 @@ impl Connection for UnbufferedClientConnection {
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
+    }
+
+    fn has_words(&self) -> bool {
+        self.wants_write()
     }
 }
 
@@ -250,17 +271,15 @@ fn take<C: Connection>(
     }
 }
 
-/// The alert that tells the peer of an error.
+/// The alert that tells the peer of an error. The input that led to it is not looked at again.
 fn last_words<C: Connection>(connection: &mut C, cipher: &mut [u8], out: &mut Vec<u8>) {
     for _ in 0..MAX_ANSWERS {
-        match connection.process(cipher).state {
-            Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                if encode(out, |to| data.encode(to)).is_err() {
-                    return;
-                }
-            }
-            Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-            _ => return,
+        if !connection.has_words() {
+            return;
+        }
+        let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process(cipher).state else { return };
+        if encode(out, |to| data.encode(to)).is_err() {
+            return;
         }
     }
 }
