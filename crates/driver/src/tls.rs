@@ -11,6 +11,8 @@ mod acceptor;
 mod certificate;
 mod channel;
 mod connector;
+#[cfg(test)]
+mod tests;
 mod trust;
 
 use std::{fmt, io, sync::Arc};

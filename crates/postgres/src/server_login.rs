@@ -303,7 +303,7 @@ impl Login {
     /// Asks for TLS.
     fn ask(&mut self, me: ServerTag, out: &mut Outbox) {
         self.step = Step::Asked;
-        out.insert(Peer::Server(me), |to| drop(encryption::write_request(to)));
+        out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));
     }
 
     /// Takes the answer to that. `more`: something came behind it.

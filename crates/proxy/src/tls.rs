@@ -138,3 +138,57 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
         Ok(_) => Ok(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_text;
+
+    fn lay_down(folder: &Path, name: &str) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        std::fs::write(folder.join("c.pem"), made.cert.pem()).unwrap();
+        std::fs::write(folder.join("k.pem"), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    fn config(folder: &Path, more: &str) -> Config {
+        let text = format!(
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\ntls_cert = \"c.pem\"\ntls_key = \"k.pem\"\n\
+             [[database]]\nname = \"d\"\nurl = \"postgres://a@h/d{more}\"\n"
+        );
+        from_text(&folder.join("p.toml"), &text, &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    #[test]
+    fn files_are_found_beside_the_configuration_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        lay_down(folder.path(), "one.test");
+        let config = config(folder.path(), "?sslmode=verify-full&sslrootcert=c.pem");
+        let tls = Tls::load(&config).unwrap();
+        assert!(tls.acceptor(0).is_some() && tls.connector(0).is_some());
+        lay_down(folder.path(), "two.test");
+        tls.reload(&config).unwrap();
+        std::fs::write(folder.path().join("k.pem"), "no key").unwrap();
+        let problem = tls.reload(&config).unwrap_err().to_string();
+        assert!(problem.contains("c.pem") && problem.contains("no private key"), "{problem}");
+        assert!(problem.contains("p.toml:3"), "{problem}");
+    }
+
+    #[test]
+    fn a_key_that_belongs_to_another_certificate_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        lay_down(folder.path(), "one.test");
+        let certificate = std::fs::read(folder.path().join("c.pem")).unwrap();
+        lay_down(folder.path(), "two.test");
+        std::fs::write(folder.path().join("c.pem"), certificate).unwrap();
+        let problem = Tls::load(&config(folder.path(), "")).unwrap_err().to_string();
+        assert!(problem.contains("the key does not belong to the certificate"), "{problem}");
+    }
+
+    #[test]
+    fn missing_files_are_problems_of_both_sides() {
+        let folder = tempfile::tempdir().unwrap();
+        let problems = Tls::load(&config(folder.path(), "?sslmode=verify-ca&sslrootcert=r.pem")).unwrap_err().0;
+        let shown: Vec<_> = problems.iter().map(|problem| problem.message.clone()).collect();
+        assert!(shown.len() == 2 && shown[0].contains("c.pem") && shown[1].contains("r.pem"), "{shown:?}");
+    }
+}
