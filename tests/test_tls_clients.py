@@ -1,5 +1,6 @@
 """TLS between clients and the pooler: every sslmode, and certificates of both sides."""
 
+import signal
 import ssl
 
 import psycopg
@@ -156,3 +157,39 @@ def test_where_a_certificate_is_required_a_password_is_not_enough(secure, certif
     pooler.connect(**shown(certificates.client_other)).close()
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         pooler.connect(password="wrong", **shown(certificates.client_other))
+
+
+# -- certificates that are replaced
+
+
+def serial_number(pooler):
+    with pooler.open() as client:
+        client.send(w.request(w.SSL_REQUEST))
+        assert client.receive(1) == b"S"
+        client.socket = ssl._create_unverified_context().wrap_socket(client.socket)
+        return hash(client.socket.getpeercert(binary_form=True))
+
+
+def test_a_new_certificate_is_shown_after_a_reload_and_nobody_is_cut_off(secure, certificates, tmp_path):
+    live = type(certificates.server)(tmp_path / "live.pem", tmp_path / "live.key")
+
+    def lay_down(pair):
+        for source, target in ((pair.certificate, live.certificate), (pair.key, live.key)):
+            target.write_bytes(source.read_bytes())
+
+    lay_down(certificates.server)
+    pooler = secure(live, tls="require")
+    old = serial_number(pooler)
+    with pooler.connect(sslmode="require") as connection:
+        lay_down(certificates.elsewhere)
+        pooler.signal(signal.SIGHUP)
+        eventually("the new certificate is shown", lambda: serial_number(pooler) != old)
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        # The hash that logins are bound to is the new one's.
+        pooler.connect(sslmode="require", channel_binding="require").close()
+        new = serial_number(pooler)
+        live.key.write_text("no key")
+        pooler.signal(signal.SIGHUP)
+        eventually("the mistake is told", lambda: "no private key" in pooler.log())
+        assert serial_number(pooler) == new
+        assert connection.execute("SELECT 2").fetchone() == (2,)

@@ -166,9 +166,11 @@ mod tests {
         let tls = Tls::load(&config).unwrap();
         assert!(tls.acceptor(0).is_some() && tls.connector(0).is_some());
         lay_down(folder.path(), "two.test");
-        tls.reload(&config).unwrap();
+        let before = tls.acceptor(0).unwrap();
+        let newer = tls.renew(&config).unwrap();
+        assert!(newer.connector(0).is_some() && Arc::ptr_eq(&before, &tls.acceptor(0).unwrap()));
         std::fs::write(folder.path().join("k.pem"), "no key").unwrap();
-        let problem = tls.reload(&config).unwrap_err().to_string();
+        let problem = tls.renew(&config).unwrap_err().to_string();
         assert!(problem.contains("c.pem") && problem.contains("no private key"), "{problem}");
         assert!(problem.contains("p.toml:3"), "{problem}");
     }

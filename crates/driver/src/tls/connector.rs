@@ -1,9 +1,6 @@
 //! The side that connects to upstreams: what it believes of them, and what it shows. Knows no pool.
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{fmt, sync::Arc};
 
 use rustls::{
     ClientConfig,
@@ -26,8 +23,8 @@ pub enum Trust {
     System,
 }
 
-/// Makes TLS connections to upstreams. What it shows and believes can be replaced while it is in use.
-pub struct TlsConnector(RwLock<Arc<ClientConfig>>);
+/// Makes TLS connections to upstreams.
+pub struct TlsConnector(Arc<ClientConfig>);
 
 impl TlsConnector {
     /// A connector that believes according to `trust`, shows `identity` where an upstream asks for one, and names the application
@@ -51,24 +48,14 @@ impl TlsConnector {
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
         // PostgreSQL gives out no tickets, so that keeping room for them would be a waste.
         config.resumption = Resumption::disabled();
-        Ok(Self(RwLock::new(Arc::new(config))))
-    }
-
-    /// Shows and believes from now on what `newer` does.
-    pub fn replace(&self, newer: &Self) {
-        let newer = newer.current();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = newer;
+        Ok(Self(Arc::new(config)))
     }
 
     /// A connection to be begun with `host`, a name or an address.
     pub(crate) fn connect(&self, host: &str) -> Result<Channel, TlsError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| TlsError::new(format!("\"{host}\" is no host name that a certificate could be for")))?;
-        Ok(Channel::connecting(UnbufferedClientConnection::new(self.current(), name)?))
-    }
-
-    fn current(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Ok(Channel::connecting(UnbufferedClientConnection::new(Arc::clone(&self.0), name)?))
     }
 }
 

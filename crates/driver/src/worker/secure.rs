@@ -29,11 +29,11 @@ impl<P: Protocol> Worker<P> {
             Peer::Client(tag) => {
                 let Some(client) = self.clients.get(tag.slot()).filter(|client| !client.closing) else { return };
                 let listener = &self.shared.listeners[usize::from(client.listener)];
-                let acceptor = listener.tls.as_ref().expect("TLS is asked for only where the listener has it");
                 let conn = client.conn;
-                let begun = match acceptor.accept() {
-                    Ok(channel) => self.reactor.start_tls(conn, channel, received),
-                    Err(error) => Submitted::Broken(io::Error::other(error)),
+                let begun = match listener.tls.as_ref().map(|acceptor| acceptor.accept()) {
+                    Some(Ok(channel)) => self.reactor.start_tls(conn, channel, received),
+                    Some(Err(error)) => Submitted::Broken(io::Error::other(error)),
+                    None => Submitted::Broken(io::Error::other("this listener was made without TLS")),
                 };
                 if let Submitted::Broken(error) = begun {
                     self.on_client_broken(tag.slot(), &error);
