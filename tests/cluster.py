@@ -120,6 +120,7 @@ class Cluster:
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write(SETTINGS)
             conf.write(f"port = {self.port}\nunix_socket_directories = '{self.directory}'\n")
+        self.configure()
         self.start()
         with self.superuser() as db:
             for name, password in PASSWORDS.items():
@@ -156,6 +157,9 @@ class Cluster:
         return psycopg.connect(host=str(self.directory), port=self.port, user=SUPERUSER, dbname=database,
                                autocommit=True, connect_timeout=10)
 
+    def configure(self):
+        """What is added to the configuration before the first start."""
+
     def query(self, sql, *parameters, database="postgres"):
         with self.superuser(database) as db:
             return db.execute(sql, parameters or None).fetchall()
@@ -183,3 +187,49 @@ class Cluster:
             except psycopg.OperationalError:
                 assert time.monotonic() < deadline, f"PostgreSQL did not come back within {seconds} s"
                 time.sleep(0.05)
+
+
+# plainuser comes in without TLS only, everybody else with it only.
+SECURE_HBA = """
+local all postgres trust
+hostssl all plainuser 127.0.0.1/32 reject
+hostnossl all plainuser 127.0.0.1/32 scram-sha-256
+hostssl all app2 127.0.0.1/32 cert
+hostssl all all 127.0.0.1/32 scram-sha-256
+"""
+
+
+class SecureCluster(Cluster):
+    """A cluster with TLS. app2 proves itself with a certificate."""
+
+    def __init__(self, directory, pair, authority=None):
+        super().__init__(directory)
+        self.pair, self.authority = pair, authority
+
+    def configure(self):
+        self.lay_down(self.pair)
+        (self.data / "pg_hba.conf").write_text(SECURE_HBA)
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.write("ssl = on\nssl_cert_file = 'shown.pem'\nssl_key_file = 'shown.key'\n")
+            conf.write("ssl_ca_file = 'authority.pem'\n")
+
+    def lay_down(self, pair):
+        authority = self.authority or pair.certificate.parent / "authority.pem"
+        for source, name in ((pair.certificate, "shown.pem"), (pair.key, "shown.key"), (authority, "authority.pem")):
+            path = self.data / name
+            path.write_bytes(source.read_bytes())
+            give_away(path)
+            path.chmod(0o600)
+
+    def show(self, pair):
+        """Shows another certificate from now on."""
+        if pair is self.pair:
+            return
+        (before,), = self.query("SELECT pg_conf_load_time()")
+        self.lay_down(pair)
+        self.pair = pair
+        self.query("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + 10
+        while self.query("SELECT pg_conf_load_time()")[0][0] == before:
+            assert time.monotonic() < deadline, "PostgreSQL does not read its configuration again"
+            time.sleep(0.02)

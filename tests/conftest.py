@@ -10,7 +10,8 @@ import time
 import pytest
 
 import pooler
-from cluster import Cluster
+from certificates import Certificates
+from cluster import Cluster, SecureCluster
 
 LISTED_USERS = ("app", "app2", "md5user", "plainuser")
 
@@ -50,6 +51,31 @@ def session_cluster(workspace):
     finally:
         if cluster.running():
             cluster.stop("immediate")
+
+
+@pytest.fixture(scope="session")
+def certificates(workspace):
+    return Certificates(workspace)
+
+
+@pytest.fixture(scope="session")
+def session_secure_cluster(workspace, certificates):
+    directory = workspace / "pgs"
+    directory.mkdir()
+    cluster = SecureCluster(directory, certificates.server)
+    try:
+        cluster.make()
+        yield cluster
+    finally:
+        if cluster.running():
+            cluster.stop("immediate")
+
+
+@pytest.fixture
+def secure_cluster(session_secure_cluster, certificates):
+    """A cluster that nobody enters over the network without TLS, with its usual certificate."""
+    session_secure_cluster.show(certificates.server)
+    return session_secure_cluster
 
 
 @pytest.fixture

@@ -38,13 +38,15 @@ LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",
     "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
 }
+TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
+LISTENER_KEYS.update(dict.fromkeys(TLS_KEYS))
 SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None, "node_id": None}
 LIMITS_KEYS = {"max_server_connections": None}
 ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None}
 
 
 def toml_value(value):
-    return json.dumps(value)
+    return json.dumps(str(value) if isinstance(value, pathlib.Path) else value)
 
 
 def toml_table(header, values):

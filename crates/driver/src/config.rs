@@ -1,9 +1,11 @@
 //! What the driver is told by whoever builds it.
 
-use std::{fmt, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use pool::{GateConfig, PoolConfig};
 use protocol::PoolId;
+
+use crate::tls::{TlsAcceptor, TlsConnector};
 
 /// Settings of the driver as a whole.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub struct ListenerSpec {
     pub gate: GateConfig,
     /// Time-outs of its clients.
     pub timeouts: Timeouts,
+    /// What accepts TLS here, if anything: needed where the protocol asks for it.
+    pub tls: Option<Arc<TlsAcceptor>>,
 }
 
 /// Time-outs of clients; `None` is off.
@@ -157,6 +161,8 @@ pub struct PoolSpec {
     pub hosts: Hosts,
     /// Its rules.
     pub config: PoolConfig,
+    /// What makes TLS connections to its servers, if anything: needed where the protocol asks for it.
+    pub tls: Option<Arc<TlsConnector>>,
     /// Caps it shares with other pools: name and limit (0 is unlimited). Pools that name the same cap share it.
     pub caps: Vec<(String, u32)>,
     /// Time-outs of its clients, where they are not the listener's.

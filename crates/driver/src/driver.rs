@@ -59,7 +59,7 @@ impl Driver {
             } else {
                 rustix::io::ioctl_fionbio(&spec.socket, true)?;
             }
-            rules.push(Listener::new(spec.name, spec.tcp, spec.gate, spec.timeouts));
+            rules.push(Listener::new(spec.name, spec.tcp, spec.gate, spec.timeouts, spec.tls));
             sockets.push(spec.socket);
         }
         let shared = Arc::new(Shared {

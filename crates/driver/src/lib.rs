@@ -21,6 +21,7 @@ mod shared_pool;
 mod snapshot;
 mod socket;
 mod throttle;
+mod tls;
 mod worker;
 
 pub use config::{
@@ -32,3 +33,4 @@ pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolState, ServerInfo,
     Snapshot, WorkerSnapshot,
 };
+pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};

@@ -1,13 +1,13 @@
 //! What all workers know of a listener: its gate, its rules and its counts. Knows no protocol.
 
 use std::sync::{
-    Mutex, PoisonError, RwLock,
+    Arc, Mutex, PoisonError, RwLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use pool::{Admission, Gate, GateConfig};
 
-use crate::{config::Timeouts, snapshot::ListenerSnapshot};
+use crate::{config::Timeouts, snapshot::ListenerSnapshot, tls::TlsAcceptor};
 
 /// Clients above the hard limit that are let in for the moment it takes to tell them so.
 pub(crate) const MAX_SURPLUS: u64 = 256;
@@ -31,6 +31,7 @@ const EVICTIONS: [&str; 7] =
 pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tcp: bool,
+    pub(crate) tls: Option<Arc<TlsAcceptor>>,
     gate: Mutex<Gate>,
     /// Read where time passes and where clients come, never where bytes do.
     rules: RwLock<(GateConfig, Timeouts)>,
@@ -42,10 +43,17 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(name: String, tcp: bool, limits: GateConfig, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(
+        name: String,
+        tcp: bool,
+        limits: GateConfig,
+        timeouts: Timeouts,
+        tls: Option<Arc<TlsAcceptor>>,
+    ) -> Self {
         Self {
             name,
             tcp,
+            tls,
             gate: Mutex::new(Gate::new(limits)),
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),

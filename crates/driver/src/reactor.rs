@@ -10,7 +10,9 @@
 //! - what is sent leaves in the order of the calls;
 //! - `detach` gives the socket back only when no operation is under way, and unread bytes stay in
 //!   the socket, so a connection can go on in another worker;
-//! - the end of the stream is told to a connection that is not receiving as [`Completion::HungUp`].
+//! - the end of the stream is told to a connection that is not receiving as [`Completion::HungUp`];
+//! - a connection can go on in TLS: from then on what is sent is plaintext that it encrypts, and what is received is plaintext that it
+//!   has decrypted. TLS goes with a connection that is detached.
 
 mod buffers;
 mod readiness;
@@ -18,7 +20,9 @@ mod readiness;
 use std::{io, ops::Range, os::fd::OwnedFd, rc::Rc};
 
 pub(crate) use buffers::Buffer;
-pub(crate) use readiness::{Reactor, Seed, Waker};
+use protocol::Secured;
+
+pub(crate) use readiness::{Moved, Reactor, Seed, Waker};
 
 /// What a worker's reactor is called in metrics.
 pub(crate) const NAME: &str = "epoll";
@@ -53,6 +57,8 @@ pub(crate) enum Completion {
     Connected { owner: Owner, result: io::Result<()> },
     /// Bytes came; none means the end of the stream. The receive is over and must be submitted again.
     Received { owner: Owner, buffer: Rc<Buffer>, length: usize },
+    /// The TLS handshake is done. The receive goes on.
+    Secured { owner: Owner, secured: Box<Secured> },
     /// The connection is broken. No other completion follows.
     Broken { owner: Owner, error: io::Error },
     /// All that was to be sent has left.

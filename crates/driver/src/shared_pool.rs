@@ -26,8 +26,9 @@ const RENEWAL_PACE: Duration = Duration::from_secs(5);
 pub(crate) enum Phase {
     Dns,
     Tcp,
-    Auth = 3,
-    Ready = 4,
+    Tls,
+    Auth,
+    Ready,
 }
 
 /// One pool.

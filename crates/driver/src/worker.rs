@@ -10,6 +10,7 @@
 //! - [`dials`]: connections in the making;
 //! - [`servers`]: their bytes, moving and closing;
 //! - [`sides`]: cancel requests;
+//! - [`secure`]: going on in TLS;
 //! - [`effects`]: executing what sessions wish;
 //! - [`leases`]: check-out, check-in, and what the pool and the budget want done;
 //! - [`upkeep`]: everything that happens because time passes;
@@ -22,6 +23,7 @@ mod dials;
 mod effects;
 mod inspect;
 mod leases;
+mod secure;
 mod servers;
 mod sides;
 mod upkeep;
@@ -39,7 +41,7 @@ use std::{
 };
 
 use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, WaiterId};
-use protocol::{ClientTag, CloseReason, Outbox, PoolId, Protocol, Refusal, ServerTag};
+use protocol::{ClientTag, CloseReason, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag};
 use slab::Slab;
 
 use self::{
@@ -148,6 +150,8 @@ pub(crate) struct Worker<P: Protocol> {
     /// Outboxes not in use. One call at a time needs one; a call within a call another.
     outboxes: Vec<Outbox>,
     scratch: Vec<u8>,
+    /// A connection that goes on in TLS as soon as the call at hand is done.
+    upgrading: Option<Peer>,
     next_serial: u32,
     next_tick: Time,
     /// When idle clients are looked through, if pools have an idle time of their own.
@@ -218,6 +222,7 @@ impl<P: Protocol> Worker<P> {
             demands: Vec::new(),
             outboxes: Vec::new(),
             scratch: Vec::new(),
+            upgrading: None,
             next_serial: 0,
             next_tick: Time(0),
             next_idle_look: Time(0),
@@ -286,7 +291,7 @@ impl<P: Protocol> Worker<P> {
                 match owner {
                     Owner::Client(slot) => self.on_client_received(slot as usize, &buffer, length),
                     Owner::Server(slot) => self.on_server_received(slot as usize, &buffer, length),
-                    Owner::Side(slot) => self.on_side_received(slot as usize, length),
+                    Owner::Side(slot) => self.on_side_received(slot as usize, &buffer[..length]),
                     Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is received there"),
                 }
                 self.reactor.give_back(buffer);
@@ -304,6 +309,12 @@ impl<P: Protocol> Worker<P> {
                 Owner::Side(slot) => self.on_side_connected(slot as usize, result),
                 _ => unreachable!("only dials and side connections connect"),
             },
+            Completion::Secured { owner, secured } => match owner {
+                Owner::Client(slot) => self.on_client_secured(slot as usize, *secured),
+                Owner::Server(slot) => self.on_server_secured(slot as usize, *secured),
+                Owner::Side(slot) => self.on_side_secured(slot as usize),
+                Owner::Listener(_) | Owner::Dial(_) => unreachable!("these speak in the clear"),
+            },
             Completion::Broken { owner, error } => self.on_broken(owner, &error),
             Completion::HungUp { owner } => {
                 if let Owner::Client(slot) = owner {
@@ -315,7 +326,7 @@ impl<P: Protocol> Worker<P> {
 
     fn on_broken(&mut self, owner: Owner, error: &std::io::Error) {
         match owner {
-            Owner::Client(slot) => self.push_client_gone(slot as usize),
+            Owner::Client(slot) => self.on_client_broken(slot as usize, error),
             Owner::Server(slot) => self.on_server_broken(slot as usize, error),
             Owner::Side(slot) => self.on_side_broken(slot as usize),
             Owner::Listener(_) | Owner::Dial(_) => unreachable!("these report in their own completions"),

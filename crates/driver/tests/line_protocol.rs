@@ -212,6 +212,7 @@ impl Upstreams for Spec {
             user: "me".into(),
             hosts: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() }.into(),
             config: self.1.clone(),
+            tls: None,
             caps: vec![("all".into(), 0)],
             timeouts: PoolTimeouts::default(),
             revision: 0,
@@ -231,7 +232,8 @@ impl House {
         let (upstream, upstream_connections) = upstream();
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let listener = ListenerSpec { name: address.to_string(), socket: socket.into(), tcp: true, gate, timeouts };
+        let listener =
+            ListenerSpec { name: address.to_string(), socket: socket.into(), tcp: true, gate, timeouts, tls: None };
         let config_of_driver = DriverConfig { workers, ..DriverConfig::default() };
         let driver =
             Driver::start(config_of_driver, Arc::new(Lines), Arc::new(Spec(upstream, config)), vec![listener]).unwrap();
@@ -444,6 +446,7 @@ fn an_unreachable_upstream_is_told_after_a_while_with_its_error() {
         tcp: true,
         gate: roomy(),
         timeouts: Timeouts::default(),
+        tls: None,
     };
     let config = PoolConfig { unavailable_wait_time: Some(Duration::from_millis(200)), ..PoolConfig::default() };
     let driver =

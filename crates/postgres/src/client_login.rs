@@ -2,13 +2,16 @@
 //! who may log in, and knows no configuration itself.
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Refusal, ServerTag,
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Refusal, Secured, ServerTag,
     Standing, Verdict,
 };
 
+use scram::Mechanism;
+
 use crate::{
-    Postgres, Proof, Unknown, cancel_key,
+    Encryption, Postgres, Proof, Unknown, cancel_key,
     client::{Client, Phase, Skip},
+    encryption,
     error::{Report, Severity, code},
     md5,
     message::{
@@ -20,14 +23,15 @@ use crate::{
     work::Purpose,
 };
 
-/// The one SASL mechanism offered.
-pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
-
 /// What is needed of a client until it is logged in.
 pub(crate) struct Login {
     origin: Origin,
     step: Step,
     start: Start,
+    /// What its TLS handshake has shown.
+    secured: Option<Secured>,
+    /// It began with that handshake.
+    direct: bool,
     /// Requests for encryption already declined: one of each kind is allowed.
     declined: Vec<Packet>,
     /// It is to be turned away once it has said what it wants: before that it would not understand.
@@ -84,12 +88,28 @@ impl Login {
             user: user.clone(),
         })
     }
+
+    /// Asks for a SCRAM exchange: bound to the TLS connection, if that can be.
+    fn offer(&mut self, me: ClientTag, exchange: scram::Server, out: &mut Outbox) {
+        let both = [Mechanism::Plus, Mechanism::Plain];
+        let mechanisms = if exchange.offers_channel() { &both[..] } else { &both[1..] };
+        out.insert(Peer::Client(me), |to| write_sasl_offer(to, mechanisms));
+        self.step = Step::SaslFirst(exchange);
+    }
 }
 
 impl Postgres {
     /// A client that has just connected.
     pub(crate) fn new_client(&self, origin: Origin) -> Client {
-        let login = Login { origin, step: Step::Packet, start: Start::default(), declined: Vec::new(), refusal: None };
+        let login = Login {
+            origin,
+            step: Step::Packet,
+            start: Start::default(),
+            secured: None,
+            direct: false,
+            declined: Vec::new(),
+            refusal: None,
+        };
         Client {
             phase: Phase::Login(Box::new(login)),
             lease: None,
@@ -146,14 +166,27 @@ impl Postgres {
                 self.pass_on_cancel(me, client, pid, secret, out);
                 Progress::Wait
             }
+            Packet::Tls => {
+                self.direct_tls(me, client, out);
+                Progress::Wait
+            }
+            Packet::Ssl if self.offers_tls(client) => {
+                if bytes.len() > length {
+                    refuse_start(me, client, &StartError::EarlyBytes, out);
+                    return Progress::Wait;
+                }
+                out.insert(Peer::Client(me), |to| to.push(encryption::AGREED));
+                out.push(Effect::StartTls { peer: Peer::Client(me) });
+                Progress::Consumed(length)
+            }
             Packet::Ssl | Packet::Gss => {
                 let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
-                if login.declined.contains(&packet) {
+                if login.declined.contains(&packet) || login.secured.is_some() {
                     refuse_start(me, client, &StartError::Malformed("encryption asked for twice"), out);
                     return Progress::Wait;
                 }
                 login.declined.push(packet);
-                out.insert(Peer::Client(me), |to| to.push(b'N'));
+                out.insert(Peer::Client(me), |to| to.push(encryption::DECLINED));
                 Progress::Consumed(length)
             }
             Packet::Start(start) => {
@@ -185,12 +218,52 @@ impl Postgres {
         }
     }
 
+    /// Whether the client is answered with TLS if it asks for it.
+    fn offers_tls(&self, client: &Client) -> bool {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        login.secured.is_none() && self.directory.encryption(login.origin.listener) != Encryption::Off
+    }
+
+    /// The client has begun a TLS handshake without asking for one.
+    fn direct_tls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let offered = self.offers_tls(client);
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        if !offered || !login.declined.is_empty() {
+            return refuse_start(me, client, &StartError::Tls, out);
+        }
+        login.direct = true;
+        out.push(Effect::StartTls { peer: Peer::Client(me) });
+    }
+
+    /// The client's TLS handshake is done.
+    pub(crate) fn login_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
+        let Phase::Login(login) = &mut client.phase else { return };
+        let wrong = login.direct && !secured.alpn;
+        login.secured = Some(secured);
+        if wrong {
+            // Otherwise a browser could be made to speak to us.
+            let hint = "The client must name the application protocol \"postgresql\" (ALPN).";
+            fail(
+                me,
+                client,
+                code::PROTOCOL_VIOLATION,
+                "a direct TLS connection without its protocol's name",
+                hint,
+                out,
+            );
+        }
+    }
+
     /// Decides how the client has to prove itself, and asks for the proof.
     fn begin(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
         if start.negotiate {
             out.insert(Peer::Client(me), |to| write_negotiation(to, &start.unknown_options));
         }
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        if login.secured.is_none() && self.directory.encryption(login.origin.listener) == Encryption::Require {
+            let hint = "Connect with sslmode=require, or a stricter one.";
+            return fail(me, client, code::INVALID_AUTHORIZATION, "TLS is required here", hint, out);
+        }
         let found = self.directory.proof(login.origin, &start.database, &start.user);
         login.start = start;
         self.demand(me, client, found, out);
@@ -199,12 +272,12 @@ impl Postgres {
     /// Asks the client for the proof that was found, or a server for what the proof is.
     pub(crate) fn demand(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        let channel = login.secured.as_ref().and_then(|secured| secured.end_point.clone());
         let proof = match found {
             Ok(proof) => proof,
             Err(Unknown::User) => {
-                login.step = Step::SaslFirst(scram::Server::mock(&self.mock, &login.start.user, nonce()));
-                out.insert(Peer::Client(me), write_sasl_offer);
-                return;
+                let exchange = scram::Server::mock(&self.mock, &login.start.user, nonce());
+                return login.offer(me, exchange.offering_channel(channel), out);
             }
             Err(why) => {
                 out.push(Effect::AuthFailed { client: me });
@@ -225,8 +298,17 @@ impl Postgres {
                 });
             }
             Proof::Scram(verifier) => {
-                login.step = Step::SaslFirst(scram::Server::new(verifier, nonce()));
-                out.insert(Peer::Client(me), write_sasl_offer);
+                login.offer(me, scram::Server::new(verifier, nonce()).offering_channel(channel), out);
+            }
+            Proof::Certificate => {
+                let shown = login.secured.as_ref().and_then(|secured| secured.peer_name.as_deref());
+                if shown == Some(&login.start.user) {
+                    return self.authenticated(me, client, None, out);
+                }
+                let message = format!("certificate authentication failed for user \"{}\"", login.start.user);
+                let hint = "Connect with TLS and a certificate (sslcert, sslkey) whose common name is the user's.";
+                out.push(Effect::AuthFailed { client: me });
+                fail(me, client, code::INVALID_AUTHORIZATION, &message, hint, out);
             }
         }
     }
@@ -411,8 +493,13 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
             return client.close(me, CloseReason::Error(Blame::Client, "an HTTP request".to_owned()), out);
         }
         StartError::Tls => {
-            let hint = "Connect with sslmode=disable, and without sslnegotiation=direct.";
-            (code::PROTOCOL_VIOLATION, "a TLS handshake without an SSLRequest".to_owned(), hint)
+            let hint = "Connect without sslnegotiation=direct.";
+            (code::PROTOCOL_VIOLATION, "a TLS handshake where there is no TLS".to_owned(), hint)
+        }
+        StartError::EarlyBytes => {
+            let message = "received unencrypted data after a request for TLS".to_owned();
+            let hint = "The client is wrong, or somebody is between it and Poolhouse.";
+            (code::PROTOCOL_VIOLATION, message, hint)
         }
         StartError::Length(length) => {
             let message = format!("invalid length {length} of the start-up packet (it is 8 to {SMALL_LIMIT})");
@@ -441,14 +528,15 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
 
 fn first_response(exchange: &mut scram::Server, mut body: &[u8]) -> Result<Vec<u8>, scram::Error> {
     let mechanism = take_text(&mut body).ok_or(scram::Error::Malformed("a SASL mechanism"))?;
-    if mechanism != MECHANISM.as_bytes() {
-        return Err(scram::Error::Unsupported("a mechanism other than SCRAM-SHA-256"));
-    }
+    let mechanism = Mechanism::named(mechanism)?;
     let length = take_u32(&mut body).ok_or(scram::Error::Malformed("a SASL initial response"))?;
     if length as usize != body.len() {
         return Err(scram::Error::Malformed("a SASL initial response of the length it tells"));
     }
-    exchange.first(body)
+    match mechanism {
+        Mechanism::Plain => exchange.first(body),
+        Mechanism::Plus => exchange.first_bound(body),
+    }
 }
 
 fn write_authentication(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
@@ -458,9 +546,9 @@ fn write_authentication(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<
     });
 }
 
-fn write_sasl_offer(to: &mut Vec<u8>) {
+fn write_sasl_offer(to: &mut Vec<u8>, mechanisms: &[Mechanism]) {
     write_authentication(to, 10, |to| {
-        write_text(to, MECHANISM);
+        mechanisms.iter().for_each(|mechanism| write_text(to, mechanism.name()));
         to.push(0);
     });
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use protocol::{Origin, PoolId};
 
-use crate::StatePolicy;
-use crate::target::Target;
+use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
 /// connection only; must not block. What only a database knows is asked of it by the session: see [`Proof::Ask`].
 pub trait Directory: Send + Sync + 'static {
+    /// Whether clients of a listener may, or must, use TLS. The driver must have it wherever this says so.
+    fn encryption(&self, listener: u16) -> Encryption;
+
     /// How `user`, coming from `origin` and asking for `database`, proves who he is.
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown>;
 
@@ -32,6 +34,18 @@ pub trait Directory: Send + Sync + 'static {
 
     /// How Poolhouse logs in to the upstream of a pool.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
+}
+
+/// Whether clients use TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Encryption {
+    /// A request for it is declined.
+    #[default]
+    Off,
+    /// As the client likes.
+    Allow,
+    /// Nobody logs in without it.
+    Require,
 }
 
 /// Where a client's requests go.
@@ -68,6 +82,8 @@ pub enum Proof {
     Md5(Arc<str>),
     /// Knowledge of the password behind a SCRAM-SHA-256 verifier.
     Scram(Arc<scram::Verifier>),
+    /// A certificate with the user's name as its common name, shown in the TLS handshake.
+    Certificate,
     /// What a query to a server tells: the client waits for the answer, then [`Directory::answered`] is called.
     Ask(Ask),
 }
@@ -114,4 +130,6 @@ pub struct ServerLogin {
     pub state: StatePolicy,
     /// What the server must be.
     pub target: Target,
+    /// Whether the connection is encrypted.
+    pub encryption: ServerEncryption,
 }

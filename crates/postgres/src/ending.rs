@@ -252,7 +252,8 @@ fn cancel(tag: ServerTag, server: &Server, out: &mut Outbox) {
     let start = out.inserted.len();
     write_cancel(&mut out.inserted, server.key.pid, &server.key.secret);
     let bytes = start..out.inserted.len();
-    out.push(Effect::SideConnection { server: tag, bytes });
+    let upgrade = server.wire.upgrade(out);
+    out.push(Effect::SideConnection { server: tag, bytes, upgrade });
 }
 
 fn seconds(time: Duration) -> String {

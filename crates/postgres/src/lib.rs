@@ -3,7 +3,7 @@
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that; `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring`
+//! that, `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring`
 //! keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared
 //! statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens` reads SQL); `state`
 //! decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts will do;
@@ -15,6 +15,7 @@ mod client;
 mod client_login;
 mod connect_query;
 mod directory;
+mod encryption;
 mod ending;
 mod error;
 mod exchange;
@@ -39,11 +40,15 @@ mod work;
 
 use std::sync::Arc;
 
-use protocol::{ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, ServerTag, Sessions};
+use protocol::{
+    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    Sessions, TlsFailure,
+};
 
 pub use cancel_key::MAX_NODE;
 pub use client::Client;
-pub use directory::{Ask, Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use directory::{Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use encryption::{Binding, ServerEncryption, Tls};
 pub use md5::{is_md5_hash, md5_hash};
 pub use server::Server;
 pub use state::{OnState, StatePolicy};
@@ -66,6 +71,7 @@ pub struct Postgres {
     pins: state::Pins,
     /// Which of several Poolhouses behind one address this is.
     node: u8,
+    second_tries: encryption::SecondTries,
 }
 
 impl Postgres {
@@ -80,6 +86,7 @@ impl Postgres {
             statements: statements::Statements::default(),
             pins: state::Pins::default(),
             node: 0,
+            second_tries: encryption::SecondTries::default(),
         }
     }
 
@@ -231,6 +238,18 @@ impl Protocol for Postgres {
         out: &mut Outbox,
     ) {
         self.cancel_client(me, client, servers, secret, waiting, out);
+    }
+
+    fn client_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
+        self.login_secured(me, client, secured, out);
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
+        self.server_login_secured(me, server, secured, out);
+    }
+
+    fn server_tls_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
+        self.server_handshake_failed(server, failure)
     }
 
     fn backend(&self, server: &Server) -> Option<u32> {

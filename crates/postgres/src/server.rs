@@ -10,6 +10,7 @@ use protocol::{
 use crate::{
     PoolMode, Postgres,
     client::{Client, Phase, may_release},
+    encryption::Wire,
     error::{Failure, Report, Severity, code},
     exchange::Exchange,
     message::{HEADER, Header, IDLE, back, take_text, write, write_ready},
@@ -74,6 +75,8 @@ pub struct Server {
     pub(crate) key: CancelKey,
     /// SQL that it runs when it is new, and after everything in it was discarded.
     pub(crate) connect_query: Option<Arc<str>>,
+    /// How its connection is encrypted.
+    pub(crate) wire: Wire,
 }
 
 /// Where a server's session is.

@@ -1,13 +1,15 @@
-//! Logging in to a server: the start-up message, the proof of who we are, and what the server reports of itself.
+//! Logging in to a server: TLS where it is wanted, the start-up message, the proof of who we are, and what the server reports of itself.
 
 use std::sync::Arc;
 
-use protocol::{CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag};
+use protocol::{CloseReason, Effect, Input, Outbox, Peer, PoolId, Secured, ServerTag, TlsFailure};
+use scram::{ChannelBinding, Mechanism};
 
 use crate::{
     Postgres, ServerLogin,
-    client_login::{MECHANISM, nonce},
-    error::Failure,
+    client_login::nonce,
+    encryption::{self, Binding, Tls, Wire},
+    error::{Failure, code},
     exchange::Exchange,
     md5,
     message::{HEADER, Header, back, front, take_text, take_u32, write, write_query, write_sized, write_text},
@@ -25,6 +27,11 @@ const MAX_LOGIN_MESSAGE: u32 = 64 * 1024;
 /// What is needed of a server until it is ready.
 pub(crate) struct Login {
     how: ServerLogin,
+    step: Step,
+    /// What the TLS handshake has shown.
+    secured: Option<Secured>,
+    /// The SCRAM exchange is bound to the TLS connection.
+    bound: bool,
     /// The SCRAM exchange, if there is one.
     scram: Option<scram::Client>,
     /// What the server has proved.
@@ -33,6 +40,16 @@ pub(crate) struct Login {
     parameters: Pairs,
     /// It was asked what it is; its answer, once that has come.
     asked: Option<Traits>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Step {
+    /// TLS was asked for.
+    Asked,
+    /// The handshake is under way.
+    Handshake,
+    /// The start-up message was sent.
+    Started,
 }
 
 #[derive(PartialEq, Eq)]
@@ -58,17 +75,19 @@ enum Answer {
 struct Refused {
     permanent: bool,
     message: String,
+    /// The server does not let us in from here: another way of connecting may do.
+    turned_away: bool,
 }
 
 impl Refused {
     /// Nothing changes until somebody changes something.
     fn forever(message: impl Into<String>) -> Self {
-        Self { permanent: true, message: message.into() }
+        Self { permanent: true, message: message.into(), turned_away: false }
     }
 
     /// It may go better next time.
     fn for_now(message: impl Into<String>) -> Self {
-        Self { permanent: false, message: message.into() }
+        Self { permanent: false, message: message.into(), turned_away: false }
     }
 }
 
@@ -76,21 +95,29 @@ impl Postgres {
     /// A server that has just been connected to.
     pub(crate) fn new_server(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         let how = self.directory.server_login(pool);
-        out.insert(Peer::Server(me), |to| {
-            write_sized(to, |to| {
-                to.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
-                let own = [("user", how.user.as_str()), ("database", how.database.as_str())];
-                let further = how.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-                for (name, value) in own.into_iter().chain(further.filter(|(name, _)| !name.is_empty())) {
-                    write_text(to, name);
-                    write_text(to, value);
-                }
-                to.push(0);
-            });
-        });
         let (mode, how_state, for_writes) = (how.mode, how.state, how.target.is_for_writes());
         let connect_query = how.connect_query.clone();
-        let login = Login { how, scram: None, proof: Proof::None, parameters: Pairs::default(), asked: None };
+        let mut login = Login {
+            how,
+            step: Step::Asked,
+            secured: None,
+            bound: false,
+            scram: None,
+            proof: Proof::None,
+            parameters: Pairs::default(),
+            asked: None,
+        };
+        let second = self.second_tries.has(pool);
+        match (login.how.encryption.tls, login.how.encryption.direct) {
+            (Tls::Require, true) => {
+                login.step = Step::Handshake;
+                out.push(Effect::StartTls { peer: Peer::Server(me) });
+            }
+            (Tls::Require, false) => login.ask(me, out),
+            (Tls::Allow, _) if second => login.ask(me, out),
+            (Tls::Prefer, _) if !second => login.ask(me, out),
+            (Tls::Never | Tls::Allow | Tls::Prefer, _) => login.start(me, out),
+        }
         Server {
             stage: Stage::Login(Box::new(login)),
             pool,
@@ -119,6 +146,7 @@ impl Postgres {
             facts: Arc::default(),
             key: CancelKey::default(),
             connect_query,
+            wire: Wire::Clear,
         }
     }
 
@@ -133,6 +161,17 @@ impl Postgres {
         let mut at = 0;
         while let Stage::Login(login) = &mut server.stage {
             let bytes = &input.bytes[at..];
+            if login.step != Step::Started {
+                let Some(answer) = bytes.first() else { return at };
+                match login.answered(me, *answer, bytes.len() > 1, out) {
+                    Ok(()) => at += 1,
+                    Err(refused) => {
+                        self.fail(me, server, refused, out);
+                        return input.bytes.len();
+                    }
+                }
+                continue;
+            }
             let Some(header) = Header::read(bytes) else { return at };
             let taken = if !(4..=MAX_LOGIN_MESSAGE).contains(&header.length) {
                 Err(Refused::for_now("the server does not speak the PostgreSQL protocol"))
@@ -172,12 +211,12 @@ impl Postgres {
                         out.insert(Peer::Server(me), |to| write_query(to, QUESTION));
                     }
                     Err(why) => {
-                        fail(me, server, Refused::for_now(why), out);
+                        self.fail(me, server, Refused::for_now(why), out);
                         return input.bytes.len();
                     }
                 },
                 Err(refused) => {
-                    fail(me, server, refused, out);
+                    self.fail(me, server, refused, out);
                     return input.bytes.len();
                 }
             }
@@ -214,14 +253,43 @@ impl Postgres {
 
     /// The connection has ended during the login.
     pub(crate) fn server_login_lost(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        fail(me, server, Refused::for_now("the server closed the connection during its start-up"), out);
+        self.fail(me, server, Refused::for_now("the server closed the connection during its start-up"), out);
     }
-}
 
-fn fail(me: ServerTag, server: &mut Server, refused: Refused, out: &mut Outbox) {
-    server.stage = Stage::Closed;
-    let reason = CloseReason::StartFailed { permanent: refused.permanent, message: refused.message };
-    out.push(Effect::Close { peer: Peer::Server(me), reason });
+    /// The TLS handshake is done: the login begins.
+    pub(crate) fn server_login_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
+        let Stage::Login(login) = &mut server.stage else { return };
+        assert!(login.step == Step::Handshake, "a handshake that was asked for is done once");
+        let direct = login.how.encryption.direct;
+        server.wire = if direct { Wire::Direct } else { Wire::Asked };
+        if direct && !secured.alpn {
+            let refused = "the server does not know its protocol's name (ALPN), which sslnegotiation=direct needs";
+            return self.fail(me, server, Refused::forever(refused), out);
+        }
+        login.secured = Some(secured);
+        login.start(me, out);
+    }
+
+    /// The TLS handshake failed. What that means for the pool.
+    pub(crate) fn server_handshake_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
+        let TlsFailure { certificate: permanent, message } = failure;
+        let Stage::Login(login) = &server.stage else { return CloseReason::StartFailed { permanent, message } };
+        let again = self.second_tries.turned_away(server.pool, login.how.encryption.tls, true);
+        CloseReason::StartFailed { permanent: permanent && !again, message }
+    }
+
+    fn fail(&self, me: ServerTag, server: &mut Server, refused: Refused, out: &mut Outbox) {
+        let again = match &server.stage {
+            Stage::Login(login) if refused.turned_away => {
+                let (tls, secured) = (login.how.encryption.tls, login.secured.is_some());
+                self.second_tries.turned_away(server.pool, tls, secured)
+            }
+            _ => false,
+        };
+        server.stage = Stage::Closed;
+        let reason = CloseReason::StartFailed { permanent: refused.permanent && !again, message: refused.message };
+        out.push(Effect::Close { peer: Peer::Server(me), reason });
+    }
 }
 
 impl Server {
@@ -244,12 +312,64 @@ impl Login {
         }
     }
 
+    /// Asks for TLS.
+    fn ask(&mut self, me: ServerTag, out: &mut Outbox) {
+        self.step = Step::Asked;
+        out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));
+    }
+
+    /// Takes the answer to that. `more`: something came behind it.
+    fn answered(&mut self, me: ServerTag, answer: u8, more: bool, out: &mut Outbox) -> Result<(), Refused> {
+        match answer {
+            // Whatever stands behind it is not encrypted, and so need not come from the server.
+            encryption::AGREED if more => {
+                Err(Refused::for_now("received unencrypted data behind the answer to the request for TLS"))
+            }
+            encryption::AGREED => {
+                self.step = Step::Handshake;
+                out.push(Effect::StartTls { peer: Peer::Server(me) });
+                Ok(())
+            }
+            encryption::DECLINED if self.how.encryption.tls == Tls::Require => {
+                Err(Refused::forever("the server does not support TLS, but the sslmode of the url demands it"))
+            }
+            encryption::DECLINED => {
+                self.start(me, out);
+                Ok(())
+            }
+            // Its text is not encrypted either, and not repeated.
+            back::ERROR_RESPONSE => {
+                Err(Refused::for_now("the server answered the request for TLS with an error; see its log"))
+            }
+            _ => Err(Refused::for_now("the server does not speak the PostgreSQL protocol")),
+        }
+    }
+
+    /// Sends the start-up message.
+    fn start(&mut self, me: ServerTag, out: &mut Outbox) {
+        self.step = Step::Started;
+        let how = &self.how;
+        out.insert(Peer::Server(me), |to| {
+            write_sized(to, |to| {
+                to.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+                let own = [("user", how.user.as_str()), ("database", how.database.as_str())];
+                let further = how.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                for (name, value) in own.into_iter().chain(further.filter(|(name, _)| !name.is_empty())) {
+                    write_text(to, name);
+                    write_text(to, value);
+                }
+                to.push(0);
+            });
+        });
+    }
+
     /// Takes a message that is not about authentication; true when the server is ready.
     fn report(&mut self, kind: u8, mut body: &[u8]) -> Result<bool, Refused> {
         match kind {
             back::ERROR_RESPONSE => {
                 let failure = Failure::read(body);
-                Err(Refused { permanent: failure.is_permanent(), message: failure.text() })
+                let turned_away = failure.code == code::INVALID_AUTHORIZATION;
+                Err(Refused { permanent: failure.is_permanent(), message: failure.text(), turned_away })
             }
             back::PARAMETER_STATUS => {
                 let (Some(name), Some(value)) = (take_text(&mut body), take_text(&mut body)) else {
@@ -285,6 +405,9 @@ impl Login {
         let kind = take_u32(&mut body).ok_or_else(|| Refused::for_now("the server sent a malformed request"))?;
         if self.proof == Proof::Done && !(kind == 0 && self.scram.is_some()) {
             return Err(Refused::for_now("the server went on asking after it had accepted us"));
+        }
+        if matches!(kind, 0 | 3 | 5) && self.how.encryption.binding == Binding::Require && !self.is_bound() {
+            return Err(Refused::forever("channel_binding=require: the server asks for a login that cannot be bound"));
         }
         match kind {
             3 | 5 if self.proof == Proof::Owed => {
@@ -326,18 +449,29 @@ impl Login {
         }
     }
 
+    /// The login has proved that nobody is in between.
+    fn is_bound(&self) -> bool {
+        self.bound && self.proof == Proof::Done
+    }
+
     fn sasl_first(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
-        let mut offered = false;
+        let (mut plain, mut plus) = (false, false);
         while let Some(mechanism) = take_text(&mut mechanisms) {
-            offered |= mechanism == MECHANISM.as_bytes();
+            plain |= mechanism == Mechanism::Plain.name().as_bytes();
+            plus |= mechanism == Mechanism::Plus.name().as_bytes();
         }
-        if !offered || self.scram.is_some() {
+        if self.scram.is_some() || !(plain || plus) {
             return Err(Refused::forever("the server does not offer SCRAM-SHA-256"));
         }
-        let (scram, first) = scram::Client::new(nonce());
+        let binding = self.channel_binding(plus)?;
+        if !plain && binding.mechanism() == Mechanism::Plain {
+            return Err(Refused::forever("the server offers only SCRAM-SHA-256-PLUS, which cannot be used here"));
+        }
+        self.bound = binding.mechanism() == Mechanism::Plus;
+        let mut body = with_zero(binding.mechanism().name().as_bytes());
+        let (scram, first) = scram::Client::bound(nonce(), binding);
         self.scram = Some(scram);
         self.proof = Proof::Owed;
-        let mut body = with_zero(MECHANISM.as_bytes());
         body.extend_from_slice(&(first.len() as u32).to_be_bytes());
         body.extend_from_slice(&first);
         Ok(body)
@@ -359,6 +493,33 @@ impl Login {
             )),
             error => Refused::forever(error.to_string()),
         })
+    }
+
+    /// What to bind the login to. `offered`: the server can.
+    fn channel_binding(&self, offered: bool) -> Result<ChannelBinding, Refused> {
+        let wanted = self.how.encryption.binding;
+        let Some(secured) = &self.secured else {
+            return match (offered, wanted) {
+                (_, Binding::Never) => Ok(ChannelBinding::Unsupported),
+                (true, _) => {
+                    Err(Refused::forever("the server offers channel binding without TLS: somebody is in between"))
+                }
+                (_, Binding::Require) => Err(Refused::forever("channel_binding=require needs TLS")),
+                _ => Ok(ChannelBinding::Unsupported),
+            };
+        };
+        match (&secured.end_point, wanted) {
+            (_, Binding::Never) => Ok(ChannelBinding::Unsupported),
+            (Some(end_point), _) if offered => Ok(ChannelBinding::Bound(end_point.clone())),
+            (_, Binding::Require) if !offered => {
+                Err(Refused::forever("channel_binding=require, but the server does not offer SCRAM-SHA-256-PLUS"))
+            }
+            (None, Binding::Require) => Err(Refused::forever(
+                "channel_binding=require, but the server's certificate has a signature that cannot be bound to",
+            )),
+            (None, _) => Ok(ChannelBinding::Unsupported),
+            (Some(_), _) => Ok(ChannelBinding::Unused),
+        }
     }
 
     fn password(&self) -> Result<&str, Refused> {

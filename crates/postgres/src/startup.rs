@@ -7,7 +7,7 @@ use protocol::Origin;
 use crate::message::{SMALL_LIMIT, take_text, take_u32};
 
 /// The code of a request for TLS.
-const SSL_REQUEST: u32 = 80_877_103;
+pub(crate) const SSL_REQUEST: u32 = 80_877_103;
 /// The code of a request for GSSAPI encryption.
 const GSSENC_REQUEST: u32 = 80_877_104;
 /// The code of a request to cancel.
@@ -21,6 +21,8 @@ const MAX_SETTINGS: usize = 128;
 /// A client's first packet.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Packet {
+    /// No packet, but the beginning of a TLS handshake without asking for it. It has no length here: nothing of it is consumed.
+    Tls,
     /// SSLRequest.
     Ssl,
     /// GSSENCRequest.
@@ -56,8 +58,10 @@ pub(crate) struct Start {
 pub(crate) enum StartError {
     /// Somebody speaks HTTP.
     Http,
-    /// Somebody begins a TLS handshake without asking.
+    /// Somebody begins a TLS handshake where there is none.
     Tls,
+    /// Something came behind a request for TLS that is not encrypted: somebody in between may have put it there.
+    EarlyBytes,
     /// The length is impossible.
     Length(u32),
     /// A major version that is not spoken.
@@ -79,7 +83,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet, usize)>, StartError> 
         return Err(StartError::Http);
     }
     if first[..2] == [0x16, 0x03] {
-        return Err(StartError::Tls);
+        return Ok(Some((Packet::Tls, 0)));
     }
     let length = u32::from_be_bytes(*first);
     if !(8..=SMALL_LIMIT).contains(&length) {
@@ -299,7 +303,7 @@ mod tests {
     #[test]
     fn strangers_are_recognized() {
         assert_eq!(read(b"GET / HTTP/1.1\r\n"), Err(StartError::Http));
-        assert_eq!(read(&[0x16, 0x03, 0x01, 0x02, 0x00]), Err(StartError::Tls));
+        assert_eq!(read(&[0x16, 0x03, 0x01, 0x02, 0x00]), Ok(Some((Packet::Tls, 0))));
         assert_eq!(start(2 << 16, ""), Err(StartError::Version(2, 0)));
         assert_eq!(start(PROTOCOL_3_0, "user app replication database  "), Err(StartError::Replication));
         assert!(start(PROTOCOL_3_0, "user app replication off  ").is_ok());

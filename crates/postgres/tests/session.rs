@@ -4,6 +4,8 @@
 mod backend;
 #[path = "session/dialogues.rs"]
 mod dialogues;
+#[path = "session/encryption.rs"]
+mod encryption;
 #[path = "session/logins.rs"]
 mod logins;
 #[path = "session/lookups.rs"]

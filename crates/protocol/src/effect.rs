@@ -3,7 +3,7 @@
 use alloc::{string::String, vec::Vec};
 use core::ops::Range;
 
-use crate::{ClientTag, PoolId, ServerTag};
+use crate::{ClientTag, PoolId, ServerTag, Upgrade};
 
 /// One end of a relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,6 +181,15 @@ pub enum Effect {
         server: ServerTag,
         /// A range of [`Outbox::inserted`].
         bytes: Range<usize>,
+        /// How to secure the connection before that; `None` leaves it in the clear.
+        upgrade: Option<Upgrade>,
+    },
+    /// Go on in TLS. Input that the session does not consume in this call begins the peer's handshake. The session gets nothing more
+    /// until the handshake is done ([`client_secured`](crate::Protocol::client_secured),
+    /// [`server_secured`](crate::Protocol::server_secured)), and what it sends meanwhile is dropped, because nobody could read it.
+    StartTls {
+        /// Which connection.
+        peer: Peer,
     },
     /// The upstream is no longer what this server was made for: all servers of its pool are to be made anew, this one
     /// too when it comes back.

@@ -14,7 +14,9 @@ extern crate alloc;
 mod effect;
 mod ids;
 mod session;
+mod tls;
 
 pub use effect::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing, Verdict};
 pub use ids::{ClientTag, PoolId, ServerTag};
 pub use session::{Input, LeaseFailure, Origin, Protocol, Refusal, Sessions};
+pub use tls::{Secured, TlsFailure, Upgrade};

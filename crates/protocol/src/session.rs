@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::{net::IpAddr, time::Duration};
 
-use crate::{ClientTag, Outbox, PoolId, ServerTag};
+use crate::{ClientTag, CloseReason, Outbox, PoolId, Secured, ServerTag, TlsFailure};
 
 /// Where a client comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,6 +207,24 @@ pub trait Protocol: Send + Sync + 'static {
         waiting: bool,
         out: &mut Outbox,
     );
+
+    /// The TLS handshake that the session asked for with [`Effect::StartTls`](crate::Effect::StartTls) is done; its input goes on.
+    fn client_secured(&self, me: ClientTag, client: &mut Self::Client, secured: Secured, out: &mut Outbox) {
+        let _ = (me, client, secured, out);
+        unreachable!("the protocol never asks for TLS");
+    }
+
+    /// As [`client_secured`](Protocol::client_secured), for a server.
+    fn server_secured(&self, me: ServerTag, server: &mut Self::Server, secured: Secured, out: &mut Outbox) {
+        let _ = (me, server, secured, out);
+        unreachable!("the protocol never asks for TLS");
+    }
+
+    /// The TLS handshake with a server failed, and its connection ends. Returns what that means.
+    fn server_tls_failed(&self, server: &mut Self::Server, failure: TlsFailure) -> CloseReason {
+        let _ = (server, failure);
+        unreachable!("the protocol never asks for TLS");
+    }
 
     /// The upstream's own name for a server's connection (a process id), for people.
     fn backend(&self, server: &Self::Server) -> Option<u32> {

@@ -7,7 +7,10 @@ use std::{collections::HashMap, time::Duration};
 
 use driver::Address;
 
-use crate::config::{Config, Database, Endpoint, FALLBACK, Listener, Mode, Problem, User, show_duration};
+use crate::{
+    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Listener, Mode, Problem, User, show_duration},
+    tls::Tls,
+};
 
 /// What one new connection is taken to cost. Measured ones lie between 7 and 175 ms, most of it TLS and authentication.
 const ASSUMED_CONNECT_COST: Duration = Duration::from_millis(100);
@@ -46,6 +49,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         listener_times(config, listener, &mut found);
     }
     users::users(config, &mut found);
+    certificates(config, &mut found);
     files(config, &mut found);
     found.sort_by_key(|problem| problem.severity as u8);
     found
@@ -233,6 +237,30 @@ fn listener_times(config: &Config, listener: &Listener, found: &mut Vec<Problem>
         let message = format!("query_time {} is not above max_wait_time {}", show_duration(query), show_duration(wait));
         let problem = Problem::warning(message).hint("waiting for a server counts as part of the query");
         found.push(config.locate(problem, &listener.spots, "query_time"));
+    }
+}
+
+fn certificates(config: &Config, found: &mut Vec<Problem>) {
+    use std::os::unix::fs::PermissionsExt;
+    if let Err(problems) = Tls::load(config) {
+        found.extend(problems.0);
+    }
+    let asks = |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.clients != ClientAuth::Off);
+    if let Some(user) = config.users.iter().find(|user| user.certificate)
+        && !config.listeners.iter().any(asks)
+    {
+        let message = format!("the user `{}` must show a certificate, but no listener asks for one", user.name);
+        let problem = Problem::error(message).hint("give a listener tls_client_ca");
+        found.push(config.locate(problem, &user.spots, "certificate"));
+    }
+    let of_listeners = config.listeners.iter().filter_map(|listener| listener.tls.as_ref()).map(|tls| &tls.key);
+    let of_databases =
+        config.databases.iter().filter_map(|database| database.tls.identity.as_ref()).map(|(_, key)| key);
+    for key in of_listeners.chain(of_databases) {
+        if std::fs::metadata(key).is_ok_and(|meta| meta.permissions().mode() & 0o004 != 0) {
+            let problem = Problem::warning("every user of this machine can read this key").in_file(key);
+            found.push(problem.hint(format!("chmod o-rwx {}", key.display())));
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod flags;
 mod options;
 mod problem;
 mod section;
+mod tls;
 mod url;
 mod userlist;
 mod value;
@@ -26,6 +27,7 @@ pub use file::{from_file, from_text};
 pub use flags::{Flags, from_url};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use section::{Spots, choose, read_small};
+pub use tls::{ClientAuth, ListenerTls, Root, SslMode, UpstreamTls};
 pub use url::UpstreamUrl;
 pub(crate) use url::decode as percent_decode;
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
@@ -55,7 +57,8 @@ pub struct Config {
 impl Config {
     /// Whether clients must prove who they are.
     pub fn authenticates(&self) -> bool {
-        self.users.iter().any(|user| user.password.is_some()) || self.databases.iter().any(|d| d.auth.is_some())
+        self.users.iter().any(|user| user.password.is_some() || user.certificate)
+            || self.databases.iter().any(|database| database.auth.is_some())
     }
 
     /// The problem at its place in the file, if it is there: `key` of a section, or the section as a whole.
@@ -146,6 +149,8 @@ pub struct Listener {
     pub gate: GateConfig,
     /// Time-outs of clients.
     pub timeouts: Timeouts,
+    /// TLS, if clients get it here.
+    pub tls: Option<ListenerTls>,
     /// Where its keys stand.
     pub spots: Spots,
 }
@@ -165,6 +170,8 @@ pub struct Database {
     pub user: Option<String>,
     /// With which password.
     pub password: Option<Secret>,
+    /// TLS towards it.
+    pub tls: UpstreamTls,
     /// Further start-up parameters.
     pub parameters: Vec<(String, String)>,
     /// The rules of each of its pools.
@@ -304,6 +311,8 @@ pub struct User {
     pub name: String,
     /// What proves it; `None` only where nobody has one.
     pub password: Option<Password>,
+    /// A client certificate with this name proves it, and nothing else does.
+    pub certificate: bool,
     /// Overrides the database's mode.
     pub mode: Option<Mode>,
     /// Overrides the database's `max_size`.
@@ -326,6 +335,7 @@ impl User {
         Self {
             name: name.into(),
             password,
+            certificate: false,
             mode: None,
             max_size: None,
             min_size: None,

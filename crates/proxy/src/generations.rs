@@ -10,19 +10,20 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Ask, Directory, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{Ask, Directory, Encryption, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
-use crate::{
-    config::Config,
-    pools::{MAX_POOLS, Pools},
-};
+use crate::pools::{MAX_POOLS, Pools};
 
 /// Most pools that ever were, over all configurations: their ids are not used again.
 const MAX_EVER: usize = 4 * MAX_POOLS;
 
 /// See the file's head.
-pub struct Generations(RwLock<Table>);
+pub struct Generations {
+    /// Those that the listeners were opened under, whose places in it clients come with.
+    first: Arc<Pools>,
+    table: RwLock<Table>,
+}
 
 struct Table {
     current: Arc<Pools>,
@@ -56,15 +57,16 @@ pub struct Succession {
 
 impl Generations {
     /// The first configuration.
-    pub fn new(config: Arc<Config>) -> Self {
-        let current = Arc::new(Pools::new(config));
-        Self(RwLock::new(Table { current, entries: Vec::new(), ids: HashMap::new() }))
+    pub fn new(first: Pools) -> Self {
+        let first = Arc::new(first);
+        let table = Table { current: Arc::clone(&first), entries: Vec::new(), ids: HashMap::new() };
+        Self { first, table: RwLock::new(table) }
     }
 
     /// Puts another configuration in force for whoever asks from now on.
-    pub fn succeed(&self, config: Arc<Config>) -> Succession {
-        let next = Arc::new(Pools::after(config, &self.current()));
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+    pub fn succeed(&self, next: Pools) -> Succession {
+        let next = Arc::new(next.after(&self.current()));
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let mut told = Succession::default();
         let mut ids = HashMap::new();
         for (known, entry) in (0..).map(PoolId).zip(&mut table.entries) {
@@ -85,24 +87,24 @@ impl Generations {
     }
 
     fn current(&self) -> Arc<Pools> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).current)
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner).current)
     }
 
     /// Panics for an id that was never handed out: ids come from here only.
     fn entry(&self, id: PoolId) -> Entry {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.entries.get(id.0 as usize).expect("the pool's id was handed out here").clone()
     }
 
     /// The id that the driver knows of a pool of these pools.
     fn known_as(&self, pools: &Arc<Pools>, id: PoolId) -> Result<PoolId, Unknown> {
         {
-            let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(known) = table.ids.get(&id).filter(|_| Arc::ptr_eq(&table.current, pools)) {
                 return Ok(*known);
             }
         }
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let Table { current, entries, ids } = &mut *table;
         // The configuration may have changed since the question was asked; the answer is then by the old one.
         let is_current = Arc::ptr_eq(current, pools);
@@ -125,18 +127,27 @@ impl Generations {
 /// Whether servers made under the one would be made the same way under the other.
 fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
     // Taken apart completely, so that nothing new is forgotten here.
-    let ServerLogin { database, user, password, md5_hash, parameters, connect_query, mode, state, target } =
+    let ServerLogin { database, user, password, md5_hash, parameters, connect_query, mode, state, target, encryption } =
         a.server_login(of_a);
     let other = b.server_login(of_b);
     // Follows max_size by default, and a larger pool is no reason to make all servers anew: new ones will know.
     let state = StatePolicy { max_pinned: other.state.max_pinned, ..state };
     let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
     login
-        && (parameters, connect_query, mode, state, target)
-            == (other.parameters, other.connect_query, other.mode, other.state, other.target)
+        && (parameters, connect_query, mode, state, target, encryption)
+            == (other.parameters, other.connect_query, other.mode, other.state, other.target, other.encryption)
+        && a.upstream_tls(of_a) == b.upstream_tls(of_b)
 }
 
 impl Directory for Generations {
+    fn encryption(&self, listener: u16) -> Encryption {
+        // A listener that was opened without a certificate has none to show, whatever the file says by now.
+        match (self.first.encryption(listener), self.first.listen(listener)) {
+            (Encryption::Off, _) | (_, None) => Encryption::Off,
+            (before, Some(listen)) => self.current().encryption_at(listen).unwrap_or(before),
+        }
+    }
+
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
         let pools = self.current();
         match pools.proof(origin, database, user)? {
@@ -186,16 +197,18 @@ impl Upstreams for Generations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::from_text;
+    use crate::{Tls, config::from_text};
     use std::path::Path;
 
-    fn config(text: &str) -> Arc<Config> {
-        Arc::new(from_text(Path::new("p.toml"), text, &|_| None).unwrap())
+    fn config(text: &str) -> Pools {
+        let config = from_text(Path::new("p.toml"), text, &|_| None).unwrap();
+        let tls = Tls::load(&config).unwrap();
+        Pools::new(Arc::new(config), Arc::new(tls))
     }
 
     const USERS: &str = "[[user]]\nname = \"u\"\npassword = \"x\"\n[[user]]\nname = \"v\"\npassword = \"y\"\n";
 
-    fn with(databases: &str) -> Arc<Config> {
+    fn with(databases: &str) -> Pools {
         config(&format!("{USERS}{databases}"))
     }
 
@@ -218,8 +231,12 @@ mod tests {
         let id = pools.route("shop", "u").unwrap().pool;
         let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
         assert_eq!(told.renewed, 1);
+        let stricter = SHOP.replace("app:pw", "app2:other").replace("h/d", "h/d?sslmode=require");
+        assert_eq!(pools.succeed(with(&stricter)).renewed, 1);
+        let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
+        assert_eq!(told.renewed, 1);
         let (spec, login) = (pools.spec(id), pools.server_login(id));
-        assert_eq!((spec.revision, spec.user.as_str()), (1, "app2"));
+        assert_eq!((spec.revision, spec.user.as_str()), (3, "app2"));
         assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);
     }

@@ -18,6 +18,7 @@ mod secret;
 mod serve;
 mod sockets;
 mod systemd;
+mod tls;
 
 pub use check::{Machine, check};
 pub use config::*;
@@ -26,3 +27,4 @@ pub use password::Password;
 pub use pools::MAX_POOLS;
 pub use secret::Secret;
 pub use serve::{ServeError, serve};
+pub use tls::Tls;

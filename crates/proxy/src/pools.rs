@@ -8,13 +8,16 @@ use std::{
 };
 
 use driver::{PoolSpec, PoolTimeouts, Upstreams};
-use postgres::{Ask, Directory, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{
+    Ask, Directory, Encryption, PoolMode, Proof, Route, ServerEncryption, ServerLogin, StatePolicy, Unknown,
+};
 use protocol::{Origin, PoolId};
 
 use crate::{
     Password, Secret,
-    config::{AuthQuery, Config, Database, FALLBACK, Mode, PoolSettings, Reset, User},
+    config::{AuthQuery, Config, Database, Endpoint, FALLBACK, Mode, PoolSettings, Reset, UpstreamTls, User},
     known_users::KnownUsers,
+    tls::{Tls, uses_tls},
 };
 
 /// Most pools of a process. Reached only through the `*` database, whose names clients choose.
@@ -26,6 +29,7 @@ const MAX_NAME: usize = 255;
 /// The pools of a configuration.
 pub struct Pools {
     config: Arc<Config>,
+    tls: Arc<Tls>,
     databases: HashMap<String, usize>,
     users: HashMap<String, usize>,
     /// For each database: what it said of its users, if they are looked up there.
@@ -61,8 +65,8 @@ struct Entry {
 }
 
 impl Pools {
-    /// No pool yet, but for those in which users are looked up.
-    pub fn new(config: Arc<Config>) -> Self {
+    /// No pool yet, but for those in which users are looked up. `tls` belongs to the same configuration.
+    pub fn new(config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let databases = config.databases.iter().enumerate().map(|(i, d)| (d.name.clone(), i)).collect();
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
         let mut entries = Vec::new();
@@ -75,13 +79,13 @@ impl Pools {
         });
         let lookups = lookups.collect();
         let table = RwLock::new(Table { entries, ..Table::default() });
-        Self { config, databases, users, lookups, table }
+        Self { config, tls, databases, users, lookups, table }
     }
 
     /// The pools of a configuration that follows another: what databases have said of their users still holds, if the same
     /// ones are asked the same.
-    pub fn after(config: Arc<Config>, earlier: &Self) -> Self {
-        let mut pools = Self::new(config);
+    pub fn after(self, earlier: &Self) -> Self {
+        let mut pools = self;
         for (index, lookups) in pools.lookups.iter_mut().enumerate() {
             let database = &pools.config.databases[index];
             let Some(lookups) = lookups else { continue };
@@ -124,6 +128,26 @@ impl Pools {
     fn server_password(&self, database: usize, user: &str) -> Option<Secret> {
         let configured = self.config.databases[database].password.clone();
         configured.or_else(|| self.stored(database, user)?.plain().cloned())
+    }
+
+    /// Where a listener is, by its place in the configuration.
+    pub fn listen(&self, listener: u16) -> Option<&Endpoint> {
+        self.config.listeners.get(usize::from(listener)).map(|listener| &listener.listen)
+    }
+
+    /// Whether clients of the listener at this address use TLS; `None` if there is no such listener.
+    pub fn encryption_at(&self, listen: &Endpoint) -> Option<Encryption> {
+        let listener = self.config.listeners.iter().find(|listener| listener.listen == *listen)?;
+        Some(match &listener.tls {
+            None => Encryption::Off,
+            Some(tls) if tls.required => Encryption::Require,
+            Some(_) => Encryption::Allow,
+        })
+    }
+
+    /// How connections to a pool's upstream are encrypted, and what its certificate must be like.
+    pub fn upstream_tls(&self, pool: PoolId) -> &UpstreamTls {
+        &self.entry(pool).1.tls
     }
 
     fn user(&self, name: &str) -> Option<&User> {
@@ -212,8 +236,9 @@ impl Pools {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
             hosts: database.hosts.clone(),
+            tls: self.tls.connector(entry.database),
             config,
-            caps: [("process".to_owned(), process)].into_iter().filter(|(_, limit)| *limit > 0).collect(),
+            caps: vec![("process".to_owned(), process)],
             timeouts: PoolTimeouts::default(),
             revision: 0,
         }
@@ -238,13 +263,25 @@ impl Pools {
 }
 
 impl Directory for Pools {
+    fn encryption(&self, listener: u16) -> Encryption {
+        match self.tls.acceptor(usize::from(listener)) {
+            Some(_) => self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default(),
+            None => Encryption::Off,
+        }
+    }
+
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
         if user.is_empty() || user.len() > MAX_NAME {
             return Err(Unknown::User);
         }
         if self.config.authenticates() {
-            if let Some(password) = self.user(user).and_then(|user| user.password.as_ref()) {
-                return Ok(proof(password));
+            if let Some(user) = self.user(user) {
+                if user.certificate {
+                    return Ok(Proof::Certificate);
+                }
+                if let Some(password) = &user.password {
+                    return Ok(proof(password));
+                }
             }
             let Lookups { pool, auth, known } = self.lookups(database).ok_or(Unknown::User)?;
             return match known.fresh(user, Instant::now()) {
@@ -305,6 +342,7 @@ impl Directory for Pools {
                 user: entry.user.to_string(),
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
+                encryption: encryption(database),
                 ..ServerLogin::default()
             };
         }
@@ -320,6 +358,7 @@ impl Directory for Pools {
             mode: mode(settings.mode),
             state: state_policy(&settings),
             target: database.target,
+            encryption: encryption(database),
         }
     }
 }
@@ -335,6 +374,7 @@ impl Upstreams for Pools {
             database: entry.name.to_string(),
             user: entry.user.to_string(),
             hosts: database.hosts.clone(),
+            tls: self.tls.connector(entry.database),
             config: settings.config,
             caps: self.caps(&entry, database),
             timeouts: settings.timeouts,
@@ -359,6 +399,15 @@ impl Upstreams for Pools {
             }
         }
         pools
+    }
+}
+
+fn encryption(database: &Database) -> ServerEncryption {
+    let tls = &database.tls;
+    match uses_tls(database) {
+        true => ServerEncryption { tls: tls.mode.tls(), direct: tls.direct, binding: tls.binding },
+        // Without TLS there is nothing to bind to, and nobody in between on a Unix socket.
+        false => ServerEncryption::default(),
     }
 }
 
@@ -402,8 +451,13 @@ mod tests {
         Origin { listener: 0, address: Some([10, 0, 0, 5].into()), port: 4711 }
     }
 
+    fn made(config: Config) -> Pools {
+        let tls = Tls::load(&config).unwrap();
+        Pools::new(Arc::new(config), Arc::new(tls))
+    }
+
     fn pools(text: &str) -> Pools {
-        Pools::new(Arc::new(from_text(Path::new("p.toml"), text, &|_| None).unwrap()))
+        made(from_text(Path::new("p.toml"), text, &|_| None).unwrap())
     }
 
     const OWN_USERS: &str = r#"
@@ -465,7 +519,7 @@ mod tests {
     #[test]
     fn without_users_only_this_machine_is_let_in() {
         let config = from_url("postgres://app@h/d", &Flags::default(), &|_| None).unwrap();
-        let pools = Pools::new(Arc::new(config));
+        let pools = made(config);
         assert!(matches!(pools.proof(LOCAL, "a", "anybody"), Ok(Proof::Trust)));
         assert_eq!(pools.server_login(pools.route("d", "anybody").unwrap().pool).user, "app");
         assert!(matches!(pools.proof(remote(), "a", "app"), Err(Unknown::Forbidden(_))));

@@ -15,12 +15,16 @@ use crate::{
     check::{Machine, check},
     config::{Config, Listener, Problem, Problems, Severity, from_file},
     generations::{Generations, Succession},
+    pools::Pools,
+    tls::Tls,
 };
 
 /// Reads a configuration again and puts it in force.
 pub struct Reloader {
     handle: Handle,
     pools: Arc<Generations>,
+    /// What the listeners were opened with.
+    tls: Arc<Tls>,
     state: Mutex<State>,
     failed: AtomicU64,
     done: AtomicU64,
@@ -45,9 +49,9 @@ pub struct Reloaded {
 
 impl Reloader {
     /// Of a configuration that was just put in force for the first time.
-    pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>) -> Self {
+    pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let state = State { opened: config.listeners.clone(), in_force: config };
-        Self { handle, pools, state: Mutex::new(state), failed: AtomicU64::new(0), done: AtomicU64::new(0) }
+        Self { handle, pools, tls, state: Mutex::new(state), failed: AtomicU64::new(0), done: AtomicU64::new(0) }
     }
 
     /// The configuration in force.
@@ -66,7 +70,10 @@ impl Reloader {
     /// When the new one is not usable; the old one then stays in force.
     pub fn reload(&self) -> Result<Reloaded, Problems> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = read(&state.in_force).map(|(config, warnings)| self.put_in_force(&mut state, config, &warnings));
+        let outcome = read(&state.in_force).and_then(|(config, warnings)| {
+            let tls = self.tls.renew(&config)?;
+            Ok(self.put_in_force(&mut state, config, tls, &warnings))
+        });
         match &outcome {
             Ok(Reloaded { pools, notes, .. }) => {
                 self.done.fetch_add(1, Relaxed);
@@ -84,16 +91,22 @@ impl Reloader {
         outcome
     }
 
-    fn put_in_force(&self, state: &mut State, config: Config, warnings: &[Problem]) -> Reloaded {
+    fn put_in_force(&self, state: &mut State, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
         restarts(&state.in_force, &config, &mut notes);
+        for listener in config.listeners.iter().filter(|listener| listener.tls.is_some()) {
+            let before = state.opened.iter().find(|opened| opened.listen == listener.listen);
+            if before.is_some_and(|before| before.tls.is_none()) {
+                notes.push(format!("TLS at {} is new: restart Poolhouse for that", listener.listen));
+            }
+        }
         let listeners = state.opened.iter().map(|opened| {
             let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
             (now.gate, now.timeouts)
         });
         let changes = Changes { listeners: listeners.collect(), max_auth_failures: config.serve.max_auth_failures };
         let config = Arc::new(config);
-        let pools = self.pools.succeed(Arc::clone(&config));
+        let pools = self.pools.succeed(Pools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);
         state.in_force = Arc::clone(&config);
         Reloaded { config, pools, notes }

@@ -22,9 +22,11 @@ use crate::{
     generations::Generations,
     handover::{self, Giver, Inherited, Sockets},
     logs::{LogFormat, LogOptions, Logs},
+    pools::Pools,
     reload::Reloader,
     sockets::{Bound, SocketFile, adopt, bind, bind_admin},
     systemd,
+    tls::Tls,
 };
 
 /// Threads for questions of the admin address that block.
@@ -89,8 +91,12 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     tracing::debug!(descriptors, "limit of file descriptors");
 
     let config = Arc::new(config);
-    let (specs, files, endpoints) = apart(bound);
-    let pools = Arc::new(Generations::new(Arc::clone(&config)));
+    let (mut specs, files, endpoints) = apart(bound);
+    let tls = Arc::new(Tls::load(&config)?);
+    for (listener, spec) in specs.iter_mut().enumerate() {
+        spec.tls = tls.acceptor(listener);
+    }
+    let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
     let protocol = Arc::new(Postgres::new(pools.clone()).with_node(config.serve.node_id));
     let driver = Driver::start(driver_config(&config), protocol, pools.clone(), specs)
         .map_err(ServeError::system("cannot start the workers"))?;
@@ -98,7 +104,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     banner::show(&config, &endpoints, admin_address, log.format);
 
     let dropped = logs.dropped();
-    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config)));
+    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
     let control = Control { reloader, drain: tokio::sync::Notify::new() };
     let admin = Admin::new(driver.handle(), control, &config, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();

@@ -55,6 +55,7 @@ pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
         tcp: matches!(endpoint, Endpoint::Tcp(_)),
         gate: listener.gate,
         timeouts: listener.timeouts,
+        tls: None,
     };
     Ok(Bound { spec, endpoint, file })
 }

@@ -23,6 +23,10 @@ fn expect_after_base(text: &str, expected: &str) {
     expect(&format!("{BASE}{text}"), expected);
 }
 
+fn errors_after_base(text: &str) -> String {
+    errors(&format!("{BASE}{text}"))
+}
+
 #[test]
 fn an_unknown_key_names_the_nearest_one() {
     expect_after_base(
@@ -130,15 +134,29 @@ poolhouse.toml:4:8: error: `mode`: unknown value "transactions"; it may be trans
 #[test]
 fn what_later_versions_will_have_is_said_to_be_missing() {
     expect_after_base(
-        "[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\ntls_cert = \"x.pem\"\n",
+        "[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\n",
         r#"
 poolhouse.toml:5:12: error: `protocol`: "redis" is not available in this version
     5 | protocol = "redis"
-      |            ^^^^^^^
-poolhouse.toml:7:1: error: `tls_cert`: TLS is not available in this version
-    7 | tls_cert = "*****"
-      | ^^^^^^^^"#,
+      |            ^^^^^^^"#,
     );
+}
+
+#[test]
+fn tls_keys_that_do_not_fit_together_are_named() {
+    let listener = |keys: &str| format!("[[listener]]\nlisten = \"127.0.0.1:1\"\n{keys}\n");
+    for (keys, part) in [
+        ("tls = \"require\"", "`tls_cert`"),
+        ("tls = \"allow\"\ntls_cert = \"c\"", "`tls_key`"),
+        ("tls = \"off\"\ntls_cert = \"c\"", "no effect"),
+        ("tls_cert = \"c\"\ntls_key = \"k\"\ntls_client_auth = \"require\"", "`tls_client_ca`"),
+        ("tls = \"yes\"", "off, allow, require"),
+    ] {
+        let problems = errors_after_base(&listener(keys));
+        assert!(problems.contains(part), "{keys}: {problems}");
+    }
+    let socket = "[[listener]]\nlisten = \"/tmp/s\"\ntls_cert = \"c\"\ntls_key = \"k\"\n";
+    assert!(errors_after_base(socket).contains("Unix socket"));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
 use crate::LoginKeys;
+use crate::binding::{self, ChannelBinding};
 use crate::crypto::{self, KEY};
 use crate::message::{self, Attributes, Error};
 use crate::prepare::prepare;
@@ -19,11 +20,9 @@ use crate::verifier::{iterations_from, key_from, salt_from};
 /// Most entries of a [`KeyCache`]; it starts anew beyond.
 const MAX_CACHED_KEYS: usize = 1024;
 
-/// The GS2 header of a client that cannot bind to a channel.
-const HEADER: &str = "n,,";
-
 /// One login, seen from the client. Call [`Client::respond`], then [`Client::verify`], each once.
 pub struct Client {
+    binding: ChannelBinding,
     state: State,
 }
 
@@ -45,15 +44,20 @@ impl Client {
     /// Starts an exchange and gives the first message. `nonce` is fresh randomness, printable and without commas. The
     /// user's name stays empty, as PostgreSQL's clients leave it.
     pub fn new(nonce: String) -> (Self, Vec<u8>) {
-        Self::with_name("", nonce)
+        Self::with_name("", nonce, ChannelBinding::Unsupported)
     }
 
-    fn with_name(name: &str, nonce: String) -> (Self, Vec<u8>) {
+    /// As [`Client::new`], for the mechanism that goes with `binding`.
+    pub fn bound(nonce: String, binding: ChannelBinding) -> (Self, Vec<u8>) {
+        Self::with_name("", nonce, binding)
+    }
+
+    fn with_name(name: &str, nonce: String, binding: ChannelBinding) -> (Self, Vec<u8>) {
         assert!(message::nonce(&nonce).is_ok(), "our own nonce is printable");
         let bare = format!("n={name},r={nonce}");
-        let first = format!("{HEADER}{bare}").into_bytes();
+        let first = format!("{}{bare}", binding.header()).into_bytes();
         let nonce_at = bare.len() - nonce.len();
-        (Self { state: State::Greeted { bare, nonce_at } }, first)
+        (Self { binding, state: State::Greeted { bare, nonce_at } }, first)
     }
 
     /// Takes the server's challenge and gives the last message.
@@ -98,7 +102,8 @@ impl Client {
         attributes.finish()?;
 
         let keys = keys(&salt, iterations)?;
-        let unproved = format!("c={},r={nonce}", STANDARD.encode(HEADER));
+        let bound = binding::input(&self.binding.header(), self.binding.data());
+        let unproved = format!("c={},r={nonce}", STANDARD.encode(bound));
         let signed = [bare.as_bytes(), b",", challenge.as_bytes(), b",", unproved.as_bytes()];
         let stored_key = crypto::hash(&keys.client_key);
         let proof = crypto::xor(&keys.client_key, &crypto::hmac(&stored_key, &signed));
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_7677_succeeds() {
-        let (mut client, first) = Client::with_name("user", "rOprNGfwEbeRWgbNEkqO".into());
+        let (mut client, first) = Client::with_name("user", "rOprNGfwEbeRWgbNEkqO".into(), ChannelBinding::Unsupported);
         assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
         let cache = KeyCache::default();
         let last = client.respond(CHALLENGE, "pencil", &cache).unwrap();
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_know_the_verifier_is_not_believed() {
-        let (mut client, _) = Client::with_name("user", "rOprNGfwEbeRWgbNEkqO".into());
+        let (mut client, _) = Client::with_name("user", "rOprNGfwEbeRWgbNEkqO".into(), ChannelBinding::Unsupported);
         client.respond(CHALLENGE, "pencil", &KeyCache::default()).unwrap();
         assert_eq!(client.verify(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Err(Error::WrongProof));
         assert_eq!(client.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Err(Error::OutOfTurn));
@@ -249,5 +254,20 @@ mod tests {
             assert_eq!(client.verify(&server.last(&last).unwrap()), Ok(()));
         }
         assert_eq!(cache.lock().len(), 1);
+    }
+
+    #[test]
+    fn both_ends_agree_only_on_the_same_channel() {
+        let login = |client_sees: &[u8], server_has: &[u8]| {
+            let cache = KeyCache::default();
+            let verifier = Arc::new(Verifier::from_password("pencil", b"salt", 1));
+            let mut server = Server::new(verifier, "server".into()).offering_channel(Some(server_has.into()));
+            let (mut client, first) = Client::bound("client".into(), ChannelBinding::Bound(client_sees.into()));
+            assert!(first.starts_with(b"p=tls-server-end-point,,"));
+            let last = client.respond(&server.first_bound(&first).unwrap(), "pencil", &cache).unwrap();
+            server.last(&last).map(|last| client.verify(&last).unwrap())
+        };
+        assert_eq!(login(b"certificate", b"certificate"), Ok(()));
+        assert_eq!(login(b"another", b"certificate"), Err(Error::WrongChannel));
     }
 }

@@ -1,9 +1,10 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677) for both ends: bytes in, bytes out.
+//! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677) for both ends: bytes in, bytes out.
 //!
 //! It knows no connection, no protocol that carries the exchange and no source of randomness: nonces and secrets are
 //! arguments. The stored form of a verifier is PostgreSQL's. No type here shows a secret in its `Debug` output.
 #![forbid(unsafe_code)]
 
+mod binding;
 mod client;
 mod crypto;
 mod login_keys;
@@ -13,6 +14,7 @@ mod prepare;
 mod server;
 mod verifier;
 
+pub use binding::{ChannelBinding, Mechanism};
 pub use client::{Client, KeyCache};
 pub use crypto::equal;
 pub use login_keys::LoginKeys;

@@ -12,6 +12,8 @@ pub enum Error {
     Unsupported(&'static str),
     /// The peer does not know the password or the verifier.
     WrongProof,
+    /// The peer is bound to another TLS connection: somebody is in between.
+    WrongChannel,
     /// A message out of turn.
     OutOfTurn,
     /// The server ended the exchange with an error (`e=`).
@@ -26,6 +28,9 @@ impl std::fmt::Display for Error {
             Self::Malformed(what) => write!(f, "malformed SCRAM message: expected {what}"),
             Self::Unsupported(what) => write!(f, "SCRAM: {what} is not supported"),
             Self::WrongProof => f.write_str("SCRAM: the proof is wrong"),
+            Self::WrongChannel => {
+                f.write_str("SCRAM: the channel binding does not match: somebody is between the two sides")
+            }
             Self::OutOfTurn => f.write_str("SCRAM: message out of turn"),
             Self::Rejected => f.write_str("SCRAM: the server rejected the exchange"),
             Self::NoKeys => f.write_str("SCRAM: no keys are known for the server's salt and iterations"),

@@ -4,16 +4,19 @@ use std::{fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
+use crate::binding::{self, KIND};
 use crate::crypto::{self, KEY};
 use crate::message::{self, Attributes, BindingFlag, Error};
 use crate::verifier::key_from;
 use crate::{LoginKeys, Mock, Verifier};
 
-/// One login, seen from the server. Call [`Server::first`], then [`Server::last`], each once.
+/// One login, seen from the server. Call [`Server::first`] or [`Server::first_bound`], then [`Server::last`], each once.
 pub struct Server {
     verifier: Arc<Verifier>,
     /// Nobody can succeed: the user does not exist.
     doomed: bool,
+    /// What a client can bind to; nothing where that is not offered.
+    channel: Option<Box<[u8]>>,
     state: State,
 }
 
@@ -22,7 +25,8 @@ enum State {
         nonce: String,
     },
     Challenged {
-        header: String,
+        /// The channel binding that the client must repeat: the header of its first message, and the data.
+        binding: Vec<u8>,
         /// client-first-bare, a comma, server-first: what both sides sign, so far.
         signed: String,
         /// Both nonces.
@@ -37,7 +41,17 @@ impl Server {
     /// A login of somebody with this verifier. `nonce` is fresh randomness, printable and without commas.
     pub fn new(verifier: Arc<Verifier>, nonce: String) -> Self {
         assert!(message::nonce(&nonce).is_ok(), "our own nonce is printable");
-        Self { verifier, doomed: false, state: State::Start { nonce } }
+        Self { verifier, doomed: false, channel: None, state: State::Start { nonce } }
+    }
+
+    /// Offers SCRAM-SHA-256-PLUS, too, with these data of `tls-server-end-point`; `None` takes the offer back.
+    pub fn offering_channel(self, channel: Option<Box<[u8]>>) -> Self {
+        Self { channel, ..self }
+    }
+
+    /// Whether SCRAM-SHA-256-PLUS is offered.
+    pub fn offers_channel(&self) -> bool {
+        self.channel.is_some()
     }
 
     /// A login of nobody: it looks like any other and always ends with [`Error::WrongProof`].
@@ -45,15 +59,33 @@ impl Server {
         Self { doomed: true, ..Self::new(Arc::new(mock.verifier(user)), nonce) }
     }
 
-    /// Takes the client's first message and gives the server's.
+    /// Takes the first message of a client that chose SCRAM-SHA-256, and gives the server's.
     pub fn first(&mut self, client_first: &[u8]) -> Result<Vec<u8>, Error> {
+        self.begin(client_first, false)
+    }
+
+    /// Takes the first message of a client that chose SCRAM-SHA-256-PLUS, and gives the server's.
+    pub fn first_bound(&mut self, client_first: &[u8]) -> Result<Vec<u8>, Error> {
+        self.begin(client_first, true)
+    }
+
+    fn begin(&mut self, client_first: &[u8], plus: bool) -> Result<Vec<u8>, Error> {
         let State::Start { nonce } = std::mem::replace(&mut self.state, State::Over) else {
             return Err(Error::OutOfTurn);
         };
         let (flag, header, bare) = message::gs2_header(message::text(client_first)?)?;
-        if let BindingFlag::Bound(_) = flag {
-            return Err(Error::Unsupported("channel binding"));
-        }
+        let data: &[u8] = match (flag, plus, &self.channel) {
+            (BindingFlag::Bound(KIND), true, Some(channel)) => channel,
+            (BindingFlag::Bound(_), true, Some(_)) => {
+                return Err(Error::Unsupported("channel binding other than tls-server-end-point"));
+            }
+            (BindingFlag::Bound(_), ..) | (_, true, None) => return Err(Error::Unsupported("channel binding")),
+            (_, true, Some(_)) => return Err(Error::Malformed("channel binding, as the mechanism says")),
+            // It believes that binding was not offered, though it was.
+            (BindingFlag::Unused, false, Some(_)) => return Err(Error::WrongChannel),
+            (BindingFlag::Unused | BindingFlag::Unsupported, false, _) => &[],
+        };
+        let binding = binding::input(header, data);
         if bare.starts_with("m=") {
             return Err(Error::Unsupported("a mandatory extension"));
         }
@@ -66,21 +98,24 @@ impl Server {
         let salt = STANDARD.encode(&self.verifier.salt);
         let server_first = format!("r={nonce},s={salt},i={}", self.verifier.iterations);
         let signed = format!("{bare},{server_first}");
-        self.state = State::Challenged { header: header.to_owned(), signed, nonce };
+        self.state = State::Challenged { binding, signed, nonce };
         Ok(server_first.into_bytes())
     }
 
     /// Takes the client's last message and, if it proves knowledge of the password, gives the server's.
     pub fn last(&mut self, client_final: &[u8]) -> Result<Vec<u8>, Error> {
-        let State::Challenged { header, signed, nonce } = std::mem::replace(&mut self.state, State::Over) else {
+        let State::Challenged { binding, signed, nonce } = std::mem::replace(&mut self.state, State::Over) else {
             return Err(Error::OutOfTurn);
         };
         let text = message::text(client_final)?;
         let (unproved, proof) = text.rsplit_once(",p=").ok_or(Error::Malformed("a proof"))?;
         let mut attributes = Attributes::new(unproved);
-        let binding = attributes.expect('c', "channel-binding data")?;
-        if binding != STANDARD.encode(header) {
-            return Err(Error::Malformed("the channel-binding data of the first message"));
+        let repeated = attributes.expect('c', "channel-binding data")?;
+        if repeated != STANDARD.encode(&binding) {
+            return Err(match self.channel {
+                Some(_) => Error::WrongChannel,
+                None => Error::Malformed("the channel-binding data of the first message"),
+            });
         }
         if !crypto::equal(attributes.expect('r', "a nonce")?.as_bytes(), nonce.as_bytes()) {
             return Err(Error::Malformed("the nonce of this exchange"));
@@ -172,5 +207,17 @@ mod tests {
         for bad in [&b"n,,n=,r="[..], b"n,,n=", b"n,,r=abc", b"\xff", b"n,,n=,r=a\x01b"] {
             assert!(matches!(first(bad), Err(Error::Malformed(_))));
         }
+    }
+
+    #[test]
+    fn a_client_that_was_kept_from_binding_is_refused() {
+        let offering = || of_rfc_7677().offering_channel(Some(b"certificate"[..].into()));
+        assert_eq!(offering().first(b"y,,n=,r=abc"), Err(Error::WrongChannel));
+        assert!(offering().first(b"n,,n=,r=abc").is_ok());
+        assert!(matches!(offering().first(b"p=tls-server-end-point,,n=,r=abc"), Err(Error::Unsupported(_))));
+        assert!(offering().first_bound(b"p=tls-server-end-point,,n=,r=abc").is_ok());
+        assert!(matches!(offering().first_bound(b"p=tls-unique,,n=,r=abc"), Err(Error::Unsupported(_))));
+        assert!(matches!(offering().first_bound(b"n,,n=,r=abc"), Err(Error::Malformed(_))));
+        assert!(matches!(of_rfc_7677().first_bound(b"p=tls-server-end-point,,n=,r=abc"), Err(Error::Unsupported(_))));
     }
 }

@@ -29,6 +29,11 @@ impl Ring {
         Self { size, free: Vec::with_capacity(MAX_FREE) }
     }
 
+    /// Bytes of each buffer.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// A buffer that nobody else refers to.
     pub(super) fn take(&mut self) -> Rc<Buffer> {
         self.free.pop().unwrap_or_else(|| Rc::new(Buffer(vec![0; self.size].into_boxed_slice())))

@@ -2,7 +2,9 @@
 //!
 //! A socket is registered once, for reading and writing, and never touched again until it is
 //! closed or leaves: no system call arms or disarms anything. Readiness is remembered per
-//! connection; a read that fills less than its buffer has drained the socket.
+//! connection; a read that fills less than its buffer has drained the socket. What TLS adds is in [`secure`].
+
+mod secure;
 
 use std::{
     collections::VecDeque,
@@ -25,6 +27,7 @@ use super::{
     Buffer, Completion, ConnId, Data, Owner, Submitted,
     buffers::{Ring, writable},
 };
+use crate::{socket, tls::Channel};
 
 /// Events taken from the kernel at once.
 const MAX_EVENTS: usize = 1024;
@@ -80,6 +83,14 @@ pub(crate) struct Reactor {
     /// the old connection may still be in it.
     closed: Vec<u32>,
     ring: Ring,
+    /// Ciphertext on its way out.
+    scratch: Vec<u8>,
+}
+
+/// A connection between two reactors.
+pub(crate) struct Moved {
+    socket: OwnedFd,
+    tls: Option<Box<Channel>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -100,6 +111,7 @@ struct Conn {
     connecting: bool,
     queued: bool,
     unsent: Option<Box<Unsent>>,
+    tls: Option<Box<Channel>>,
 }
 
 /// What a peer that does not read has not taken yet.
@@ -143,20 +155,32 @@ impl Reactor {
             accepts_left: 0,
             closed: Vec::new(),
             ring: Ring::new(buffer_size),
+            scratch: Vec::new(),
         }
     }
 
     /// Takes over a connected (or listening) socket.
     pub(crate) fn attach(&mut self, socket: OwnedFd, owner: Owner) -> io::Result<ConnId> {
-        self.register(socket, owner, false)
+        self.register(socket, None, owner, false)
+    }
+
+    /// Takes over a connection that another reactor has detached.
+    pub(crate) fn attach_moved(&mut self, moved: Moved, owner: Owner) -> io::Result<ConnId> {
+        self.register(moved.socket, moved.tls, owner, false)
     }
 
     /// Takes over a socket whose connect is under way; [`Completion::Connected`] follows.
     pub(crate) fn connect(&mut self, socket: OwnedFd, owner: Owner) -> io::Result<ConnId> {
-        self.register(socket, owner, true)
+        self.register(socket, None, owner, true)
     }
 
-    fn register(&mut self, socket: OwnedFd, owner: Owner, connecting: bool) -> io::Result<ConnId> {
+    fn register(
+        &mut self,
+        socket: OwnedFd,
+        tls: Option<Box<Channel>>,
+        owner: Owner,
+        connecting: bool,
+    ) -> io::Result<ConnId> {
         let entry = self.conns.vacant_entry();
         let id = ConnId(u32::try_from(entry.key()).expect("descriptors are fewer than 2^32"));
         let interest = match owner {
@@ -174,6 +198,7 @@ impl Reactor {
             connecting,
             queued: false,
             unsent: None,
+            tls,
         });
         Ok(id)
     }
@@ -190,7 +215,7 @@ impl Reactor {
             return;
         }
         conn.receiving = true;
-        if conn.readable {
+        if conn.has_input() {
             self.enqueue(id);
         }
     }
@@ -200,8 +225,15 @@ impl Reactor {
         self.conns[id.0 as usize].unsent.is_some()
     }
 
-    /// Sends after all that was submitted before.
+    /// Sends after all that was submitted before. What is submitted during a TLS handshake is dropped.
     pub(crate) fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
+        if self.conns[id.0 as usize].tls.is_some() {
+            return self.send_secured(id, &data);
+        }
+        self.submit(id, data)
+    }
+
+    fn submit(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
         let conn = &mut self.conns[id.0 as usize];
         let bytes = match &data {
             Data::Ring(buffer, range) => &buffer[range.clone()],
@@ -230,17 +262,27 @@ impl Reactor {
         Submitted::Pending
     }
 
-    /// Takes back the receive and gives the socket back, to be attached to another reactor. Nothing may be
+    /// Takes back the receive and gives the connection back, to be attached to another reactor. Nothing may be
     /// waiting to be sent.
-    pub(crate) fn detach(&mut self, id: ConnId) -> io::Result<OwnedFd> {
+    pub(crate) fn detach(&mut self, id: ConnId) -> io::Result<Moved> {
         assert!(!self.is_sending(id), "a connection with unsent bytes does not move");
+        let tls = self.conn(id).tls.take();
         let socket = self.forget(id);
         self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
-        Ok(socket)
+        Ok(Moved { socket, tls })
+    }
+
+    /// Says that nothing more will be sent, before a close that comes at once: so that the last words arrive.
+    pub(crate) fn part(&mut self, id: ConnId) {
+        self.say_goodbye(id);
+        socket::part(self.socket(id));
     }
 
     /// Closes the connection; what has not been sent is lost. Closing takes it out of epoll too.
     pub(crate) fn close(&mut self, id: ConnId) {
+        if self.conns[id.0 as usize].tls.is_some() {
+            self.say_goodbye(id);
+        }
         drop(self.forget(id));
     }
 
@@ -248,6 +290,7 @@ impl Reactor {
         let conn = self.conn(id);
         conn.receiving = false;
         conn.unsent = None;
+        conn.tls = None;
         self.closed.push(id.0);
         self.conns[id.0 as usize].socket.take().expect("a connection is closed once")
     }
@@ -376,7 +419,7 @@ impl Reactor {
         let conn = &mut self.conns[id.0 as usize];
         let owner = conn.owner;
         let socket = conn.socket.as_ref()?;
-        if !conn.readable || conn.connecting {
+        if !conn.has_input() || conn.connecting {
             return None;
         }
         if let Owner::Listener(listener) = owner {
@@ -389,15 +432,12 @@ impl Reactor {
             }
             return None;
         }
+        if conn.tls.is_some() {
+            return self.receive_secured(id);
+        }
         let mut buffer = self.ring.take();
-        let result = loop {
-            match rustix::net::recv(socket, writable(&mut buffer), RecvFlags::empty()) {
-                Err(Errno::INTR) => {}
-                result => break result,
-            }
-        };
-        match result {
-            Ok((length, _)) => {
+        match receive_some(socket, writable(&mut buffer)) {
+            Ok(length) => {
                 conn.receiving = false;
                 // A short read has drained the socket; but an end of stream seen together with the
                 // bytes is not announced again.
@@ -457,6 +497,24 @@ impl Reactor {
 
     fn conn(&mut self, id: ConnId) -> &mut Conn {
         &mut self.conns[id.0 as usize]
+    }
+}
+
+impl Conn {
+    /// There may be something to receive.
+    #[inline]
+    fn has_input(&self) -> bool {
+        self.readable || self.tls.as_ref().is_some_and(|tls| tls.has_input())
+    }
+}
+
+fn receive_some(socket: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match rustix::net::recv(socket.as_fd(), &mut *into, RecvFlags::empty()) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+            Ok((length, _)) => return Ok(length),
+        }
     }
 }
 

@@ -93,6 +93,7 @@ mod tests {
             user: String::new(),
             hosts: Hosts { addresses, then_any, spread },
             config: PoolConfig::default(),
+            tls: None,
             caps: Vec::new(),
             revision: 0,
             timeouts: crate::config::PoolTimeouts::default(),

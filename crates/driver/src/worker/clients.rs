@@ -9,7 +9,7 @@ use std::{
 };
 
 use pool::{Admission, IdleTicket, Time};
-use protocol::{Blame, ClientTag, CloseReason, Input, Origin, PoolId, Protocol, Refusal, Standing};
+use protocol::{Blame, ClientTag, CloseReason, Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -250,6 +250,9 @@ impl<P: Protocol> Worker<P> {
             assert!(used <= length - at, "a session consumes no more than it was given");
             let go_on = self.execute(out, source.skip(at));
             at += used;
+            if self.upgrading.is_some() {
+                return self.upgrade(Peer::Client(tag), &bytes[at..]);
+            }
             if used == 0 && !go_on {
                 break;
             }
@@ -416,7 +419,7 @@ impl<P: Protocol> Worker<P> {
         if self.reactor.is_sending(self.clients[slot].conn) {
             self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
         } else {
-            socket::part(self.reactor.socket(self.clients[slot].conn));
+            self.reactor.part(self.clients[slot].conn);
             self.remove_client(slot);
         }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use pool::{Closed, ServerId, Time};
-use protocol::{CloseReason, Protocol};
+use protocol::{CloseReason, Peer, Protocol};
 
 use super::{
     Worker,
@@ -164,6 +164,9 @@ impl<P: Protocol> Worker<P> {
             after_side: None,
         });
         self.execute(out, Source::NONE);
+        if self.upgrading.is_some() {
+            self.upgrade(Peer::Server(self.server_tag(server_slot)), &[]);
+        }
         self.rearm_server(server_slot);
     }
 

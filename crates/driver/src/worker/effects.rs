@@ -165,7 +165,13 @@ impl<P: Protocol> Worker<P> {
             }
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
-            Effect::SideConnection { server, bytes } => self.open_side(server.slot(), &inserted[bytes]),
+            Effect::SideConnection { server, bytes, upgrade } => {
+                let upgrade = upgrade.map(|upgrade| (inserted[upgrade.ask].to_vec(), upgrade.agreed));
+                self.open_side(server.slot(), &inserted[bytes], upgrade);
+            }
+            Effect::StartTls { peer } => {
+                assert!(self.upgrading.replace(peer).is_none(), "a call upgrades one connection");
+            }
             Effect::Withdraw { client } => self.withdraw(client.slot()),
             Effect::Outdated { server } => self.on_outdated(server.slot()),
             Effect::Close { peer: Peer::Client(tag), reason } => {

@@ -1,9 +1,9 @@
 //! Servers: handing their bytes to their sessions, their becoming usable, moving and closing.
 
-use std::{io, os::fd::OwnedFd, rc::Rc, sync::Arc};
+use std::{io, rc::Rc, sync::Arc};
 
 use pool::{Closed, Grant, ServerId, Time};
-use protocol::{Blame, CloseReason, Input, Protocol, Verdict};
+use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 
 use super::{
     Work, Worker,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::Address,
-    reactor::{Buffer, ConnId, Owner},
+    reactor::{Buffer, ConnId, Moved, Owner},
     shared_pool::{self, SharedPool},
 };
 
@@ -73,7 +73,7 @@ pub(super) struct ServerConn<S> {
 /// A server on its way to another worker.
 pub(crate) struct MovingServer<P: Protocol> {
     session: P::Server,
-    socket: OwnedFd,
+    connection: Moved,
     pool: Arc<SharedPool>,
     id: ServerId,
     address: Address,
@@ -118,6 +118,9 @@ impl<P: Protocol> Worker<P> {
             server.held = bytes[at + used..].to_vec();
             self.execute(out, source.skip(at));
             at += used;
+            if self.upgrading.is_some() {
+                return self.upgrade(Peer::Server(tag), &bytes[at..]);
+            }
             if used == 0 {
                 break;
             }
@@ -142,6 +145,9 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn on_server_broken(&mut self, slot: usize, error: &io::Error) {
+        if let Some(reason) = self.tls_failure(slot, error) {
+            return self.end_server(slot, reason);
+        }
         self.push_server_gone(slot, format!("the connection to the server broke: {error}"));
     }
 
@@ -244,9 +250,9 @@ impl<P: Protocol> Worker<P> {
         let server = self.servers.remove(slot);
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         match self.reactor.detach(server.conn) {
-            Ok(socket) => {
+            Ok(connection) => {
                 let ServerConn { session, pool, id, address, born, .. } = server;
-                Some(MovingServer { session, socket, pool, id, address, born })
+                Some(MovingServer { session, connection, pool, id, address, born })
             }
             Err(error) => {
                 tracing::error!(%error, "cannot move a server");
@@ -257,10 +263,10 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn on_server_arrived(&mut self, moving: MovingServer<P>, grant: Grant) {
-        let MovingServer { session, socket, pool, id, address, born } = moving;
+        let MovingServer { session, connection, pool, id, address, born } = moving;
         self.pool(pool.id);
         let slot = self.servers.vacant_key();
-        let conn = match self.reactor.attach(socket, Owner::Server(slot as u32)) {
+        let conn = match self.reactor.attach_moved(connection, Owner::Server(slot as u32)) {
             Ok(conn) => conn,
             Err(error) => {
                 tracing::error!(%error, "cannot take over a server");

@@ -3,7 +3,8 @@
 //! A request must hit the query it was meant for and no other. So while one is under way, the server is withheld from
 //! everybody else, and its holder is not listened to, because its next query must not be hit either. What became of a
 //! request is known when the database closes the side connection: by then it has sent its signal. Where that is not seen (it takes
-//! too long, or the connection breaks) the request may still arrive, and the server is never lent again.
+//! too long, or the connection breaks) the request may still arrive, and the server is never lent again. One that must be
+//! secured first asks for that, and says nothing else unless it gets it.
 
 use std::{io, time::Duration};
 
@@ -21,6 +22,7 @@ use crate::{
     mailbox::Message,
     reactor::{ConnId, Data, Owner, Submitted},
     socket,
+    tls::Channel,
 };
 
 /// How long a cancel request may take before the server it was for is closed.
@@ -45,9 +47,24 @@ pub(super) struct Side {
     server_id: ServerId,
     pool: PoolId,
     bytes: Vec<u8>,
+    step: Step,
     until: Time,
     /// Who waits to hear that it has been dealt with.
     asker: Option<Asker>,
+}
+
+/// What is asked for first, and the byte that agrees.
+pub(super) type Upgrade = (Vec<u8>, u8);
+
+enum Step {
+    /// The connection must be secured before anything is said.
+    Ask(Upgrade, Box<Channel>),
+    /// That was asked for.
+    Asked(u8, Box<Channel>),
+    /// The handshake is under way.
+    Handshake,
+    /// What was to be said is said, or can be said at once.
+    Plain,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -97,8 +114,8 @@ impl<P: Protocol> Worker<P> {
         matches!(self.clients[slot].lease, Lease::Held { server } if self.servers[server as usize].sides > 0)
     }
 
-    /// Opens a connection beside a server's own, to where that is connected, and says `bytes` there.
-    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8]) {
+    /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes` there.
+    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
         let id = server.id;
         let socket = match &server.address {
@@ -108,13 +125,20 @@ impl<P: Protocol> Worker<P> {
                 None => return,
             },
         };
+        let step = match upgrade {
+            None => Step::Plain,
+            Some(upgrade) => match super::secure::connect(&server.pool.spec(), &server.address) {
+                Ok(channel) => Step::Ask(upgrade, Box::new(channel)),
+                Err(error) => return tracing::warn!(%error, "cannot send a cancel request"),
+            },
+        };
         let side = self.sides.vacant_key();
         match socket.and_then(|socket| self.reactor.connect(socket, Owner::Side(side as u32))) {
             Ok(conn) => {
                 let until = self.now + SIDE_TIME;
                 let pool = self.servers[slot].pool.id;
                 let (bytes, asker) = (bytes.to_vec(), self.asker.take());
-                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, until, asker });
+                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, step, until, asker });
                 self.servers[slot].sides += 1;
             }
             Err(error) => tracing::warn!(%error, "cannot send a cancel request"),
@@ -126,19 +150,47 @@ impl<P: Protocol> Worker<P> {
             tracing::warn!(%error, "cannot send a cancel request");
             return self.end_side(slot);
         }
-        let side = &self.sides[slot];
-        let bytes = side.bytes.clone();
-        match self.reactor.send(side.conn, Data::Bytes(&bytes)) {
-            Submitted::Broken(_) => self.on_side_broken(slot),
-            _ => self.reactor.receive(self.sides[slot].conn),
+        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
+            Step::Ask((ask, _), channel) if ask.is_empty() => self.secure_side(slot, *channel),
+            Step::Ask((ask, agreed), channel) => {
+                self.sides[slot].step = Step::Asked(agreed, channel);
+                self.say_on_side(slot, &ask);
+            }
+            _ => self.on_side_secured(slot),
         }
     }
 
-    pub(super) fn on_side_received(&mut self, slot: usize, length: usize) {
-        if length == 0 {
-            self.end_side(slot);
-        } else {
-            self.reactor.receive(self.sides[slot].conn);
+    pub(super) fn on_side_received(&mut self, slot: usize, bytes: &[u8]) {
+        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
+            // Anything behind the agreement would be somebody else's.
+            Step::Asked(agreed, channel) if bytes == [agreed] => self.secure_side(slot, *channel),
+            Step::Plain if !bytes.is_empty() => self.reactor.receive(self.sides[slot].conn),
+            _ => self.end_side(slot),
+        }
+    }
+
+    fn secure_side(&mut self, slot: usize, channel: Channel) {
+        let side = &mut self.sides[slot];
+        side.step = Step::Handshake;
+        let conn = side.conn;
+        match self.reactor.start_tls(conn, channel, &[]) {
+            Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
+            Submitted::Broken(_) => self.on_side_broken(slot),
+        }
+    }
+
+    /// What was to be said can be said.
+    pub(super) fn on_side_secured(&mut self, slot: usize) {
+        self.sides[slot].step = Step::Plain;
+        let bytes = std::mem::take(&mut self.sides[slot].bytes);
+        self.say_on_side(slot, &bytes);
+    }
+
+    fn say_on_side(&mut self, slot: usize, bytes: &[u8]) {
+        let conn = self.sides[slot].conn;
+        match self.reactor.send(conn, Data::Bytes(bytes)) {
+            Submitted::Broken(_) => self.on_side_broken(slot),
+            Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
         }
     }
 

@@ -3,7 +3,7 @@
 
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 /// The backend.
 pub struct Backend {
@@ -186,11 +186,11 @@ impl Backend {
             let text = texts.next().unwrap();
             if text == "wrong" {
                 self.error(true);
-            } else if self.named.contains_key(&name) {
-                self.refuse("42P05", &format!("prepared statement \"{name}\" already exists"), true);
-            } else {
-                self.named.insert(name, text);
+            } else if let Entry::Vacant(place) = self.named.entry(name.clone()) {
+                place.insert(text);
                 self.say(b'1', b"");
+            } else {
+                self.refuse("42P05", &format!("prepared statement \"{name}\" already exists"), true);
             }
         } else if let Some(text) = self.named.get(&name) {
             if kind == b'B' {

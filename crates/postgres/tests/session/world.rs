@@ -8,10 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use postgres::{Client, Directory, PoolMode, Postgres, Proof, Route, Server, ServerLogin, Unknown};
+use postgres::{
+    Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin, Unknown,
+};
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
-    ServerTag, Sessions, Standing, Verdict,
+    Secured, ServerTag, Sessions, Standing, Verdict,
 };
 
 /// The only pool.
@@ -59,6 +61,14 @@ pub struct Doors {
     pub mode: PoolMode,
     pub proof: Proof,
     pub password: Option<Arc<str>>,
+    pub encryption: Encryption,
+    pub server_encryption: ServerEncryption,
+}
+
+impl Doors {
+    pub fn new(mode: PoolMode, proof: Proof, password: Option<Arc<str>>) -> Self {
+        Self { mode, proof, password, encryption: Encryption::Off, server_encryption: ServerEncryption::default() }
+    }
 }
 
 impl Directory for Doors {
@@ -90,8 +100,13 @@ impl Directory for Doors {
             password: self.password.clone(),
             parameters: vec![("application_name".into(), "ph".into())],
             mode: self.mode,
+            encryption: self.server_encryption,
             ..ServerLogin::default()
         }
+    }
+
+    fn encryption(&self, _: u16) -> Encryption {
+        self.encryption
     }
 }
 
@@ -108,6 +123,8 @@ pub struct World {
     pub log: Vec<String>,
     /// Bytes of side connections.
     pub side: Vec<(ServerTag, Vec<u8>)>,
+    /// Connections whose TLS handshake was begun, in order.
+    pub handshakes: Vec<Peer>,
     pub auth_failures: usize,
     /// Servers that were given back, and how.
     pub releases: Vec<(ServerTag, Verdict)>,
@@ -131,6 +148,7 @@ impl World {
             max_held: 16 * 1024,
             log: Vec::new(),
             side: Vec::new(),
+            handshakes: Vec::new(),
             auth_failures: 0,
             releases: Vec::new(),
             grants: VecDeque::new(),
@@ -143,7 +161,7 @@ impl World {
     }
 
     pub fn trusting(mode: PoolMode) -> Self {
-        Self::new(Doors { mode, proof: Proof::Trust, password: None })
+        Self::new(Doors::new(mode, Proof::Trust, None))
     }
 
     fn end<S>(session: S) -> End<S> {
@@ -176,6 +194,24 @@ impl World {
         self.servers.0.insert(tag.0, Self::end(session));
         self.execute(&out, &[]);
         tag
+    }
+
+    /// The client's TLS handshake is done.
+    pub fn client_secured(&mut self, tag: ClientTag, secured: Secured) {
+        assert_eq!(self.handshakes.pop(), Some(Peer::Client(tag)));
+        let mut out = Outbox::new();
+        self.postgres.client_secured(tag, &mut self.clients.0.get_mut(&tag.0).unwrap().session, secured, &mut out);
+        self.execute(&out, &[]);
+        self.settle();
+    }
+
+    /// The server's TLS handshake is done.
+    pub fn server_secured(&mut self, tag: ServerTag, secured: Secured) {
+        assert_eq!(self.handshakes.pop(), Some(Peer::Server(tag)));
+        let mut out = Outbox::new();
+        self.postgres.server_secured(tag, &mut self.servers.0.get_mut(&tag.0).unwrap().session, secured, &mut out);
+        self.execute(&out, &[]);
+        self.settle();
     }
 
     /// The client sends bytes.
@@ -384,7 +420,7 @@ impl World {
                     self.clients.0.get_mut(&asker.0).unwrap().closed = Some(CloseReason::Done);
                     self.gone.push_back(asker);
                 }
-                Effect::SideConnection { server, bytes } => {
+                Effect::SideConnection { server, bytes, .. } => {
                     self.side.push((server, out.inserted[bytes].to_vec()));
                 }
                 Effect::Withdraw { client } => {
@@ -404,6 +440,7 @@ impl World {
                 }
                 Effect::Authenticated { server } => self.log.push(format!("authenticated {}", server.0)),
                 Effect::Outdated { server } => self.log.push(format!("outdated {}", server.0)),
+                Effect::StartTls { peer } => self.handshakes.push(peer),
                 Effect::Pinned { .. } => {}
             }
         }

@@ -19,6 +19,7 @@ use super::{
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
     problem::{Problem, Problems},
     section::{Document, Section, choose},
+    tls::{LISTENER_TLS_KEYS, listener_tls},
     url::UpstreamUrl,
     userlist,
     value::{Variables, environment},
@@ -55,6 +56,7 @@ const USER_KEYS: &[&str] = &[
     "name",
     "password",
     "password_file",
+    "certificate",
     "mode",
     "max_size",
     "min_size",
@@ -120,7 +122,7 @@ impl Reader<'_> {
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
-        let listeners = root.tables("listener", &[LISTENER_KEYS]);
+        let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS]);
         let mut listeners: Vec<_> = listeners.iter().filter_map(listener).collect();
         if !root.has("listener") {
             listeners.push(Listener::postgres(Endpoint::Tcp(([127, 0, 0, 1], 6432).into())));
@@ -185,6 +187,7 @@ impl Reader<'_> {
             database,
             user: url.user,
             password: password.or(url.password),
+            tls: url.tls.within(&self.document.resolve("")),
             parameters: url.parameters,
             pool: settings,
             auth,
@@ -204,6 +207,7 @@ impl Reader<'_> {
         let user = User {
             name: String::new(),
             password,
+            certificate: section.truth("certificate").unwrap_or(false),
             mode: section.choice("mode", Mode::WORDS),
             max_size: section.number("max_size", 1..=MAX_COUNT),
             min_size: section.number("min_size", 0..=MAX_COUNT),
@@ -299,10 +303,12 @@ impl Reader<'_> {
 
     /// Users without a password are only rules, which is fine while nobody has one.
     fn refuse_users_without_password(&self, users: &[User]) {
-        if users.iter().all(|user| user.password.is_none()) {
+        if users.iter().all(|user| user.password.is_none() && !user.certificate) {
             return;
         }
-        for user in users.iter().filter(|user| user.password.is_none() && !user.spots.contains_key("password")) {
+        let without =
+            |user: &&User| user.password.is_none() && !user.certificate && !user.spots.contains_key("password");
+        for user in users.iter().filter(without) {
             let span = user.spots.get("name").cloned().unwrap_or_default();
             let problem = Problem::error(format!("the user `{}` has no password, though others have", user.name));
             self.document.report(span, problem.hint("give it one, here or in the [auth] file"));
@@ -320,6 +326,7 @@ impl Listener {
             socket_mode: 0o770,
             gate: GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::from_secs(5) },
             timeouts: Timeouts::default(),
+            tls: None,
             spots: HashMap::new(),
         }
     }
@@ -342,6 +349,7 @@ fn listener(section: &Section<'_>) -> Option<Listener> {
             section.error("socket_mode", "socket_mode is for Unix sockets only");
         }
     }
+    listener.tls = listener_tls(section, &listener.listen);
     listener.spots = section.spots();
     listen.is_some().then_some(listener)
 }

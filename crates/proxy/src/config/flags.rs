@@ -103,6 +103,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         database: None,
         user: url.user,
         password: url.password,
+        tls: url.tls,
         parameters: url.parameters,
         pool,
         auth: None,

@@ -87,9 +87,6 @@ impl<'d> Section<'d> {
     }
 
     fn unknown_key(&self, key: &str) -> Problem {
-        if key == "tls" || key == "sslmode" || key.starts_with("tls_") {
-            return Problem::error(format!("`{key}`: TLS is not available in this version"));
-        }
         let problem = Problem::error(format!("unknown key `{key}` in {}", self.title));
         let known: Vec<&str> = self.keys.iter().flat_map(|keys| keys.iter().copied()).collect();
         match nearest(key, &known) {
@@ -152,6 +149,11 @@ impl<'d> Section<'d> {
     /// A text, `${ENV}` filled in.
     pub fn string(&self, key: &'static str) -> Option<String> {
         self.parse(key, "a text in quotes", |v| Some(interpolate(v.as_str()?, self.document.variables)))
+    }
+
+    /// The name of a file; relative ones start at the configuration's folder.
+    pub fn path(&self, key: &'static str) -> Option<PathBuf> {
+        self.string(key).map(|path| self.document.resolve(&path))
     }
 
     /// A text, parsed further.

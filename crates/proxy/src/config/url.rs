@@ -6,7 +6,10 @@ use std::{path::PathBuf, time::Duration};
 use driver::{Address, Hosts, MAX_HOSTS};
 use postgres::Target;
 
-use super::section::{choose, nearest};
+use super::{
+    section::{choose, nearest},
+    tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls},
+};
 use crate::Secret;
 
 /// What a URL says.
@@ -22,6 +25,8 @@ pub struct UpstreamUrl {
     pub password: Option<Secret>,
     /// Which database.
     pub database: Option<String>,
+    /// TLS towards it; paths as they stand in the URL.
+    pub tls: UpstreamTls,
     /// Further start-up parameters.
     pub parameters: Vec<(String, String)>,
     /// `connect_timeout` of the URL.
@@ -37,7 +42,6 @@ const PARAMETERS: &[&str] = &[
     "user",
     "password",
     "dbname",
-    "sslmode",
     "connect_timeout",
     "application_name",
     "options",
@@ -89,6 +93,7 @@ struct Parts {
     user: Option<String>,
     password: Option<String>,
     database: Option<String>,
+    tls: UrlTls,
     parameters: Vec<(String, String)>,
     connect_time: Option<Duration>,
 }
@@ -133,13 +138,10 @@ impl Parts {
                 let seconds: u64 = value.parse().map_err(|_| "connect_timeout is a whole number of seconds")?;
                 self.connect_time = (seconds > 0).then(|| Duration::from_secs(seconds));
             }
-            "sslmode" => match value.as_str() {
-                "disable" | "allow" | "prefer" => {}
-                _ => return Err("this sslmode asks for TLS, which is not available in this version".to_owned()),
-            },
-            _ if key.starts_with("ssl") => return Err(format!("{key}: TLS is not available in this version")),
+            _ if URL_TLS_KEYS.contains(&key) => self.tls.parameter(key, &value)?,
             _ => {
-                let guess = nearest(key, PARAMETERS).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
+                let known: Vec<&str> = [PARAMETERS, URL_TLS_KEYS].concat();
+                let guess = nearest(key, &known).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
                 return Err(format!("unknown parameter `{}` behind the `?`{guess}", key.escape_debug()));
             }
         }
@@ -152,12 +154,20 @@ impl Parts {
             then_any: self.target == Target::PreferStandby,
             spread: self.spread,
         };
+        let tls = self.tls.finish()?;
+        let sockets = hosts.addresses.iter().filter(|address| matches!(address, Address::Unix(_))).count();
+        if tls.mode >= SslMode::Require && (1..hosts.addresses.len()).contains(&sockets) {
+            return Err(
+                "there is no TLS on a Unix socket: give it a database of its own, or a milder sslmode".to_owned()
+            );
+        }
         Ok(UpstreamUrl {
             hosts,
             target: self.target,
             user: self.user,
             password: self.password.map(Secret::new),
             database: self.database,
+            tls,
             parameters: self.parameters,
             connect_time: self.connect_time,
         })
@@ -275,11 +285,11 @@ mod tests {
 
     #[test]
     fn what_is_not_available_is_said_so() {
-        for url in ["mongodb://h/x", "redis://h", "postgres://h/x?sslmode=require", "postgres://h/x?sslrootcert=y"] {
+        for url in ["mongodb://h/x", "redis://h"] {
             let error = UpstreamUrl::parse(url).unwrap_err();
             assert!(error.contains("not available in this version"), "{error}");
         }
-        assert!(UpstreamUrl::parse("postgres://h/x?sslmode=prefer").is_ok());
+        assert!(UpstreamUrl::parse("postgres://h/x?sslmode=require&sslrootcert=y").is_ok());
     }
 
     #[test]

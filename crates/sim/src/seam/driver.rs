@@ -461,6 +461,7 @@ impl<P: Protocol> Driver<P> {
                     self.agenda.after(arrives, Event::SideArrives(server, serial));
                     self.agenda.after(arrives + ends, Event::SideEnds(server, serial));
                 }
+                Effect::StartTls { .. } => unreachable!("the toys speak in the clear"),
                 Effect::Withdraw { client } => self.withdraw(client),
                 Effect::Close { peer: Peer::Client(tag), .. } => {
                     let conn = self.clients.get_mut(&tag).expect("a client that has gone is closed");

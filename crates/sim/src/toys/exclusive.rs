@@ -466,7 +466,8 @@ impl Protocol for Exclusive {
             Lease::Held(server) if !client.outstanding.is_empty() => {
                 let start = out.inserted.len();
                 wire::frame(&mut out.inserted, wire::CANCEL, 0, 0, 0);
-                out.push(Effect::SideConnection { server, bytes: start..out.inserted.len() });
+                let bytes = start..out.inserted.len();
+                out.push(Effect::SideConnection { server, bytes, upgrade: None });
             }
             _ => {}
         }

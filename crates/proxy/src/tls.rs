@@ -1,0 +1,196 @@
+//! Certificates and keys of a configuration, read from their files and made into what the driver uses. They can be read again while
+//! it runs. Decides nothing about who may log in.
+
+use std::{io::Read, path::Path, sync::Arc};
+
+use driver::{Address, ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};
+
+use crate::config::{
+    ClientAuth, Config, Database, Endpoint, ListenerTls, Problem, Problems, Root, SslMode, UpstreamTls,
+};
+
+/// Bytes that a file of certificates or a key may have.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// The application protocol inside (ALPN).
+const PROTOCOL: &[&[u8]] = &[b"postgresql"];
+
+/// What listeners show and databases demand, in the order of the configuration.
+#[derive(Debug)]
+pub struct Tls {
+    /// The listeners' addresses.
+    opened: Vec<Endpoint>,
+    acceptors: Vec<Option<Arc<TlsAcceptor>>>,
+    connectors: Vec<Option<Arc<TlsConnector>>>,
+}
+
+impl Tls {
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// Every file that cannot be read or holds the wrong thing, with its place in the configuration.
+    pub fn load(config: &Config) -> Result<Self, Problems> {
+        let mut problems = Vec::new();
+        let mut acceptors = Vec::new();
+        for listener in &config.listeners {
+            let made = listener.tls.as_ref().map(acceptor).transpose();
+            acceptors.push(made.map(|made| made.map(Arc::new)).unwrap_or_else(|(key, message)| {
+                problems.push(config.locate(Problem::error(message), &listener.spots, key));
+                None
+            }));
+        }
+        let mut connectors: Vec<Option<Arc<TlsConnector>>> = Vec::new();
+        for (index, database) in config.databases.iter().enumerate() {
+            // Most databases differ in their names only.
+            let same = |other: &Database| other.tls == database.tls && uses_tls(other);
+            let known = config.databases[..index].iter().position(same);
+            connectors.push(match known {
+                _ if !uses_tls(database) => None,
+                Some(known) => connectors[known].clone(),
+                None => connector(&database.tls).map(|made| Some(Arc::new(made))).unwrap_or_else(|message| {
+                    let key = if database.spots.contains_key("url_file") { "url_file" } else { "url" };
+                    problems.push(config.locate(Problem::error(message), &database.spots, key));
+                    None
+                }),
+            });
+        }
+        let opened = config.listeners.iter().map(|listener| listener.listen.clone()).collect();
+        if problems.is_empty() { Ok(Self { opened, acceptors, connectors }) } else { Err(Problems(problems)) }
+    }
+
+    /// The same for a configuration that was read again, or whose files may have changed. Listeners that these were opened with show
+    /// and believe from now on what the files hold, by their addresses; connections keep what they began with.
+    ///
+    /// # Errors
+    /// As [`Tls::load`]; then nothing changes.
+    pub fn renew(&self, config: &Config) -> Result<Self, Problems> {
+        let newer = Self::load(config)?;
+        for (listener, new) in config.listeners.iter().zip(&newer.acceptors) {
+            let old = self.opened.iter().position(|opened| *opened == listener.listen);
+            if let (Some(Some(old)), Some(new)) = (old.map(|at| &self.acceptors[at]), new) {
+                old.replace(new);
+            }
+        }
+        Ok(newer)
+    }
+
+    /// What accepts TLS for a listener, by its place in the configuration.
+    pub fn acceptor(&self, listener: usize) -> Option<Arc<TlsAcceptor>> {
+        self.acceptors.get(listener).cloned().flatten()
+    }
+
+    /// What makes TLS connections for a database, by its place in the configuration.
+    pub fn connector(&self, database: usize) -> Option<Arc<TlsConnector>> {
+        self.connectors.get(database).cloned().flatten()
+    }
+}
+
+/// Whether connections to a database may be in TLS: as in libpq, never on a Unix socket.
+pub fn uses_tls(database: &Database) -> bool {
+    let is_socket = |address: &Address| matches!(address, Address::Unix(_));
+    database.tls.mode != SslMode::Disable && !database.hosts.addresses.iter().all(is_socket)
+}
+
+fn acceptor(tls: &ListenerTls) -> Result<TlsAcceptor, (&'static str, String)> {
+    let identity = TlsIdentity {
+        certificates: read(&tls.cert).map_err(|message| ("tls_cert", message))?,
+        key: read(&tls.key).map_err(|message| ("tls_key", message))?,
+    };
+    let authority = |path: &Path| read(path).map_err(|message| ("tls_client_ca", message));
+    let clients = match &tls.clients {
+        ClientAuth::Off => ClientCertificates::Ignored,
+        ClientAuth::Optional(path) => ClientCertificates::Optional(authority(path)?),
+        ClientAuth::Required(path) => ClientCertificates::Required(authority(path)?),
+    };
+    TlsAcceptor::new(&identity, &clients, PROTOCOL).map_err(|error| ("tls_cert", about(&tls.cert, &error)))
+}
+
+fn connector(tls: &UpstreamTls) -> Result<TlsConnector, String> {
+    let trust = match (&tls.root, tls.mode) {
+        (Some(Root::System), _) => Trust::System,
+        (Some(Root::File(path)), SslMode::VerifyFull) => Trust::Host(read(path)?),
+        // As in libpq: whoever names an authority wants it to be asked.
+        (Some(Root::File(path)), _) => Trust::Authority(read(path)?),
+        (None, _) => Trust::Anybody,
+    };
+    let identity = match &tls.identity {
+        Some((cert, key)) => Some(TlsIdentity { certificates: read(cert)?, key: read(key)? }),
+        None => None,
+    };
+    let file = match (&tls.root, &tls.identity) {
+        (_, Some((cert, _))) => cert,
+        (Some(Root::File(path)), None) => path,
+        _ => Path::new("TLS"),
+    };
+    TlsConnector::new(&trust, identity.as_ref(), PROTOCOL).map_err(|error| about(file, &error))
+}
+
+fn about(path: &Path, error: &TlsError) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    match read {
+        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        Ok(length) if length as u64 > MAX_FILE => Err(format!("{} has more than {MAX_FILE} bytes", path.display())),
+        Ok(_) => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_text;
+
+    fn lay_down(folder: &Path, name: &str) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        std::fs::write(folder.join("c.pem"), made.cert.pem()).unwrap();
+        std::fs::write(folder.join("k.pem"), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    fn config(folder: &Path, more: &str) -> Config {
+        let text = format!(
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\ntls_cert = \"c.pem\"\ntls_key = \"k.pem\"\n\
+             [[database]]\nname = \"d\"\nurl = \"postgres://a@h/d{more}\"\n"
+        );
+        from_text(&folder.join("p.toml"), &text, &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    #[test]
+    fn files_are_found_beside_the_configuration_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        lay_down(folder.path(), "one.test");
+        let config = config(folder.path(), "?sslmode=verify-full&sslrootcert=c.pem");
+        let tls = Tls::load(&config).unwrap();
+        assert!(tls.acceptor(0).is_some() && tls.connector(0).is_some());
+        lay_down(folder.path(), "two.test");
+        let before = tls.acceptor(0).unwrap();
+        let newer = tls.renew(&config).unwrap();
+        assert!(newer.connector(0).is_some() && Arc::ptr_eq(&before, &tls.acceptor(0).unwrap()));
+        std::fs::write(folder.path().join("k.pem"), "no key").unwrap();
+        let problem = tls.renew(&config).unwrap_err().to_string();
+        assert!(problem.contains("c.pem") && problem.contains("no private key"), "{problem}");
+        assert!(problem.contains("p.toml:3"), "{problem}");
+    }
+
+    #[test]
+    fn a_key_that_belongs_to_another_certificate_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        lay_down(folder.path(), "one.test");
+        let certificate = std::fs::read(folder.path().join("c.pem")).unwrap();
+        lay_down(folder.path(), "two.test");
+        std::fs::write(folder.path().join("c.pem"), certificate).unwrap();
+        let problem = Tls::load(&config(folder.path(), "")).unwrap_err().to_string();
+        assert!(problem.contains("the key does not belong to the certificate"), "{problem}");
+    }
+
+    #[test]
+    fn missing_files_are_problems_of_both_sides() {
+        let folder = tempfile::tempdir().unwrap();
+        let problems = Tls::load(&config(folder.path(), "?sslmode=verify-ca&sslrootcert=r.pem")).unwrap_err().0;
+        let shown: Vec<_> = problems.iter().map(|problem| problem.message.clone()).collect();
+        assert!(shown.len() == 2 && shown[0].contains("c.pem") && shown[1].contains("r.pem"), "{shown:?}");
+    }
+}

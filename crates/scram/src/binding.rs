@@ -1,0 +1,79 @@
+//! Channel binding: what ties a login to the TLS connection it runs in, so that nobody in between can pass it on. The one kind is
+//! `tls-server-end-point` (RFC 5929), as in PostgreSQL. Where the data come from is not known here.
+
+use crate::Error;
+
+/// The name of the one kind of channel binding.
+pub(crate) const KIND: &str = "tls-server-end-point";
+
+/// A SASL mechanism.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mechanism {
+    /// Without channel binding.
+    Plain,
+    /// With it.
+    Plus,
+}
+
+impl Mechanism {
+    /// Its registered name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "SCRAM-SHA-256",
+            Self::Plus => "SCRAM-SHA-256-PLUS",
+        }
+    }
+
+    /// The mechanism of this name.
+    ///
+    /// # Errors
+    /// When it is another one.
+    pub fn named(name: &[u8]) -> Result<Self, Error> {
+        let found = [Self::Plain, Self::Plus].into_iter().find(|mechanism| mechanism.name().as_bytes() == name);
+        found.ok_or(Error::Unsupported("a mechanism other than SCRAM-SHA-256"))
+    }
+}
+
+/// What a client does about channel binding.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum ChannelBinding {
+    /// It cannot, or will not: there is no TLS, or no data to bind to.
+    #[default]
+    Unsupported,
+    /// It could, but the server has not offered it. A server that has knows then that somebody in between has taken it away.
+    Unused,
+    /// It binds to these data.
+    Bound(Box<[u8]>),
+}
+
+impl ChannelBinding {
+    /// The mechanism that goes with it.
+    pub fn mechanism(&self) -> Mechanism {
+        match self {
+            Self::Unsupported | Self::Unused => Mechanism::Plain,
+            Self::Bound(_) => Mechanism::Plus,
+        }
+    }
+
+    /// The GS2 header that says so.
+    pub(crate) fn header(&self) -> String {
+        match self {
+            Self::Unsupported => "n,,".to_owned(),
+            Self::Unused => "y,,".to_owned(),
+            Self::Bound(_) => format!("p={KIND},,"),
+        }
+    }
+
+    /// What is bound to; nothing if nothing is.
+    pub(crate) fn data(&self) -> &[u8] {
+        match self {
+            Self::Unsupported | Self::Unused => &[],
+            Self::Bound(data) => data,
+        }
+    }
+}
+
+/// What the last message of a client must hold: the header of its first one, and the data.
+pub(crate) fn input(header: &str, data: &[u8]) -> Vec<u8> {
+    [header.as_bytes(), data].concat()
+}
