@@ -14,10 +14,14 @@ SIM_SEAM_SCHEDULES ?= 20000
 SIM_SEED ?= 1
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
 BENCH_ARGS ?=
+# Names of programs in tests/clients: make clients CLIENTS='pgx jdbc'; none are all
+CLIENTS ?=
+# Further arguments of tests/adversary.py
+ADVERSARY_ARGS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup build test test-unit test-sim test-e2e demo bench fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients adversary demo bench fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +44,12 @@ test-sim: ## random schedules in virtual time; a failure prints the command that
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest tests $(PYTEST_ARGS)
+
+clients: setup build ## drivers others wrote, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/clients/run.py $(CLIENTS)
+
+adversary: setup build ## clients that change their sessions at random beside a reference (ADVERSARY_ARGS='--statements 1000000')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/adversary.py $(ADVERSARY_ARGS)
 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo

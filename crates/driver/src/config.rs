@@ -72,6 +72,29 @@ impl Default for Timeouts {
     }
 }
 
+/// Time-outs that hold for the clients of one pool instead of the listener's: `None` is the listener's, `Some(None)` off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolTimeouts {
+    /// A client with nothing in progress.
+    pub client_idle: Option<Option<Duration>>,
+    /// From a request's first byte to its last answer.
+    pub query: Option<Option<Duration>>,
+    /// Inside a transaction, between requests.
+    pub transaction_idle: Option<Option<Duration>>,
+}
+
+impl PoolTimeouts {
+    /// These over those of a listener.
+    pub fn over(&self, listener: Timeouts) -> Timeouts {
+        Timeouts {
+            login: listener.login,
+            client_idle: self.client_idle.unwrap_or(listener.client_idle),
+            query: self.query.unwrap_or(listener.query),
+            transaction_idle: self.transaction_idle.unwrap_or(listener.transaction_idle),
+        }
+    }
+}
+
 /// Where an upstream is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
@@ -142,15 +165,22 @@ pub struct PoolSpec {
     pub tls: Option<Arc<TlsConnector>>,
     /// Caps it shares with other pools: name and limit (0 is unlimited). Pools that name the same cap share it.
     pub caps: Vec<(String, u32)>,
+    /// Time-outs of its clients, where they are not the listener's.
+    pub timeouts: PoolTimeouts,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
 }
 
-/// Answers what a pool is. Asked when its first client logs in, and again at every
+/// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
 /// [`Handle::reconfigure`](crate::Handle::reconfigure).
 pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out.
     fn spec(&self, pool: PoolId) -> PoolSpec;
+
+    /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
 }
 
 /// What may change while a driver runs, besides the pools.

@@ -76,6 +76,7 @@ impl Driver {
             any_drained: AtomicBool::new(false),
             config,
         });
+        shared.registry.open_at_start(shared.clock.now());
         let mut threads = Vec::new();
         let mut sockets = Some(sockets);
         for (number, seed) in seeds.into_iter().enumerate() {

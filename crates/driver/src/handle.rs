@@ -254,6 +254,7 @@ impl<P: Protocol> Steering for Shared<P> {
             let now = self.clock.now();
             self.operate(&pool, |guarded| pool.reconfigure(guarded, spec, now));
         }
+        self.registry.open_at_start(self.clock.now());
         self.meet(demands);
     }
 

@@ -24,7 +24,9 @@ mod throttle;
 mod tls;
 mod worker;
 
-pub use config::{Address, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, Timeouts, Upstreams};
+pub use config::{
+    Address, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts, Upstreams,
+};
 pub use driver::Driver;
 pub use handle::Handle;
 pub use snapshot::{

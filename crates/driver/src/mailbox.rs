@@ -19,7 +19,7 @@ use crate::{
     reactor::Waker,
     registry::Demand,
     snapshot::{ClientInfo, ServerInfo},
-    worker::MovingServer,
+    worker::{Asker, MovingServer},
 };
 
 /// What a worker can be told. Every message stands for a connection, a pool action or an operator's
@@ -40,7 +40,9 @@ pub(crate) enum Message<P: Protocol> {
     /// A host name was resolved for one of this worker's dials.
     Resolved { question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration },
     /// Cancel what a client of this worker is doing.
-    Cancel { target: ClientTag, secret: u64 },
+    Cancel { asker: Asker, target: ClientTag, secret: u64 },
+    /// What a client of this worker asked to cancel has been dealt with.
+    CancelDone(Asker),
     /// Evict the client of this listener that has been idle longest.
     Evict { listener: u32 },
     /// Tell about up to so many clients.

@@ -69,6 +69,13 @@ impl Registry {
         self.upstreams.spec(id)
     }
 
+    /// Makes the pools that exist from the start. What they want done is done at the workers' first tick.
+    pub(crate) fn open_at_start(&self, now: Time) {
+        for id in self.upstreams.at_start() {
+            self.pool(id, now);
+        }
+    }
+
     /// The pool behind an id; made when it is first asked for.
     pub(crate) fn pool(&self, id: PoolId, now: Time) -> Arc<SharedPool> {
         if let Some(pool) = self.pools.read().unwrap_or_else(PoisonError::into_inner).get(&id) {

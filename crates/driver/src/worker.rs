@@ -44,13 +44,13 @@ use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, Waite
 use protocol::{ClientTag, CloseReason, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag};
 use slab::Slab;
 
-pub(crate) use self::servers::MovingServer;
 use self::{
     clients::{ClientConn, STATES},
     dials::Dial,
     servers::{Local, ServerConn},
     sides::Side,
 };
+pub(crate) use self::{servers::MovingServer, sides::Asker};
 use crate::{
     clock::Clock,
     config::DriverConfig,
@@ -125,6 +125,8 @@ pub(crate) struct Worker<P: Protocol> {
     servers: Slab<ServerConn<P::Server>>,
     dials: Slab<Dial>,
     sides: Slab<Side>,
+    /// Who asked for the cancel at hand, until a side connection is opened for it.
+    asker: Option<Asker>,
     /// Pools this worker has used, by id.
     pools: Vec<Option<Arc<SharedPool>>>,
     /// Per pool and slot of the pool: where the connection is here.
@@ -152,6 +154,10 @@ pub(crate) struct Worker<P: Protocol> {
     upgrading: Option<Peer>,
     next_serial: u32,
     next_tick: Time,
+    /// When idle clients are looked through, if pools have an idle time of their own.
+    next_idle_look: Time,
+    /// Which time-outs pools used here have of their own.
+    own_times: upkeep::OwnTimes,
     transactions: u64,
     moves: u64,
     draining: bool,
@@ -200,6 +206,7 @@ impl<P: Protocol> Worker<P> {
             servers: Slab::new(),
             dials: Slab::new(),
             sides: Slab::new(),
+            asker: None,
             pools: Vec::new(),
             local: Vec::new(),
             listening: Vec::new(),
@@ -218,6 +225,8 @@ impl<P: Protocol> Worker<P> {
             upgrading: None,
             next_serial: 0,
             next_tick: Time(0),
+            next_idle_look: Time(0),
+            own_times: upkeep::OwnTimes::default(),
             transactions: 0,
             moves: 0,
             draining: false,
@@ -319,7 +328,7 @@ impl<P: Protocol> Worker<P> {
         match owner {
             Owner::Client(slot) => self.on_client_broken(slot as usize, error),
             Owner::Server(slot) => self.on_server_broken(slot as usize, error),
-            Owner::Side(slot) => self.on_side_received(slot as usize, &[]),
+            Owner::Side(slot) => self.on_side_broken(slot as usize),
             Owner::Listener(_) | Owner::Dial(_) => unreachable!("these report in their own completions"),
         }
     }
@@ -339,7 +348,8 @@ impl<P: Protocol> Worker<P> {
                 self.actions.push_back((pool, action));
             }
             Message::Resolved { question, result, took } => self.on_resolved(question, result, took),
-            Message::Cancel { target, secret } => self.on_cancel(target, secret),
+            Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
+            Message::CancelDone(asker) => self.on_cancel_done(asker),
             Message::Evict { listener } => self.evict(listener),
             Message::Clients { limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(limit));
@@ -427,7 +437,13 @@ impl<P: Protocol> Worker<P> {
             self.pools.resize(index + 1, None);
             self.local.resize_with(index + 1, Vec::new);
         }
-        Arc::clone(self.pools[index].get_or_insert_with(|| self.shared.registry.pool(id, self.now)))
+        if let Some(pool) = &self.pools[index] {
+            return Arc::clone(pool);
+        }
+        let pool = self.shared.registry.pool(id, self.now);
+        self.own_times.note(&pool.spec().timeouts);
+        self.pools[index] = Some(Arc::clone(&pool));
+        pool
     }
 
     fn publish(&mut self) {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Address, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, Timeouts, Upstreams};
+use driver::{Address, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
 use pool::{GateConfig, PoolConfig};
 use protocol::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -214,6 +214,7 @@ impl Upstreams for Spec {
             config: self.1.clone(),
             tls: None,
             caps: vec![("all".into(), 0)],
+            timeouts: PoolTimeouts::default(),
             revision: 0,
         }
     }

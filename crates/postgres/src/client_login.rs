@@ -9,7 +9,7 @@ use protocol::{
 use scram::Mechanism;
 
 use crate::{
-    Encryption, Postgres, Proof, Unknown,
+    Encryption, Postgres, Proof, Unknown, cancel_key,
     client::{Client, Phase, Skip},
     encryption,
     error::{Report, Severity, code},
@@ -47,8 +47,17 @@ enum Step {
     SaslFirst(scram::Server),
     /// SASLResponse is awaited.
     SaslLast(scram::Server),
+    /// A server is awaited or at work that is asked who may log in.
+    Asking,
     /// It is authenticated; a server to learn the parameters from is awaited or at work.
     Parameters,
+}
+
+/// Whom a server is asked about.
+pub(crate) struct Asked {
+    pub(crate) origin: Origin,
+    pub(crate) database: String,
+    pub(crate) user: String,
 }
 
 /// How a step of the login ended.
@@ -76,6 +85,16 @@ impl Login {
         let mechanisms = if exchange.offers_channel() { &both[..] } else { &both[1..] };
         out.insert(Peer::Client(me), |to| write_sasl_offer(to, mechanisms));
         self.step = Step::SaslFirst(exchange);
+    }
+
+    /// Whom a server is asked about, if it is.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let Start { database, user, .. } = &self.start;
+        matches!(self.step, Step::Asking).then(|| Asked {
+            origin: self.origin,
+            database: database.clone(),
+            user: user.clone(),
+        })
     }
 }
 
@@ -122,7 +141,7 @@ impl Postgres {
             let bytes = &input.bytes[at..];
             let progress = match login.step {
                 Step::Packet => self.login_packet(me, client, bytes, out),
-                Step::Parameters => Progress::Wait,
+                Step::Parameters | Step::Asking => Progress::Wait,
                 _ => self.login_answer(me, client, bytes, out),
             };
             match progress {
@@ -144,8 +163,7 @@ impl Postgres {
         };
         match packet {
             Packet::Cancel { pid, secret } => {
-                out.push(Effect::Cancel { target: ClientTag(pid), secret: secret.into() });
-                client.close(me, CloseReason::Done, out);
+                self.pass_on_cancel(me, client, pid, secret, out);
                 Progress::Wait
             }
             Packet::Tls => {
@@ -220,6 +238,22 @@ impl Postgres {
         }
     }
 
+    /// A cancel request is passed on to whom it is meant for; who sent it is closed when that is done.
+    fn pass_on_cancel(&self, me: ClientTag, client: &mut Client, pid: u32, secret: u32, out: &mut Outbox) {
+        match cancel_key::target(pid) {
+            Some((node, target)) if node == self.node => {
+                client.phase = Phase::Closed;
+                out.push(Effect::Cancel { asker: me, target, secret: secret.into() });
+            }
+            Some((node, _)) => {
+                let own = self.node;
+                let text = format!("a cancel request for node {node} came to node {own}; it is not passed on");
+                client.close(me, CloseReason::Error(Blame::Client, text), out);
+            }
+            None => client.close(me, CloseReason::Done, out),
+        }
+    }
+
     /// Decides how the client has to prove itself, and asks for the proof.
     fn begin(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
         if start.negotiate {
@@ -230,8 +264,14 @@ impl Postgres {
             let hint = "Connect with sslmode=require, or a stricter one.";
             return fail(me, client, code::INVALID_AUTHORIZATION, "TLS is required here", hint, out);
         }
-        let found = self.directory.proof(login.origin, &start.user);
+        let found = self.directory.proof(login.origin, &start.database, &start.user);
         login.start = start;
+        self.demand(me, client, found, out);
+    }
+
+    /// Asks the client for the proof that was found, or a server for what the proof is.
+    pub(crate) fn demand(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         let channel = login.secured.as_ref().and_then(|secured| secured.end_point.clone());
         let proof = match found {
             Ok(proof) => proof,
@@ -245,7 +285,11 @@ impl Postgres {
             }
         };
         match proof {
-            Proof::Trust => self.authenticated(me, client, out),
+            Proof::Trust => self.authenticated(me, client, None, out),
+            Proof::Ask(ask) => {
+                login.step = Step::Asking;
+                self.ask_who(me, client, ask, out);
+            }
             Proof::Md5(stored) => {
                 let salt = random();
                 login.step = Step::Md5 { stored, salt };
@@ -259,7 +303,7 @@ impl Postgres {
             Proof::Certificate => {
                 let shown = login.secured.as_ref().and_then(|secured| secured.peer_name.as_deref());
                 if shown == Some(&login.start.user) {
-                    return self.authenticated(me, client, out);
+                    return self.authenticated(me, client, None, out);
                 }
                 let message = format!("certificate authentication failed for user \"{}\"", login.start.user);
                 let hint = "Connect with TLS and a certificate (sslcert, sslkey) whose common name is the user's.";
@@ -279,6 +323,7 @@ impl Postgres {
         }
         let Some(body) = bytes.get(crate::message::HEADER..header.total()) else { return Progress::Wait };
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        let mut keys = None;
         let verified = match std::mem::replace(&mut login.step, Step::Parameters) {
             Step::Md5 { stored, salt } => {
                 let answer = body.strip_suffix(&[0]).unwrap_or(body);
@@ -299,19 +344,21 @@ impl Postgres {
                 Err(error) => Err(error),
             },
             Step::SaslLast(mut exchange) => exchange.last(body).map(|proof| {
+                keys = exchange.take_keys();
                 out.insert(Peer::Client(me), |to| write_authentication(to, 12, |to| to.extend_from_slice(&proof)));
             }),
-            Step::Packet | Step::Parameters => unreachable!("no answer is awaited"),
+            Step::Packet | Step::Parameters | Step::Asking => unreachable!("no answer is awaited"),
         };
         match verified {
             Ok(()) => {
-                self.authenticated(me, client, out);
+                self.authenticated(me, client, keys, out);
                 if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(header.total()) }
             }
             Err(error) => {
                 let user = &login.start.user;
                 let (code, message) = match error {
                     scram::Error::WrongProof => {
+                        self.directory.refuted(&login.start.database, user);
                         (code::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
                     }
                     _ => (code::PROTOCOL_VIOLATION, error.to_string()),
@@ -324,18 +371,25 @@ impl Postgres {
     }
 
     /// The client is who it says. Its parameters are known, or a server is asked for them.
-    fn authenticated(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    fn authenticated(&self, me: ClientTag, client: &mut Client, keys: Option<scram::LoginKeys>, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         login.step = Step::Parameters;
         match self.directory.route(&login.start.database, &login.start.user) {
             Ok(route) => {
                 client.pool = route.pool;
                 client.mode = route.mode;
+                client.retried = false;
+                if route.add_host {
+                    startup::add_host(&mut login.start, login.origin);
+                }
+                if let Some(keys) = keys.filter(|_| route.pass_through) {
+                    self.keyring.learn(&login.start.user, keys);
+                }
             }
             Err(why) => return refuse_route(me, client, why, out),
         }
         match self.parameters.outcome(client.pool, &login.start.settings) {
-            Some(learned) => complete(me, client, learned, out),
+            Some(learned) => complete(self.node, me, client, learned, out),
             None => out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive }),
         }
     }
@@ -350,6 +404,9 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        if let Some(asked) = login.asked() {
+            return self.look_up(me, client, tag, server, asked, out);
+        }
         let want = server.defaults.overlaid(&login.start.settings);
         let mut sql = Vec::new();
         // A value may be given in part, like DateStyle's, and then keeps the rest of what was there before.
@@ -376,14 +433,14 @@ impl Postgres {
         let learned = Learned { settings: server.settings.clone(), facts: server.facts.clone() };
         self.parameters.learn(server.pool, &login.start.settings, &server.defaults, learned.clone());
         client.release(me, tag, server, Verdict::Clean, out);
-        complete(me, client, learned, out);
+        complete(self.node, me, client, learned, out);
         // What the client has sent meanwhile was not consumed.
         out.push(Effect::Wake { client: me });
     }
 }
 
 /// Ends the login: the client is told its parameters and may go ahead.
-fn complete(me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
+fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
     client.secret = u32::from_be_bytes(random());
     out.insert(Peer::Client(me), |to| {
         write_authentication(to, 0, |_| {});
@@ -391,7 +448,7 @@ fn complete(me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outb
             write_parameter(to, name, value);
         }
         write(to, back::BACKEND_KEY_DATA, |to| {
-            to.extend_from_slice(&me.0.to_be_bytes());
+            to.extend_from_slice(&cancel_key::process_id(node, me).to_be_bytes());
             to.extend_from_slice(&client.secret.to_be_bytes());
         });
         write_ready(to, IDLE);

@@ -8,13 +8,25 @@ use protocol::{Origin, PoolId};
 use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
-/// connection only; must not block.
+/// connection only; must not block. What only a database knows is asked of it by the session: see [`Proof::Ask`].
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener may, or must, use TLS. The driver must have it wherever this says so.
     fn encryption(&self, listener: u16) -> Encryption;
 
-    /// How `user`, coming from `origin`, proves who he is.
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown>;
+    /// How `user`, coming from `origin` and asking for `database`, proves who he is.
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown>;
+
+    /// The same after a query that [`Proof::Ask`] named: it found this stored password, or nobody who may log in. Must not
+    /// ask again.
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        let _ = (database, user, stored);
+        Err(Unknown::User)
+    }
+
+    /// Somebody who called himself `user` gave a wrong proof: what is remembered of that user may be out of date.
+    fn refuted(&self, database: &str, user: &str) {
+        let _ = (database, user);
+    }
 
     /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers learn
     /// nothing of databases and use nothing up.
@@ -43,6 +55,10 @@ pub struct Route {
     pub pool: PoolId,
     /// When the pool takes its server back.
     pub mode: PoolMode,
+    /// The pool's servers are logged in to with the keys of the client's own login, because no password is known.
+    pub pass_through: bool,
+    /// The client's address and port are appended to its `application_name`.
+    pub add_host: bool,
 }
 
 /// When a server returns to its pool.
@@ -68,6 +84,17 @@ pub enum Proof {
     Scram(Arc<scram::Verifier>),
     /// A certificate with the user's name as its common name, shown in the TLS handshake.
     Certificate,
+    /// What a query to a server tells: the client waits for the answer, then [`Directory::answered`] is called.
+    Ask(Ask),
+}
+
+/// A question to a database: who may log in?
+#[derive(Clone)]
+pub struct Ask {
+    /// Whose servers are asked. No client is ever routed there.
+    pub pool: PoolId,
+    /// SQL with the user's name as parameter `$1`. It gives at most one row: the user and the stored password.
+    pub query: Arc<str>,
 }
 
 /// Why there is no login to try.
@@ -82,17 +109,21 @@ pub enum Unknown {
     Forbidden(String),
 }
 
-/// How Poolhouse logs in to an upstream.
-#[derive(Clone)]
+/// How Poolhouse logs in to an upstream. Never logged (no `Debug`).
+#[derive(Clone, Default)]
 pub struct ServerLogin {
     /// The database's name there.
     pub database: String,
     /// The user's name there.
     pub user: String,
-    /// The password, if there is one. Never logged (no `Debug`).
+    /// The password, if it is known. Without one, the keys of the user's own login are tried.
     pub password: Option<Arc<str>>,
+    /// `md5` and 32 hexadecimal digits, if no more than that is known: enough where the server asks for md5.
+    pub md5_hash: Option<Arc<str>>,
     /// Further start-up parameters (`application_name`, `options`).
     pub parameters: Vec<(String, String)>,
+    /// SQL that is run on each new connection before it is used.
+    pub connect_query: Option<Arc<str>>,
     /// When the pool takes its server back.
     pub mode: PoolMode,
     /// What is done about what sessions leave behind.

@@ -11,8 +11,17 @@ use crate::{
     PoolMode, Postgres,
     client::{Client, Phase},
     error::{Report, Severity, code},
+    lookup::cannot_ask,
     message::{IDLE, write_cancel},
     server::{Server, Stage},
+};
+
+/// What a client is told whose request was cancelled before a server got it; in PostgreSQL's words.
+pub(crate) const CANCELLED: Report<'static> = Report {
+    severity: Severity::Error,
+    code: code::QUERY_CANCELED,
+    message: "canceling statement due to user request",
+    hint: "",
 };
 
 impl Postgres {
@@ -47,6 +56,11 @@ impl Postgres {
                 Blame::Exhausted,
             ),
         };
+        if let Phase::Login(login) = &client.phase
+            && let Some(asked) = login.asked()
+        {
+            return cannot_ask(me, client, &asked.user, &message, out);
+        }
         let stays =
             matches!(client.phase, Phase::Waiting) && blame == Blame::Exhausted && code != code::CANNOT_CONNECT_NOW;
         let severity = if stays { Severity::Error } else { Severity::Fatal };
@@ -70,6 +84,10 @@ impl Postgres {
         client.phase = Phase::Closed;
         let Some(tag) = client.lease else { return self.forget_pin(client) };
         let server = servers.get(tag).expect("a leased server has a session");
+        if server.fatal.is_none() && server.work.as_mut().is_some_and(|work| work.lookup().is_some()) {
+            // It answers for nobody and is free then: a stranger who hangs up costs no connection.
+            return client.release(me, tag, server, Verdict::Reset, out);
+        }
         let whole = !client.owes_server() && server.body == 0 && server.work.is_none();
         let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
             if server.exchange.is_running() {
@@ -124,6 +142,10 @@ impl Postgres {
             // It only asked for its parameters, which another server knows, too.
             client.retried = true;
             out.push(Effect::Lease { client: tag, pool: client.pool, kind: LeaseKind::Exclusive });
+        } else if let Phase::Login(login) = &client.phase
+            && let Some(asked) = login.asked()
+        {
+            cannot_ask(tag, client, &asked.user, &message, out);
         } else if server.fatal.is_some() && !ours {
             // It has told the client itself.
             client.close(tag, CloseReason::Error(Blame::Server, message), out);
@@ -209,18 +231,14 @@ impl Postgres {
         }
         if let Some(tag) = client.lease {
             let server = servers.get(tag).expect("a leased server has a session");
-            if server.work.is_none() && server.exchange.is_running() {
-                cancel(tag, server, out);
+            match &mut server.work {
+                Some(work) => work.cancelled = matches!(client.phase, Phase::Applying),
+                None if server.exchange.is_running() => cancel(tag, server, out),
+                None => {}
             }
         } else if waiting && matches!(client.phase, Phase::Waiting) {
             out.push(Effect::Withdraw { client: me });
-            let report = Report {
-                severity: Severity::Error,
-                code: code::QUERY_CANCELED,
-                message: "canceling statement due to user request",
-                hint: "",
-            };
-            client.decline(me, &report, out);
+            client.decline(me, &CANCELLED, out);
             client.stand(me, protocol::Standing::Idle, out);
         }
     }

@@ -1,21 +1,26 @@
 //! The PostgreSQL wire protocol as a poolable session: bytes in, bytes and verdicts out. It knows no socket, no clock
 //! and no configuration; who may log in is asked of a [`Directory`].
 //!
-//! One file per idea: `message`, `error` and `startup` are the wire; `exchange` tracks what a server owes;
+//! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that, `encryption` is about TLS towards servers; `requests` looks at what a client sends: `unnamed` and `named` follow its
-//! prepared statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens` reads SQL); `state`
-//! decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts will do; `work` is what
-//! Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
+//! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
+//! `named` follow its prepared statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens`
+//! reads SQL); `state` decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts
+//! will do; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
+mod cancel_key;
 mod client;
 mod client_login;
+mod connect_query;
 mod directory;
 mod encryption;
 mod ending;
 mod error;
 mod exchange;
+mod keyring;
+mod lookup;
 mod md5;
 mod message;
 mod named;
@@ -40,8 +45,9 @@ use protocol::{
     Sessions, TlsFailure,
 };
 
+pub use cancel_key::MAX_NODE;
 pub use client::Client;
-pub use directory::{Directory, Encryption, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use directory::{Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, Unknown};
 pub use encryption::{Binding, ServerEncryption, Tls};
 pub use md5::{is_md5_hash, md5_hash};
 pub use server::Server;
@@ -58,10 +64,14 @@ pub struct Postgres {
     mock: scram::Mock,
     /// What was derived from passwords for servers.
     keys: scram::KeyCache,
+    /// What was learned from clients that logged in.
+    keyring: keyring::Keyring,
     parameters: parameters::Parameters,
     statements: statements::Statements,
     pins: state::Pins,
     second_tries: encryption::SecondTries,
+    /// Which of several Poolhouses behind one address this is.
+    node: u8,
 }
 
 impl Postgres {
@@ -71,11 +81,19 @@ impl Postgres {
             directory,
             mock: scram::Mock::new(client_login::random(), scram::DEFAULT_ITERATIONS),
             keys: scram::KeyCache::default(),
+            keyring: keyring::Keyring::default(),
             parameters: parameters::Parameters::default(),
             statements: statements::Statements::default(),
             pins: state::Pins::default(),
             second_tries: encryption::SecondTries::default(),
+            node: 0,
         }
+    }
+
+    /// The same as one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
+    pub fn with_node(self, node: u8) -> Self {
+        assert!(node <= MAX_NODE, "a node id is at most {MAX_NODE}");
+        Self { node, ..self }
     }
 }
 

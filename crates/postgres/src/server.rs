@@ -75,6 +75,8 @@ pub struct Server {
     pub(crate) key: CancelKey,
     /// How its connection is encrypted.
     pub(crate) wire: Wire,
+    /// SQL that it runs when it is new, and after everything in it was discarded.
+    pub(crate) connect_query: Option<Arc<str>>,
 }
 
 /// Where a server's session is.
@@ -478,6 +480,7 @@ impl Postgres {
                 work.answered = true;
                 Step::Drop
             }
+            back::PARSE_COMPLETE | back::BIND_COMPLETE if work.is_lookup() => Step::Drop,
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
             back::DATA_ROW => {
                 if !work.row(relay.bytes.get(relay.at + HEADER..end)) {

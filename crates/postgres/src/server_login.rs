@@ -18,6 +18,7 @@ use crate::{
     server::{CancelKey, Server, Stage},
     startup::PROTOCOL_3_0,
     target::{Fit, QUESTION, Target, Traits},
+    work::Purpose,
 };
 
 /// Longest message of a server during its start-up.
@@ -95,6 +96,7 @@ impl Postgres {
     pub(crate) fn new_server(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         let how = self.directory.server_login(pool);
         let (mode, how_state, for_writes) = (how.mode, how.state, how.target.is_for_writes());
+        let connect_query = how.connect_query.clone();
         let mut login = Login {
             how,
             step: Step::Asked,
@@ -144,6 +146,7 @@ impl Postgres {
             facts: Arc::default(),
             key: CancelKey::default(),
             wire: Wire::Clear,
+            connect_query,
         }
     }
 
@@ -231,7 +234,16 @@ impl Postgres {
         let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
         let reported = settings.into_iter().collect();
         server.facts = Arc::new(facts.into_iter().collect());
+        server.user = server.facts.get(b"session_authorization").map(Into::into);
         server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
+        match server.connect_query.clone() {
+            Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
+            None => self.server_usable(me, server, out),
+        }
+    }
+
+    /// The server has what all servers of its pool have.
+    pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.defaults = server.settings.clone();
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         let learned = Learned { settings: server.defaults.clone(), facts: server.facts.clone() };
@@ -412,16 +424,19 @@ impl Login {
             3 => Ok(Answer::Send(with_zero(self.password()?.as_bytes()))),
             5 => {
                 let salt = body.first_chunk().ok_or_else(|| Refused::for_now("the server sent no md5 salt"))?;
-                let stored = md5::md5_hash(self.password()?, &self.how.user);
+                let stored = match (&self.how.password, &self.how.md5_hash) {
+                    (None, Some(hash)) => hash.to_string(),
+                    _ => md5::md5_hash(self.password()?, &self.how.user),
+                };
                 Ok(Answer::Send(with_zero(md5::answer(&stored, *salt).as_bytes())))
             }
-            10 => self.sasl_first(body).map(Answer::Send),
-            11 => {
-                let password = self.password()?.to_owned();
-                let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
-                let answer = scram.respond(body, &password, &postgres.keys);
-                answer.map(Answer::Send).map_err(|error| Refused::forever(error.to_string()))
+            10 => {
+                if self.how.password.is_none() && !postgres.keyring.knows(&self.how.user) {
+                    self.password()?;
+                }
+                self.sasl_first(body).map(Answer::Send)
             }
+            11 => self.sasl_respond(postgres, body).map(Answer::Send),
             12 => {
                 let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
                 scram.verify(body).map_err(|error| Refused::forever(error.to_string()))?;
@@ -440,7 +455,6 @@ impl Login {
     }
 
     fn sasl_first(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
-        self.password()?;
         let (mut plain, mut plus) = (false, false);
         while let Some(mechanism) = take_text(&mut mechanisms) {
             plain |= mechanism == Mechanism::Plain.name().as_bytes();
@@ -488,6 +502,24 @@ impl Login {
             (None, _) => Ok(ChannelBinding::Unsupported),
             (Some(_), _) => Ok(ChannelBinding::Unused),
         }
+    }
+
+    /// Answers the challenge with the password, or with the keys of the user's own login.
+    fn sasl_respond(&mut self, postgres: &Postgres, challenge: &[u8]) -> Result<Vec<u8>, Refused> {
+        let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
+        let user = &self.how.user;
+        let answer = match &self.how.password {
+            Some(password) => scram.respond(challenge, password, &postgres.keys),
+            None => scram.respond_with(challenge, |salt, rounds| postgres.keyring.find(user, salt, rounds)),
+        };
+        answer.map_err(|error| match error {
+            scram::Error::NoKeys => Refused::forever(format!(
+                "the server's SCRAM verifier of user \"{user}\" has another salt or number of iterations than the one that \
+                 clients are checked against, so their logins do not open the server: configure the very verifier that \
+                 is in pg_authid there; after a change of the password the user must log in again"
+            )),
+            error => Refused::forever(error.to_string()),
+        })
     }
 
     fn password(&self) -> Result<&str, Refused> {

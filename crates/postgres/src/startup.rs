@@ -1,5 +1,9 @@
 //! The packets a client may begin with, and what is in a StartupMessage. Pure parsing: it answers nobody.
 
+use std::net::IpAddr;
+
+use protocol::Origin;
+
 use crate::message::{SMALL_LIMIT, take_text, take_u32};
 
 /// The code of a request for TLS.
@@ -150,6 +154,31 @@ impl Start {
     }
 }
 
+/// Most bytes of an application name, as in PostgreSQL.
+const MAX_APPLICATION_NAME: usize = 63;
+
+/// Appends where the client comes from to its application name; what is too long is cut off the name.
+pub(crate) fn add_host(start: &mut Start, origin: Origin) {
+    let host = match origin.address {
+        Some(IpAddr::V6(address)) => format!(" - [{address}]:{}", origin.port),
+        Some(IpAddr::V4(address)) => format!(" - {address}:{}", origin.port),
+        None => " - unix".to_owned(),
+    };
+    let is_name = |name: &str| name.eq_ignore_ascii_case("application_name");
+    let known = start.settings.iter_mut().find(|(name, _)| is_name(name));
+    let mut name = known.as_ref().map(|(_, value)| value.as_str()).filter(|name| !name.is_empty()).unwrap_or("app");
+    while name.len() + host.len() > MAX_APPLICATION_NAME {
+        let mut characters = name.chars();
+        characters.next_back();
+        name = characters.as_str();
+    }
+    let name = format!("{name}{host}");
+    match known {
+        Some((_, value)) => *value = name,
+        None => start.settings.push(("application_name".to_owned(), name)),
+    }
+}
+
 fn text<'a>(body: &mut &'a [u8]) -> Result<&'a str, StartError> {
     let text = take_text(body).ok_or(StartError::Malformed("a parameter without an end"))?;
     std::str::from_utf8(text).map_err(|_| StartError::Malformed("a parameter that is not UTF-8"))
@@ -226,6 +255,22 @@ mod tests {
         assert_eq!((start.user.as_str(), start.database.as_str()), ("app", "app"));
         assert_eq!(start.settings, [("TimeZone".to_owned(), "CET".to_owned())]);
         assert!(!start.negotiate);
+    }
+
+    #[test]
+    fn the_host_is_appended_to_the_application_name() {
+        let named = |parameters: &str, address: &str| {
+            let mut start = start(PROTOCOL_3_0, parameters).unwrap();
+            let address = (!address.is_empty()).then(|| address.parse().unwrap());
+            add_host(&mut start, Origin { listener: 0, address, port: 4711 });
+            assert_eq!(start.settings.len(), 1);
+            start.settings.remove(0).1
+        };
+        assert_eq!(named("user u application_name psql  ", "10.0.0.1"), "psql - 10.0.0.1:4711");
+        assert_eq!(named("user u  ", "::1"), "app - [::1]:4711");
+        assert_eq!(named("user u  ", ""), "app - unix");
+        let long = named(&format!("user u application_name {}\u{e4}  ", "x".repeat(46)), "10.0.0.1");
+        assert_eq!((long.len(), &long[42..]), (62, "xxxx - 10.0.0.1:4711"));
     }
 
     #[test]

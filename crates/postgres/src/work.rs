@@ -8,7 +8,9 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, S
 use crate::{
     PoolMode, Postgres,
     client::{Client, Phase},
+    ending::CANCELLED,
     error::{Failure, Report, Severity},
+    lookup::Lookup,
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
     scan::Suspects,
@@ -26,6 +28,8 @@ pub(crate) struct Work {
     pub(crate) answered: bool,
     /// The first error.
     pub(crate) failure: Option<Failure>,
+    /// The request for which settings are applied was cancelled meanwhile.
+    pub(crate) cancelled: bool,
 }
 
 /// What the queries are for.
@@ -47,18 +51,45 @@ pub(crate) enum Purpose {
     ForgetSequences,
     /// To give it its holder's start-up values, within a transaction.
     Correct(Arc<Settings>),
+    /// To run the `connect_query` on a new server.
+    Connect,
+    /// To learn what that has set.
+    Connected(Survey),
+    /// To ask who may log in.
+    Lookup(Lookup),
 }
 
 impl Work {
+    /// The question who may log in, if that is what the server is asked.
+    pub(crate) fn lookup(&mut self) -> Option<&mut Lookup> {
+        match &mut self.purpose {
+            Purpose::Lookup(lookup) => Some(lookup),
+            _ => None,
+        }
+    }
+
+    /// It is asked who may log in.
+    pub(crate) fn is_lookup(&self) -> bool {
+        matches!(self.purpose, Purpose::Lookup(_))
+    }
+
     /// Rows that come are looked at.
     pub(crate) fn reads_rows(&self) -> bool {
-        matches!(self.purpose, Purpose::Survey(_))
+        matches!(self.purpose, Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_))
     }
 
     /// A row; `None` if it is too long. False if it is malformed.
     pub(crate) fn row(&mut self, body: Option<&[u8]>) -> bool {
         match (&mut self.purpose, body) {
-            (Purpose::Survey(survey), Some(body)) => survey.row(body).is_some(),
+            (Purpose::Survey(survey) | Purpose::Connected(survey), Some(body)) => survey.row(body).is_some(),
+            (Purpose::Lookup(lookup), Some(body)) => {
+                lookup.row(body);
+                true
+            }
+            (Purpose::Lookup(lookup), None) => {
+                lookup.long_row();
+                true
+            }
             // A setting that long cannot be brought along: it is as if it had not been made.
             _ => true,
         }
@@ -68,17 +99,29 @@ impl Work {
 impl Server {
     /// Sends queries of ours.
     pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
+        let write = |to: &mut Vec<u8>| queries.iter().for_each(|sql| write_query(to, sql));
+        self.begin_with(me, purpose, queries.len() as u8, write, out);
+    }
+
+    /// Sends messages that are answered by `pending` ReadyForQuery.
+    pub(crate) fn begin_with(
+        &mut self,
+        me: ServerTag,
+        purpose: Purpose,
+        pending: u8,
+        write: impl FnOnce(&mut Vec<u8>),
+        out: &mut Outbox,
+    ) {
         if matches!(self.stage, Stage::Closed) {
             // It has asked to be closed since it was given back.
             return;
         }
         assert!(self.work.is_none(), "a server is at work for one purpose at a time");
         assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
-        out.insert(Peer::Server(me), |to| queries.iter().for_each(|sql| write_query(to, sql)));
+        out.insert(Peer::Server(me), write);
         // A simple query destroys the unnamed statement.
         self.unnamed = None;
-        let pending = queries.len() as u8;
-        self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None }));
+        self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None, cancelled: false }));
     }
 }
 
@@ -101,6 +144,11 @@ impl Postgres {
 
     /// Cleans a server after a client.
     pub(crate) fn reset_server(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if let Some(lookup) = server.work.as_mut().and_then(|work| work.lookup()) {
+            // Nothing is left behind by that: it is clean when it has answered.
+            lookup.abandoned = true;
+            return;
+        }
         let mut queries: Vec<&[u8]> = Vec::new();
         if server.exchange.status() != IDLE {
             queries.push(b"ROLLBACK");
@@ -109,6 +157,8 @@ impl Postgres {
         if all {
             queries.push(b"DISCARD ALL");
         }
+        let connect_query = server.connect_query.clone().filter(|_| all);
+        queries.extend(connect_query.as_deref().map(str::as_bytes));
         if queries.is_empty() {
             // Only to tell a late answer from this one.
             queries.push(b"");
@@ -141,6 +191,7 @@ impl Postgres {
         if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
+        let cancelled = work.cancelled;
         match (work.purpose, work.failure) {
             (
                 Purpose::Apply(_)
@@ -158,6 +209,11 @@ impl Postgres {
                 server.settings = settings;
                 let tag = server.holder.expect("settings are applied for a holder");
                 let client = clients.get(tag).expect("the holder of a server has a session");
+                if cancelled {
+                    client.phase = Phase::Waiting;
+                    client.decline(tag, &CANCELLED, out);
+                    return client.release(tag, me, server, Verdict::Clean, out);
+                }
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });
             }
@@ -180,7 +236,9 @@ impl Postgres {
                     server.stained = false;
                     server.prepared = None;
                     let reported = server.settings.reported.clone();
-                    server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
+                    // The connect_query has run again.
+                    let extras = server.defaults.extras.clone();
+                    server.settings = self.parameters.intern(Settings::new(reported, extras));
                 }
                 out.push(Effect::Ready { server: me });
             }
@@ -201,6 +259,9 @@ impl Postgres {
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });
             }
+            (Purpose::Lookup(lookup), failure) => self.looked_up(me, server, clients, lookup, failure, out),
+            (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
+            (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
         }
     }

@@ -8,6 +8,8 @@ mod dialogues;
 mod encryption;
 #[path = "session/logins.rs"]
 mod logins;
+#[path = "session/lookups.rs"]
+mod lookups;
 #[path = "session/random.rs"]
 mod random;
 #[path = "session/state.rs"]

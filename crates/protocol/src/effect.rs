@@ -163,9 +163,13 @@ pub enum Effect {
         client: ClientTag,
     },
     /// Somebody asked to cancel what `target` is doing. The driver calls
-    /// [`cancel`](crate::Protocol::cancel) on the worker that owns the target.
+    /// [`cancel`](crate::Protocol::cancel) on the worker that owns the target. It closes the asker when that has been dealt
+    /// with (the side connection, if one was opened, has ended), unless its session has closed it before.
     Cancel {
-        /// Whose work.
+        /// Who asked.
+        asker: ClientTag,
+        /// Whose work. Only the lowest 16 bits of the slot count: the secret is offered to every client of that worker whose
+        /// slot ends in them.
         target: ClientTag,
         /// Proof of the right to do so; compared by the target's session.
         secret: u64,

@@ -12,6 +12,8 @@ pub struct Origin {
     pub listener: u16,
     /// Its address; `None` on a Unix socket.
     pub address: Option<IpAddr>,
+    /// Its port; 0 on a Unix socket.
+    pub port: u16,
 }
 
 impl Origin {

@@ -1,6 +1,10 @@
 //! What a person sees on standard error when serving begins: what listens where, how to connect, where to look.
 
-use std::{fmt::Write, net::SocketAddr};
+use std::{
+    fmt::Write,
+    io::{self, Write as _},
+    net::SocketAddr,
+};
 
 use crate::{
     config::{Config, Database, Endpoint, FALLBACK},
@@ -14,7 +18,7 @@ const MAX_LISTED: usize = 10;
 pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, format: LogFormat) {
     let listeners: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
     match format {
-        LogFormat::Text => eprint!("{}", text(config, endpoints, admin)),
+        LogFormat::Text => tell(&text(config, endpoints, admin)),
         LogFormat::Json => tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             listeners = listeners.join(" "),
@@ -22,6 +26,11 @@ pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, 
             "serving"
         ),
     }
+}
+
+/// Writes to standard error if that can be: `eprint` panics when the disk under it is full, which is no reason not to serve.
+pub fn tell(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> String {

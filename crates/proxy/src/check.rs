@@ -1,6 +1,8 @@
 //! Settings that are each valid but cannot work together, or not on this machine. Reads the configuration and the
 //! permissions of its files; connects to nothing.
 
+mod users;
+
 use std::{collections::HashMap, time::Duration};
 
 use driver::Address;
@@ -47,6 +49,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         listener_times(config, listener, &mut found);
     }
     certificates(config, &mut found);
+    users::users(config, &mut found);
     files(config, &mut found);
     found.sort_by_key(|problem| problem.severity as u8);
     found
@@ -96,7 +99,8 @@ fn most_servers(config: &Config) -> u64 {
         0 => u64::from(database.pool.config.effective_max_size()),
         limit => u64::from(limit),
     };
-    let sum: u64 = config.databases.iter().map(of).sum();
+    let lookups = |database: &Database| database.auth.as_ref().map_or(0, |auth| u64::from(auth.pool_size));
+    let sum: u64 = config.databases.iter().map(|database| of(database) + lookups(database)).sum();
     match config.limits.max_server_connections {
         0 => sum,
         limit => sum.min(u64::from(limit)),
@@ -194,14 +198,16 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
     if database.user.is_some() {
         return;
     }
-    let hashed = |user: &&User| user.password.as_ref().is_some_and(|password| password.plain().is_none());
+    // A SCRAM verifier is enough: the keys of the user's own login open the servers.
+    let hashed = |user: &&User| user.password.as_ref().is_some_and(|password| password.md5().is_some());
     if let Some(user) = config.users.iter().find(hashed) {
         let message = format!(
-            "the url of `{}` has no user, so clients' own are used there; but of `{}` only a hash is known",
+            "the url of `{}` has no user, so clients' own are used there; but of `{}` only an md5 hash is known",
             database.name, user.name
         );
         let problem = Problem::warning(message);
-        let problem = problem.hint("give the url a user and a password, unless the upstream trusts Poolhouse");
+        let problem =
+            problem.hint("it works only where the upstream asks for md5: use the SCRAM verifier in pg_authid there");
         found.push(config.locate(problem, &database.spots, "url"));
     }
 }
@@ -280,6 +286,8 @@ fn holds_plain_secret(config: &Config) -> bool {
     };
     config.users.iter().any(|user| literal(&user.spots, "password"))
         || config.databases.iter().any(|database| {
-            literal(&database.spots, "password") || (database.password.is_some() && literal(&database.spots, "url"))
+            literal(&database.spots, "password")
+                || literal(&database.spots, "auth_password")
+                || (database.password.is_some() && literal(&database.spots, "url"))
         })
 }

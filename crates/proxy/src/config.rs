@@ -1,14 +1,15 @@
 //! The configuration in force, as plain values: where from ([`from_file`], [`from_url`]) is told by the modules below.
 //! Opens no socket and starts nothing.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use driver::{Hosts, Timeouts};
+use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
 
 use crate::{Password, Secret};
 
+mod auth_query;
 mod endpoint;
 mod file;
 mod flags;
@@ -20,6 +21,7 @@ mod url;
 mod userlist;
 mod value;
 
+pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
 pub use file::{from_file, from_text};
 pub use flags::{Flags, from_url};
@@ -56,6 +58,7 @@ impl Config {
     /// Whether clients must prove who they are.
     pub fn authenticates(&self) -> bool {
         self.users.iter().any(|user| user.password.is_some() || user.certificate)
+            || self.databases.iter().any(|d| d.auth.is_some())
     }
 
     /// The problem at its place in the file, if it is there: `key` of a section, or the section as a whole.
@@ -89,11 +92,13 @@ pub struct Serve {
     pub drain_time: Option<Duration>,
     /// Failed logins from one address before further ones are refused for a while.
     pub max_auth_failures: u32,
+    /// Which of several Poolhouses behind one address this is: cancel keys carry it.
+    pub node_id: u8,
 }
 
 impl Default for Serve {
     fn default() -> Self {
-        Self { workers: 1, drain_time: None, max_auth_failures: 10 }
+        Self { workers: 1, drain_time: None, max_auth_failures: 10, node_id: 0 }
     }
 }
 
@@ -171,6 +176,8 @@ pub struct Database {
     pub parameters: Vec<(String, String)>,
     /// The rules of each of its pools.
     pub pool: PoolSettings,
+    /// How its users are looked up there, if they are.
+    pub auth: Option<AuthQuery>,
     /// Servers of this database over all users; 0 is unlimited.
     pub max_connections: u32,
     /// Servers of this database for each user; 0 is unlimited.
@@ -191,6 +198,12 @@ pub struct PoolSettings {
     pub config: PoolConfig,
     /// What becomes of what sessions leave behind.
     pub state: StateSettings,
+    /// Time-outs of clients, where they are not the listener's.
+    pub timeouts: PoolTimeouts,
+    /// SQL that is run on each new connection before it is used.
+    pub connect_query: Option<Arc<str>>,
+    /// A client's address and port are appended to its `application_name`.
+    pub application_name_add_host: bool,
 }
 
 /// What becomes of what sessions leave behind, in transaction and statement mode.
@@ -306,6 +319,10 @@ pub struct User {
     pub max_size: Option<u32>,
     /// Overrides the database's `min_size`.
     pub min_size: Option<u32>,
+    /// Overrides the database's `max_wait_time`; `Some(None)` is off.
+    pub max_wait_time: Option<Option<Duration>>,
+    /// Override those of databases and listeners.
+    pub timeouts: PoolTimeouts,
     /// Servers of this user over all databases; overrides the limit of all users.
     pub max_user_connections: Option<u32>,
     /// Where its keys stand.
@@ -322,6 +339,8 @@ impl User {
             mode: None,
             max_size: None,
             min_size: None,
+            max_wait_time: None,
+            timeouts: PoolTimeouts::default(),
             max_user_connections: None,
             spots: Spots::new(),
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Directory, Encryption, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{Ask, Directory, Encryption, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::pools::{MAX_POOLS, Pools};
@@ -65,7 +65,7 @@ impl Generations {
 
     /// Puts another configuration in force for whoever asks from now on.
     pub fn succeed(&self, next: Pools) -> Succession {
-        let next = Arc::new(next);
+        let next = Arc::new(next.after(&self.current()));
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let mut told = Succession::default();
         let mut ids = HashMap::new();
@@ -127,21 +127,15 @@ impl Generations {
 /// Whether servers made under the one would be made the same way under the other.
 fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
     // Taken apart completely, so that nothing new is forgotten here.
-    let ServerLogin { database, user, password, parameters, mode, state, target, encryption } = a.server_login(of_a);
+    let ServerLogin { database, user, password, md5_hash, parameters, connect_query, mode, state, target, encryption } =
+        a.server_login(of_a);
     let other = b.server_login(of_b);
     // Follows max_size by default, and a larger pool is no reason to make all servers anew: new ones will know.
     let state = StatePolicy { max_pinned: other.state.max_pinned, ..state };
-    (database, user, password, parameters, mode, state, target, encryption)
-        == (
-            other.database,
-            other.user,
-            other.password,
-            other.parameters,
-            other.mode,
-            other.state,
-            other.target,
-            other.encryption,
-        )
+    let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
+    login
+        && (parameters, connect_query, mode, state, target, encryption)
+            == (other.parameters, other.connect_query, other.mode, other.state, other.target, other.encryption)
         && a.upstream_tls(of_a) == b.upstream_tls(of_b)
 }
 
@@ -154,8 +148,20 @@ impl Directory for Generations {
         }
     }
 
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
-        self.current().proof(origin, user)
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
+        let pools = self.current();
+        match pools.proof(origin, database, user)? {
+            Proof::Ask(ask) => Ok(Proof::Ask(Ask { pool: self.known_as(&pools, ask.pool)?, ..ask })),
+            proof => Ok(proof),
+        }
+    }
+
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        self.current().answered(database, user, stored)
+    }
+
+    fn refuted(&self, database: &str, user: &str) {
+        self.current().refuted(database, user);
     }
 
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
@@ -180,6 +186,11 @@ impl Upstreams for Generations {
             spec.config.min_size = 0;
         }
         spec
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        let pools = self.current();
+        pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok()).collect()
     }
 }
 
@@ -228,6 +239,29 @@ mod tests {
         assert_eq!((spec.revision, spec.user.as_str()), (3, "app2"));
         assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn what_a_database_said_of_its_users_outlives_a_reload_if_it_is_asked_the_same() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
+        let local = Origin { listener: 0, address: None, port: 0 };
+        let pools = Generations::new(with(own));
+        let Ok(Proof::Ask(ask)) = pools.proof(local, "shop", "w") else { panic!("it must be asked") };
+        assert_eq!(pools.server_login(ask.pool).user, "lookup");
+        pools.answered("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
+        let id = pools.route("shop", "w").unwrap().pool;
+        assert_ne!(id, ask.pool);
+        let told = pools.succeed(with(&format!("{own}max_size = 7\n")));
+        assert_eq!(told, Succession { followed: 2, renewed: 0, left_behind: 0 });
+        assert!(matches!(pools.proof(local, "shop", "w"), Ok(Proof::Md5(_))));
+        assert!(pools.server_login(id).md5_hash.is_some());
+        pools.succeed(with(&own.replace("lookup", "other")));
+        let Ok(Proof::Ask(again)) = pools.proof(local, "shop", "w") else { panic!("it must be asked anew") };
+        assert_eq!((again.pool, pools.server_login(again.pool).user.as_str()), (ask.pool, "other"));
+        assert_eq!(
+            pools.succeed(with(&own.replace("lookup", "off").replace("auth_user", "auth_query"))).left_behind,
+            2
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod config;
 mod descriptors;
 mod generations;
 mod handover;
+mod known_users;
 mod logs;
 mod password;
 mod pools;

@@ -50,6 +50,23 @@ impl Password {
         }
     }
 
+    /// Whether both are stored as the same text.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Plain(a, _), Self::Plain(b, _)) | (Self::Md5(a), Self::Md5(b)) => a == b,
+            (Self::Scram(a), Self::Scram(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    /// The md5 hash, if that is what is stored.
+    pub fn md5(&self) -> Option<&Secret> {
+        match self {
+            Self::Md5(hash) => Some(hash),
+            Self::Plain(..) | Self::Scram(_) => None,
+        }
+    }
+
     /// The verifier of a plain or SCRAM password. The first call for a plain one takes some milliseconds.
     pub fn verifier(&self) -> Option<Arc<Verifier>> {
         match self {

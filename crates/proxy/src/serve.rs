@@ -97,7 +97,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         spec.tls = tls.acceptor(listener);
     }
     let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
-    let protocol = Arc::new(Postgres::new(pools.clone()));
+    let protocol = Arc::new(Postgres::new(pools.clone()).with_node(config.serve.node_id));
     let driver = Driver::start(driver_config(&config), protocol, pools.clone(), specs)
         .map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
@@ -195,7 +195,7 @@ fn driver_config(config: &Config) -> DriverConfig {
 
 fn announce(problem: &Problem, format: LogFormat) {
     match format {
-        LogFormat::Text => eprintln!("{problem}"),
+        LogFormat::Text => banner::tell(&format!("{problem}\n")),
         LogFormat::Json => tracing::warn!(hint = problem.hint, "{}", problem.message),
     }
 }

@@ -93,11 +93,11 @@ fn a_url_that_leads_back_is_an_error() {
 }
 
 #[test]
-fn clients_own_logins_need_plain_passwords() {
+fn clients_own_logins_need_more_than_an_md5_hash() {
     expect(
         "[[database]]\nname = \"e\"\nurl = \"postgres://h\"\n\
          [[user]]\nname = \"a\"\npassword = \"md50123456789abcdef0123456789abcdef\"\n",
-        "p.toml:6:7: warning: the url of `e` has no user, so clients' own are used there; but of `a` only a hash",
+        "p.toml:6:7: warning: the url of `e` has no user, so clients' own are used there; but of `a` only an md5",
     );
 }
 
@@ -125,4 +125,43 @@ fn readable_files_with_passwords_are_found() {
     assert_eq!(found(plain, 0o644), 1);
     assert_eq!(found(plain, 0o640), 0);
     assert_eq!(found("[[database]]\nname = \"d\"\nurl = \"postgres://app@h/d\"\n", 0o644), 0);
+}
+
+#[test]
+fn rules_of_users_that_cannot_work_are_found() {
+    let own = |rules: &str| {
+        format!(
+            "[[database]]\nname = \"own\"\nurl = \"postgres://h/own\"\n[[user]]\nname = \"u\"\npassword = \"x\"\n{rules}"
+        )
+    };
+    expect(
+        "[[user]]\nname = \"u\"\npassword = \"x\"\nquery_time = \"5s\"\n",
+        "p.toml:7:14: warning: query_time of user `u` never applies",
+    );
+    expect(
+        &own("min_size = 21\n"),
+        "p.toml:10:12: error: min_size 21 of user `u` is above the max_size 20 that holds for `own`",
+    );
+    expect(
+        &own("max_size = 9\nmax_user_connections = 4\n"),
+        "p.toml:10:12: warning: max_size 9 of user `u` is above max_user_connections 4",
+    );
+    expect(
+        &own("query_time = \"1s\"\n"),
+        "p.toml:10:14: warning: query_time 1s of user `u` is not above max_wait_time 2s",
+    );
+    expect("query_time = \"2s\"\n", "p.toml:4:14: warning: query_time 2s of `d` is not above max_wait_time 2s");
+}
+
+#[test]
+fn lookups_that_cannot_work_are_found() {
+    expect(
+        "auth_query = \"SELECT a, b FROM f($1)\"\nauth_failure_cache_time = \"2m\"\n",
+        "p.toml:5:27: warning: auth_failure_cache_time 2m of `d` is above auth_cache_time",
+    );
+    expect(
+        "auth_user = \"x\"\nauth_pool_size = 20\n[limits]\nmax_server_connections = 20\n",
+        "p.toml:5:18: warning: auth_pool_size 20 of `d` leaves nothing of max_server_connections 20",
+    );
+    expect("auth_user = \"x\"\n", "p.toml:3:7: warning: the servers of `d` open only after `app` has logged in");
 }

@@ -239,3 +239,24 @@ fn a_file_that_is_not_there_is_named() {
     let shown = proxy::from_file(Path::new("no-such.toml")).unwrap_err().to_string();
     assert!(shown.starts_with("no-such.toml: error: cannot read it: No such file"), "{shown}");
 }
+
+#[test]
+fn an_auth_query_needs_a_parameter_a_user_and_a_database() {
+    expect_after_base(
+        "auth_query = \"SELECT a, b FROM t\"\n",
+        r#"
+poolhouse.toml:4:14: error: `auth_query`: the query takes the user's name as parameter $1 (or "off")
+    4 | auth_query = "SELECT a, b FROM t"
+      |              ^^^^^^^^^^^^^^^^^^^^"#,
+    );
+    expect(
+        "[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\nauth_query = \"SELECT a, b FROM f($1)\"\n",
+        r#"
+poolhouse.toml:4:14: error: `d` has an auth_query and no user to run it as
+    4 | auth_query = "SELECT a, b FROM f($1)"
+      |              ^^^^^^^^^^^^^^^^^^^^^^^^
+      = add `auth_user`, or a user to the url"#,
+    );
+    let found = errors("[auth]\nauth_user = \"x\"\n[[database]]\nname = \"*\"\nurl = \"postgres://h\"\n");
+    assert!(found.contains("no database to run it in") && found.contains("add `auth_database`"), "{found}");
+}

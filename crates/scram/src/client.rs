@@ -10,6 +10,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
+use crate::LoginKeys;
 use crate::binding::{self, ChannelBinding};
 use crate::crypto::{self, KEY};
 use crate::message::{self, Attributes, Error};
@@ -61,6 +62,27 @@ impl Client {
 
     /// Takes the server's challenge and gives the last message.
     pub fn respond(&mut self, server_first: &[u8], password: &str, cache: &KeyCache) -> Result<Vec<u8>, Error> {
+        self.answer(server_first, |salt, iterations| Ok(cache.keys(password, salt, iterations)))
+    }
+
+    /// The same with keys instead of a password: `find` is told the server's salt and iterations, and gives the keys that
+    /// fit. [`Error::NoKeys`] if it has none.
+    pub fn respond_with<K: std::ops::Deref<Target = LoginKeys>>(
+        &mut self,
+        server_first: &[u8],
+        find: impl FnOnce(&[u8], u32) -> Option<K>,
+    ) -> Result<Vec<u8>, Error> {
+        self.answer(server_first, |salt, iterations| {
+            let found = find(salt, iterations).filter(|keys| keys.fit(salt, iterations)).ok_or(Error::NoKeys)?;
+            Ok(Keys { client_key: found.client_key, server_key: found.server_key })
+        })
+    }
+
+    fn answer(
+        &mut self,
+        server_first: &[u8],
+        keys: impl FnOnce(&[u8], u32) -> Result<Keys, Error>,
+    ) -> Result<Vec<u8>, Error> {
         let State::Greeted { bare, nonce_at } = std::mem::replace(&mut self.state, State::Over) else {
             return Err(Error::OutOfTurn);
         };
@@ -79,7 +101,7 @@ impl Client {
         let iterations = iterations_from(iterations).ok_or(Error::Malformed("1 to 2000000 iterations"))?;
         attributes.finish()?;
 
-        let keys = cache.keys(password, &salt, iterations);
+        let keys = keys(&salt, iterations)?;
         let bound = binding::input(&self.binding.header(), self.binding.data());
         let unproved = format!("c={},r={nonce}", STANDARD.encode(bound));
         let signed = [bare.as_bytes(), b",", challenge.as_bytes(), b",", unproved.as_bytes()];

@@ -7,6 +7,7 @@
 mod binding;
 mod client;
 mod crypto;
+mod login_keys;
 mod message;
 mod mock;
 mod prepare;
@@ -16,6 +17,7 @@ mod verifier;
 pub use binding::{ChannelBinding, Mechanism};
 pub use client::{Client, KeyCache};
 pub use crypto::equal;
+pub use login_keys::LoginKeys;
 pub use message::{BindingFlag, Error};
 pub use mock::Mock;
 pub use server::Server;

@@ -18,6 +18,8 @@ pub enum Error {
     OutOfTurn,
     /// The server ended the exchange with an error (`e=`).
     Rejected,
+    /// No keys are known that fit the server's salt and iterations.
+    NoKeys,
 }
 
 impl std::fmt::Display for Error {
@@ -31,6 +33,7 @@ impl std::fmt::Display for Error {
             }
             Self::OutOfTurn => f.write_str("SCRAM: message out of turn"),
             Self::Rejected => f.write_str("SCRAM: the server rejected the exchange"),
+            Self::NoKeys => f.write_str("SCRAM: no keys are known for the server's salt and iterations"),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::binding::{self, KIND};
 use crate::crypto::{self, KEY};
 use crate::message::{self, Attributes, BindingFlag, Error};
 use crate::verifier::key_from;
-use crate::{Mock, Verifier};
+use crate::{LoginKeys, Mock, Verifier};
 
 /// One login, seen from the server. Call [`Server::first`] or [`Server::first_bound`], then [`Server::last`], each once.
 pub struct Server {
@@ -32,6 +32,8 @@ enum State {
         /// Both nonces.
         nonce: String,
     },
+    /// The client has proved that it knows the password.
+    Proved(LoginKeys),
     Over,
 }
 
@@ -121,17 +123,25 @@ impl Server {
         attributes.finish()?;
         let proof = key_from(proof).ok_or(Error::Malformed("a proof of 32 bytes"))?;
         let parts = [signed.as_bytes(), b",", unproved.as_bytes()];
-        if !self.proves(&proof, &parts) || self.doomed {
-            return Err(Error::WrongProof);
-        }
+        let client_key = self.proves(&proof, &parts).filter(|_| !self.doomed).ok_or(Error::WrongProof)?;
+        self.state = State::Proved(LoginKeys::new(&self.verifier, client_key));
         let signature = crypto::hmac(&self.verifier.server_key, &parts);
         Ok(format!("v={}", STANDARD.encode(signature)).into_bytes())
     }
 
-    fn proves(&self, proof: &[u8; KEY], signed: &[&[u8]]) -> bool {
+    /// After a successful [`Server::last`]: what it has shown of the client, once.
+    pub fn take_keys(&mut self) -> Option<LoginKeys> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Proved(keys) => Some(keys),
+            _ => None,
+        }
+    }
+
+    /// The client's key, if the proof is right.
+    fn proves(&self, proof: &[u8; KEY], signed: &[&[u8]]) -> Option<[u8; KEY]> {
         let signature = crypto::hmac(&self.verifier.stored_key, signed);
         let client_key = crypto::xor(proof, &signature);
-        crypto::equal(&crypto::hash(&client_key), &self.verifier.stored_key)
+        crypto::equal(&crypto::hash(&client_key), &self.verifier.stored_key).then_some(client_key)
     }
 }
 

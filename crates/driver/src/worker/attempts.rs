@@ -96,6 +96,7 @@ mod tests {
             tls: None,
             caps: Vec::new(),
             revision: 0,
+            timeouts: crate::config::PoolTimeouts::default(),
         };
         Attempts::new(Arc::new(spec), Time(now))
     }

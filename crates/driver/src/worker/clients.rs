@@ -137,7 +137,12 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn add_client(&mut self, socket: OwnedFd, listener: u32, admitted: Admitted) {
-        let address = if self.shared.listeners[listener as usize].tcp { socket::peer_ip(&socket) } else { None };
+        let peer = if self.shared.listeners[listener as usize].tcp { socket::peer(&socket) } else { None };
+        let origin = Origin {
+            listener: listener as u16,
+            address: peer.map(|peer| peer.ip().to_canonical()),
+            port: peer.map_or(0, |peer| peer.port()),
+        };
         let slot = self.clients.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
             Ok(conn) => conn,
@@ -148,7 +153,7 @@ impl<P: Protocol> Worker<P> {
         };
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
-        let session = self.shared.protocol.client_start(tag, Origin { listener: listener as u16, address }, &mut out);
+        let session = self.shared.protocol.client_start(tag, origin, &mut out);
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         let ticket = self.login_queues[listener as usize].push(slot as u32, self.now);
@@ -197,10 +202,10 @@ impl<P: Protocol> Worker<P> {
         if client.closing {
             return;
         }
-        if client.held.is_empty() {
+        if client.held.is_empty() && !self.is_withheld(slot) {
             self.hand_over(slot, Source::Ring(buffer, 0), length);
         } else {
-            client.held.extend_from_slice(&buffer[..length]);
+            self.clients[slot].held.extend_from_slice(&buffer[..length]);
             self.feed(slot);
         }
         self.rearm_client(slot);
@@ -208,11 +213,13 @@ impl<P: Protocol> Worker<P> {
 
     /// Hands held-back input to the session again.
     pub(super) fn feed(&mut self, slot: usize) {
-        let client = &mut self.clients[slot];
-        if client.held.is_empty() {
+        if self.clients[slot].held.is_empty() {
             return self.rearm_client(slot);
         }
-        let held = std::mem::take(&mut client.held);
+        if self.is_withheld(slot) {
+            return;
+        }
+        let held = std::mem::take(&mut self.clients[slot].held);
         self.hand_over(slot, Source::Bytes(&held), held.len());
         self.rearm_client(slot);
     }
@@ -265,7 +272,7 @@ impl<P: Protocol> Worker<P> {
             return;
         }
         if let Lease::Held { server } = client.lease
-            && self.reactor.is_sending(self.servers[server as usize].conn)
+            && (self.reactor.is_sending(self.servers[server as usize].conn) || self.servers[server as usize].sides > 0)
         {
             return;
         }
@@ -571,16 +578,5 @@ impl<P: Protocol> Worker<P> {
     fn spec_of(&self, slot: usize) -> Option<std::sync::Arc<crate::config::PoolSpec>> {
         let pool = self.clients[slot].pool?;
         self.pools.get(pool.0 as usize)?.as_ref().map(|pool| pool.spec())
-    }
-
-    pub(super) fn on_cancel(&mut self, target: ClientTag, secret: u64) {
-        let slot = target.slot();
-        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return };
-        let mut out = self.outboxes.pop().unwrap_or_default();
-        let waiting = client.lease.is_waiting();
-        let mut servers = ServerSessions(&mut self.servers);
-        let protocol = std::sync::Arc::clone(&self.shared.protocol);
-        protocol.cancel(target, &mut client.session, &mut servers, secret, waiting, &mut out);
-        self.execute(out, Source::NONE);
     }
 }

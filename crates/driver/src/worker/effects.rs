@@ -8,10 +8,7 @@ use protocol::{
 use slab::Slab;
 
 use super::{Work, Worker, clients::ClientConn, servers::ServerConn};
-use crate::{
-    mailbox::Message,
-    reactor::{Buffer, Data, Submitted},
-};
+use crate::reactor::{Buffer, Data, Submitted};
 
 /// Where the spans of an outbox point.
 #[derive(Clone, Copy)]
@@ -167,11 +164,7 @@ impl<P: Protocol> Worker<P> {
                 }
             }
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
-            Effect::Cancel { target, secret } => {
-                if let Some(mailbox) = self.shared.mailboxes.get(usize::from(target.worker())) {
-                    mailbox.send(Message::Cancel { target, secret });
-                }
-            }
+            Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
             Effect::SideConnection { server, bytes, upgrade } => {
                 let upgrade = upgrade.map(|upgrade| (inserted[upgrade.ask].to_vec(), upgrade.agreed));
                 self.open_side(server.slot(), &inserted[bytes], upgrade);
@@ -195,7 +188,7 @@ impl<P: Protocol> Worker<P> {
         false
     }
 
-    fn push_feed(&mut self, slot: usize) {
+    pub(super) fn push_feed(&mut self, slot: usize) {
         if let Some(client) = self.clients.get(slot) {
             self.work.push_back(Work::Feed { client: slot as u32, serial: client.serial });
         }

@@ -1,14 +1,25 @@
-//! Connections beside a server's own, for cancel requests. A server is withheld from others while one is under way. One that must
-//! be secured first asks for that, and says nothing else unless it gets it.
+//! Cancel requests: whom they reach, and the connections beside a server's own that carry them to the database.
+//!
+//! A request must hit the query it was meant for and no other. So while one is under way, the server is withheld from
+//! everybody else, and its holder is not listened to, because its next query must not be hit either. What became of a
+//! request is known when the database closes the side connection: by then it has sent its signal. Where that is not seen (it takes
+//! too long, or the connection breaks) the request may still arrive, and the server is never lent again. A request for a
+//! connection in TLS goes in TLS, too, and is not sent at all if that cannot be had.
 
 use std::{io, time::Duration};
 
 use pool::{ServerId, Time};
-use protocol::{PoolId, Protocol};
+use protocol::{ClientTag, CloseReason, PoolId, Protocol};
 
-use super::{Worker, servers::ServerConn};
+use super::{
+    Worker,
+    effects::{ServerSessions, Source},
+    leases::Lease,
+    servers::ServerConn,
+};
 use crate::{
     config::Address,
+    mailbox::Message,
     reactor::{ConnId, Data, Owner, Submitted},
     socket,
     tls::Channel,
@@ -18,6 +29,16 @@ use crate::{
 const SIDE_TIME: Duration = Duration::from_secs(5);
 /// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
 const MAX_SIDES: u32 = 4;
+/// Slots that a cancel request cannot tell apart are this far from each other.
+const SLOT_STEP: usize = 1 << 16;
+
+/// A client that has asked to cancel what another does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asker {
+    tag: ClientTag,
+    /// Tells it from others that had the same slot.
+    serial: u32,
+}
 
 /// A connection beside a server's own, for a cancel request.
 pub(super) struct Side {
@@ -28,6 +49,8 @@ pub(super) struct Side {
     bytes: Vec<u8>,
     step: Step,
     until: Time,
+    /// Who waits to hear that it has been dealt with.
+    asker: Option<Asker>,
 }
 
 /// What is asked for first, and the byte that agrees.
@@ -45,6 +68,52 @@ enum Step {
 }
 
 impl<P: Protocol> Worker<P> {
+    /// A session passes on a request of its client.
+    pub(super) fn pass_on_cancel(&mut self, asker: ClientTag, target: ClientTag, secret: u64) {
+        let Some(client) = self.clients.get(asker.slot()) else { return };
+        let asker = Asker { tag: asker, serial: client.serial };
+        match self.shared.mailboxes.get(usize::from(target.worker())) {
+            Some(mailbox) => mailbox.send(Message::Cancel { asker, target, secret }),
+            None => self.tell_asker(asker),
+        }
+    }
+
+    /// A request for a client of this worker, of which the lowest bits of the slot are known.
+    pub(super) fn on_cancel(&mut self, asker: Asker, target: ClientTag, secret: u64) {
+        self.asker = Some(asker);
+        let slots = (target.slot() % SLOT_STEP..self.clients.capacity()).step_by(SLOT_STEP);
+        for slot in slots {
+            let tag = self.client_tag(slot);
+            let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { continue };
+            let waiting = client.lease.is_waiting();
+            let mut out = self.outboxes.pop().unwrap_or_default();
+            let mut servers = ServerSessions(&mut self.servers);
+            let protocol = std::sync::Arc::clone(&self.shared.protocol);
+            protocol.cancel(tag, &mut client.session, &mut servers, secret, waiting, &mut out);
+            self.execute(out, Source::NONE);
+        }
+        if let Some(asker) = self.asker.take() {
+            self.tell_asker(asker);
+        }
+    }
+
+    /// Whoever asked is closed: that is how it learns that its request has been dealt with.
+    fn tell_asker(&mut self, asker: Asker) {
+        self.mailbox(pool::Home(asker.tag.worker())).send(Message::CancelDone(asker));
+    }
+
+    pub(super) fn on_cancel_done(&mut self, asker: Asker) {
+        let slot = asker.tag.slot();
+        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].closing {
+            self.close_client(slot, CloseReason::Done);
+        }
+    }
+
+    /// Whether the client's input must wait because a cancel request is under way for the server it holds.
+    pub(super) fn is_withheld(&self, slot: usize) -> bool {
+        matches!(self.clients[slot].lease, Lease::Held { server } if self.servers[server as usize].sides > 0)
+    }
+
     /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes` there.
     pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
@@ -68,8 +137,8 @@ impl<P: Protocol> Worker<P> {
             Ok(conn) => {
                 let until = self.now + SIDE_TIME;
                 let pool = self.servers[slot].pool.id;
-                let bytes = bytes.to_vec();
-                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, step, until });
+                let (bytes, asker) = (bytes.to_vec(), self.asker.take());
+                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, step, until, asker });
                 self.servers[slot].sides += 1;
             }
             Err(error) => tracing::warn!(%error, "cannot send a cancel request"),
@@ -77,7 +146,8 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn on_side_connected(&mut self, slot: usize, result: io::Result<()>) {
-        if result.is_err() {
+        if let Err(error) = result {
+            tracing::warn!(%error, "cannot send a cancel request");
             return self.end_side(slot);
         }
         match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
@@ -119,21 +189,40 @@ impl<P: Protocol> Worker<P> {
     fn say_on_side(&mut self, slot: usize, bytes: &[u8]) {
         let conn = self.sides[slot].conn;
         match self.reactor.send(conn, Data::Bytes(bytes)) {
-            Submitted::Broken(_) => self.end_side(slot),
+            Submitted::Broken(_) => self.on_side_broken(slot),
             Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
         }
     }
 
+    /// The connection broke. If the request was sent, it may still arrive.
+    pub(super) fn on_side_broken(&mut self, slot: usize) {
+        if matches!(self.sides[slot].step, Step::Plain)
+            && let Some(server) = self.server_of_side(slot)
+        {
+            server.tainted = true;
+        }
+        self.end_side(slot);
+    }
+
+    fn server_of_side(&mut self, slot: usize) -> Option<&mut ServerConn<P::Server>> {
+        let Side { server, server_id, pool, .. } = self.sides[slot];
+        self.servers.get_mut(server as usize).filter(|s| s.id == server_id && s.pool.id == pool)
+    }
+
     fn end_side(&mut self, slot: usize) {
+        let freed = self.server_of_side(slot).and_then(|server| {
+            server.sides -= 1;
+            (server.sides == 0).then(|| (server.holder, server.after_side.take()))
+        });
         let side = self.sides.remove(slot);
         self.reactor.close(side.conn);
-        let it = |s: &&mut ServerConn<P::Server>| s.id == side.server_id && s.pool.id == side.pool;
-        let Some(server) = self.servers.get_mut(side.server as usize).filter(it) else { return };
-        server.sides -= 1;
-        if server.sides == 0
-            && let Some(verdict) = server.after_side.take()
-        {
-            self.check_in(side.server as usize, verdict);
+        if let Some(asker) = side.asker {
+            self.tell_asker(asker);
+        }
+        match freed {
+            Some((_, Some(verdict))) => self.check_in(side.server as usize, verdict),
+            Some((Some(holder), None)) => self.push_feed(holder as usize),
+            Some((None, None)) | None => {}
         }
     }
 
@@ -143,12 +232,7 @@ impl<P: Protocol> Worker<P> {
         let late: Vec<usize> =
             self.sides.iter().filter(|(_, side)| side.until <= self.now).map(|(slot, _)| slot).collect();
         for slot in late {
-            let Side { server, server_id, pool, .. } = self.sides[slot];
-            let it = |s: &&mut ServerConn<P::Server>| s.id == server_id && s.pool.id == pool;
-            if let Some(server) = self.servers.get_mut(server as usize).filter(it) {
-                server.tainted = true;
-            }
-            self.end_side(slot);
+            self.on_side_broken(slot);
         }
     }
 }

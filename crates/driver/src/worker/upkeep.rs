@@ -1,12 +1,36 @@
 //! What happens because time passes. Called once per tick; looks only at heads of queues, except
 //! for the servers that are held, which are few.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use protocol::{Protocol, Refusal};
 
-use super::{Worker, clients::State, leases::Lease};
-use crate::config::Timeouts;
+use super::{
+    Worker,
+    clients::{ClientConn, State},
+    leases::Lease,
+};
+use crate::config::{PoolTimeouts, Timeouts};
+
+/// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
+/// times of pools are this exact.
+const IDLE_LOOK: Duration = Duration::from_millis(250);
+
+/// Which time-outs any pool has of its own.
+#[derive(Default)]
+pub(super) struct OwnTimes {
+    client_idle: bool,
+    /// Those of clients that hold a server.
+    held: bool,
+}
+
+impl OwnTimes {
+    /// A pool has these.
+    pub(super) fn note(&mut self, timeouts: &PoolTimeouts) {
+        self.client_idle |= timeouts.client_idle.is_some();
+        self.held |= timeouts.query.is_some() || timeouts.transaction_idle.is_some();
+    }
+}
 
 impl<P: Protocol> Worker<P> {
     pub(super) fn upkeep(&mut self) {
@@ -49,22 +73,58 @@ impl<P: Protocol> Worker<P> {
                     self.refresh_state(slot as usize);
                 }
             }
-            if let Some(limit) = timeouts.client_idle {
-                while let Some((slot, since)) = self.idle_queues[listener].oldest() {
-                    if self.now - since < limit {
-                        break;
-                    }
-                    self.refuse(slot as usize, Refusal::IdleTimeout);
-                    self.refresh_state(slot as usize);
-                }
+        }
+        if self.now >= self.next_idle_look {
+            self.next_idle_look = self.now + IDLE_LOOK;
+            self.own_times = OwnTimes::default();
+            self.pools.iter().flatten().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
+            if self.own_times.client_idle {
+                self.look_through_idle();
             }
         }
+        if !self.own_times.client_idle {
+            self.expire_idle();
+        }
+    }
+
+    /// Where all clients of a listener have the same idle time, only those idle longest are looked at.
+    fn expire_idle(&mut self) {
+        for listener in 0..self.shared.listeners.len() {
+            let Some(limit) = self.shared.listeners[listener].timeouts().client_idle else { continue };
+            while let Some((slot, since)) = self.idle_queues[listener].oldest() {
+                if self.now - since < limit {
+                    break;
+                }
+                self.refuse(slot as usize, Refusal::IdleTimeout);
+                self.refresh_state(slot as usize);
+            }
+        }
+    }
+
+    /// Where pools have an idle time of their own, every idle client is looked at from time to time.
+    fn look_through_idle(&mut self) {
+        let late = |client: &ClientConn<P::Client>| {
+            let limit = self.timeouts_of(client).client_idle;
+            client.state == State::Idle && limit.is_some_and(|limit| self.now - client.since >= limit)
+        };
+        let late: Vec<usize> = self.clients.iter().filter(|(_, client)| late(client)).map(|(slot, _)| slot).collect();
+        for slot in late {
+            self.refuse(slot, Refusal::IdleTimeout);
+            self.refresh_state(slot);
+        }
+    }
+
+    /// The time-outs of a client: its listener's, or its pool's own.
+    fn timeouts_of(&self, client: &ClientConn<P::Client>) -> Timeouts {
+        let timeouts = self.shared.listeners[usize::from(client.listener)].timeouts();
+        let pool = client.pool.and_then(|id| self.pools.get(id.0 as usize)?.as_ref());
+        pool.map_or(timeouts, |pool| pool.spec().timeouts.over(timeouts))
     }
 
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
         let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
-        if self.shared.listeners.iter().all(|listener| endless(listener.timeouts())) {
+        if !self.own_times.held && self.shared.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }
         let mut late = Vec::new();
@@ -72,7 +132,7 @@ impl<P: Protocol> Worker<P> {
             let Some(slot) = server.holder else { continue };
             let client = &self.clients[slot as usize];
             debug_assert!(matches!(client.lease, Lease::Held { .. }));
-            let timeouts = self.shared.listeners[usize::from(client.listener)].timeouts();
+            let timeouts = self.timeouts_of(client);
             let (limit, why) = match client.state {
                 State::Active => (timeouts.query, Refusal::QueryTimeout),
                 State::Transaction => (timeouts.transaction_idle, Refusal::TransactionIdleTimeout),

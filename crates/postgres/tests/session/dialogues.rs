@@ -540,6 +540,30 @@ fn a_client_whose_settings_are_refused_is_told_by_the_server() {
 }
 
 #[test]
+fn a_request_cancelled_while_its_settings_are_applied_is_never_sent() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let one = add_client(&mut world);
+    let two = world.connect_client();
+    world.client_says(two, &startup(3 << 16, &[("user", "app")]));
+    let welcome = world.client_got(two);
+    let key = welcome.len() - messages("Z:I").len() - 4;
+    let secret = u32::from_be_bytes(welcome[key..key + 4].try_into().unwrap());
+    world.client_says(one, &messages("Q:SET"));
+    world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    world.client_says(two, &messages("Q:hello"));
+    world.server_got(server);
+    world.cancel(two, secret.into());
+    world.server_says(server, &messages("S:TimeZone~UTC~ C:SET~ Z:I"));
+    assert!(world.side.is_empty() && world.server_got(server).is_empty());
+    let got = world.client_got(two);
+    assert_eq!(error_code(&got), "57014");
+    assert!(got.ends_with(&messages("Z:I")));
+    world.client_says(two, &messages("Q:next"));
+    assert_eq!(world.server_got(server), messages("Q:next"));
+}
+
+#[test]
 fn a_server_lost_before_the_request_was_sent_costs_the_client_nothing() {
     let mut world = World::trusting(PoolMode::Transaction);
     let server = add_server(&mut world);
@@ -632,7 +656,7 @@ fn cancelling_needs_the_secret() {
     world.client_says(client, &startup(3 << 16, &[("user", "app")]));
     let welcome = world.client_got(client);
     let key = welcome.len() - messages("Z:I").len() - 8;
-    assert_eq!(welcome[key..key + 4], client.0.to_be_bytes());
+    assert_eq!(welcome[key..key + 4], (1 << 16 | client.0).to_be_bytes());
     let secret = u64::from(u32::from_be_bytes(welcome[key + 4..key + 8].try_into().unwrap()));
 
     world.cancel(client, secret);

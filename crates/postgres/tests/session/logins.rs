@@ -238,12 +238,23 @@ fn a_cancel_request_names_its_target() {
     in_all_pieces(|pieces| {
         let (mut world, _) = world(Proof::Trust, pieces);
         let client = world.connect_client();
-        let words = [16u32, 80_877_102, 77, 1234].map(u32::to_be_bytes).concat();
+        let words = [16u32, 80_877_102, 1 << 16 | 77, 1234].map(u32::to_be_bytes).concat();
         world.client_says(client, &words);
         assert!(world.log.contains(&"cancel 77 1234".to_owned()));
         assert_eq!(world.clients.0[&client.0].closed, Some(CloseReason::Done));
         assert_eq!(world.client_got(client), b"");
     });
+}
+
+#[test]
+fn a_cancel_request_for_another_node_is_only_logged() {
+    let (mut world, _) = world(Proof::Trust, Pieces::Whole);
+    let client = world.connect_client();
+    let words = [16u32, 80_877_102, 3 << 24 | 1 << 16 | 77, 1234].map(u32::to_be_bytes).concat();
+    world.client_says(client, &words);
+    let closed = &world.clients.0[&client.0].closed;
+    assert!(matches!(closed, Some(CloseReason::Error(Blame::Client, text)) if text.contains("node 3 came to node 0")));
+    assert!(!world.log.iter().any(|line| line.starts_with("cancel")));
 }
 
 #[test]

@@ -206,7 +206,8 @@ fn play(mode: PoolMode, streams: Vec<Vec<Vec<u8>>>, steps: Vec<(usize, usize, us
 
 fn fresh(world: &World, received: Vec<u8>) -> crate::world::End<postgres::Client> {
     use protocol::{Origin, Outbox, Protocol};
-    let session = world.postgres.client_start(ClientTag(0), Origin { listener: 0, address: None }, &mut Outbox::new());
+    let session =
+        world.postgres.client_start(ClientTag(0), Origin { listener: 0, address: None, port: 0 }, &mut Outbox::new());
     crate::world::End {
         session,
         received,

@@ -9,8 +9,7 @@ use std::{
 };
 
 use postgres::{
-    Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin,
-    StatePolicy, Unknown,
+    Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin, Unknown,
 };
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -73,7 +72,7 @@ impl Doors {
 }
 
 impl Directory for Doors {
-    fn proof(&self, origin: Origin, user: &str) -> Result<Proof, Unknown> {
+    fn proof(&self, origin: Origin, _: &str, user: &str) -> Result<Proof, Unknown> {
         match user {
             "nobody" => Err(Unknown::User),
             "remote" => Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local()))),
@@ -82,7 +81,15 @@ impl Directory for Doors {
     }
 
     fn route(&self, database: &str, _: &str) -> Result<Route, Unknown> {
-        if database == "nowhere" { Err(Unknown::Database) } else { Ok(Route { pool: POOL, mode: self.mode }) }
+        if database == "nowhere" {
+            Err(Unknown::Database)
+        } else {
+            Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none(), add_host: false })
+        }
+    }
+
+    fn answered(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -93,9 +100,8 @@ impl Directory for Doors {
             password: self.password.clone(),
             parameters: vec![("application_name".into(), "ph".into())],
             mode: self.mode,
-            state: StatePolicy::default(),
-            target: postgres::Target::Any,
             encryption: self.server_encryption,
+            ..ServerLogin::default()
         }
     }
 
@@ -174,7 +180,7 @@ impl World {
         let tag = ClientTag(self.next);
         self.next += 1;
         let mut out = Outbox::new();
-        let session = self.postgres.client_start(tag, Origin { listener: 0, address: None }, &mut out);
+        let session = self.postgres.client_start(tag, Origin { listener: 0, address: None, port: 0 }, &mut out);
         self.clients.0.insert(tag.0, Self::end(session));
         self.execute(&out, &[]);
         tag
@@ -409,7 +415,11 @@ impl World {
                     self.clients.0.get_mut(&client.0).unwrap().logged_in = true;
                 }
                 Effect::AuthFailed { .. } => self.auth_failures += 1,
-                Effect::Cancel { target, secret } => self.log.push(format!("cancel {} {secret}", target.0)),
+                Effect::Cancel { asker, target, secret } => {
+                    self.log.push(format!("cancel {} {secret}", target.0));
+                    self.clients.0.get_mut(&asker.0).unwrap().closed = Some(CloseReason::Done);
+                    self.gone.push_back(asker);
+                }
                 Effect::SideConnection { server, bytes, .. } => {
                     self.side.push((server, out.inserted[bytes].to_vec()));
                 }

@@ -7,15 +7,16 @@ use std::{
     time::Duration,
 };
 
-use driver::Timeouts;
+use driver::{PoolTimeouts, Timeouts};
 use pool::GateConfig;
 use toml::de::DeTable;
 
 use super::{
     Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source,
     User,
+    auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
-    options::{MAX_COUNT, POOL_KEYS, listener_limits, pool_settings},
+    options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
     problem::{Problem, Problems},
     section::{Document, Section, choose},
     tls::{LISTENER_TLS_KEYS, listener_tls},
@@ -35,7 +36,7 @@ const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listen
 const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file"];
 const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
 const AUTH_KEYS: &[&str] = &["file"];
-const SERVE_KEYS: &[&str] = &["workers", "drain_time", "max_auth_failures"];
+const SERVE_KEYS: &[&str] = &["workers", "drain_time", "max_auth_failures", "node_id"];
 const LISTENER_KEYS: &[&str] = &[
     "protocol",
     "listen",
@@ -51,8 +52,20 @@ const LISTENER_KEYS: &[&str] = &[
 ];
 const DATABASE_KEYS: &[&str] =
     &["name", "url", "url_file", "password", "password_file", "max_connections", "max_user_connections"];
-const USER_KEYS: &[&str] =
-    &["name", "password", "password_file", "certificate", "mode", "max_size", "min_size", "max_user_connections"];
+const USER_KEYS: &[&str] = &[
+    "name",
+    "password",
+    "password_file",
+    "certificate",
+    "mode",
+    "max_size",
+    "min_size",
+    "max_wait_time",
+    "client_idle_time",
+    "query_time",
+    "transaction_idle_time",
+    "max_user_connections",
+];
 
 /// Reads a file; `${ENV}` comes from the environment.
 pub fn from_file(path: &Path) -> Result<Config, Problems> {
@@ -99,8 +112,13 @@ impl Reader<'_> {
     fn config(&mut self, root: &Section<'_>) -> Config {
         let pool = root.table("pool", &[POOL_KEYS]);
         let pool = pool.map_or(PoolSettings::default(), |section| pool_settings(&section, &PoolSettings::default()));
-        let databases = root.tables("database", &[POOL_KEYS, DATABASE_KEYS]);
-        let databases: Vec<_> = databases.iter().filter_map(|section| self.database(section, &pool)).collect();
+        let auth = root.table("auth", &[AUTH_KEYS, AUTH_QUERY_KEYS]);
+        if let Some(auth) = &auth {
+            self.note_files(auth, &["auth_password_file"]);
+        }
+        let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
+        let databases = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
+        let databases: Vec<_> = databases.iter().filter_map(|section| self.database(section, &pool, &asked)).collect();
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
@@ -111,12 +129,14 @@ impl Reader<'_> {
         }
         let users = root.tables("user", &[USER_KEYS]);
         let users: Vec<_> = users.iter().filter_map(|section| self.user(section)).collect();
-        let users = match root.table("auth", &[AUTH_KEYS]) {
-            Some(auth) => self.listed_users(&auth, users),
+        let users = match &auth {
+            Some(auth) => self.listed_users(auth, users),
             None => users,
         };
         self.refuse_duplicates(&databases, &users);
-        self.refuse_users_without_password(&users);
+        if databases.iter().all(|database| database.auth.is_none()) {
+            self.refuse_users_without_password(&users);
+        }
         Config {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
@@ -129,8 +149,8 @@ impl Reader<'_> {
         }
     }
 
-    fn database(&mut self, section: &Section<'_>, pool: &PoolSettings) -> Option<Database> {
-        self.note_files(section, &["url_file", "password_file"]);
+    fn database(&mut self, section: &Section<'_>, pool: &PoolSettings, asked: &AuthKeys) -> Option<Database> {
+        self.note_files(section, &["url_file", "password_file", "auth_password_file"]);
         let mut settings = pool_settings(section, pool);
         let max_connections = section.number("max_connections", 0..=MAX_COUNT).unwrap_or(0);
         let max_user_connections = section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0);
@@ -158,6 +178,7 @@ impl Reader<'_> {
         if let (Some(time), false) = (url.connect_time, section.has("connect_time")) {
             settings.config.connect_timeout = time;
         }
+        let auth = AuthKeys::read(section).resolve(asked, section, &name, &url);
         let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
         Some(Database {
             name,
@@ -169,6 +190,7 @@ impl Reader<'_> {
             tls: url.tls.within(&self.document.resolve("")),
             parameters: url.parameters,
             pool: settings,
+            auth,
             max_connections,
             max_user_connections,
             spots: section.spots(),
@@ -189,6 +211,8 @@ impl Reader<'_> {
             mode: section.choice("mode", Mode::WORDS),
             max_size: section.number("max_size", 1..=MAX_COUNT),
             min_size: section.number("min_size", 0..=MAX_COUNT),
+            max_wait_time: section.duration("max_wait_time"),
+            timeouts: own_timeouts(section, &PoolTimeouts::default()),
             max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT),
             spots: section.spots(),
         };
@@ -349,6 +373,7 @@ fn serve(section: &Section<'_>) -> Serve {
         workers: section.number("workers", 0..=MAX_WORKERS).unwrap_or(default.workers),
         drain_time: section.duration("drain_time").unwrap_or(default.drain_time),
         max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
+        node_id: section.number("node_id", 0..=u32::from(postgres::MAX_NODE)).map_or(default.node_id, |n| n as u8),
     }
 }
 

@@ -106,6 +106,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         tls: url.tls,
         parameters: url.parameters,
         pool,
+        auth: None,
         max_connections: 0,
         max_user_connections: 0,
         spots: Default::default(),

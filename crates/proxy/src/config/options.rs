@@ -1,5 +1,6 @@
 //! The keys that several sections share, read into plain values: pool settings and listener limits.
 
+use driver::PoolTimeouts;
 use pool::PoolConfig;
 
 use super::{
@@ -25,6 +26,11 @@ pub const POOL_KEYS: &[&str] = &[
     "reset",
     "max_pinned",
     "max_prepared_statements",
+    "client_idle_time",
+    "query_time",
+    "transaction_idle_time",
+    "connect_query",
+    "application_name_add_host",
 ];
 
 /// Most of anything that is counted: above it a number is a mistake.
@@ -47,8 +53,16 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         connect_timeout: section.duration_on("connect_time").unwrap_or(base.connect_timeout),
         ..base.clone()
     };
-    let mode = section.choice("mode", Mode::WORDS).unwrap_or(inherited.mode);
-    let settings = PoolSettings { mode, config, state: state_settings(section, &inherited.state) };
+    let connect_query = section.string("connect_query").map(|sql| (!sql.trim().is_empty()).then(|| sql.into()));
+    let add_host = section.truth("application_name_add_host");
+    let settings = PoolSettings {
+        mode: section.choice("mode", Mode::WORDS).unwrap_or(inherited.mode),
+        config,
+        state: state_settings(section, &inherited.state),
+        timeouts: own_timeouts(section, &inherited.timeouts),
+        connect_query: connect_query.unwrap_or_else(|| inherited.connect_query.clone()),
+        application_name_add_host: add_host.unwrap_or(inherited.application_name_add_host),
+    };
     check_pool(section, &settings.config);
     settings
 }
@@ -61,6 +75,15 @@ fn state_settings(section: &Section<'_>, inherited: &StateSettings) -> StateSett
         max_prepared_statements: section
             .number("max_prepared_statements", 1..=MAX_COUNT)
             .or(inherited.max_prepared_statements),
+    }
+}
+
+/// Time-outs of clients in a section that is no listener's, over those it inherits.
+pub fn own_timeouts(section: &Section<'_>, inherited: &PoolTimeouts) -> PoolTimeouts {
+    PoolTimeouts {
+        client_idle: section.duration("client_idle_time").or(inherited.client_idle),
+        query: section.duration("query_time").or(inherited.query),
+        transaction_idle: section.duration("transaction_idle_time").or(inherited.transaction_idle),
     }
 }
 

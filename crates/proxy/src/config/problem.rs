@@ -139,6 +139,12 @@ impl From<Problem> for Problems {
 
 /// Keys whose values hold no secret.
 const HARMLESS: &[&str] = &[
+    "auth_cache_time",
+    "auth_database",
+    "auth_failure_cache_time",
+    "auth_password_file",
+    "auth_query",
+    "auth_user",
     "check_after_idle",
     "client_idle_time",
     "connect_time",

@@ -192,7 +192,7 @@ impl<P: Protocol> Driver<P> {
         let slot = (0..).find(|&n| !self.clients.contains_key(&ClientTag::new(worker, n))).expect("slots without end");
         let (tag, serial) = (ClientTag::new(worker, slot), self.serial());
         let mut out = Outbox::new();
-        let session = self.protocol.client_start(tag, Origin { listener: 0, address: None }, &mut out);
+        let session = self.protocol.client_start(tag, Origin { listener: 0, address: None, port: 0 }, &mut out);
         let conn = ClientConn {
             session: Some(session),
             serial,
@@ -452,7 +452,7 @@ impl<P: Protocol> Driver<P> {
                 | Effect::Authenticated { .. }
                 | Effect::AuthFailed { .. }
                 | Effect::Outdated { .. } => {}
-                Effect::Cancel { target, secret } => self.calls.push_back(Call::Cancel(target, secret)),
+                Effect::Cancel { target, secret, .. } => self.calls.push_back(Call::Cancel(target, secret)),
                 Effect::SideConnection { server, .. } => {
                     let conn = self.servers.get_mut(&server).expect("a side connection to a server that has gone");
                     conn.sides += 1;

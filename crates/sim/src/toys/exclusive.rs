@@ -271,7 +271,7 @@ impl Protocol for Exclusive {
                 wire::CANCEL if !client.logged_in && head.len == wire::HEADER + 8 => {
                     let secret = input.bytes[at + wire::HEADER..at + head.len].try_into().expect("eight bytes");
                     let (target, secret) = (ClientTag(head.nonce), u64::from_le_bytes(secret));
-                    out.push(Effect::Cancel { target, secret });
+                    out.push(Effect::Cancel { asker: me, target, secret });
                     client.closing = true;
                     out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
                     return input.bytes.len();

@@ -1,0 +1,46 @@
+//! The operator's SQL on each new server: it runs before the server is used, and what it has set is what all clients of the
+//! pool start with. What the SQL is for is the operator's business.
+
+use protocol::{CloseReason, Effect, Outbox, Peer, ServerTag};
+
+use crate::{
+    Postgres,
+    error::Failure,
+    parameters::Settings,
+    scan::Suspects,
+    server::{Server, Stage},
+    survey::{self, Survey},
+    work::Purpose,
+};
+
+impl Postgres {
+    /// The SQL has run, or the question what it has set was answered.
+    pub(crate) fn connect_query_ready(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        set: Option<&Survey>,
+        failure: Option<Failure>,
+        out: &mut Outbox,
+    ) {
+        match (set, failure) {
+            (_, Some(failure)) => {
+                server.stage = Stage::Closed;
+                let message = format!("connect_query failed: {}", failure.text());
+                let reason = CloseReason::StartFailed { permanent: failure.is_permanent(), message };
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+            (None, None) => {
+                let asked = Suspects::SETTINGS;
+                let sql = survey::write(asked, &[]);
+                server.begin(me, Purpose::Connected(Survey::new(asked, Vec::new())), &[&sql], out);
+            }
+            (Some(set), None) => {
+                let Settings { reported, .. } = &*server.settings;
+                let (there, _) = set.settings(reported, &server.settings, server.user.as_deref());
+                server.settings = self.parameters.intern(there);
+                self.server_usable(me, server, out);
+            }
+        }
+    }
+}

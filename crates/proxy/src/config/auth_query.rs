@@ -1,0 +1,110 @@
+//! Looking users up in a database: the `auth_*` keys, which stand in `[auth]` for all databases and in a `[[database]]`
+//! for that one. Opens no connection.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{FALLBACK, options::MAX_COUNT, problem::Problem, section::Section, url::UpstreamUrl};
+use crate::Secret;
+
+/// The keys, in `[auth]` and in `[[database]]`.
+pub const AUTH_QUERY_KEYS: &[&str] = &[
+    "auth_query",
+    "auth_user",
+    "auth_password",
+    "auth_password_file",
+    "auth_database",
+    "auth_pool_size",
+    "auth_cache_time",
+    "auth_failure_cache_time",
+];
+
+/// What is asked unless told otherwise: only a superuser may. An expired password is none.
+pub const DEFAULT_AUTH_QUERY: &str = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid \
+     WHERE rolname = $1 AND rolcanlogin AND (rolvaliduntil IS NULL OR rolvaliduntil > pg_catalog.now())";
+
+/// How users of a database are looked up there.
+#[derive(Clone, Debug)]
+pub struct AuthQuery {
+    /// SQL with the user as parameter `$1`; gives user and stored password.
+    pub query: Arc<str>,
+    /// As whom it is run.
+    pub user: String,
+    /// The password of that user, if it is told here.
+    pub password: Option<Secret>,
+    /// The database there in which it is run.
+    pub database: String,
+    /// Servers at most that are kept for it.
+    pub pool_size: u32,
+    /// How long an answer holds.
+    pub cache_time: Duration,
+    /// How long it holds that there is no such user.
+    pub failure_cache_time: Duration,
+}
+
+/// The keys of one section; what it does not say is inherited.
+#[derive(Clone, Debug, Default)]
+pub struct AuthKeys {
+    /// `Some(None)` is off.
+    query: Option<Option<String>>,
+    user: Option<String>,
+    password: Option<Secret>,
+    database: Option<String>,
+    pool_size: Option<u32>,
+    cache_time: Option<Duration>,
+    failure_cache_time: Option<Duration>,
+}
+
+impl AuthKeys {
+    /// Reads a section's keys.
+    pub fn read(section: &Section<'_>) -> Self {
+        let query = section.text("auth_query", |text| match text {
+            "off" => Ok(None),
+            _ if text.contains("$1") => Ok(Some(text.to_owned())),
+            _ => Err("the query takes the user's name as parameter $1 (or \"off\")".to_owned()),
+        });
+        Self {
+            query,
+            user: section.string("auth_user").filter(|user| !user.is_empty()),
+            password: section.secret("auth_password", "auth_password_file", false),
+            database: section.string("auth_database"),
+            pool_size: section.number("auth_pool_size", 1..=MAX_COUNT),
+            cache_time: section.duration_on("auth_cache_time"),
+            failure_cache_time: section.duration_on("auth_failure_cache_time"),
+        }
+    }
+
+    /// How a database's users are looked up; `None` if they are not.
+    pub fn resolve(&self, general: &Self, section: &Section<'_>, name: &str, url: &UpstreamUrl) -> Option<AuthQuery> {
+        let query = self.query.clone().or_else(|| general.query.clone());
+        let user = self.user.clone().or_else(|| general.user.clone());
+        let query = match (query, &user) {
+            (Some(None), _) | (None, None) => return None,
+            (Some(Some(query)), _) => query,
+            (None, Some(_)) => DEFAULT_AUTH_QUERY.to_owned(),
+        };
+        let Some(user) = user.or_else(|| url.user.clone()) else {
+            let problem = Problem::error(format!("`{name}` has an auth_query and no user to run it as"));
+            section.report("auth_query", problem.hint("add `auth_user`, or a user to the url"));
+            return None;
+        };
+        let own = || url.database.clone().or_else(|| (name != FALLBACK).then(|| name.to_owned()));
+        let Some(database) = self.database.clone().or_else(|| general.database.clone()).or_else(own) else {
+            let problem = Problem::error("the database \"*\" has an auth_query and no database to run it in");
+            section.report("auth_query", problem.hint("add `auth_database`: names that strangers choose are not used"));
+            return None;
+        };
+        // A password belongs to the user it is told with.
+        let general_password = general.password.clone().filter(|_| self.user.is_none());
+        let of_url = url.password.clone().filter(|_| url.user.as_ref() == Some(&user));
+        let seconds = Duration::from_secs;
+        Some(AuthQuery {
+            query: query.into(),
+            password: self.password.clone().or(general_password).or(of_url),
+            user,
+            database,
+            pool_size: self.pool_size.or(general.pool_size).unwrap_or(2),
+            cache_time: self.cache_time.or(general.cache_time).unwrap_or(seconds(60)),
+            failure_cache_time: self.failure_cache_time.or(general.failure_cache_time).unwrap_or(seconds(5)),
+        })
+    }
+}

@@ -1,0 +1,38 @@
+"""What the programs in Python share: they run the checks that CHECKS names (all without it) and say how each ended."""
+
+import concurrent.futures
+import os
+import sys
+import uuid
+
+CONNECTIONS = int(os.environ.get("CONNECTIONS", "8"))
+
+
+def nonce():
+    return str(uuid.uuid4())
+
+
+def on_each(work):
+    """Runs the work on CONNECTIONS threads, each told its number."""
+    with concurrent.futures.ThreadPoolExecutor(CONNECTIONS) as threads:
+        for future in [threads.submit(work, n) for n in range(CONNECTIONS)]:
+            future.result(timeout=60)
+
+
+def run(version, checks):
+    """`checks` are functions; their names are the checks'."""
+    print("version", version)
+    wanted = os.environ.get("CHECKS")
+    wanted = wanted.split(",") if wanted else [check.__name__ for check in checks]
+    failed = False
+    for check in checks:
+        if check.__name__ not in wanted:
+            continue
+        try:
+            check()
+            print("ok", check.__name__, flush=True)
+        except Exception as problem:
+            failed = True
+            text = " ".join(f"{type(problem).__name__} {problem}".split())
+            print(f"failed {check.__name__}: {text}", flush=True)
+    sys.exit(failed)

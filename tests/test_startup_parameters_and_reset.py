@@ -1,0 +1,27 @@
+"""What a client asks for at connect is what RESET goes back to, and is taken as PostgreSQL takes it."""
+
+import pytest
+
+MODES = ["transaction", pytest.param("session", marks=pytest.mark.xfail(reason="RESET goes back to the server's own values"))]
+
+
+@pytest.mark.poolhouse_only
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("reset", ["RESET application_name", "SET application_name TO DEFAULT", "RESET ALL", "DISCARD ALL"])
+def test_reset_goes_back_to_what_the_client_asked_for_at_connect(start, mode, reset):
+    pooler = start(mode=mode, max_size=2)
+    with pooler.connect(application_name="of the start") as connection:
+        connection.execute("SET application_name = 'changed'")
+        connection.execute(reset)
+        assert connection.execute("SHOW application_name").fetchone() == ("of the start",)
+        assert connection.info.parameter_status("application_name") == "of the start"
+
+
+@pytest.mark.poolhouse_only
+def test_half_a_datestyle_is_completed_by_the_servers_default_and_not_by_another_clients(start):
+    pooler = start(max_size=1)
+    with pooler.wire(DateStyle="Postgres, MDY") as other:
+        other.query("SELECT 1")
+        with pooler.wire(DateStyle="dmy") as client:
+            assert client.query("SHOW DateStyle") == [["ISO, DMY"]]
+            assert client.parameters["DateStyle"] == "ISO, DMY"
