@@ -77,8 +77,7 @@ class Pooler:
     def __init__(self, directory, cluster):
         self.directory = pathlib.Path(directory)
         self.cluster = cluster
-        self.port = free_port()
-        self.admin_port = next(port for port in iter(free_port, None) if port != self.port)
+        self.port, self.admin_port = free_port(), free_port()
         self.socket_directory = self.directory
         self.log_path = self.directory / "log"
         self.process = None

@@ -3,11 +3,11 @@
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
 //! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
-//! that, `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring`
-//! keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared
-//! statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens` reads SQL); `state`
-//! decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts will do;
-//! `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
+//! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
+//! `named` follow its prepared statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens`
+//! reads SQL); `state` decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts
+//! will do; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod cancel_key;
@@ -69,9 +69,9 @@ pub struct Postgres {
     parameters: parameters::Parameters,
     statements: statements::Statements,
     pins: state::Pins,
+    second_tries: encryption::SecondTries,
     /// Which of several Poolhouses behind one address this is.
     node: u8,
-    second_tries: encryption::SecondTries,
 }
 
 impl Postgres {
@@ -85,8 +85,8 @@ impl Postgres {
             parameters: parameters::Parameters::default(),
             statements: statements::Statements::default(),
             pins: state::Pins::default(),
-            node: 0,
             second_tries: encryption::SecondTries::default(),
+            node: 0,
         }
     }
 

@@ -82,7 +82,7 @@ impl Pools {
         Self { config, tls, databases, users, lookups, table }
     }
 
-    /// The pools of a configuration that follows another: what databases have said of their users still holds, if the same
+    /// The same as pools of a configuration that follows another: what databases have said of their users still holds, if the same
     /// ones are asked the same.
     pub fn after(self, earlier: &Self) -> Self {
         let mut pools = self;
@@ -275,13 +275,11 @@ impl Directory for Pools {
             return Err(Unknown::User);
         }
         if self.config.authenticates() {
-            if let Some(user) = self.user(user) {
-                if user.certificate {
-                    return Ok(Proof::Certificate);
-                }
-                if let Some(password) = &user.password {
-                    return Ok(proof(password));
-                }
+            if self.user(user).is_some_and(|user| user.certificate) {
+                return Ok(Proof::Certificate);
+            }
+            if let Some(password) = self.user(user).and_then(|user| user.password.as_ref()) {
+                return Ok(proof(password));
             }
             let Lookups { pool, auth, known } = self.lookups(database).ok_or(Unknown::User)?;
             return match known.fresh(user, Instant::now()) {
@@ -562,6 +560,19 @@ mod tests {
         assert!(route.pass_through && route.pool != question.pool);
         assert_eq!(pools.server_login(route.pool).md5_hash.as_deref(), Some(hash));
         assert!(!pools.route("a", "known").unwrap().pass_through);
+    }
+
+    #[test]
+    fn users_are_looked_up_over_connections_as_safe_as_the_databases_own() {
+        let text = LOOKED_UP.replacen("postgres://h", "postgres://h?sslmode=require&channel_binding=require", 1);
+        let pools = pools(&text);
+        let Ok(Proof::Ask(question)) = pools.proof(remote(), "a", "app") else { panic!("it must be asked") };
+        let own = pools.route("a", "known").unwrap().pool;
+        for pool in [question.pool, own] {
+            let encryption = pools.server_login(pool).encryption;
+            assert_eq!((encryption.tls, encryption.binding), (postgres::Tls::Require, postgres::Binding::Require));
+            assert!(pools.spec(pool).tls.is_some());
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A request must hit the query it was meant for and no other. So while one is under way, the server is withheld from
 //! everybody else, and its holder is not listened to, because its next query must not be hit either. What became of a
 //! request is known when the database closes the side connection: by then it has sent its signal. Where that is not seen (it takes
-//! too long, or the connection breaks) the request may still arrive, and the server is never lent again. One that must be
-//! secured first asks for that, and says nothing else unless it gets it.
+//! too long, or the connection breaks) the request may still arrive, and the server is never lent again. A request for a
+//! connection in TLS goes in TLS, too, and is not sent at all if that cannot be had.
 
 use std::{io, time::Duration};
 
@@ -175,7 +175,7 @@ impl<P: Protocol> Worker<P> {
         let conn = side.conn;
         match self.reactor.start_tls(conn, channel, &[]) {
             Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
-            Submitted::Broken(_) => self.on_side_broken(slot),
+            Submitted::Broken(_) => self.end_side(slot),
         }
     }
 
@@ -194,9 +194,11 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// The connection broke after something was sent: the request may still arrive.
+    /// The connection broke. If the request was sent, it may still arrive.
     pub(super) fn on_side_broken(&mut self, slot: usize) {
-        if let Some(server) = self.server_of_side(slot) {
+        if matches!(self.sides[slot].step, Step::Plain)
+            && let Some(server) = self.server_of_side(slot)
+        {
             server.tainted = true;
         }
         self.end_side(slot);

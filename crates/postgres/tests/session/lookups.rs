@@ -10,13 +10,7 @@ use crate::world::{Doors, POOL, Pieces, World, message, messages, server_welcome
 /// A world in which everybody is looked up.
 fn asking(pieces: Pieces) -> (World, ServerTag) {
     let proof = Proof::Ask(Ask { pool: POOL, query: "SELECT_$1".into() });
-    let mut world = World::new(Doors {
-        mode: PoolMode::Transaction,
-        proof,
-        password: None,
-        encryption: postgres::Encryption::Off,
-        server_encryption: postgres::ServerEncryption::default(),
-    });
+    let mut world = World::new(Doors::new(PoolMode::Transaction, proof, None));
     let server = world.connect_server();
     world.server_got(server);
     world.server_says(server, &server_welcome());
@@ -122,13 +116,7 @@ fn a_client_that_hangs_up_leaves_a_server_that_finishes_by_itself() {
 fn the_keys_of_a_login_open_a_server_that_asks_for_scram() {
     let verifier = Arc::new(scram::Verifier::from_password("pencil", b"salt", 2));
     let proof = Proof::Scram(Arc::clone(&verifier));
-    let mut world = World::new(Doors {
-        mode: PoolMode::Transaction,
-        proof,
-        password: None,
-        encryption: postgres::Encryption::Off,
-        server_encryption: postgres::ServerEncryption::default(),
-    });
+    let mut world = World::new(Doors::new(PoolMode::Transaction, proof, None));
     let client = arrives(&mut world, "app");
     world.client_got(client);
     let (mut exchange, first) = scram::Client::new("nonce".into());
