@@ -236,8 +236,22 @@ impl Postgres {
         }
     }
 
-    /// The transaction goes on with the client's own start-up values.
+    /// Sets what a client that keeps its server has otherwise than that; false if there is nothing.
+    fn bring_in_line(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        let wanted = client.settings.clone().expect("a client that is logged in has settings");
+        let mut sql = Vec::new();
+        server.settings.write_change(&wanted, &mut sql);
+        if !sql.is_empty() {
+            server.begin(tag, Purpose::Correct(wanted), &[&sql], out);
+        }
+        !sql.is_empty()
+    }
+
+    /// The client goes on with its own start-up values on the server that it keeps.
     pub(crate) fn corrected(&self, me: ClientTag, client: &mut Client, server: &mut Server, out: &mut Outbox) {
+        if server.exchange.status() == IDLE {
+            client.stand(me, Standing::Idle, out);
+        }
         server.tell_ready(Some(me), out);
         client.phase = Phase::Ready;
         out.push(Effect::Wake { client: me });
@@ -283,11 +297,14 @@ impl Postgres {
         }
         server.discarded = false;
         server.forget_suspects();
-        server.tell_ready(Some(me), out);
-        client.phase = Phase::Ready;
         if !self.set_pin(me, client, tag, server, pin, out) {
             return;
         }
+        if client.pin.is_some() && self.bring_in_line(client, tag, server, out) {
+            return;
+        }
+        server.tell_ready(Some(me), out);
+        client.phase = Phase::Ready;
         out.push(Effect::Wake { client: me });
         self.finish(me, client, tag, server, out);
     }
