@@ -14,7 +14,7 @@ use world::{Doors, Pieces, World, messages, server_welcome, startup};
 fuzz_target!(|data: &[u8]| {
     let Some((&how, data)) = data.split_first() else { return };
     let password = Some(Arc::from("pencil"));
-    let mut world = World::new(Doors { mode: PoolMode::Transaction, proof: Proof::Trust, password });
+    let mut world = World::new(Doors::new(PoolMode::Transaction, Proof::Trust, password));
     world.max_held = 256;
     let server = world.connect_server();
     world.pieces = Pieces::Of(1 + usize::from(how >> 3));

@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         1 => Proof::Md5(md5_hash("secret", "app").into()),
         _ => Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 1))),
     };
-    let mut world = World::new(Doors { mode: PoolMode::Transaction, proof, password: None });
+    let mut world = World::new(Doors::new(PoolMode::Transaction, proof, None));
     let server = world.connect_server();
     world.server_says(server, &server_welcome());
     let client = world.connect_client();
