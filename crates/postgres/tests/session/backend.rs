@@ -168,9 +168,9 @@ impl Backend {
             return false;
         }
         let name = match kind {
-            b'B' => texts.nth(1).unwrap(),
-            b'D' | b'C' => texts.next().unwrap()[1..].to_owned(),
-            b'P' => texts.next().unwrap(),
+            b'B' => texts.nth(1).unwrap_or_default(),
+            b'D' | b'C' => texts.next().unwrap_or_default().get(1..).unwrap_or_default().to_owned(),
+            b'P' => texts.next().unwrap_or_default(),
             _ => {
                 let Some(text) = self.portal.clone() else { return false };
                 self.statement(&text, true);
@@ -183,7 +183,7 @@ impl Backend {
         } else if self.status == b'E' {
             self.refuse("25P02", "aborted", true);
         } else if kind == b'P' {
-            let text = texts.next().unwrap();
+            let text = texts.next().unwrap_or_default();
             if text == "wrong" {
                 self.error(true);
             } else if let Entry::Vacant(place) = self.named.entry(name.clone()) {
