@@ -187,7 +187,8 @@ fn query(
     if message.may_wait() {
         return Step::Wait;
     }
-    if server.policy.on_state != OnState::Allow && !server.exchange.is_skipping() {
+    let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some();
+    if looks && !server.exchange.is_skipping() {
         let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
         if client.named.is_some()
             && message.is_whole()
@@ -217,7 +218,7 @@ fn query(
 /// The text asks for the last value of a sequence of a client that was not known to do so: what other clients left
 /// behind must not be seen.
 pub(crate) fn needs_sequences_forgotten(client: &mut Client, server: &Server, findings: &Findings) -> bool {
-    if client.last_values || !findings.suspects.any(Suspects::LAST_VALUE) {
+    if client.last_values || server.policy.on_state == OnState::Allow || !findings.suspects.any(Suspects::LAST_VALUE) {
         return false;
     }
     client.last_values = true;

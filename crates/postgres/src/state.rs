@@ -106,6 +106,13 @@ impl Pins {
 impl Server {
     /// A text with these findings is forwarded.
     pub(crate) fn suspect(&mut self, findings: &Findings) {
+        if self.policy.on_state == OnState::Allow {
+            // Only its prepared statements are of interest: they are ours.
+            if findings.suspects.any(Suspects::FORGET) {
+                self.suspects.add(Suspects::FORGET);
+            }
+            return;
+        }
         self.suspects.add(findings.suspects);
         for (names, found) in [(&mut self.custom, &findings.custom), (&mut self.resets, &findings.resets)] {
             for name in found {
@@ -281,7 +288,7 @@ impl Postgres {
         if survey.settings_asked() {
             let before = server.settings.clone();
             self.take_over(me, client, server, survey, out);
-            if server.policy.on_state == OnState::Pin && before != server.settings {
+            if server.policy.on_state == OnState::Pin && before != server.settings && !server.discarded {
                 pin = pin.or(Some(Pin::Settings));
             }
         }
