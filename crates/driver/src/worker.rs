@@ -170,6 +170,7 @@ pub(crate) struct Worker<P: Protocol> {
 #[derive(Default)]
 struct Paces {
     slow_wait: Pace,
+    pinned: Pace,
     no_server: Pace,
     sent_away: Pace,
     client_error: Pace,

@@ -226,14 +226,27 @@ impl<P: Protocol> Worker<P> {
         if server.pinned == reason {
             return;
         }
-        let stats = &mut server.pool.lock().stats;
-        if let Some(old) = server.pinned {
-            stats.on_pinned(old, -1);
-        }
-        if let Some(new) = reason {
-            stats.on_pinned(new, 1);
+        {
+            let stats = &mut server.pool.lock().stats;
+            if let Some(old) = server.pinned {
+                stats.on_pinned(old, -1);
+            }
+            if let Some(new) = reason {
+                stats.on_pinned(new, 1);
+            }
         }
         server.pinned = reason;
+        let (holder, spec) = (server.holder, server.pool.spec());
+        if let (Some(reason), Some(client)) = (reason, holder)
+            && let Some(withheld) = self.paces.pinned.permits(self.now)
+        {
+            tracing::info!(
+                withheld,
+                client = %self.client_address(client as usize), database = %spec.database, user = %spec.user,
+                server = self.backend(slot), reason,
+                "a client keeps its server beyond its transaction"
+            );
+        }
     }
 
     // ---- moving ----

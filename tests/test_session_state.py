@@ -1,0 +1,114 @@
+"""What a session leaves behind beyond its transactions follows its client, or keeps the server for it; nobody else meets it."""
+
+import json
+import time
+
+import psycopg
+import pytest
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def pins(pooler):
+    """Why clients keep their servers."""
+    clients = json.loads(pooler.get("/api/clients")[1])["clients"]
+    return [client["pinned"] for client in clients if client["pinned"]]
+
+
+def test_settings_that_are_not_reported_follow_their_client(start):
+    pooler = start(max_size=1)
+    with pooler.wire() as one, pooler.wire() as other:
+        one.query("SET search_path = pg_catalog, public")
+        one.query("SET statement_timeout = '5s'")
+        one.query("SELECT set_config('app.tenant', 'seven', false)")
+        for _ in range(3):
+            assert other.query("SHOW search_path") == [['"$user", public']]
+            assert other.query("SHOW statement_timeout") == [["0"]]
+            assert one.query("SHOW search_path") == [["pg_catalog, public"]]
+            assert one.query("SHOW statement_timeout") == [["5s"]]
+            assert one.query("SELECT current_setting('app.tenant')") == [["seven"]]
+
+
+def test_reset_leads_back_to_what_the_client_asked_for_at_connect(start):
+    pooler = start(max_size=1)
+    with pooler.wire(TimeZone="Asia/Tokyo") as client, pooler.wire() as other:
+        for reset in ("RESET TimeZone", "RESET ALL", "SET TimeZone TO DEFAULT", "DISCARD ALL"):
+            client.query("SET TimeZone = 'Europe/Paris'")
+            other.query("SELECT 1")
+            client.query(reset)
+            assert client.parameters["TimeZone"] == "Asia/Tokyo", reset
+            assert client.query("SHOW TimeZone") == [["Asia/Tokyo"]], reset
+
+
+def test_what_cannot_follow_keeps_the_server_until_it_is_gone(start):
+    pooler = start(max_size=2)
+    with pooler.wire() as owner, pooler.wire() as other:
+        for begin, end, reason in [
+            ("CREATE TEMP TABLE mine (a int)", "DROP TABLE mine", "temporary_object"),
+            ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)", "advisory_lock"),
+            ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", "CLOSE c", "with_hold_cursor"),
+            ("PREPARE mine AS SELECT 1", "DEALLOCATE mine", "sql_prepare"),
+            ("LISTEN news", "UNLISTEN news", "listen"),
+        ]:
+            owner.query(begin)
+            own = owner.query("SELECT pg_backend_pid()")
+            for _ in range(5):
+                assert other.query("SELECT pg_backend_pid()") != own, reason
+                assert owner.query("SELECT pg_backend_pid()") == own, reason
+            assert pins(pooler) == [reason]
+            owner.query(end)
+            deadline = time.monotonic() + 5
+            while pins(pooler):
+                assert time.monotonic() < deadline, f"still pinned by {reason}"
+                time.sleep(0.01)
+
+
+def test_pins_are_bounded_with_a_clear_error(start):
+    pooler = start(max_size=2)
+    with pooler.wire() as one, pooler.wire() as other:
+        one.query("LISTEN a")
+        other.query("LISTEN b")
+        with pytest.raises(Exception, match="max_pinned = 1"):
+            other.query("SELECT 1")
+        assert one.query("SELECT 1") == [["1"]]
+
+
+def test_a_client_that_leaves_takes_its_state_along(start):
+    pooler = start(max_size=1)
+    with pooler.wire() as one:
+        one.query("CREATE TEMP TABLE mine (a int)")
+        one.query("SET work_mem = '7MB'")
+    with pooler.wire() as other:
+        assert other.query("SELECT to_regclass('pg_temp.mine')::text") == [[None]]
+        assert other.query("SHOW work_mem") == [["4MB"]]
+
+
+def test_prepared_statements_work_on_whichever_server_comes(start):
+    pooler = start(max_size=3)
+    connections = [pooler.connect(prepare_threshold=0, autocommit=True) for _ in range(12)]
+    try:
+        for turn in range(20):
+            for number, connection in enumerate(connections):
+                with connection.transaction():
+                    answer = connection.execute("SELECT %s::int, %s::text", [number, f"turn {turn}"]).fetchone()
+                assert answer == (number, f"turn {turn}")
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def test_a_table_that_changes_under_a_statement_does_so_once(start):
+    pooler = start(max_size=2)
+    with pooler.connect(prepare_threshold=0, autocommit=True) as one, pooler.connect(autocommit=True) as other:
+        other.execute("DROP TABLE IF EXISTS t_changing; CREATE TABLE t_changing (a int)")
+        for _ in range(4):
+            one.execute("SELECT * FROM t_changing").fetchall()
+        other.execute("ALTER TABLE t_changing ADD b text")
+        failures = 0
+        for _ in range(8):
+            try:
+                assert len(one.execute("SELECT * FROM t_changing").description) == 2
+            except psycopg.errors.FeatureNotSupported:
+                failures += 1
+        assert failures <= 1, "every server parses it again after the first error"
+        other.execute("DROP TABLE t_changing")
