@@ -72,30 +72,30 @@ impl<P: Protocol> Worker<P> {
             }
             outcome
         });
-        match outcome {
+        let ticket = match outcome {
             CheckOut::Granted(grant) if grant.home == home => {
                 if self.server_usable(&shared, grant.server) {
                     self.attach(slot, &shared, &grant);
                     return true;
                 }
                 // Its end has been seen, but not dealt with yet.
-                self.clients[slot].lease = Lease::Waiting { pool, ticket: None };
                 self.work.push_back(Work::Granted(shared, grant));
+                None
             }
             CheckOut::Granted(grant) => {
-                self.clients[slot].lease = Lease::Waiting { pool, ticket: None };
                 self.mailbox(grant.home).send(Message::Bring(pool, grant));
+                None
             }
-            CheckOut::Queued(ticket) => {
-                self.clients[slot].lease = Lease::Waiting { pool, ticket: Some(ticket) };
-                self.refresh_state(slot);
-            }
+            CheckOut::Queued(ticket) => Some(ticket),
             CheckOut::Failed(reason) => {
-                self.clients[slot].lease = Lease::Waiting { pool, ticket: None };
                 let waited = std::time::Duration::ZERO;
                 self.work.push_back(Work::LeaseFailed { pool: shared, waiter, reason, waited });
+                None
             }
-        }
+        };
+        self.clients[slot].lease = Lease::Waiting { pool, ticket };
+        // Whatever it waits for, it is not idle: nothing that sends idle clients away may take it.
+        self.refresh_state(slot);
         false
     }
 
