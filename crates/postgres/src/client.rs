@@ -42,6 +42,8 @@ pub struct Client {
     pub(crate) pool: PoolId,
     /// The Parse of its unnamed statement, if it may be needed again.
     pub(crate) unnamed: Option<Box<[u8]>>,
+    /// Counts its unnamed statements.
+    pub(crate) unnamed_version: u32,
     /// Proof of the right to cancel its work.
     pub(crate) secret: u32,
     /// Bytes of the current message of the client that are still to come.

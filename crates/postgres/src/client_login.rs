@@ -120,6 +120,7 @@ impl Postgres {
             awaits_answers: false,
             last_values: false,
             unnamed: None,
+            unnamed_version: 0,
             pool: PoolId(u32::MAX),
             secret: 0,
             body: 0,

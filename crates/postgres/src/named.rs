@@ -309,7 +309,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
         if !done {
             server.unnamed = None;
             if let Some(client) = client {
-                client.unnamed = None;
+                client.drop_unnamed();
             }
         }
         return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };

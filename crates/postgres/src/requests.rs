@@ -210,7 +210,7 @@ fn query(
     }
     // A simple query destroys the statement.
     server.unnamed = None;
-    client.unnamed = None;
+    client.drop_unnamed();
     *kept = None;
     Step::Forward
 }

@@ -23,14 +23,35 @@ use crate::{
 /// Longest Parse that is kept for a client, in bytes.
 const MAX_KEPT: usize = 16 * 1024;
 
-/// Whose statement a server has: a client's tag, which may be reused, and its secret.
+/// Whose statement a server has, and which of its statements: servers that it used before may have older ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owner(ClientTag, u32);
+pub(crate) struct Owner {
+    client: ClientTag,
+    /// A tag may be reused.
+    secret: u32,
+    version: u32,
+}
+
+impl Owner {
+    #[inline]
+    fn of(me: ClientTag, client: &Client) -> Self {
+        Self { client: me, secret: client.secret, version: client.unnamed_version }
+    }
+}
+
+impl Client {
+    /// Its unnamed statement is gone, or another one now: servers that have the one it had no longer have its own.
+    #[inline]
+    pub(crate) fn drop_unnamed(&mut self) {
+        self.unnamed = None;
+        self.unnamed_version = self.unnamed_version.wrapping_add(1);
+    }
+}
 
 /// Whether the server has the client's unnamed statement, and nothing more need be known of it.
 #[inline]
 pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> bool {
-    server.unnamed == Some(Owner(me, client.secret)) && client.unnamed.is_none()
+    server.unnamed == Some(Owner::of(me, client)) && client.unnamed.is_none()
 }
 
 /// Follows a message about the unnamed statement. `kept` is the span of a Parse that has not been bound.
@@ -41,7 +62,6 @@ pub(crate) fn follow(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
-    let owner = Owner(me, client.secret);
     match message.header.kind {
         front::PARSE => {
             if message.may_wait() {
@@ -50,15 +70,15 @@ pub(crate) fn follow(
             let text = if message.is_whole() { message.body().get(1..) } else { None };
             if let Some(step) = named::deallocate(client, (tag, server), message, out) {
                 server.unnamed = None;
-                client.unnamed = None;
+                client.drop_unnamed();
                 *kept = None;
                 return step;
             }
             if let Some(step) = suspect(client, (tag, server), text, out) {
                 return step;
             }
-            server.unnamed = Some(owner);
-            client.unnamed = None;
+            client.drop_unnamed();
+            server.unnamed = Some(Owner::of(me, client));
             let span = message.at..message.end();
             *kept = (message.is_whole() && span.len() <= MAX_KEPT).then_some(span);
             server.exchange.noted(Note::Unnamed);
@@ -66,7 +86,7 @@ pub(crate) fn follow(
         }
         front::CLOSE => {
             server.unnamed = None;
-            client.unnamed = None;
+            client.drop_unnamed();
             *kept = None;
         }
         kind => {
@@ -79,6 +99,7 @@ pub(crate) fn follow(
                 }
                 note_bound_names(server, message);
             }
+            let owner = Owner::of(me, client);
             if server.unnamed != Some(owner) {
                 return bring(client, (tag, server), owner, out);
             }
