@@ -5,15 +5,15 @@ use std::{
     net::SocketAddr,
     os::fd::OwnedFd,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc::SyncSender,
     },
     time::Duration,
 };
 
 use pool::{Action, CheckOutFailed, Grant, ServerId};
-use protocol::{ClientTag, PoolId, Protocol};
+use protocol::{ClientTag, Peer, PoolId, Protocol};
 
 use crate::{
     reactor::Waker,
@@ -43,6 +43,8 @@ pub(crate) enum Message<P: Protocol> {
     Cancel { asker: Asker, target: ClientTag, secret: u64 },
     /// What a client of this worker asked to cancel has been dealt with.
     CancelDone(Asker),
+    /// What a session elsewhere has left for one here.
+    Post(Post),
     /// Evict the client of this listener that has been idle longest.
     Evict { listener: u32 },
     /// Tell about up to so many clients.
@@ -59,6 +61,13 @@ pub(crate) enum Message<P: Protocol> {
     Drain,
     /// End now.
     Stop,
+}
+
+/// What one session leaves for another.
+pub(crate) struct Post {
+    pub(crate) to: Peer,
+    pub(crate) key: u64,
+    pub(crate) bytes: Arc<[u8]>,
 }
 
 /// For which dial a name was to be resolved.
@@ -86,11 +95,13 @@ pub(crate) struct Mailbox<P: Protocol> {
     queue: Mutex<VecDeque<Message<P>>>,
     sleeping: AtomicBool,
     waker: Waker,
+    /// What the posts in it weigh, in bytes.
+    pub(crate) posted: AtomicUsize,
 }
 
 impl<P: Protocol> Mailbox<P> {
     pub(crate) fn new(waker: Waker) -> Self {
-        Self { queue: Mutex::default(), sleeping: AtomicBool::new(false), waker }
+        Self { queue: Mutex::default(), sleeping: AtomicBool::new(false), waker, posted: AtomicUsize::new(0) }
     }
 
     /// Leaves a message; knocks only if the worker sleeps.

@@ -194,6 +194,8 @@ pub struct ServerInfo {
     pub backend: Option<u32>,
     /// The client that holds it.
     pub client: Option<u32>,
+    /// Why it is kept beyond a transaction.
+    pub pinned: Option<&'static str>,
     /// The worker it lives on.
     pub worker: u8,
 }

@@ -23,6 +23,7 @@ mod dials;
 mod effects;
 mod inspect;
 mod leases;
+mod posts;
 mod secure;
 mod servers;
 mod sides;
@@ -55,7 +56,7 @@ use crate::{
     clock::Clock,
     config::DriverConfig,
     listener::Listener,
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, Message, Post},
     pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
     registry::{Demand, Registry},
@@ -150,6 +151,8 @@ pub(crate) struct Worker<P: Protocol> {
     /// Outboxes not in use. One call at a time needs one; a call within a call another.
     outboxes: Vec<Outbox>,
     scratch: Vec<u8>,
+    /// Servers that are not listened to because their sessions post too much.
+    posters: Vec<u32>,
     /// A connection that goes on in TLS as soon as the call at hand is done.
     upgrading: Option<Peer>,
     next_serial: u32,
@@ -186,6 +189,8 @@ enum Work {
     Feed { client: u32, serial: u32 },
     /// A check-out failed.
     LeaseFailed { pool: Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration },
+    /// A session has left something for one that lives here.
+    Post(Post),
     /// A client must go.
     Refuse { client: u32, serial: u32, why: Refusal },
     /// A session asked to close its client.
@@ -223,6 +228,7 @@ impl<P: Protocol> Worker<P> {
             demands: Vec::new(),
             outboxes: Vec::new(),
             scratch: Vec::new(),
+            posters: Vec::new(),
             upgrading: None,
             next_serial: 0,
             next_tick: Time(0),
@@ -351,6 +357,7 @@ impl<P: Protocol> Worker<P> {
             Message::Resolved { question, result, took } => self.on_resolved(question, result, took),
             Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
             Message::CancelDone(asker) => self.on_cancel_done(asker),
+            Message::Post(post) => self.on_post(post),
             Message::Evict { listener } => self.evict(listener),
             Message::Clients { limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(limit));
@@ -392,6 +399,7 @@ impl<P: Protocol> Worker<P> {
                 }
             }
             Work::LeaseFailed { pool, waiter, reason, waited } => self.on_lease_failed(&pool, waiter, reason, waited),
+            Work::Post(post) => self.deliver_post(&post),
             Work::Refuse { client, serial, why } => {
                 if self.client_is(client, serial) {
                     self.refuse(client as usize, why);

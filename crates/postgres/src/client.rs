@@ -12,6 +12,7 @@ use crate::{
     PoolMode, Postgres,
     client_login::Login,
     error::{Report, Severity, code},
+    listeners::Listening,
     message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write_ready},
     parameters::Settings,
     requests::{Arrived, Step, look},
@@ -38,6 +39,8 @@ pub struct Client {
     pub(crate) awaits_answers: bool,
     /// It asks for last values of sequences.
     pub(crate) last_values: bool,
+    /// What it listens to on a server that it shares with others.
+    pub(crate) listening: Option<Box<Listening>>,
     /// The pool it uses; meaningless during login.
     pub(crate) pool: PoolId,
     /// The Parse of its unnamed statement, if it may be needed again.
@@ -72,6 +75,8 @@ pub(crate) enum Phase {
     Waiting,
     /// The server it was granted is being brought to the client's settings.
     Applying,
+    /// It is to hear notifications, and the server that is to listen for it does not yet.
+    Subscribing,
     /// It was told to go.
     Closed,
 }
@@ -114,6 +119,9 @@ impl Client {
         if self.standing != standing && !matches!(self.phase, Phase::Closed) {
             self.standing = standing;
             out.push(Effect::Standing { client: me, standing });
+            if standing == Standing::Idle && self.listening.is_some() {
+                self.tell_pending(me, out);
+            }
         }
     }
 
@@ -126,15 +134,20 @@ impl Client {
         verdict: Verdict,
         out: &mut Outbox,
     ) {
+        self.part(server);
+        out.push(Effect::Release { server: tag, verdict });
+        if !matches!(self.phase, Phase::Login(_)) {
+            self.stand(me, Standing::Idle, out);
+        }
+    }
+
+    /// It and its server have nothing more to do with each other.
+    pub(crate) fn part(&mut self, server: &mut Server) {
         self.lease = None;
         server.holder = None;
         server.pinned = false;
         server.told_mid = false;
         server.exchange.shrink();
-        out.push(Effect::Release { server: tag, verdict });
-        if !matches!(self.phase, Phase::Login(_)) {
-            self.stand(me, Standing::Idle, out);
-        }
     }
 
     /// Tells the client why and closes its connection. The driver releases what it holds through `client_gone`.

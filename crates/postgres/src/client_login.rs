@@ -119,6 +119,7 @@ impl Postgres {
             pin: None,
             awaits_answers: false,
             last_values: false,
+            listening: None,
             unnamed: None,
             unnamed_version: 0,
             pool: PoolId(u32::MAX),

@@ -11,6 +11,7 @@ use crate::{
     PoolMode, Postgres,
     client::{Client, Phase},
     error::{Report, Severity, code},
+    listeners::Duty,
     lookup::cannot_ask,
     message::{IDLE, write_cancel},
     server::{Server, Stage},
@@ -82,6 +83,9 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         client.phase = Phase::Closed;
+        if client.listening.is_some() {
+            self.unlisten_all(client, out);
+        }
         let Some(tag) = client.lease else { return self.forget_pin(client) };
         let server = servers.get(tag).expect("a leased server has a session");
         if server.fatal.is_none() && server.work.as_mut().is_some_and(|work| work.lookup().is_some()) {
@@ -121,6 +125,10 @@ impl Postgres {
             Stage::Ready | Stage::Closed => {}
         }
         let ours = server.work.take().is_some();
+        if server.duty != Duty::Serves {
+            let why = server.fatal.take().unwrap_or_else(|| "it closed the connection unexpectedly".into());
+            return self.hub_lost(server, &why, out);
+        }
         let Some(tag) = server.holder.take() else { return };
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;

@@ -6,7 +6,7 @@
 //! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
 //! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
 //! `named` follow its prepared statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens`
-//! reads SQL); `state` decides what becomes of that, and `survey` asks the server for it; `target` tells which of several hosts
+//! reads SQL); `state` decides what becomes of that, and `survey` asks the server for it; `listeners` is LISTEN for many on one server; `target` tells which of several hosts
 //! will do; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ mod ending;
 mod error;
 mod exchange;
 mod keyring;
+mod listeners;
 mod lookup;
 mod md5;
 mod message;
@@ -69,6 +70,7 @@ pub struct Postgres {
     parameters: parameters::Parameters,
     statements: statements::Statements,
     pins: state::Pins,
+    hubs: listeners::Hubs,
     second_tries: encryption::SecondTries,
     /// Which of several Poolhouses behind one address this is.
     node: u8,
@@ -85,6 +87,7 @@ impl Postgres {
             parameters: parameters::Parameters::default(),
             statements: statements::Statements::default(),
             pins: state::Pins::default(),
+            hubs: listeners::Hubs::default(),
             second_tries: encryption::SecondTries::default(),
             node: 0,
         }
@@ -133,7 +136,7 @@ impl Protocol for Postgres {
                     at
                 }
             }
-            Phase::Waiting | Phase::Applying => 0,
+            Phase::Waiting | Phase::Applying | Phase::Subscribing => 0,
             Phase::Closed => input.bytes.len(),
         }
     }
@@ -181,12 +184,22 @@ impl Protocol for Postgres {
             }
             // It was sent away, or cancelled, while the grant was on its way.
             Phase::Ready | Phase::Closed => client.release(me, tag, server, protocol::Verdict::Clean, out),
-            Phase::Applying => unreachable!("a client that holds a server asks for no other"),
+            Phase::Applying | Phase::Subscribing => unreachable!("a client that is being served asks for no server"),
         }
     }
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
         self.no_lease(me, client, why, out);
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.hear(me, client, key, bytes, out);
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
+        if server.duty == listeners::Duty::Listens(key) {
+            self.look_after_hub(me, server, out);
+        }
     }
 
     fn client_gone(

@@ -40,6 +40,9 @@ impl Suspects {
     /// Sets parameters back to what they were when the session began.
     pub(crate) const RESET: Self = Self(1 << 13);
 
+    /// Stops listening.
+    pub(crate) const UNLISTEN: Self = Self(1 << 14);
+
     /// All that may leave something behind in a session, or take it away.
     pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
     /// All that may leave something behind in a session.
@@ -47,7 +50,7 @@ impl Suspects {
         1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
     );
     /// What is supposed of a text that cannot be read.
-    pub(crate) const ALL: Self = Self((1 << 14) - 1);
+    pub(crate) const ALL: Self = Self((1 << 15) - 1);
 
     /// Whether any of `others` is in it.
     #[inline]
@@ -75,18 +78,28 @@ pub(crate) struct Findings {
     pub(crate) custom: Vec<Box<[u8]>>,
     /// Names of parameters that it sets back, in lower case; `*` for all.
     pub(crate) resets: Vec<Box<[u8]>>,
+    /// Channels that it stops listening to, as PostgreSQL spells them; `*` for all.
+    pub(crate) unlistens: Vec<Box<[u8]>>,
 }
 
 impl Findings {
     /// What is supposed of a text that is too long to be read.
     pub(crate) fn unreadable() -> Self {
         let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
-        Self { suspects: Suspects(all), custom: Vec::new(), resets: vec![Box::from(*ALL_PARAMETERS)] }
+        Self {
+            suspects: Suspects(all),
+            custom: Vec::new(),
+            resets: vec![Box::from(*ALL_PARAMETERS)],
+            unlistens: Vec::new(),
+        }
     }
 }
 
 /// Stands for all names in [`Findings::resets`].
 pub(crate) const ALL_PARAMETERS: &[u8; 1] = b"*";
+
+/// Stands for all names in [`Findings::unlistens`].
+pub(crate) const ALL_CHANNELS: &[u8; 1] = b"*";
 
 /// Most names of custom parameters noted of one text.
 const MAX_CUSTOM: usize = 64;
@@ -205,7 +218,10 @@ fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) {
         Some(b'd') if is("deallocate") => Suspects(Suspects::UNDO.0 | Suspects::FORGET.0),
         Some(b'd') if is("drop") => Suspects::UNDO,
         Some(b'c') if is("close") => Suspects::UNDO,
-        Some(b'u') if is("unlisten") => Suspects::UNDO,
+        Some(b'u') if is("unlisten") => {
+            note_unlisten(tokens, found);
+            Suspects(Suspects::UNDO.0 | Suspects::UNLISTEN.0)
+        }
         Some(b'l') if is("listen") => Suspects::LISTEN,
         Some(b'i') if is("insert") => Suspects::SEQUENCE,
         Some(b'p') if is("prepare") && !next_is(tokens, "transaction") => Suspects::PREPARE,
@@ -263,6 +279,18 @@ fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
     };
     if found.resets.len() < MAX_CUSTOM {
         found.resets.push(name.into());
+    }
+}
+
+/// Notes the channel that follows as one not listened to any more.
+fn note_unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
+    let name = match name(tokens) {
+        Some(name) => name,
+        None if tokens.clone().next() == Some(Token::Symbol(b'*')) => ALL_CHANNELS.to_vec(),
+        None => return,
+    };
+    if found.unlistens.len() < MAX_CUSTOM {
+        found.unlistens.push(name.into());
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     encryption::Wire,
     error::{Failure, Report, Severity, code},
     exchange::Exchange,
+    listeners::Duty,
     message::{HEADER, Header, IDLE, back, take_text, write, write_ready},
     named::{self, Answer},
     parameters::{Pairs, Settings, is_fact},
@@ -48,6 +49,10 @@ pub struct Server {
     pub(crate) custom: Vec<Box<[u8]>>,
     /// Names of parameters that those texts set back.
     pub(crate) resets: Vec<Box<[u8]>>,
+    /// Channels that those texts stop listening to, unless the transaction fails.
+    pub(crate) unlistens: Vec<Box<[u8]>>,
+    /// Whether it serves clients one by one.
+    pub(crate) duty: Duty,
     /// A ReadyForQuery of this status is kept back until a survey is over.
     pub(crate) ready_withheld: Option<u8>,
     /// Its holder keeps it.
@@ -257,7 +262,8 @@ impl Postgres {
     fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
         match header.kind {
-            back::COPY_DATA | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Forward,
+            back::COPY_DATA | back::NOTICE_RESPONSE => Step::Forward,
+            back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
                 Ok(status) if server.exchange.ready(status) => self.ready(relay, server, status, end),
                 Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
@@ -281,7 +287,7 @@ impl Postgres {
                     }
                 }
             }
-            back::COMMAND_COMPLETE if server.suspects.any(Suspects::FORGET) => {
+            back::COMMAND_COMPLETE if server.suspects.any(Suspects::FORGET) || !server.unlistens.is_empty() => {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }
@@ -289,6 +295,8 @@ impl Postgres {
                 let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
                 if tag == b"DISCARD ALL\0" || tag == b"DEALLOCATE ALL\0" {
                     self.forgotten(relay, server, tag == b"DISCARD ALL\0");
+                } else if tag == b"ROLLBACK\0" {
+                    server.unlistens.clear();
                 }
                 Step::Forward
             }
@@ -323,11 +331,16 @@ impl Postgres {
             named.clear();
         }
         client.last_values &= !all;
+        if all && client.listening.is_some() {
+            let client = relay.clients.get(tag).expect("the holder of a server has a session");
+            self.unlisten_all(client, relay.out);
+        }
     }
 
     /// An ErrorResponse for the holder.
     fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
         server.exchange.answered(back::ERROR_RESPONSE);
+        server.unlistens.clear();
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         if let Some(body) = body {
             server.note_fatal(body);
@@ -370,8 +383,9 @@ impl Postgres {
         }
         let corrected =
             server.suspects.any(Suspects::RESET) && server.policy.on_state != OnState::Allow && status != b'E';
-        if corrected {
-            // What it says of its parameters is yet to be corrected.
+        let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
+        if corrected || listens {
+            // What it says of its parameters is yet to be corrected, or what it listens to is to be heard elsewhere.
             relay.flush(server, relay.at);
             relay.run = end;
             server.ready_withheld = Some(status);
@@ -488,7 +502,8 @@ impl Postgres {
                 }
                 Step::Drop
             }
-            back::ROW_DESCRIPTION | back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Drop,
+            back::NOTIFICATION_RESPONSE => self.heard(relay, server, whole, end),
+            back::ROW_DESCRIPTION | back::NOTICE_RESPONSE => Step::Drop,
             kind => Step::Broken(unexpected(kind)),
         }
     }
@@ -497,11 +512,13 @@ impl Postgres {
     fn for_nobody(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
         match header.kind {
-            back::NOTICE_RESPONSE | back::NOTIFICATION_RESPONSE => Step::Drop,
+            back::NOTIFICATION_RESPONSE => self.heard(relay, server, whole, end),
+            back::NOTICE_RESPONSE => Step::Drop,
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
             back::ERROR_RESPONSE => {
                 let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
+                server.fatal = Some(failure.text().into());
                 server.stage = Stage::Closed;
                 let reason = CloseReason::Error(Blame::Server, failure.text());
                 relay.out.push(Effect::Close { peer: Peer::Server(relay.me), reason });
@@ -509,6 +526,18 @@ impl Postgres {
             }
             kind => Step::Broken(unexpected(kind)),
         }
+    }
+
+    /// A notification that no holder is to get: if the server listens for others, it is for them.
+    fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
+        if matches!(server.duty, Duty::Listens(_)) {
+            match (whole, relay.full) {
+                (true, _) => self.fan_out(server, &relay.bytes[relay.at..end], relay.out),
+                (false, false) => return Step::Wait,
+                (false, true) => return Step::Broken("a notification without an end".to_owned()),
+            }
+        }
+        Step::Drop
     }
 
     /// The server cannot be understood any more: it is closed, and its holder with it.
@@ -559,6 +588,21 @@ impl Server {
             self.fatal = Some(failure.text().into());
         }
     }
+}
+
+/// A notification for the holder, unless it gets the same from a server that listens for it.
+fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
+    let holder = server.holder.expect("a client is served");
+    if relay.client(holder).listening.is_none() {
+        return Step::Forward;
+    }
+    if !whole && !relay.full {
+        return Step::Wait;
+    }
+    // The process that notifies comes before the channel.
+    let mut body = relay.bytes.get(relay.at + HEADER + 4..end).unwrap_or_default();
+    let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).hears(channel));
+    if known { Step::Drop } else { Step::Forward }
 }
 
 /// The status in a ReadyForQuery.

@@ -134,6 +134,8 @@ impl Postgres {
             suspects: Suspects::NONE,
             custom: Vec::new(),
             resets: Vec::new(),
+            unlistens: Vec::new(),
+            duty: crate::listeners::Duty::default(),
             ready_withheld: None,
             pinned: false,
             stained: false,

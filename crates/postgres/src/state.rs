@@ -42,13 +42,15 @@ pub struct StatePolicy {
     pub always_reset: bool,
     /// Most servers of the pool that may be pinned at a time.
     pub max_pinned: u32,
+    /// Whether clients that listen may share a server; without that each keeps its own.
+    pub share_listener: bool,
     /// Prepared statements kept on one server; beyond it the one not used for longest is closed.
     pub max_prepared: u32,
 }
 
 impl Default for StatePolicy {
     fn default() -> Self {
-        Self { on_state: OnState::Replay, always_reset: false, max_pinned: 10, max_prepared: 500 }
+        Self { on_state: OnState::Replay, always_reset: false, max_pinned: 10, share_listener: true, max_prepared: 500 }
     }
 }
 
@@ -96,7 +98,7 @@ impl Pins {
         room
     }
 
-    fn remove(&self, pool: PoolId) {
+    pub(crate) fn remove(&self, pool: PoolId) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.get_mut(&pool).expect("a pin was counted");
         *count -= 1;
@@ -114,7 +116,11 @@ impl Server {
             return;
         }
         self.suspects.add(findings.suspects);
-        for (names, found) in [(&mut self.custom, &findings.custom), (&mut self.resets, &findings.resets)] {
+        for (names, found) in [
+            (&mut self.custom, &findings.custom),
+            (&mut self.resets, &findings.resets),
+            (&mut self.unlistens, &findings.unlistens),
+        ] {
             for name in found {
                 if !names.contains(name) {
                     names.push(name.clone());
@@ -133,6 +139,7 @@ impl Server {
         self.suspects = Suspects::NONE;
         self.custom = Vec::new();
         self.resets = Vec::new();
+        self.unlistens = Vec::new();
     }
 }
 
@@ -193,6 +200,9 @@ impl Postgres {
     /// A transaction has ended with suspects. True if the server is asked what there is: the client's next request
     /// waits for the answer.
     fn survey(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        if client.listening.is_some() && !server.unlistens.is_empty() {
+            self.unlisten(client, &std::mem::take(&mut server.unlistens), out);
+        }
         let relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
         if server.policy.on_state == OnState::Allow || !server.suspects.any(relevant) {
             if client.last_values && server.suspects.any(Suspects::SEQUENCE) && !server.pinned {
@@ -278,16 +288,16 @@ impl Postgres {
         client: &mut Client,
         tag: ServerTag,
         server: &mut Server,
-        survey: &Survey,
+        survey: Survey,
         out: &mut Outbox,
     ) {
         if server.exchange.status() != IDLE {
-            return self.correct(me, client, tag, server, survey, out);
+            return self.correct(me, client, tag, server, &survey, out);
         }
         let mut pin = survey.pin;
         if survey.settings_asked() {
             let before = server.settings.clone();
-            self.take_over(me, client, server, survey, out);
+            self.take_over(me, client, server, &survey, out);
             if server.policy.on_state == OnState::Pin && before != server.settings && !server.discarded {
                 pin = pin.or(Some(Pin::Settings));
             }
@@ -302,6 +312,10 @@ impl Postgres {
         if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Sequence | Pin::Settings)) && !server.discarded {
             pin = pin.or(client.pin);
         }
+        let shares = pin.is_none() && Self::shares_listening(server);
+        if !survey.channels.is_empty() && !shares {
+            pin = pin.or(Some(Pin::Listen));
+        }
         server.discarded = false;
         server.forget_suspects();
         if !self.set_pin(me, client, tag, server, pin, out) {
@@ -309,6 +323,9 @@ impl Postgres {
         }
         if client.pin.is_some() && self.bring_in_line(client, tag, server, out) {
             return;
+        }
+        if !survey.channels.is_empty() && shares {
+            return self.listen(me, client, tag, server, survey.channels, out);
         }
         server.tell_ready(Some(me), out);
         client.phase = Phase::Ready;
@@ -342,25 +359,9 @@ impl Postgres {
     ) -> bool {
         match (client.pin, pin) {
             (None, Some(new)) => {
-                if !self.pins.add(client.pool, server.policy.max_pinned) {
-                    let max = server.policy.max_pinned;
-                    let message = format!(
-                        "this session needs a server of its own ({}), and max_pinned = {max} have one",
-                        new.word()
-                    );
-                    let report = Report {
-                        severity: Severity::Fatal,
-                        code: code::CONFIGURATION_LIMIT_EXCEEDED,
-                        message: &message,
-                        hint: "Raise max_pinned, or use mode = \"session\" for such clients.",
-                    };
-                    client.fail(me, &report, Blame::Exhausted, out);
-                    server.stained = true;
-                    client.release(me, tag, server, Verdict::Reset, out);
+                if !self.add_pin(me, client, tag, server, new, out) {
                     return false;
                 }
-                server.pinned = true;
-                out.push(Effect::Pinned { server: tag, reason: Some(new.word()) });
             }
             (Some(_), None) => self.unpin(client, tag, server, out),
             (Some(old), Some(new)) if old != new => {
@@ -370,6 +371,36 @@ impl Postgres {
         }
         client.pin = pin;
         true
+    }
+
+    /// One more server of the pool is pinned. False if there is no room for it: then the client is told to go.
+    pub(crate) fn add_pin(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        pin: Pin,
+        out: &mut Outbox,
+    ) -> bool {
+        let max = server.policy.max_pinned;
+        if self.pins.add(client.pool, max) {
+            server.pinned = true;
+            out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
+            return true;
+        }
+        let message =
+            format!("this session needs a server of its own ({}), and max_pinned = {max} have one", pin.word());
+        let report = Report {
+            severity: Severity::Fatal,
+            code: code::CONFIGURATION_LIMIT_EXCEEDED,
+            message: &message,
+            hint: "Raise max_pinned, or use mode = \"session\" for such clients.",
+        };
+        client.fail(me, &report, Blame::Exhausted, out);
+        server.stained = true;
+        client.release(me, tag, server, Verdict::Reset, out);
+        false
     }
 
     /// The client no longer keeps the server.

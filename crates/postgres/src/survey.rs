@@ -27,7 +27,7 @@ pub(crate) fn custom_names<'a>(seen: &'a [Box<[u8]>], known: &'a Pairs) -> Vec<&
 /// The query.
 pub(crate) fn write(suspects: Suspects, custom: &[&[u8]]) -> Vec<u8> {
     let mut sql = Vec::new();
-    // Rows of: s name value, for a setting; p word, for what pins.
+    // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to.
     sql.extend_from_slice(
         b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
           WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
@@ -38,7 +38,7 @@ pub(crate) fn write(suspects: Suspects, custom: &[&[u8]]) -> Vec<u8> {
           UNION ALL SELECT 'p', 'lock', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
           WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
           AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
-          UNION ALL SELECT 'p', 'listen', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_listening_channels()) \
+          UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel \
           UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
           WHERE name OPERATOR(pg_catalog.!~) '^poolhouse_[0-9]+$'::pg_catalog.text)",
     );
@@ -70,13 +70,15 @@ pub(crate) struct Survey {
     resets: Vec<Box<[u8]>>,
     /// What ties the client to the server.
     pub(crate) pin: Option<Pin>,
+    /// What the server listens to.
+    pub(crate) channels: Vec<Box<[u8]>>,
     /// Settings made in the session.
     set: Vec<Setting>,
 }
 
 impl Survey {
     pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>) -> Self {
-        Self { asked, resets, pin: None, set: Vec::new() }
+        Self { asked, resets, pin: None, channels: Vec::new(), set: Vec::new() }
     }
 
     fn was_reset(&self, name: &[u8]) -> bool {
@@ -106,12 +108,12 @@ impl Survey {
         match (columns[0]?, columns[1]?, columns[2]) {
             (b"s", name, Some(value)) => self.set.push((name.into(), value.into())),
             (b"s", _, None) => {}
+            (b"l", name, _) => self.channels.push(name.into()),
             (b"p", word, _) => {
                 let pin = match word {
                     b"temporary" => Pin::Temporary,
                     b"cursor" => Pin::Cursor,
                     b"lock" => Pin::Lock,
-                    b"listen" => Pin::Listen,
                     b"prepare" => Pin::Prepare,
                     _ => return None,
                 };

@@ -47,6 +47,12 @@ pub(crate) enum Purpose {
     Check,
     /// To learn what its holder has left behind in it.
     Survey(Survey),
+    /// To have it stop listening to these channels for its holder.
+    Unlisten(Vec<Box<[u8]>>),
+    /// To have it listen to these channels for others, or no more to others.
+    Listen(Vec<Box<[u8]>>),
+    /// To have it stop listening, so that it can go back to its pool.
+    Retire,
     /// To have it forget the last values of sequences.
     ForgetSequences,
     /// To give it its holder's start-up values, within a transaction.
@@ -198,6 +204,7 @@ impl Postgres {
                 | Purpose::Learn(_)
                 | Purpose::Survey(_)
                 | Purpose::ForgetSequences
+                | Purpose::Unlisten(_)
                 | Purpose::Correct(_),
                 Some(failure),
             ) => {
@@ -245,13 +252,23 @@ impl Postgres {
             (Purpose::Survey(survey), None) => {
                 let tag = server.holder.expect("a holder's state is surveyed");
                 let client = clients.get(tag).expect("the holder of a server has a session");
-                self.surveyed(tag, client, me, server, &survey, out);
+                self.surveyed(tag, client, me, server, survey, out);
             }
             (Purpose::Correct(settings), None) => {
                 server.settings = settings;
                 let tag = server.holder.expect("it is done for a holder");
                 let client = clients.get(tag).expect("the holder of a server has a session");
                 self.corrected(tag, client, server, out);
+            }
+            (Purpose::Unlisten(channels), None) => {
+                let tag = server.holder.expect("it is done for a holder");
+                let client = clients.get(tag).expect("the holder of a server has a session");
+                self.unlistened(tag, client, me, server, &channels, out);
+            }
+            (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
+            (Purpose::Retire, failure) => {
+                let verdict = if failure.is_some() { Verdict::Discard } else { Verdict::Clean };
+                self.retired(me, server, verdict, out);
             }
             (Purpose::ForgetSequences, None) => {
                 let tag = server.holder.expect("it is done for a holder");

@@ -6,6 +6,8 @@ mod backend;
 mod dialogues;
 #[path = "session/encryption.rs"]
 mod encryption;
+#[path = "session/listeners.rs"]
+mod listeners;
 #[path = "session/logins.rs"]
 mod logins;
 #[path = "session/lookups.rs"]

@@ -120,6 +120,23 @@ pub enum Effect {
         /// In which state it is.
         verdict: Verdict,
     },
+    /// The client is done with the server, which does not go back to its pool: the session of the server goes on with it on
+    /// its own account, until [`Effect::Release`].
+    Keep {
+        /// Which server.
+        server: ServerTag,
+    },
+    /// Hand bytes to another session of this protocol, wherever it lives: [`posted_to_client`](crate::Protocol::posted_to_client)
+    /// or [`posted_to_server`](crate::Protocol::posted_to_server) is called after the outbox. What one session posts to another
+    /// arrives in order, or not at all if the other has gone.
+    Post {
+        /// To whom. Its slot may be another's by then: `key` tells.
+        to: Peer,
+        /// Whatever lets the receiver tell that it is the one that is meant.
+        key: u64,
+        /// A range of [`Outbox::inserted`].
+        bytes: Range<usize>,
+    },
     /// The server accepted our login; what remains of its start-up is counted apart.
     Authenticated {
         /// Which server.

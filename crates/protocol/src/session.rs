@@ -108,6 +108,8 @@ pub enum Refusal {
 /// - After `Effect::Close` of a client, what it holds is released through `client_gone` at once, though its last bytes may still
 ///   be leaving. After `Effect::Close` of a server, or its end, `server_gone` is called if somebody holds it; that
 ///   lease is then over without a release.
+/// - A server that its session keeps for itself ([`Effect::Keep`](crate::Effect::Keep)) stays on its worker; `server_gone` is
+///   called for it as for one that is held.
 /// - After [`refuse`](Protocol::refuse) or `Effect::Close` the driver hands a session no more input.
 /// - A shared server lives on the worker of the clients that share it. If one of them leaves while replies to it are due, the
 ///   session releases its part and goes on swallowing them.
@@ -162,6 +164,19 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// The lease that the client asked for is not to be had.
     fn lease_failed(&self, me: ClientTag, client: &mut Self::Client, why: LeaseFailure, out: &mut Outbox);
+
+    /// Bytes that another session left with [`Effect::Post`](crate::Effect::Post) for a client. `key` tells whether they are
+    /// for this one.
+    fn posted_to_client(&self, me: ClientTag, client: &mut Self::Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        let _ = (me, client, key, bytes, out);
+        unreachable!("the protocol never posts anything");
+    }
+
+    /// As [`posted_to_client`](Protocol::posted_to_client), for a server.
+    fn posted_to_server(&self, me: ServerTag, server: &mut Self::Server, key: u64, bytes: &[u8], out: &mut Outbox) {
+        let _ = (me, server, key, bytes, out);
+        unreachable!("the protocol never posts anything");
+    }
 
     /// The client's connection has ended. Every server it holds must be released with a verdict.
     fn client_gone(

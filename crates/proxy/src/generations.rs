@@ -130,8 +130,9 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
     let ServerLogin { database, user, password, md5_hash, parameters, connect_query, mode, state, target, encryption } =
         a.server_login(of_a);
     let other = b.server_login(of_b);
-    // Follows max_size by default, and a larger pool is no reason to make all servers anew: new ones will know.
-    let state = StatePolicy { max_pinned: other.state.max_pinned, ..state };
+    // These follow max_size, and a larger pool is no reason to make all servers anew: new ones will know.
+    let StatePolicy { max_pinned, share_listener, .. } = other.state;
+    let state = StatePolicy { max_pinned, share_listener, ..state };
     let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
     login
         && (parameters, connect_query, mode, state, target, encryption)

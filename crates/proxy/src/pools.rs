@@ -424,6 +424,8 @@ fn state_policy(settings: &PoolSettings) -> StatePolicy {
         on_state: state.on_session_state,
         always_reset: state.reset == Reset::Always,
         max_pinned: state.max_pinned.unwrap_or(half),
+        // One that listens for all must leave one for everything else.
+        share_listener: settings.config.effective_max_size() > 1,
         max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
     }
 }

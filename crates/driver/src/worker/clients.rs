@@ -70,6 +70,8 @@ pub(crate) struct ClientConn<C> {
     admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
+    /// Its session has been told that it is over.
+    parted: bool,
     /// Its answers are kept back, because it guesses passwords.
     pub(super) muted: bool,
 }
@@ -173,6 +175,7 @@ impl<P: Protocol> Worker<P> {
             standing: Standing::Login,
             admitted,
             closing: false,
+            parted: false,
             muted: false,
         });
         self.states[listener as usize][State::Login as usize] += 1;
@@ -440,7 +443,7 @@ impl<P: Protocol> Worker<P> {
     /// Takes the client out of the queue it waits in, and lets its session release what it holds.
     fn part_from_session(&mut self, slot: usize) {
         self.withdraw(slot);
-        if let Lease::Held { .. } = self.clients[slot].lease {
+        if !std::mem::replace(&mut self.clients[slot].parted, true) {
             let mut out = self.outbox();
             let tag = self.client_tag(slot);
             let protocol = std::sync::Arc::clone(&self.shared.protocol);

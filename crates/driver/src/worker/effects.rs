@@ -7,7 +7,7 @@ use protocol::{
 };
 use slab::Slab;
 
-use super::{Work, Worker, clients::ClientConn, servers::ServerConn};
+use super::{Work, Worker, clients::ClientConn, posts::LastPost, servers::ServerConn};
 use crate::reactor::{Buffer, Data, Submitted};
 
 /// Where the spans of an outbox point.
@@ -74,6 +74,7 @@ impl<P: Protocol> Worker<P> {
     /// on with its input.
     pub(super) fn execute(&mut self, mut out: Outbox, source: Source<'_>) -> bool {
         let mut go_on = false;
+        let mut last_post = None;
         let mut at = 0;
         while at < out.effects.len() {
             if let Effect::Send { to, .. } = out.effects[at] {
@@ -83,7 +84,7 @@ impl<P: Protocol> Worker<P> {
             // Effects other than sends are taken out: some own a text.
             let effect = std::mem::replace(&mut out.effects[at], Effect::Wake { client: ClientTag(0) });
             at += 1;
-            go_on |= self.execute_one(effect, &out.inserted);
+            go_on |= self.execute_one(effect, &out.inserted, &mut last_post);
         }
         out.clear();
         self.outboxes.push(out);
@@ -138,7 +139,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    fn execute_one(&mut self, effect: Effect, inserted: &[u8]) -> bool {
+    fn execute_one(&mut self, effect: Effect, inserted: &[u8], last_post: &mut LastPost) -> bool {
         match effect {
             Effect::Send { .. } => unreachable!("sends are executed in runs"),
             Effect::Lease { client, pool, kind } => {
@@ -146,6 +147,8 @@ impl<P: Protocol> Worker<P> {
                 return self.check_out(client.slot(), pool);
             }
             Effect::Release { server, verdict } => self.release(server.slot(), verdict),
+            Effect::Keep { server } => self.keep(server.slot()),
+            Effect::Post { to, key, bytes } => self.post(to, key, inserted, bytes, last_post),
             Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),
             Effect::Ready { server } => self.on_server_ready(server.slot()),
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),

@@ -38,12 +38,14 @@ impl<P: Protocol> Worker<P> {
                 (Phase::Starting, _) => "connecting",
                 (Phase::Cleaning, _) => "checking",
                 (Phase::Live, Some(_)) => "in_use",
+                (Phase::Live, None) if server.kept => "in_use",
                 (Phase::Live, None) => "idle",
             },
             state_for: self.now - server.since,
             age: self.now - server.born,
             backend: self.backend(slot),
             client: server.holder.map(|client| self.client_tag(client as usize).0),
+            pinned: server.pinned,
             worker: self.number,
         };
         self.servers.iter().take(limit).map(one).collect()

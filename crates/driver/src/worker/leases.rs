@@ -217,6 +217,33 @@ impl<P: Protocol> Worker<P> {
 
     /// A session is done with a server.
     pub(super) fn release(&mut self, slot: usize, verdict: Verdict) {
+        if !std::mem::take(&mut self.servers[slot].kept) {
+            self.part(slot);
+        }
+        let server = &mut self.servers[slot];
+        if server.sides > 0 {
+            // A cancel request is under way that must not meet the next one's query.
+            server.after_side = Some(verdict);
+            return;
+        }
+        self.check_in(slot, verdict);
+    }
+
+    /// A session is done with a server, which goes on on its own account.
+    pub(super) fn keep(&mut self, slot: usize) {
+        self.part(slot);
+        let server = &mut self.servers[slot];
+        server.kept = true;
+        if std::mem::take(&mut server.served) {
+            self.transactions += 1;
+            server.pool.lock().stats.on_hold_ended(self.now - server.since);
+        }
+        server.since = self.now;
+        self.rearm_server(slot);
+    }
+
+    /// Ends the lease of a server's holder.
+    fn part(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         let holder = server.holder.take().expect("a server is released once, by its holder") as usize;
         let client = &mut self.clients[holder];
@@ -228,12 +255,6 @@ impl<P: Protocol> Worker<P> {
             // It was not listened to on account of this server, which it holds no more.
             self.work.push_back(Work::Feed { client: holder as u32, serial: client.serial });
         }
-        if server.sides > 0 {
-            // A cancel request is under way that must not meet the next one's query.
-            server.after_side = Some(verdict);
-            return;
-        }
-        self.check_in(slot, verdict);
     }
 
     /// Gives a server that nobody holds back to its pool.

@@ -59,6 +59,8 @@ pub(super) struct ServerConn<S> {
     pub(super) served: bool,
     /// The client that holds it.
     pub(super) holder: Option<u32>,
+    /// Nobody holds it and its pool does not have it back: its session keeps it.
+    pub(super) kept: bool,
     pub(super) held: Vec<u8>,
     /// Since when it is held, idle or in its phase.
     pub(super) since: Time,
@@ -134,6 +136,9 @@ impl<P: Protocol> Worker<P> {
             && self.reactor.is_sending(self.clients[holder as usize].conn)
         {
             return;
+        }
+        if server.kept && self.posts_wait() {
+            return self.posters.push(slot as u32);
         }
         self.reactor.receive(server.conn);
     }
@@ -302,6 +307,7 @@ impl<P: Protocol> Worker<P> {
             tainted: false,
             served: false,
             holder: None,
+            kept: false,
             held: Vec::new(),
             since: self.now,
             born,
@@ -324,24 +330,29 @@ impl<P: Protocol> Worker<P> {
             self.execute(out, Source::NONE);
         }
         let server = self.servers.remove(slot);
-        assert!(server.holder.is_none(), "a server that is held is not retired");
+        assert!(server.holder.is_none() && !server.kept, "a server that is held is not retired");
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         self.reactor.close(server.conn);
     }
 
     /// The connection has ended, or its session gave it up. Its holder is told.
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
-        if let Some(holder) = self.servers[slot].holder {
+        let holder = self.servers[slot].holder;
+        if holder.is_some() || self.servers[slot].kept {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
             let mut clients = ClientSessions(&mut self.clients);
             protocol.server_gone(tag, &mut self.servers[slot].session, &mut clients, &mut out);
             // The lease is over before what the session makes of it, which may be asking for another.
-            self.clients[holder as usize].lease = super::leases::Lease::None;
+            if let Some(holder) = holder {
+                self.clients[holder as usize].lease = super::leases::Lease::None;
+            }
             self.execute(out, Source::NONE);
-            self.refresh_state(holder as usize);
-            self.push_client_feed(holder);
+            if let Some(holder) = holder {
+                self.refresh_state(holder as usize);
+                self.push_client_feed(holder);
+            }
         }
         let server = self.servers.remove(slot);
         self.set_whereabouts(server.pool.id, server.id, Local::None);

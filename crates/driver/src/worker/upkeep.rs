@@ -43,6 +43,7 @@ impl<P: Protocol> Worker<P> {
         self.try_next_addresses();
         self.expire_queues();
         self.expire_holders();
+        self.rearm_posters();
         if self.draining {
             self.send_idle_away();
         }

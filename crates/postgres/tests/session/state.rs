@@ -53,10 +53,10 @@ fn a_setting_that_was_reset_goes_back_to_the_clients_start() {
 #[test]
 fn what_cannot_follow_pins_the_server_until_it_is_gone() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
-        world.client_says(client, &messages("Q:LISTEN_a"));
+        world.client_says(client, &messages("Q:CREATE_TEMP_TABLE_t()"));
         world.server_got(server);
-        world.server_says(server, &messages("C:LISTEN~ Z:I"));
-        assert_surveyed(world, server, &[["p", "listen", ""]]);
+        world.server_says(server, &messages("C:OK~ Z:I"));
+        assert_surveyed(world, server, &[["p", "temporary", ""]]);
         assert!(verdicts(world).is_empty());
         assert_eq!(standing(world, client), Standing::Idle);
         world.client_says(client, &messages("Q:hello"));
@@ -66,9 +66,9 @@ fn what_cannot_follow_pins_the_server_until_it_is_gone() {
         world.client_got(client);
         world.server_says(server, &messages("A:~~~~a~hello~"));
         assert_eq!(world.client_got(client), messages("A:~~~~a~hello~"));
-        world.client_says(client, &messages("Q:UNLISTEN_a"));
+        world.client_says(client, &messages("Q:DROP_TABLE_t"));
         world.server_got(server);
-        world.server_says(server, &messages("C:UNLISTEN~ Z:I"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
         assert_surveyed(world, server, &[]);
         assert_eq!(verdicts(world), [Verdict::Clean]);
     });
@@ -109,11 +109,11 @@ fn pins_are_bounded_and_the_client_is_told() {
         let server = add_server(&mut world);
         let client = add_client(&mut world);
         world.idle.retain(|tag| *tag == server);
-        world.client_says(client, &messages("Q:LISTEN_a"));
+        world.client_says(client, &messages("Q:CREATE_TEMP_TABLE_t()"));
         world.server_got(server);
-        world.server_says(server, &messages("C:LISTEN~ Z:I"));
+        world.server_says(server, &messages("C:OK~ Z:I"));
         world.client_got(client);
-        assert_surveyed(&mut world, server, &[["p", "listen", ""]]);
+        assert_surveyed(&mut world, server, &[["p", "temporary", ""]]);
         let got = world.client_got(client);
         if number < 10 {
             assert_eq!(got, b"");

@@ -133,6 +133,7 @@ pub struct World {
     wakes: VecDeque<ClientTag>,
     resets: VecDeque<ServerTag>,
     gone: VecDeque<ClientTag>,
+    posts: VecDeque<(Peer, u64, Vec<u8>)>,
     next: u32,
 }
 
@@ -156,6 +157,7 @@ impl World {
             wakes: VecDeque::new(),
             resets: VecDeque::new(),
             gone: VecDeque::new(),
+            posts: VecDeque::new(),
             next: 1,
         }
     }
@@ -442,6 +444,8 @@ impl World {
                 Effect::Outdated { server } => self.log.push(format!("outdated {}", server.0)),
                 Effect::StartTls { peer } => self.handshakes.push(peer),
                 Effect::Pinned { .. } => {}
+                Effect::Keep { server } => self.log.push(format!("keep {}", server.0)),
+                Effect::Post { to, key, bytes } => self.posts.push_back((to, key, out.inserted[bytes].to_vec())),
             }
         }
     }
@@ -469,6 +473,8 @@ impl World {
                 self.postgres.granted(client, &mut holder.session, server, &mut end.session, &mut out);
                 self.execute(&out, &[]);
                 self.pump_client(client);
+            } else if let Some((to, key, bytes)) = self.posts.pop_front() {
+                self.deliver(to, key, &bytes);
             } else if let Some(tag) = self.lost.pop_front() {
                 // Granted after its session asked for the close: the holder is told.
                 self.tell_lost(tag);
@@ -476,6 +482,21 @@ impl World {
                 return;
             }
         }
+    }
+
+    fn deliver(&mut self, to: Peer, key: u64, bytes: &[u8]) {
+        let mut out = Outbox::new();
+        match to {
+            Peer::Client(tag) => {
+                let Some(end) = self.clients.0.get_mut(&tag.0).filter(|end| end.closed.is_none()) else { return };
+                self.postgres.posted_to_client(tag, &mut end.session, key, bytes, &mut out);
+            }
+            Peer::Server(tag) => {
+                let Some(end) = self.servers.0.get_mut(&tag.0).filter(|end| end.closed.is_none()) else { return };
+                self.postgres.posted_to_server(tag, &mut end.session, key, bytes, &mut out);
+            }
+        }
+        self.execute(&out, &[]);
     }
 
     fn drop_client(&mut self, tag: ClientTag) {

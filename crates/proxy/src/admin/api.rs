@@ -55,6 +55,7 @@ pub fn servers(servers: &[ServerInfo]) -> Value {
             "age_ms": ms(s.age),
             "backend": s.backend,
             "client": s.client,
+            "pinned": s.pinned,
             "worker": s.worker,
         })
     };

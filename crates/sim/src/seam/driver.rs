@@ -461,6 +461,7 @@ impl<P: Protocol> Driver<P> {
                     self.agenda.after(arrives, Event::SideArrives(server, serial));
                     self.agenda.after(arrives + ends, Event::SideEnds(server, serial));
                 }
+                Effect::Keep { .. } | Effect::Post { .. } => unreachable!("no toy posts"),
                 Effect::StartTls { .. } => unreachable!("the toys speak in the clear"),
                 Effect::Withdraw { client } => self.withdraw(client),
                 Effect::Close { peer: Peer::Client(tag), .. } => {

@@ -1,0 +1,502 @@
+//! LISTEN in transaction mode: all clients of a pool that listen share one server, which hears the notifications and has them
+//! posted to whom they are for. It knows no SQL but LISTEN and UNLISTEN.
+//!
+//! A client's LISTEN runs like any other statement, on the server of its transaction. What that server then listens to (see
+//! `survey`) becomes the client's. The first such server stays out of its pool from then on: it *is* what listens, until nobody
+//! wants it any more. Of later clients the server stops listening and goes back, and the shared one listens in its place; only
+//! when it does is such a client told that its LISTEN is done. So nothing is missed after that, and nothing comes twice.
+//!
+//! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it themselves:
+//! notifications may have been missed.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use protocol::{Blame, ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
+
+use crate::{
+    Postgres,
+    client::{Client, Phase},
+    error::{Failure, Report, Severity, code},
+    message::{IDLE, back, take_text, take_u32, write_ready},
+    scan::ALL_CHANNELS,
+    server::{Server, Stage},
+    state::{OnState, Pin},
+    work::Purpose,
+};
+
+/// Most channels that a client may listen to.
+const MAX_CHANNELS: usize = 1000;
+
+/// Bytes of notifications that may wait for a client to end its transaction.
+const MAX_PENDING: usize = 1 << 20;
+
+/// A post for a client whose channels are all heard.
+const HEARD: u8 = b'+';
+/// A post for a client that cannot go on listening begins with this; the reason follows.
+const LOST: u8 = b'!';
+
+/// What a client listens to.
+pub(crate) struct Listening {
+    /// Tells what is posted to it from what was meant for another.
+    key: u64,
+    channels: Vec<Box<[u8]>>,
+    /// Notifications that wait until its transaction is over.
+    pending: Vec<u8>,
+    /// It is to be told this status when all its channels are heard.
+    ready: Option<u8>,
+}
+
+/// The shared servers of all pools.
+#[derive(Default)]
+pub(crate) struct Hubs {
+    by_pool: Mutex<HashMap<PoolId, Hub>>,
+    next_key: AtomicU64,
+}
+
+/// What a server is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Duty {
+    /// Its pool lends it to clients.
+    #[default]
+    Serves,
+    /// It listens for all clients of its pool that want to; with the key that its clients' wishes come with.
+    Listens(u64),
+    /// It did, and goes back to its pool as soon as it does so no more.
+    Retires,
+}
+
+/// A server that listens for clients of its pool.
+struct Hub {
+    key: u64,
+    server: ServerTag,
+    channels: HashMap<Box<[u8]>, Channel>,
+    /// By their keys.
+    clients: HashMap<u64, Subscriber>,
+}
+
+#[derive(Default)]
+struct Channel {
+    /// The server listens to it.
+    heard: bool,
+    /// Keys of those who want it.
+    clients: Vec<u64>,
+}
+
+struct Subscriber {
+    tag: ClientTag,
+    /// How many of its channels are not heard yet.
+    awaited: usize,
+}
+
+impl Hubs {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PoolId, Hub>> {
+        self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key(&self) -> u64 {
+        self.next_key.fetch_add(1, Relaxed)
+    }
+}
+
+impl Hub {
+    /// A client wants these channels, too. True if all that it wants are heard.
+    fn subscribe(&mut self, key: u64, tag: ClientTag, channels: &[Box<[u8]>], heard: bool) -> bool {
+        let subscriber = self.clients.entry(key).or_insert(Subscriber { tag, awaited: 0 });
+        for name in channels {
+            let channel = self.channels.entry(name.clone()).or_default();
+            channel.heard |= heard;
+            if !channel.clients.contains(&key) {
+                channel.clients.push(key);
+                subscriber.awaited += usize::from(!channel.heard);
+            }
+        }
+        subscriber.awaited == 0
+    }
+
+    /// A client wants this channel no more.
+    fn unsubscribe(&mut self, key: u64, name: &[u8]) {
+        let Some(channel) = self.channels.get_mut(name) else { return };
+        let before = channel.clients.len();
+        channel.clients.retain(|other| *other != key);
+        if let Some(subscriber) = self.clients.get_mut(&key) {
+            subscriber.awaited -= usize::from(!channel.heard && channel.clients.len() < before);
+        }
+    }
+
+    /// What the server is to be asked for, and what it need not listen to any more.
+    fn changes(&mut self) -> (Vec<Box<[u8]>>, Vec<Box<[u8]>>) {
+        let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
+        for (name, channel) in &self.channels {
+            match (channel.heard, channel.clients.is_empty()) {
+                (false, false) => wanted.push(name.clone()),
+                (true, true) => unwanted.push(name.clone()),
+                _ => {}
+            }
+        }
+        self.channels.retain(|_, channel| !channel.clients.is_empty());
+        (wanted, unwanted)
+    }
+
+    fn prod(&self, out: &mut Outbox) {
+        let end = out.inserted.len();
+        out.push(Effect::Post { to: Peer::Server(self.server), key: self.key, bytes: end..end });
+    }
+}
+
+impl Client {
+    /// Whether it is told of notifications on this channel by the shared server.
+    pub(crate) fn hears(&self, channel: &[u8]) -> bool {
+        self.listening.as_ref().is_some_and(|listening| listening.channels.iter().any(|name| **name == *channel))
+    }
+
+    /// Its transaction is over: it gets what has waited for that.
+    #[cold]
+    pub(crate) fn tell_pending(&mut self, me: ClientTag, out: &mut Outbox) {
+        if let Some(listening) = &mut self.listening {
+            let pending = std::mem::take(&mut listening.pending);
+            out.insert(Peer::Client(me), |to| to.extend_from_slice(&pending));
+        }
+    }
+}
+
+impl Postgres {
+    /// Whether what a client listens to on a server can be heard on a shared one. Payloads are sent in one encoding.
+    pub(crate) fn shares_listening(server: &Server) -> bool {
+        let utf8 = server.settings.reported.get(b"client_encoding") == Some(&b"UTF8"[..]);
+        server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
+    }
+
+    /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it goes on
+    /// without the server.
+    pub(crate) fn listen(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        channels: Vec<Box<[u8]>>,
+        out: &mut Outbox,
+    ) {
+        if client.listening.as_ref().map_or(0, |listening| listening.channels.len()) + channels.len() > MAX_CHANNELS {
+            let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
+            let hint = "Use fewer channels, and tell what it is about in the payload.";
+            let code = code::PROGRAM_LIMIT_EXCEEDED;
+            client.fail(me, &Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client, out);
+            server.stained = true;
+            return client.release(me, tag, server, Verdict::Reset, out);
+        }
+        let mut hubs = self.hubs.lock();
+        if hubs.contains_key(&client.pool) {
+            server.begin(tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], out);
+        } else {
+            self.become_hub(&mut hubs, (me, client), (tag, server), &channels, true, out);
+        }
+    }
+
+    /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after all.
+    pub(crate) fn unlistened(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        channels: &[Box<[u8]>],
+        out: &mut Outbox,
+    ) {
+        let mut hubs = self.hubs.lock();
+        let Some(hub) = hubs.get_mut(&client.pool) else {
+            self.become_hub(&mut hubs, (me, client), (tag, server), channels, false, out);
+            drop(hubs);
+            return self.look_after_hub(tag, server, out);
+        };
+        let heard = self.subscribe(hub, me, client, channels, false);
+        hub.prod(out);
+        drop(hubs);
+        client.await_channels(me, server, heard, out);
+        let verdict = if server.stained { Verdict::Reset } else { server.exchange.verdict() };
+        client.release(me, tag, server, verdict, out);
+        client.stand(me, if heard { Standing::Idle } else { Standing::Active }, out);
+    }
+
+    /// The server stays out of its pool and listens for all clients.
+    fn become_hub(
+        &self,
+        hubs: &mut HashMap<PoolId, Hub>,
+        (me, client): (ClientTag, &mut Client),
+        (tag, server): (ServerTag, &mut Server),
+        channels: &[Box<[u8]>],
+        heard: bool,
+        out: &mut Outbox,
+    ) {
+        if !self.add_pin(me, client, tag, server, Pin::Listen, out) {
+            return;
+        }
+        let key = self.hubs.key();
+        let mut hub = Hub { key, server: tag, channels: HashMap::new(), clients: HashMap::new() };
+        self.subscribe(&mut hub, me, client, channels, heard);
+        hubs.insert(client.pool, hub);
+        client.await_channels(me, server, heard, out);
+        client.part(server);
+        server.duty = Duty::Listens(key);
+        server.pinned = true;
+        out.push(Effect::Keep { server: tag });
+        client.stand(me, if heard { Standing::Idle } else { Standing::Active }, out);
+    }
+
+    /// Adds channels to what the client listens to. True if all are heard.
+    fn subscribe(
+        &self,
+        hub: &mut Hub,
+        me: ClientTag,
+        client: &mut Client,
+        channels: &[Box<[u8]>],
+        heard: bool,
+    ) -> bool {
+        let listening = client.listening.get_or_insert_with(|| {
+            let key = self.hubs.key();
+            Box::new(Listening { key, channels: Vec::new(), pending: Vec::new(), ready: None })
+        });
+        for name in channels {
+            if !listening.channels.contains(name) {
+                listening.channels.push(name.clone());
+            }
+        }
+        hub.subscribe(listening.key, me, channels, heard)
+    }
+
+    /// The client has said UNLISTEN: of one channel or, with `*`, of all.
+    pub(crate) fn unlisten(&self, client: &mut Client, names: &[Box<[u8]>], out: &mut Outbox) {
+        let Some(listening) = &mut client.listening else { return };
+        let all = names.iter().any(|name| **name == *ALL_CHANNELS);
+        let mut hubs = self.hubs.lock();
+        let mut hub = hubs.get_mut(&client.pool).filter(|hub| hub.clients.contains_key(&listening.key));
+        listening.channels.retain(|channel| {
+            let gone = all || names.contains(channel);
+            if let Some(hub) = &mut hub
+                && gone
+            {
+                hub.unsubscribe(listening.key, channel);
+            }
+            !gone
+        });
+        let none_left = listening.channels.is_empty();
+        if let Some(hub) = hub {
+            if none_left {
+                hub.clients.remove(&listening.key);
+            }
+            hub.prod(out);
+        }
+        drop(hubs);
+        if none_left {
+            client.listening = None;
+        }
+    }
+
+    /// The client leaves, or has discarded everything.
+    #[cold]
+    pub(crate) fn unlisten_all(&self, client: &mut Client, out: &mut Outbox) {
+        self.unlisten(client, &[Box::from(*ALL_CHANNELS)], out);
+        client.listening = None;
+    }
+
+    /// Has the shared server do what its clients want now. When nobody wants anything, it goes back to its pool.
+    pub(crate) fn look_after_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let Duty::Listens(key) = server.duty else { return };
+        if !server.is_at_rest() {
+            return;
+        }
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get_mut(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool");
+        if hub.clients.is_empty() {
+            hubs.remove(&server.pool);
+            server.duty = Duty::Retires;
+            return server.begin(tag, Purpose::Retire, &[b"UNLISTEN *"], out);
+        }
+        let (wanted, unwanted) = hub.changes();
+        drop(hubs);
+        let mut sql = Vec::new();
+        for (word, names) in [("LISTEN ", &wanted), ("UNLISTEN ", &unwanted)] {
+            for name in names {
+                sql.extend_from_slice(word.as_bytes());
+                write_identifier(&mut sql, name);
+                sql.push(b';');
+            }
+        }
+        if !sql.is_empty() {
+            server.begin(tag, Purpose::Listen(wanted), &[&sql], out);
+        }
+    }
+
+    /// The shared server listens to these channels now, or will not.
+    pub(crate) fn listened(
+        &self,
+        tag: ServerTag,
+        server: &mut Server,
+        channels: &[Box<[u8]>],
+        failure: Option<&Failure>,
+        out: &mut Outbox,
+    ) {
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get_mut(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let hub = hub.expect("a server listens for its pool");
+        for name in channels {
+            let Some(channel) = hub.channels.get_mut(name) else { continue };
+            match failure {
+                None => {
+                    channel.heard = true;
+                    for key in &channel.clients {
+                        let subscriber = hub.clients.get_mut(key).expect("who wants a channel is known");
+                        subscriber.awaited -= 1;
+                        if subscriber.awaited == 0 {
+                            post(subscriber.tag, *key, &[HEARD], out);
+                        }
+                    }
+                }
+                Some(failure) => {
+                    for key in std::mem::take(&mut channel.clients) {
+                        if let Some(subscriber) = hub.clients.remove(&key) {
+                            post_lost(subscriber.tag, key, &failure.text(), out);
+                        }
+                    }
+                }
+            }
+        }
+        if failure.is_some() {
+            let Hub { channels, clients, .. } = hub;
+            channels.values_mut().for_each(|channel| channel.clients.retain(|key| clients.contains_key(key)));
+        }
+        drop(hubs);
+        self.look_after_hub(tag, server, out);
+    }
+
+    /// The shared server goes back to its pool.
+    pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, verdict: Verdict, out: &mut Outbox) {
+        server.duty = Duty::Serves;
+        server.pinned = false;
+        self.pins.remove(server.pool);
+        out.push(Effect::Pinned { server: tag, reason: None });
+        out.push(Effect::Release { server: tag, verdict });
+    }
+
+    /// The shared server is lost: whoever listened may have missed something.
+    pub(crate) fn hub_lost(&self, server: &mut Server, why: &str, out: &mut Outbox) {
+        let duty = std::mem::take(&mut server.duty);
+        if duty == Duty::Serves {
+            return;
+        }
+        self.pins.remove(server.pool);
+        let Duty::Listens(key) = duty else { return };
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.remove(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool");
+        for (key, subscriber) in hub.clients {
+            post_lost(subscriber.tag, key, why, out);
+        }
+    }
+
+    /// A NotificationResponse of the shared server, whole.
+    pub(crate) fn fan_out(&self, server: &Server, message: &[u8], out: &mut Outbox) {
+        let mut body = &message[crate::message::HEADER..];
+        let (Some(_), Some(name)) = (take_u32(&mut body), take_text(&mut body)) else { return };
+        let hubs = self.hubs.lock();
+        let hub = hubs.get(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let Some((hub, channel)) = hub.and_then(|hub| Some((hub, hub.channels.get(name)?))) else { return };
+        let start = out.inserted.len();
+        out.inserted.extend_from_slice(message);
+        let bytes = start..out.inserted.len();
+        for key in &channel.clients {
+            let tag = hub.clients[key].tag;
+            out.push(Effect::Post { to: Peer::Client(tag), key: *key, bytes: bytes.clone() });
+        }
+    }
+
+    /// Something was posted to a client that may be another by now.
+    pub(crate) fn hear(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        if matches!(client.phase, Phase::Closed) {
+            return;
+        }
+        let Some(listening) = client.listening.as_mut().filter(|listening| listening.key == key) else { return };
+        match bytes.split_first() {
+            Some((&back::NOTIFICATION_RESPONSE, _)) => {
+                if client.standing == Standing::Idle && !client.mid_message {
+                    out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
+                } else if listening.pending.len() + bytes.len() <= MAX_PENDING {
+                    listening.pending.extend_from_slice(bytes);
+                } else {
+                    let message = "too many notifications came during a transaction";
+                    let hint = "Listen on a connection of its own, or make transactions shorter.";
+                    let code = code::PROGRAM_LIMIT_EXCEEDED;
+                    client.fail(me, &Report { severity: Severity::Fatal, code, message, hint }, Blame::Exhausted, out);
+                }
+            }
+            Some((&HEARD, _)) if matches!(client.phase, Phase::Subscribing) => {
+                if let Some(status) = listening.ready.take() {
+                    out.insert(Peer::Client(me), |to| write_ready(to, status));
+                }
+                client.phase = Phase::Ready;
+                client.stand(me, Standing::Idle, out);
+                out.push(Effect::Wake { client: me });
+            }
+            Some((&LOST, why)) => {
+                let message =
+                    format!("the server that listens for this client was lost: {}", String::from_utf8_lossy(why));
+                let hint = "Notifications may have been missed. Connect again and LISTEN again.";
+                let code = code::CONNECTION_FAILURE;
+                let report = Report { severity: Severity::Fatal, code, message: &message, hint };
+                client.fail(me, &report, Blame::Server, out);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Client {
+    /// It is told that it may go on if all is heard, or when it is.
+    fn await_channels(&mut self, me: ClientTag, server: &mut Server, heard: bool, out: &mut Outbox) {
+        if heard {
+            server.tell_ready(Some(me), out);
+            self.phase = Phase::Ready;
+            out.push(Effect::Wake { client: me });
+        } else {
+            self.phase = Phase::Subscribing;
+            self.listening.as_mut().expect("it listens").ready = server.ready_withheld.take();
+        }
+    }
+}
+
+impl Server {
+    /// Ready, and not asked for anything.
+    fn is_at_rest(&self) -> bool {
+        self.work.is_none()
+            && self.exchange.is_settled()
+            && self.exchange.status() == IDLE
+            && matches!(self.stage, Stage::Ready)
+    }
+}
+
+fn post(to: ClientTag, key: u64, bytes: &[u8], out: &mut Outbox) {
+    let start = out.inserted.len();
+    out.inserted.extend_from_slice(bytes);
+    out.push(Effect::Post { to: Peer::Client(to), key, bytes: start..out.inserted.len() });
+}
+
+fn post_lost(to: ClientTag, key: u64, why: &str, out: &mut Outbox) {
+    post(to, key, &[&[LOST], why.as_bytes()].concat(), out);
+}
+
+/// Appends a name as an identifier.
+fn write_identifier(sql: &mut Vec<u8>, name: &[u8]) {
+    sql.push(b'"');
+    for &byte in name {
+        if byte == b'"' {
+            sql.push(byte);
+        }
+        sql.push(byte);
+    }
+    sql.push(b'"');
+}
