@@ -47,6 +47,22 @@ def test_a_pause_waits_for_transactions_and_holds_those_that_come(start):
         assert late.rows() == [["held"]]
 
 
+@pytest.mark.parametrize("keeps", ["CREATE TEMP TABLE mine ()", "LISTEN news"])
+def test_a_pause_waits_for_servers_that_are_kept(start, keeps):
+    pooler = start(max_size=2)
+    with pooler.wire() as owner:
+        owner.query(keeps)
+        status, answer = pooler.post("/api/pause?time=300ms")
+        assert status == 504 and answer["pools"][0]["servers"]["in_use"] == 1
+        if keeps.startswith("CREATE"):
+            assert owner.query("SELECT 'goes on'") == [["goes on"]]
+        owner.close()
+        eventually("no server is left", lambda: pooler.pools()[0]["servers"]["total"] == 0)
+    pooler.post("/api/resume")
+    with pooler.wire() as client:
+        assert client.query("SELECT 1") == [["1"]]
+
+
 def test_a_pause_that_is_not_done_in_time_says_so_and_stands(start):
     pooler = start(max_size=2)
     with pooler.wire() as busy:
