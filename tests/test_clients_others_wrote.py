@@ -14,11 +14,12 @@ NAMES = ["psql", "pgbench", "psycopg", "psycopg2", "asyncpg"]
 
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("name", NAMES)
-def test_it_gets_the_right_answers_in_transaction_mode(start, name):
+def test_it_gets_the_right_answers_in_transaction_mode(start, certificates, name):
     program = expectations.by_name(name)
-    checks = [check for check in running.checks_of(program) if check not in expectations.TLS_NOT_YET and not expectations.not_yet(program, check)]
-    pooler = start(max_size=2, max_wait_time="60s")
-    outcome = running.run(program, pooler.target(), checks)
+    checks = [check for check in running.checks_of(program) if not expectations.not_yet(program, check)]
+    pair = certificates.by_name_only
+    pooler = start(max_size=2, max_wait_time="60s", tls_cert=pair.certificate, tls_key=pair.key)
+    outcome = running.run(program, pooler.target(), checks, certificates)
     assert not outcome.failed, outcome.output
     assert outcome.passed == checks
 

@@ -1,11 +1,14 @@
 """What the programs in Python share: they run the checks that CHECKS names (all without it) and say how each ended."""
 
 import concurrent.futures
+import contextlib
 import os
 import sys
 import uuid
 
 CONNECTIONS = int(os.environ.get("CONNECTIONS", "8"))
+# The certificate is for TLS_HOST, not for PGHOST, which is the same machine; TLS_CA signed it, and TLS_OTHER_CA did not.
+TLS_HOST, TLS_CA, TLS_OTHER_CA = (os.environ.get(name) for name in ("TLS_HOST", "TLS_CA", "TLS_OTHER_CA"))
 
 
 def nonce():
@@ -17,6 +20,17 @@ def on_each(work):
     with concurrent.futures.ThreadPoolExecutor(CONNECTIONS) as threads:
         for future in [threads.submit(work, n) for n in range(CONNECTIONS)]:
             future.result(timeout=60)
+
+
+@contextlib.contextmanager
+def failing(error, *words):
+    """What stands in this block fails with this error, and its text holds these words."""
+    try:
+        yield
+    except error as problem:
+        assert all(word in str(problem) for word in words), problem
+        return
+    raise AssertionError(f"no {error.__name__}")
 
 
 def run(version, checks):

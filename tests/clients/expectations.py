@@ -12,8 +12,6 @@ NOT_YET = {
     "listen": "LISTEN by more clients than max_pinned",
     "cursors_with_hold": "WITH HOLD cursors by more clients than max_pinned",
 }
-# Checks that need TLS towards clients, in any mode. Empty: it is there.
-TLS_NOT_YET = {"tls"}
 # The same of single programs, whose check of that name does by name what others do without.
 NOT_YET_OF = {}
 
@@ -49,7 +47,7 @@ PROGRAMS = [
             notes="version 3.4.7 hangs after a large `COPY … TO STDOUT` wherever the network cuts a message in two, with PostgreSQL itself, too"),
     Program("pgx", "Go", ("./pgx",), ("go",), (("go", "build", "-mod=readonly", "-o", "pgx", "."),)),
     Program("jdbc", "Java", ("java", "-cp", "classes:lib/*", "Main"), ("java", "javac", "mvn"),
-            (("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"), ("sha256sum", "--check", "--quiet", "jars.sha256"),
+            (("rm", "-rf", "lib", "classes"), ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"), ("sha256sum", "--check", "--quiet", "jars.sha256"),
              ("javac", "-cp", "lib/*", "-d", "classes", "Main.java"))),
     Program("tokio-postgres", "Rust", ("target/debug/poolhouse-client-tokio-postgres",), ("cargo",), (("cargo", "build", "--locked", "--target-dir", "target"),)),
 ]

@@ -21,10 +21,19 @@ import expectations
 import pooler
 import running
 import table
-from cluster import PASSWORDS, Cluster
+from certificates import Certificates
+from cluster import HBA, PASSWORDS, Cluster, SecureCluster
 
 RESULTS = HERE / "results.json"
 SERVERS = 2
+
+
+class BothWays(SecureCluster):
+    """PostgreSQL that lets everybody in with TLS and without, as the pooler does."""
+
+    def configure(self):
+        super().configure()
+        (self.data / "pg_hba.conf").write_text(HBA)
 
 
 def main():
@@ -40,7 +49,8 @@ def main():
     directory = pathlib.Path(tempfile.mkdtemp(prefix="poolhouse-clients-"))
     directory.chmod(0o755)
     (directory / "pg").mkdir()
-    cluster, failures = Cluster(directory / "pg"), 0
+    certificates, failures = Certificates(directory), 0
+    cluster = BothWays(directory / "pg", certificates.by_name_only) if chosen.direct else Cluster(directory / "pg")
     try:
         cluster.make()
         for program in programs:
@@ -51,7 +61,7 @@ def main():
                 print(f"   not run: {reason}", flush=True)
                 results.setdefault(program.name, {"not_run": str(reason).splitlines()[0]})
                 continue
-            results[program.name] = one(program, cluster, directory, chosen)
+            results[program.name] = one(program, cluster, certificates, directory, chosen)
             failures += len(results[program.name]["failed"])
     finally:
         if cluster.running():
@@ -64,9 +74,9 @@ def main():
     return min(failures, 1)
 
 
-def one(program, cluster, directory, chosen):
+def one(program, cluster, certificates, directory, chosen):
     """Runs a program in transaction mode with what is expected to work there, and with the rest in session mode."""
-    checks = [check for check in running.checks_of(program) if check not in expectations.TLS_NOT_YET]
+    checks = running.checks_of(program)
     if chosen.only:
         checks = [check for check in checks if check in chosen.only.split(",")]
     later = [] if chosen.all or chosen.direct else [check for check in checks if expectations.not_yet(program, check)]
@@ -75,9 +85,9 @@ def one(program, cluster, directory, chosen):
         if not wanted:
             continue
         if chosen.direct:
-            outcome = running.run(program, direct(cluster), wanted)
+            outcome = running.run(program, direct(cluster), wanted, certificates)
         else:
-            outcome = through_a_pooler(program, wanted, cluster, directory, mode)
+            outcome = through_a_pooler(program, wanted, cluster, certificates, directory, mode)
         result["version"], result[mode] = outcome.version, outcome.passed
         for check, what in outcome.failed.items():
             result["failed"][f"{check} ({mode} mode)"] = what
@@ -90,14 +100,15 @@ def direct(cluster):
     return {"host": "127.0.0.1", "port": cluster.port, "user": "app", "password": PASSWORDS["app"], "dbname": "bench"}
 
 
-def through_a_pooler(program, checks, cluster, directory, mode):
+def through_a_pooler(program, checks, cluster, certificates, directory, mode):
     place = directory / f"{program.name}-{mode}"
     place.mkdir()
     made = pooler.make(place, cluster)
     # In session mode each connection keeps a server, and a check may want one more.
-    made.start(mode=mode, max_size=SERVERS if mode == "transaction" else 2 * running.CONNECTIONS, max_wait_time="60s", users={"app": PASSWORDS["app"]})
+    pair = certificates.by_name_only
+    made.start(tls_cert=pair.certificate, tls_key=pair.key, mode=mode, max_size=SERVERS if mode == "transaction" else 2 * running.CONNECTIONS, max_wait_time="60s", users={"app": PASSWORDS["app"]})
     try:
-        return running.run(program, made.target(), checks)
+        return running.run(program, made.target(), checks, certificates)
     finally:
         made.stop()
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 CONNECTIONS = 8
+# The only name in the certificate that is shown.
+TLS_HOST = "localhost"
 BUILD_SECONDS = 1200
 RUN_SECONDS = 240
 
@@ -51,10 +53,14 @@ def checks_of(program):
     return re.findall(r"\w+", listed[1])
 
 
-def run(program, target, checks):
-    """Runs these checks. `target`: keywords host, port, user, password, dbname."""
+def run(program, target, checks, certificates):
+    """Runs these checks. `target`: keywords host, port, user, password, dbname. What listens there shows `certificates.by_name_only`, and
+    lets clients in without TLS, too."""
     environment = {**os.environ, "PGHOST": target["host"], "PGPORT": str(target["port"]), "PGUSER": target["user"], "PGPASSWORD": target["password"],
-                   "PGDATABASE": target["dbname"], "CONNECTIONS": str(CONNECTIONS), "CHECKS": ",".join(checks), "PGCONNECT_TIMEOUT": "20"}
+                   "PGDATABASE": target["dbname"], "CONNECTIONS": str(CONNECTIONS), "CHECKS": ",".join(checks), "PGCONNECT_TIMEOUT": "20",
+                   # Drivers of libpq's kind would use TLS everywhere; the checks that want it say so.
+                   "PGSSLMODE": "disable", "TLS_HOST": TLS_HOST, "TLS_CA": str(certificates.authority.certificate),
+                   "TLS_OTHER_CA": str(certificates.other_authority.certificate)}
     command = [part.format(python=sys.executable) for part in program.run]
     try:
         done = subprocess.run(command, cwd=program.directory, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

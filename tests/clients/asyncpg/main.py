@@ -11,7 +11,7 @@ import uuid
 import asyncpg
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import CONNECTIONS, nonce, run
+from checks import CONNECTIONS, TLS_CA, TLS_HOST, TLS_OTHER_CA, failing, nonce, run
 
 TABLE = "c_asyncpg"
 
@@ -42,14 +42,6 @@ async def echo(connection):
     assert await connection.fetchval("SELECT $1::text", mine) == mine
 
 
-async def fails(error, awaitable):
-    try:
-        await awaitable
-    except error:
-        return
-    raise AssertionError(f"no {error.__name__}")
-
-
 def set_up():
     async def work():
         connection = await connect()
@@ -67,11 +59,9 @@ def transactions(**more):
             transaction = connection.transaction()
             await transaction.start()
             await connection.execute(f"INSERT INTO {TABLE} VALUES ($1, $2, $3)", worker, n, nonce())
-            try:
+            with failing(asyncpg.DivisionByZeroError):
                 async with connection.transaction():
                     await connection.fetchval("SELECT 1/0")
-            except asyncpg.DivisionByZeroError:
-                pass
             await (transaction.commit() if n % 2 else transaction.rollback())
         assert await connection.fetchval(f"SELECT count(*) FROM {TABLE} WHERE worker = $1", worker) == 10
 
@@ -105,8 +95,8 @@ def batches():
 
     async def work(connection, worker):
         await connection.executemany(f"INSERT INTO {TABLE} VALUES ($1, $2, $3)", [(worker, n, nonce()) for n in range(300)])
-        await fails(asyncpg.UniqueViolationError, connection.executemany(f"INSERT INTO {TABLE} VALUES ($1, $2, $3)",
-                                                                        [(worker, n, "again") for n in (1000, 1001, 5, 1002)]))
+        with failing(asyncpg.UniqueViolationError):
+            await connection.executemany(f"INSERT INTO {TABLE} VALUES ($1, $2, $3)", [(worker, n, "again") for n in (1000, 1001, 5, 1002)])
         assert await connection.fetchval(f"SELECT count(*) FROM {TABLE} WHERE worker = $1", worker) == 300
 
     on_each(work)
@@ -139,22 +129,21 @@ def cursors():
     on_each(work)
 
 
-def cancel():
+def cancel(**more):
     async def work(connection, worker):
-        await fails(TimeoutError, connection.execute("SELECT pg_sleep(30)", timeout=0.5))
+        with failing(TimeoutError):
+            await connection.execute("SELECT pg_sleep(30)", timeout=0.5)
         await echo(connection)
 
-    on_each(work)
+    on_each(work, **more)
 
 
 def timeouts():
     async def work(connection, worker):
-        async def too_long():
+        with failing(asyncpg.QueryCanceledError):
             async with connection.transaction():
                 await connection.execute("SET LOCAL statement_timeout = '100ms'")
                 await connection.execute("SELECT pg_sleep(10)")
-
-        await fails(asyncpg.QueryCanceledError, too_long())
         await echo(connection)
 
     on_each(work)
@@ -214,14 +203,24 @@ def listen():
     on_each(work)
 
 
+async def is_encrypted(connection, worker):
+    assert connection._transport.get_extra_info("cipher")
+    await echo(connection)
+
+
 def tls():
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    on_each(is_encrypted, ssl="require")
+    transactions(ssl="require", statement_cache_size=100)
+    cancel(ssl="require")
 
-    async def work(connection, worker):
-        await echo(connection)
 
-    on_each(work, ssl=context)
+def tls_verified():
+    """It has no channel binding."""
+    on_each(is_encrypted, host=TLS_HOST, ssl=ssl.create_default_context(cafile=TLS_CA))
+    with failing(ssl.SSLCertVerificationError, "certificate verify failed"):
+        asyncio.run(connect(host=TLS_HOST, ssl=ssl.create_default_context(cafile=TLS_OTHER_CA)))
+    with failing(ssl.SSLCertVerificationError, "IP address mismatch"):
+        asyncio.run(connect(ssl=ssl.create_default_context(cafile=TLS_CA)))
 
 
 def own_pool(**more):
@@ -243,4 +242,4 @@ def own_pool_prepared():
 
 
 run(asyncpg.__version__, [transactions, unprepared, prepared, batches, copy, cursors, cancel, timeouts, types, types_looked_up, settings, listen, tls,
-                          own_pool, own_pool_prepared])
+                          tls_verified, own_pool, own_pool_prepared])

@@ -62,6 +62,8 @@ public class Main {
         checks.put("settings", Main::settings);
         checks.put("listen", Main::listen);
         checks.put("tls", Main::tls);
+        checks.put("tls_verified", Main::tlsVerified);
+        checks.put("channel_binding", Main::channelBinding);
         String wanted = env("CHECKS", "");
         Set<String> chosen = wanted.isEmpty() ? checks.keySet() : Set.of(wanted.split(","));
         int status = 0;
@@ -91,12 +93,13 @@ public class Main {
         properties.setProperty("user", env("PGUSER", ""));
         properties.setProperty("password", env("PGPASSWORD", ""));
         properties.setProperty("prepareThreshold", String.valueOf(threshold));
+        properties.setProperty("host", env("PGHOST", ""));
         properties.setProperty("sslmode", "disable");
         properties.setProperty("connectTimeout", "20");
         for (int at = 0; at < more.length; at += 2) {
             properties.setProperty(more[at], more[at + 1]);
         }
-        return DriverManager.getConnection("jdbc:postgresql://" + env("PGHOST", "") + ":" + env("PGPORT", "") + "/" + env("PGDATABASE", ""), properties);
+        return DriverManager.getConnection("jdbc:postgresql://" + properties.remove("host") + ":" + env("PGPORT", "") + "/" + env("PGDATABASE", ""), properties);
     }
 
     /** Runs the work on many connections at once, each in a thread of its own. */
@@ -410,7 +413,42 @@ public class Main {
         });
     }
 
+    /** Asks for nonces with and without names for the statements, on connections with these properties. */
+    static void encrypted(String... properties) throws Exception {
+        for (int threshold : new int[] {0, 1}) {
+            onEach(threshold, (connection, worker) -> {
+                for (int n = 0; n < 20; n++) {
+                    echo(connection);
+                }
+            }, properties);
+        }
+    }
+
+    /** With these properties connecting fails, and the reason holds these words. */
+    static void refused(String words, String... properties) throws Exception {
+        try (Connection connection = connect(0, properties)) {
+            throw new AssertionError("let in with " + Arrays.toString(properties));
+        } catch (SQLException problem) {
+            if (!(problem + " " + problem.getCause()).contains(words)) {
+                throw problem;
+            }
+        }
+    }
+
+    /** The driver fails rather than to go on in the clear. */
     static void tls() throws Exception {
-        onEach(0, (connection, worker) -> echo(connection), "sslmode", "require");
+        encrypted("sslmode", "require");
+    }
+
+    static void tlsVerified() throws Exception {
+        String there = env("TLS_HOST", ""), ours = env("TLS_CA", ""), others = env("TLS_OTHER_CA", "");
+        encrypted("host", there, "sslmode", "verify-full", "sslrootcert", ours);
+        refused("PKIX path", "host", there, "sslmode", "verify-full", "sslrootcert", others);
+        refused("could not be verified", "sslmode", "verify-full", "sslrootcert", ours);
+    }
+
+    static void channelBinding() throws Exception {
+        encrypted("sslmode", "require", "channelBinding", "require");
+        refused("hannel", "channelBinding", "require");
     }
 }

@@ -6,11 +6,12 @@ import { pipeline } from 'node:stream/promises';
 import pg from 'pg';
 import Cursor from 'pg-cursor';
 import copy from 'pg-copy-streams';
-import { CONNECTIONS, many, nonce, run, sleep } from '../checks.mjs';
+import { CONNECTIONS, TLS, many, nonce, run, sleep } from '../checks.mjs';
 
 const connect = async (more = {}) => {
   const client = new pg.Client({ connectionTimeoutMillis: 20000, ...more });
   client.on('error', () => {}); // an error between two queries is seen by the next one
+  client.connection.once('authenticationSASLContinue', () => { client.proof = client.saslSession.mechanism; });
   await client.connect();
   return client;
 };
@@ -178,11 +179,37 @@ await run('node-postgres', JSON.parse(await (await import('node:fs/promises')).r
   },
 
   async tls() {
-    await onEach(async (client) => {
+    await onEach(async (client, worker) => {
       assert.ok(client.connection.stream.encrypted);
+      assert.equal(client.proof, 'SCRAM-SHA-256');
+      for (let n = 0; n < 20; n++) {
+        const mine = nonce();
+        await client.query('BEGIN');
+        assert.equal((await client.query('SELECT $1::text AS nonce', [mine])).rows[0].nonce, mine);
+        const { rows } = await client.query({ name: 'by name', text: 'SELECT $1::text AS nonce, $2::int AS n', values: [mine, worker] });
+        assert.deepEqual(rows, [{ nonce: mine, n: worker }]);
+        await client.query('COMMIT');
+      }
+    }, { ssl: { rejectUnauthorized: false } });
+  },
+
+  async tls_verified() {
+    await onEach(async (client) => {
+      assert.ok(client.connection.stream.authorized);
       const mine = nonce();
       assert.equal((await client.query('SELECT $1::text AS nonce', [mine])).rows[0].nonce, mine);
-    }, { ssl: { rejectUnauthorized: false } });
+    }, { host: TLS.host, ssl: { ca: TLS.ca } });
+    await assert.rejects(connect({ host: TLS.host, ssl: { ca: TLS.otherCa } }), { code: /^(UNABLE_TO_VERIFY_LEAF_SIGNATURE|SELF_SIGNED_CERT_IN_CHAIN)$/ });
+    // For an address the driver checks no name unless it is told one.
+    await assert.rejects(connect({ ssl: { ca: TLS.ca, servername: 'elsewhere.test' } }), { code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
+  },
+
+  async channel_binding() {
+    await onEach(async (client) => {
+      assert.equal(client.proof, 'SCRAM-SHA-256-PLUS');
+      const mine = nonce();
+      assert.equal((await client.query('SELECT $1::text AS nonce', [mine])).rows[0].nonce, mine);
+    }, { enableChannelBinding: true, ssl: { rejectUnauthorized: false } });
   },
 
   // The driver's own pool in front of ours.

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import CONNECTIONS, run
+from checks import CONNECTIONS, TLS_CA, TLS_HOST, run
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent.parent))
 from cluster import program
 
@@ -36,7 +36,7 @@ END;
 """
 
 
-def bench(*arguments, script=None):
+def bench(*arguments, script=None, **environment):
     # A thread for each client: pgbench prepares without returning to the others of its thread, which would then never give their servers back.
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         if script:
@@ -44,7 +44,7 @@ def bench(*arguments, script=None):
             file.flush()
             arguments = (*arguments, "-n", "-f", file.name)
         done = subprocess.run([program("pgbench"), "-c", str(CONNECTIONS), "-j", str(CONNECTIONS), "-t", str(TRANSACTIONS), *arguments],
-                              env=os.environ, text=True, timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                              env={**os.environ, **environment}, text=True, timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     assert f"actually processed: {CONNECTIONS * TRANSACTIONS}/{CONNECTIONS * TRANSACTIONS}" in done.stdout, done.stdout
     failed = re.search(r"number of failed transactions: (\d+)", done.stdout)
@@ -86,5 +86,11 @@ def a_connection_for_each():
     bench("-C", "-S", "-n", "-M", "extended")
 
 
+def tls_verified():
+    """Nothing less lets it in, and each login is bound to the channel."""
+    for protocol in ("simple", "prepared"):
+        bench("-M", protocol, script=ECHO, PGHOST=TLS_HOST, PGSSLMODE="verify-full", PGSSLROOTCERT=TLS_CA, PGCHANNELBINDING="require")
+
+
 run(subprocess.run([program("pgbench"), "--version"], text=True, stdout=subprocess.PIPE).stdout.split()[2],
-    [simple, extended, prepared, pipelines, prepared_pipelines, a_connection_for_each])
+    [simple, extended, prepared, pipelines, prepared_pipelines, a_connection_for_each, tls_verified])

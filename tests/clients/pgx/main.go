@@ -46,6 +46,8 @@ var checks = []check{
 	{"settings", settings},
 	{"listen", listen},
 	{"tls", overTLS},
+	{"tls_verified", overTLSVerified},
+	{"channel_binding", channelBinding},
 	{"own_pool", ownPool},
 }
 
@@ -87,8 +89,8 @@ const (
 	plain    = pgx.QueryExecModeSimpleProtocol
 )
 
-func connect(ctx context.Context, how mode) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig("sslmode=disable")
+func connect(ctx context.Context, settings string, how mode) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +100,17 @@ func connect(ctx context.Context, how mode) (*pgx.Conn, error) {
 
 // onEach runs the work on many connections at once and returns the first error.
 func onEach(ctx context.Context, how mode, work func(*pgx.Conn, int) error) error {
+	return onEachOf(ctx, "sslmode=disable", how, work)
+}
+
+func onEachOf(ctx context.Context, settings string, how mode, work func(*pgx.Conn, int) error) error {
 	errs := make(chan error, connections)
 	var group sync.WaitGroup
 	for n := range connections {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			conn, err := connect(ctx, how)
+			conn, err := connect(ctx, settings, how)
 			if err == nil {
 				err = work(conn, n)
 				conn.Close(ctx)
@@ -146,7 +152,7 @@ func state(err error) string {
 }
 
 func setUp(ctx context.Context) error {
-	conn, err := connect(ctx, plain)
+	conn, err := connect(ctx, "sslmode=disable", plain)
 	if err != nil {
 		return err
 	}
@@ -490,21 +496,51 @@ func listen(ctx context.Context) error {
 	})
 }
 
+// encrypted asks for nonces by all ways of sending statements, on connections with these settings.
+func encrypted(ctx context.Context, settings string) error {
+	for _, how := range []mode{cached, describe, direct, plain} {
+		err := onEachOf(ctx, settings, how, func(conn *pgx.Conn, _ int) error {
+			if _, ok := conn.PgConn().Conn().(*tls.Conn); !ok {
+				return errors.New("the connection is not encrypted")
+			}
+			for range 10 {
+				if err := echo(ctx, conn); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused says whether connecting fails with these words.
+func refused(ctx context.Context, settings, words string) error {
+	conn, err := connect(ctx, settings, direct)
+	if err == nil {
+		conn.Close(ctx)
+		return errors.New("let in with " + settings)
+	}
+	if !strings.Contains(err.Error(), words) {
+		return fmt.Errorf("not %q: %w", words, err)
+	}
+	return nil
+}
+
 func overTLS(ctx context.Context) error {
-	config, err := pgx.ParseConfig("sslmode=require")
-	if err != nil {
-		return err
-	}
-	config.DefaultQueryExecMode = direct
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	if _, ok := conn.PgConn().Conn().(*tls.Conn); !ok {
-		return errors.New("the connection is not encrypted")
-	}
-	return echo(ctx, conn)
+	return encrypted(ctx, "sslmode=require")
+}
+
+func overTLSVerified(ctx context.Context) error {
+	there, ours, others := "host="+os.Getenv("TLS_HOST"), " sslmode=verify-full sslrootcert="+os.Getenv("TLS_CA"), " sslmode=verify-full sslrootcert="+os.Getenv("TLS_OTHER_CA")
+	return errors.Join(encrypted(ctx, there+ours), refused(ctx, there+others, "unknown authority"), refused(ctx, ours, "doesn't contain any IP SANs"))
+}
+
+func channelBinding(ctx context.Context) error {
+	return errors.Join(encrypted(ctx, "sslmode=require channel_binding=require"), refused(ctx, "sslmode=disable channel_binding=require", "channel binding"))
 }
 
 // The driver's own pool in front of ours.

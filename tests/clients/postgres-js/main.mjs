@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import postgres from 'postgres';
-import { CONNECTIONS, many, nonce, run, sleep } from '../checks.mjs';
+import { CONNECTIONS, TLS, many, nonce, run, sleep } from '../checks.mjs';
 
 const open = (more = {}) => postgres({ max: 1, onnotice: () => {}, connect_timeout: 20, fetch_types: true, ...more });
 
@@ -180,11 +180,27 @@ await run('postgres.js', JSON.parse(await readFile('node_modules/postgres/packag
     });
   },
 
+  // It goes on in the clear only where `ssl` says "prefer" or "allow".
   async tls() {
+    await onEach(async (sql, worker) => {
+      for (let n = 0; n < 20; n++) {
+        const mine = nonce();
+        const [row] = await sql.begin((tx) => tx`SELECT ${mine} AS nonce, ${worker}::int AS n`);
+        assert.deepEqual({ ...row }, { nonce: mine, n: worker });
+      }
+    }, { ssl: 'require' });
+  },
+
+  // It has no channel binding.
+  async tls_verified() {
     await onEach(async (sql) => {
       const mine = nonce();
       assert.equal((await sql`SELECT ${mine} AS nonce`)[0].nonce, mine);
-    }, { ssl: { rejectUnauthorized: false }, prepare: false });
+    }, { host: TLS.host, ssl: { ca: TLS.ca } });
+    const asks = (more) => using(more, (sql) => sql`SELECT 1`);
+    await assert.rejects(asks({ host: TLS.host, ssl: { ca: TLS.otherCa } }), { code: /^(UNABLE_TO_VERIFY_LEAF_SIGNATURE|SELF_SIGNED_CERT_IN_CHAIN)$/ });
+    // For an address the driver checks no name unless it is told one.
+    await assert.rejects(asks({ ssl: { ca: TLS.ca, servername: 'elsewhere.test' } }), { code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
   },
 
   async own_pool() {

@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import nonce, on_each, run
+from checks import TLS_CA, TLS_HOST, TLS_OTHER_CA, nonce, on_each, run
 
 TABLE = "c_psql"
 
@@ -123,12 +123,29 @@ def listen():
     on_each(work)
 
 
-def tls():
+def encrypted(**environment):
     def work(worker):
-        assert "SSL connection (protocol: TLS" in psql("\\conninfo\n", PGSSLMODE="require")
+        mine = nonce()
+        got = psql(f"\\conninfo\nSELECT '{mine}';\n", **environment)
+        assert "SSL connection (protocol: TLS" in got and got.endswith(f"{mine}\n"), got
 
     on_each(work)
 
 
+def tls():
+    encrypted(PGSSLMODE="require")
+
+
+def tls_verified():
+    encrypted(PGHOST=TLS_HOST, PGSSLMODE="verify-full", PGSSLROOTCERT=TLS_CA)
+    assert "certificate verify failed" in psql("", status=2, PGHOST=TLS_HOST, PGSSLMODE="verify-full", PGSSLROOTCERT=TLS_OTHER_CA)
+    assert "does not match host name" in psql("", status=2, PGSSLMODE="verify-full", PGSSLROOTCERT=TLS_CA)
+
+
+def channel_binding():
+    encrypted(PGSSLMODE="require", PGCHANNELBINDING="require")
+    assert "channel binding" in psql("", status=2, PGCHANNELBINDING="require")
+
+
 run(subprocess.run(["psql", "--version"], text=True, stdout=subprocess.PIPE).stdout.split()[2],
-    [transactions, many_statements, copy, cursors, cancel, timeouts, describes, settings, listen, tls])
+    [transactions, many_statements, copy, cursors, cancel, timeouts, describes, settings, listen, tls, tls_verified, channel_binding])

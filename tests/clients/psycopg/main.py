@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import nonce, on_each, run
+from checks import TLS_CA, TLS_HOST, TLS_OTHER_CA, failing, nonce, on_each, run
 
 TABLE = "c_psycopg"
 
@@ -39,11 +39,8 @@ def transactions(**more):
             for n in range(20):
                 with connection.transaction(force_rollback=n % 2 == 0):
                     connection.execute(f"INSERT INTO {TABLE} VALUES (%s, %s, %s)", [worker, n, nonce()])
-                    try:
-                        with connection.transaction():
-                            connection.execute("SELECT 1/0")
-                    except errors.DivisionByZero:
-                        pass
+                    with failing(errors.DivisionByZero), connection.transaction():
+                        connection.execute("SELECT 1/0")
             assert connection.execute(f"SELECT count(*) FROM {TABLE} WHERE worker = %s", [worker]).fetchone() == (10,)
 
     on_each(work)
@@ -82,14 +79,11 @@ def pipelines(**more):
                     asked = [nonce() for _ in range(10)]
                     cursors = [connection.execute("SELECT %s", [mine]) for mine in asked]
                 assert [cursor.fetchone() for cursor in cursors] == [(mine,) for mine in asked]
-                try:
-                    with connection.pipeline():
-                        connection.execute("SELECT 'before'")
-                        connection.execute("SELECT 1/0")
-                        connection.execute("SELECT 'never'")
-                    raise AssertionError("no error")
-                except errors.DivisionByZero:
-                    echo(connection)
+                with failing(errors.DivisionByZero), connection.pipeline():
+                    connection.execute("SELECT 'before'")
+                    connection.execute("SELECT 1/0")
+                    connection.execute("SELECT 'never'")
+                echo(connection)
 
     on_each(work)
 
@@ -122,12 +116,9 @@ def copy():
             with connection.cursor().copy(f"COPY (SELECT * FROM {TABLE} WHERE worker = {worker} ORDER BY n) TO STDOUT") as source:
                 got = b"".join(source)
             assert got.decode() == "".join(f"{w}\t{n}\t{note}\n" for w, n, note in rows)
-            try:
-                with connection.cursor().copy(f"COPY {TABLE} FROM STDIN") as sink:
-                    sink.write("rubbish\n")
-                raise AssertionError("no error")
-            except errors.InvalidTextRepresentation:
-                echo(connection)
+            with failing(errors.InvalidTextRepresentation), connection.cursor().copy(f"COPY {TABLE} FROM STDIN") as sink:
+                sink.write("rubbish\n")
+            echo(connection)
 
     on_each(work)
 
@@ -156,9 +147,9 @@ def cursors_with_hold():
         work(n)
 
 
-def cancel():
+def cancel(**more):
     def work(worker):
-        with connect() as connection:
+        with connect(**more) as connection:
             over = threading.Event()
 
             def keep_cancelling():
@@ -169,10 +160,8 @@ def cancel():
             thread = threading.Thread(target=keep_cancelling)
             thread.start()
             try:
-                connection.execute("SELECT pg_sleep(30)")
-                raise AssertionError("no error")
-            except errors.QueryCanceled:
-                pass
+                with failing(errors.QueryCanceled):
+                    connection.execute("SELECT pg_sleep(30)")
             finally:
                 over.set()
                 thread.join()
@@ -184,19 +173,14 @@ def cancel():
 def timeouts():
     def work(worker):
         with connect() as connection:
-            try:
-                with connection.transaction():
-                    connection.execute("SET LOCAL statement_timeout = '100ms'")
-                    connection.execute("SELECT pg_sleep(10)")
-                raise AssertionError("no error")
-            except errors.QueryCanceled:
-                echo(connection)
-        with connect(options="-c statement_timeout=200ms") as connection:
-            try:
+            with failing(errors.QueryCanceled), connection.transaction():
+                connection.execute("SET LOCAL statement_timeout = '100ms'")
                 connection.execute("SELECT pg_sleep(10)")
-                raise AssertionError("no error")
-            except errors.QueryCanceled:
-                echo(connection)
+            echo(connection)
+        with connect(options="-c statement_timeout=200ms") as connection:
+            with failing(errors.QueryCanceled):
+                connection.execute("SELECT pg_sleep(10)")
+            echo(connection)
 
     on_each(work)
 
@@ -239,14 +223,35 @@ def listen():
     on_each(work)
 
 
-def tls():
+def encrypted(**more):
     def work(worker):
-        with connect(sslmode="require") as connection:
+        with connect(**more) as connection:
             assert connection.pgconn.ssl_in_use
             echo(connection)
 
     on_each(work)
 
 
+def tls():
+    encrypted(sslmode="require")
+    transactions(sslmode="require")
+    pipelines(sslmode="require", prepare_threshold=0)
+    cancel(sslmode="require")
+
+
+def tls_verified():
+    encrypted(host=TLS_HOST, sslmode="verify-full", sslrootcert=TLS_CA)
+    with failing(psycopg.OperationalError, "certificate verify failed"):
+        connect(host=TLS_HOST, sslmode="verify-full", sslrootcert=TLS_OTHER_CA)
+    with failing(psycopg.OperationalError, "does not match host name"):
+        connect(sslmode="verify-full", sslrootcert=TLS_CA)
+
+
+def channel_binding():
+    encrypted(sslmode="require", channel_binding="require")
+    with failing(psycopg.OperationalError, "channel binding"):
+        connect(channel_binding="require")
+
+
 run(psycopg.__version__, [transactions, unprepared, prepared, pipelines, prepared_pipelines, batches, copy, cursors, cursors_with_hold, cancel,
-                          timeouts, types, settings, listen, tls])
+                          timeouts, types, settings, listen, tls, tls_verified, channel_binding])

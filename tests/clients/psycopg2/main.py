@@ -12,7 +12,7 @@ import psycopg2.extras
 from psycopg2 import errors
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import nonce, on_each, run
+from checks import TLS_CA, TLS_HOST, TLS_OTHER_CA, failing, nonce, on_each, run
 
 TABLE = "c_psycopg2"
 
@@ -38,29 +38,22 @@ def echo(connection):
     assert ask(connection, "SELECT %s", mine) == [(mine,)]
 
 
-def fails(error, work, *arguments):
-    try:
-        work(*arguments)
-    except error:
-        return
-    raise AssertionError(f"no {error.__name__}")
-
-
 def set_up():
     with connect() as connection:
         ask(connection, f"DROP TABLE IF EXISTS {TABLE}")
         ask(connection, f"CREATE TABLE {TABLE} (worker int, n int, note text, UNIQUE (worker, n))")
 
 
-def transactions():
+def transactions(**more):
     set_up()
 
     def work(worker):
-        with connect(autocommit=False) as connection:
+        with connect(autocommit=False, **more) as connection:
             for n in range(20):
                 ask(connection, f"INSERT INTO {TABLE} VALUES (%s, %s, %s)", worker, n, nonce())
                 ask(connection, "SAVEPOINT inner_one")
-                fails(errors.DivisionByZero, ask, connection, "SELECT 1/0")
+                with failing(errors.DivisionByZero):
+                    ask(connection, "SELECT 1/0")
                 ask(connection, "ROLLBACK TO inner_one")
                 connection.commit() if n % 2 else connection.rollback()
             assert ask(connection, f"SELECT count(*) FROM {TABLE} WHERE worker = %s", worker) == [(10,)]
@@ -90,7 +83,8 @@ def copy():
             got = io.StringIO()
             cursor.copy_expert(f"COPY (SELECT * FROM {TABLE} WHERE worker = {worker} ORDER BY n) TO STDOUT", got)
             assert got.getvalue() == lines
-            fails(errors.InvalidTextRepresentation, cursor.copy_expert, f"COPY {TABLE} FROM STDIN", io.StringIO("rubbish\n"))
+            with failing(errors.InvalidTextRepresentation):
+                cursor.copy_expert(f"COPY {TABLE} FROM STDIN", io.StringIO("rubbish\n"))
             echo(connection)
 
     on_each(work)
@@ -106,9 +100,9 @@ def cursors():
     on_each(work)
 
 
-def cancel():
+def cancel(**more):
     def work(worker):
-        with connect() as connection:
+        with connect(**more) as connection:
             over = threading.Event()
 
             def keep_cancelling():
@@ -119,7 +113,8 @@ def cancel():
             thread = threading.Thread(target=keep_cancelling)
             thread.start()
             try:
-                fails(errors.QueryCanceled, ask, connection, "SELECT pg_sleep(30)")
+                with failing(errors.QueryCanceled):
+                    ask(connection, "SELECT pg_sleep(30)")
             finally:
                 over.set()
                 thread.join()
@@ -132,7 +127,8 @@ def timeouts():
     def work(worker):
         with connect(autocommit=False) as connection:
             ask(connection, "SET LOCAL statement_timeout = '100ms'")
-            fails(errors.QueryCanceled, ask, connection, "SELECT pg_sleep(10)")
+            with failing(errors.QueryCanceled):
+                ask(connection, "SELECT pg_sleep(10)")
             connection.rollback()
             echo(connection)
 
@@ -149,7 +145,8 @@ def settings():
             for _ in range(20):
                 got = ask(connection, "SELECT current_setting('search_path'), current_setting('default_transaction_isolation')")
                 assert got == [(f"schema_{worker}, public", "repeatable read")], got
-                fails(errors.ReadOnlySqlTransaction, ask, connection, "CREATE TABLE c_psycopg2_never (n int)")
+                with failing(errors.ReadOnlySqlTransaction):
+                    ask(connection, "CREATE TABLE c_psycopg2_never (n int)")
 
     on_each(work)
 
@@ -168,13 +165,32 @@ def listen():
     on_each(work)
 
 
-def tls():
+def encrypted(**more):
     def work(worker):
-        with connect(sslmode="require") as connection:
+        with connect(**more) as connection:
             assert connection.info.ssl_in_use
             echo(connection)
 
     on_each(work)
 
 
-run(psycopg2.__version__.split()[0], [transactions, batches, copy, cursors, cancel, timeouts, settings, listen, tls])
+def tls():
+    encrypted(sslmode="require")
+    transactions(sslmode="require")
+    cancel(sslmode="require")
+
+
+def tls_verified():
+    encrypted(host=TLS_HOST, sslmode="verify-full", sslrootcert=TLS_CA)
+    for words, more in (("certificate verify failed", {"host": TLS_HOST, "sslrootcert": TLS_OTHER_CA}), ("does not match host name", {"sslrootcert": TLS_CA})):
+        with failing(psycopg2.OperationalError, words), connect(sslmode="verify-full", **more):
+            pass
+
+
+def channel_binding():
+    encrypted(sslmode="require", channel_binding="require")
+    with failing(psycopg2.OperationalError, "channel binding"), connect(channel_binding="require"):
+        pass
+
+
+run(psycopg2.__version__.split()[0], [transactions, batches, copy, cursors, cancel, timeouts, settings, listen, tls, tls_verified, channel_binding])

@@ -10,10 +10,13 @@ use std::time::{Duration, SystemTime};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{join_all, try_join_all};
 use futures_util::{SinkExt, TryStreamExt, stream};
+use native_tls::{Certificate, TlsConnector, TlsConnectorBuilder};
+use postgres_native_tls::MakeTlsConnector;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage, Socket};
+use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::tls::TlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage, Socket};
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -39,7 +42,7 @@ async fn main() {
             }
         )*};
     }
-    checks!(simple, unprepared, cancel, copy, transactions, prepared, pipelines, portals, timeouts, types, settings, listen, tls);
+    checks!(simple, unprepared, cancel, copy, transactions, prepared, pipelines, portals, timeouts, types, settings, listen, tls, tls_verified, channel_binding);
     std::process::exit(i32::from(failed));
 }
 
@@ -65,9 +68,14 @@ fn nonce() -> String {
 }
 
 fn config() -> Config {
+    config_at("PGHOST")
+}
+
+/// `host` names the variable with the host.
+fn config_at(host: &str) -> Config {
     let var = |name| env::var(name).unwrap_or_default();
     let mut config = Config::new();
-    config.host(var("PGHOST")).port(var("PGPORT").parse().expect("PGPORT is a number"));
+    config.host(var(host)).port(var("PGPORT").parse().expect("PGPORT is a number"));
     config.user(var("PGUSER")).password(var("PGPASSWORD")).dbname(var("PGDATABASE"));
     config
 }
@@ -338,14 +346,70 @@ async fn listen() -> Outcome {
     .await
 }
 
-async fn tls() -> Outcome {
-    on_each(|_| async {
-        let tls = native_tls::TlsConnector::builder().danger_accept_invalid_certs(true).danger_accept_invalid_hostnames(true).build()?;
-        let mut config = config();
-        config.ssl_mode(tokio_postgres::config::SslMode::Require);
-        let (client, connection) = config.connect(postgres_native_tls::MakeTlsConnector::new(tls)).await?;
-        drive(connection);
-        echo(&client).await
+/// Accepts whatever certificate is shown.
+fn trusting() -> TlsConnectorBuilder {
+    let mut builder = TlsConnector::builder();
+    builder.danger_accept_invalid_certs(true).danger_accept_invalid_hostnames(true);
+    builder
+}
+
+/// Accepts a certificate that the authority in the file of this variable has signed for the host.
+fn trusted_by(variable: &str) -> Result<TlsConnectorBuilder, Box<dyn std::error::Error + Send + Sync>> {
+    let mut builder = TlsConnector::builder();
+    builder.disable_built_in_roots(true).add_root_certificate(Certificate::from_pem(&std::fs::read(env::var(variable)?)?)?);
+    Ok(builder)
+}
+
+async fn connect_encrypted(host: &str, binding: ChannelBinding, tls: &TlsConnectorBuilder) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
+    let mut config = config_at(host);
+    config.ssl_mode(SslMode::Require).channel_binding(binding);
+    let (client, connection) = config.connect(MakeTlsConnector::new(tls.build()?)).await?;
+    drive(connection);
+    Ok(client)
+}
+
+/// Both ways of sending statements, at once on many connections that are encrypted or were not made at all.
+async fn encrypted(host: &'static str, binding: ChannelBinding, tls: TlsConnectorBuilder) -> Outcome {
+    let tls = std::sync::Arc::new(tls);
+    on_each(|_| {
+        let tls = tls.clone();
+        async move {
+            let client = connect_encrypted(host, binding, &tls).await?;
+            let statement = client.prepare("SELECT $1::text").await?;
+            for _ in 0..20 {
+                echo(&client).await?;
+                let mine = nonce();
+                same("nonce", mine.clone(), client.query_one(&statement, &[&mine]).await?.get(0))?;
+            }
+            Ok(())
+        }
     })
     .await
+}
+
+async fn refused(words: &str, host: &str, tls: TlsConnectorBuilder) -> Outcome {
+    match connect_encrypted(host, ChannelBinding::Prefer, &tls).await {
+        Ok(_) => Err("let in".into()),
+        Err(error) if told(&*error).contains(words) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn tls() -> Outcome {
+    encrypted("PGHOST", ChannelBinding::Disable, trusting()).await
+}
+
+async fn tls_verified() -> Outcome {
+    encrypted("TLS_HOST", ChannelBinding::Prefer, trusted_by("TLS_CA")?).await?;
+    refused("certificate verify failed", "TLS_HOST", trusted_by("TLS_OTHER_CA")?).await?;
+    refused("mismatch", "PGHOST", trusted_by("TLS_CA")?).await
+}
+
+async fn channel_binding() -> Outcome {
+    encrypted("PGHOST", ChannelBinding::Require, trusting()).await?;
+    let mut plain = config();
+    match plain.channel_binding(ChannelBinding::Require).connect(NoTls).await {
+        Ok(_) => Err("let in without".into()),
+        Err(error) => same("the reason is channel binding", true, told(&error).contains("channel binding")),
+    }
 }
