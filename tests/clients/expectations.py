@@ -44,7 +44,7 @@ PROGRAMS = [
     Program("asyncpg", "Python", PYTHON),
     Program("node-postgres", "JavaScript", ("node", "main.mjs"), ("node", "npm"), (("npm", "ci", "--no-audit", "--no-fund"),)),
     Program("postgres-js", "JavaScript", ("node", "main.mjs"), ("node", "npm"), (("npm", "ci", "--no-audit", "--no-fund"),),
-            notes="version 3.4.7 hangs after a large `COPY … TO STDOUT` wherever the network cuts a message in two, with PostgreSQL itself, too"),
+            notes="version 3.4.9 hangs now and then in a large `COPY … TO STDOUT`, with PostgreSQL itself, too"),
     Program("pgx", "Go", ("./pgx",), ("go",), (("go", "build", "-mod=readonly", "-o", "pgx", "."),)),
     Program("jdbc", "Java", ("java", "-cp", "classes:lib/*", "Main"), ("java", "javac", "mvn"),
             (("rm", "-rf", "lib", "classes"), ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"), ("sha256sum", "--check", "--quiet", "jars.sha256"),

@@ -9,7 +9,8 @@ PATH = pathlib.Path(__file__).resolve().parent.parent.parent / "docs" / "clients
 INTRODUCTION = """# Clients others wrote
 
 Written by `make clients`; do not edit. Each client below is used by a small program of its own language in `tests/clients/`, on {connections} connections
-at once through a pool of {servers} servers, with SCRAM; every query holds a random value that its answer must echo.
+at once through a pool of {servers} servers, with SCRAM; every query holds a random value that its answer must echo. *TLS verified*: with `verify-full`, or what the driver
+calls that, the right certificate is accepted, and one of another authority or for another name is refused. *Channel binding*: the login is by SCRAM-SHA-256-PLUS.
 
 {count} clients were run. In **session mode** a connection keeps a server, and everything works as without a pooler.
 

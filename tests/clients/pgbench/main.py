@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import CONNECTIONS, TLS_CA, TLS_HOST, run
+from checks import CONNECTIONS, TLS_CA, TLS_HOST, TLS_OTHER_CA, run
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent.parent))
 from cluster import program
 
@@ -36,7 +36,7 @@ END;
 """
 
 
-def bench(*arguments, script=None, **environment):
+def bench(*arguments, script=None, status=0, **environment):
     # A thread for each client: pgbench prepares without returning to the others of its thread, which would then never give their servers back.
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         if script:
@@ -45,7 +45,9 @@ def bench(*arguments, script=None, **environment):
             arguments = (*arguments, "-n", "-f", file.name)
         done = subprocess.run([program("pgbench"), "-c", str(CONNECTIONS), "-j", str(CONNECTIONS), "-t", str(TRANSACTIONS), *arguments],
                               env={**os.environ, **environment}, text=True, timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == status, done.stdout
+    if status:
+        return
     assert f"actually processed: {CONNECTIONS * TRANSACTIONS}/{CONNECTIONS * TRANSACTIONS}" in done.stdout, done.stdout
     failed = re.search(r"number of failed transactions: (\d+)", done.stdout)
     assert not failed or failed[1] == "0", done.stdout
@@ -87,10 +89,16 @@ def a_connection_for_each():
 
 
 def tls_verified():
-    """Nothing less lets it in, and each login is bound to the channel."""
     for protocol in ("simple", "prepared"):
-        bench("-M", protocol, script=ECHO, PGHOST=TLS_HOST, PGSSLMODE="verify-full", PGSSLROOTCERT=TLS_CA, PGCHANNELBINDING="require")
+        bench("-M", protocol, script=ECHO, PGHOST=TLS_HOST, PGSSLMODE="verify-full", PGSSLROOTCERT=TLS_CA)
+    for refused in ({"PGHOST": TLS_HOST, "PGSSLROOTCERT": TLS_OTHER_CA}, {"PGSSLROOTCERT": TLS_CA}):
+        bench(script=ECHO, status=1, PGSSLMODE="verify-full", **refused)
+
+
+def channel_binding():
+    bench("-M", "extended", script=ECHO, PGSSLMODE="require", PGCHANNELBINDING="require")
+    bench(script=ECHO, status=1, PGCHANNELBINDING="require")
 
 
 run(subprocess.run([program("pgbench"), "--version"], text=True, stdout=subprocess.PIPE).stdout.split()[2],
-    [simple, extended, prepared, pipelines, prepared_pipelines, a_connection_for_each, tls_verified])
+    [simple, extended, prepared, pipelines, prepared_pipelines, a_connection_for_each, tls_verified, channel_binding])
