@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import os
 import sys
+import threading
 import uuid
 
 CONNECTIONS = int(os.environ.get("CONNECTIONS", "8"))
@@ -31,6 +32,24 @@ def failing(error, *words):
         assert all(word in str(problem) for word in words), problem
         return
     raise AssertionError(f"no {error.__name__}")
+
+
+@contextlib.contextmanager
+def cancelling(cancel, *arguments, **more):
+    """Meanwhile another thread keeps asking to cancel. The first wish may come before the query does; then it is meant for nothing."""
+    over = threading.Event()
+
+    def keep_asking():
+        while not over.wait(0.3):
+            cancel(*arguments, **more)
+
+    thread = threading.Thread(target=keep_asking)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def run(version, checks):

@@ -22,6 +22,16 @@ const onEach = (work, more) => many((n) => using(more, (sql) => work(sql, n)));
 const TABLE = 'c_postgres_js';
 const setUp = (sql) => sql.unsafe(`DROP TABLE IF EXISTS ${TABLE}; CREATE TABLE ${TABLE} (worker int, n int, note text, UNIQUE (worker, n))`);
 
+// It sends without waiting; an error must fail its own query only.
+const pipelined = (more) => onEach(async (sql) => {
+  const asked = Array.from({ length: 30 }, () => nonce());
+  const answers = await Promise.allSettled(asked.map((mine, i) => (i % 5 === 3 ? sql`SELECT 1/${0}::int` : sql`SELECT ${mine} AS nonce`)));
+  answers.forEach((answer, i) => {
+    if (i % 5 === 3) assert.equal(answer.reason?.code, '22012');
+    else assert.equal(answer.value?.[0].nonce, asked[i]);
+  });
+}, more);
+
 await run('postgres.js', JSON.parse(await readFile('node_modules/postgres/package.json')).version, {
   // Without prepared statements, as its manual says for poolers.
   async unprepared() {
@@ -77,27 +87,12 @@ await run('postgres.js', JSON.parse(await readFile('node_modules/postgres/packag
     });
   },
 
-  // It sends without waiting; an error must fail its own query only.
   async pipelines() {
-    await onEach(async (sql) => {
-      const asked = Array.from({ length: 30 }, () => nonce());
-      const answers = await Promise.allSettled(asked.map((mine, i) => (i % 5 === 3 ? sql`SELECT 1/${0}::int` : sql`SELECT ${mine} AS nonce`)));
-      answers.forEach((answer, i) => {
-        if (i % 5 === 3) assert.equal(answer.reason?.code, '22012');
-        else assert.equal(answer.value?.[0].nonce, asked[i]);
-      });
-    });
+    await pipelined({});
   },
 
   async pipelines_unprepared() {
-    await onEach(async (sql) => {
-      const asked = Array.from({ length: 30 }, () => nonce());
-      const answers = await Promise.allSettled(asked.map((mine, i) => (i % 5 === 3 ? sql`SELECT 1/${0}::int` : sql`SELECT ${mine} AS nonce`)));
-      answers.forEach((answer, i) => {
-        if (i % 5 === 3) assert.equal(answer.reason?.code, '22012');
-        else assert.equal(answer.value?.[0].nonce, asked[i]);
-      });
-    }, { prepare: false });
+    await pipelined({ prepare: false });
   },
 
   async copy() {

@@ -4,13 +4,12 @@ import datetime
 import decimal
 import pathlib
 import sys
-import threading
 
 import psycopg
 from psycopg import errors
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import TLS_CA, TLS_HOST, TLS_OTHER_CA, failing, nonce, on_each, run
+from checks import TLS_CA, TLS_HOST, TLS_OTHER_CA, cancelling, failing, nonce, on_each, run
 
 TABLE = "c_psycopg"
 
@@ -150,21 +149,8 @@ def cursors_with_hold():
 def cancel(**more):
     def work(worker):
         with connect(**more) as connection:
-            over = threading.Event()
-
-            def keep_cancelling():
-                # The first may come before the query does; then it is meant for nothing.
-                while not over.wait(0.3):
-                    connection.cancel_safe(timeout=5)
-
-            thread = threading.Thread(target=keep_cancelling)
-            thread.start()
-            try:
-                with failing(errors.QueryCanceled):
-                    connection.execute("SELECT pg_sleep(30)")
-            finally:
-                over.set()
-                thread.join()
+            with cancelling(connection.cancel_safe, timeout=5), failing(errors.QueryCanceled):
+                connection.execute("SELECT pg_sleep(30)")
             echo(connection)
 
     on_each(work)

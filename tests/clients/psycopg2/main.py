@@ -5,14 +5,13 @@ import io
 import pathlib
 import select
 import sys
-import threading
 
 import psycopg2
 import psycopg2.extras
 from psycopg2 import errors
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from checks import TLS_CA, TLS_HOST, TLS_OTHER_CA, failing, nonce, on_each, run
+from checks import TLS_CA, TLS_HOST, TLS_OTHER_CA, cancelling, failing, nonce, on_each, run
 
 TABLE = "c_psycopg2"
 
@@ -103,21 +102,8 @@ def cursors():
 def cancel(**more):
     def work(worker):
         with connect(**more) as connection:
-            over = threading.Event()
-
-            def keep_cancelling():
-                # The first may come before the query does; then it is meant for nothing.
-                while not over.wait(0.3):
-                    connection.cancel()
-
-            thread = threading.Thread(target=keep_cancelling)
-            thread.start()
-            try:
-                with failing(errors.QueryCanceled):
-                    ask(connection, "SELECT pg_sleep(30)")
-            finally:
-                over.set()
-                thread.join()
+            with cancelling(connection.cancel), failing(errors.QueryCanceled):
+                ask(connection, "SELECT pg_sleep(30)")
             echo(connection)
 
     on_each(work)
