@@ -45,6 +45,7 @@ missing_packages() {
     have psql || echo postgresql-client
     have_postgres || echo postgresql
     have_pgbench || echo postgresql-contrib
+    have openssl || echo openssl
     have pgbouncer || echo pgbouncer
     have haproxy || echo haproxy
     have pgpool || echo pgpool2

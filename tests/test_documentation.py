@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -15,7 +16,7 @@ from cluster import scram_verifier
 
 pytestmark = pytest.mark.poolhouse_only
 
-PAGES = sorted([pooler.ROOT / "README.md", *(pooler.ROOT / "docs").glob("*.md")])
+PAGES = [pooler.ROOT / "README.md", *sorted((pooler.ROOT / "docs").glob("*.md"))]
 NAMES = [path.name for path in PAGES]
 SOURCES = sorted((pooler.ROOT / "crates").glob("*/src/**/*.rs"))
 # Words that look like keys and are somebody else's: parameters of PostgreSQL and of its clients, and columns of its tables.
@@ -196,6 +197,29 @@ def test_every_error_of_the_guides_table_is_in_the_program():
     # PostgreSQL's own words.
     parts.remove("is not yet defined in this session")
     assert len(parts) >= 4 and not [part for part in parts if part not in program]
+
+
+def test_every_log_line_that_is_shown_is_in_the_program():
+    program = " ".join(path.read_text() for path in SOURCES)
+    lines = [line for path in PAGES for _, block in fenced(path.read_text(), "") for line in re.findall(r"^INFO (.*)$", block, re.MULTILINE)]
+    assert len(lines) >= 3 and not [line for line in lines if f'"{line}"' not in program]
+
+
+# -- figures
+
+
+def test_the_readmes_figures_are_those_of_its_result_file():
+    readme = PAGES[0].read_text()
+    (name,) = set(re.findall(r"\]\((bench/results/[\w.-]+)\)", readme))
+    command = [sys.executable, "bench/run.py", "--render", name]
+    rendered = subprocess.run(command, cwd=pooler.ROOT, text=True, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    rows = re.findall(r"^\|.*\|$", readme.split("<!-- bench:begin -->")[1].split("<!-- bench:end -->")[0], re.MULTILINE)
+    assert len(rows) > 10 and not [row for row in rows if row not in rendered]
+
+
+def test_the_readme_asks_for_the_rust_that_is_needed():
+    (needed,) = re.findall(r'^rust-version = "(.*)"$', (pooler.ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+    assert f"Rust ({needed} or newer" in PAGES[0].read_text()
 
 
 # -- links
