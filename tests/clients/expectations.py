@@ -9,7 +9,6 @@ ROOT = pathlib.Path(__file__).parent
 
 # Check -> why it is not expected to work in transaction mode. It is run in session mode instead.
 NOT_YET = {
-    "listen": "LISTEN by more clients than max_pinned",
     "cursors_with_hold": "WITH HOLD cursors by more clients than max_pinned",
 }
 # The same of single programs, whose check of that name does by name what others do without.
