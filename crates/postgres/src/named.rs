@@ -132,7 +132,9 @@ pub(crate) fn deallocate(
     message: &Arrived<'_>,
     out: &mut Outbox,
 ) -> Option<Step> {
-    client.named.as_ref()?;
+    if client.named.is_none() || !message.is_whole() {
+        return None;
+    }
     let mut body = message.body().get(1..)?;
     let Some(Deallocate::One(name)) = deallocates(body) else { return None };
     let statement = match meaning(client, server, message, &name) {

@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Forward,
     /// More of it is needed to tell.
     Wait,
-    /// It was entered, and forwarded in another form up to here; the rest follows as it is.
+    /// It was entered, and forwarded in another form up to here; the rest follows as it is, if this is not its end.
     Replaced(usize),
     /// It was answered without the server.
     Answered,
