@@ -79,6 +79,11 @@ impl Work {
         matches!(self.purpose, Purpose::Lookup(_))
     }
 
+    /// It is done before the holder's request is sent, not because of what the holder has done already.
+    pub(crate) fn precedes_request(&self) -> bool {
+        matches!(self.purpose, Purpose::Apply(_) | Purpose::ForgetSequences)
+    }
+
     /// Rows that come are looked at.
     pub(crate) fn reads_rows(&self) -> bool {
         matches!(self.purpose, Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_))

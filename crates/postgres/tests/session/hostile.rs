@@ -3,7 +3,7 @@
 use postgres::{OnState, PoolMode, Proof, StatePolicy};
 
 use crate::{
-    dialogues::{add_client, add_server, text},
+    dialogues::{add_client, add_server, error_code, text},
     world::{Doors, Pieces, World, message, messages},
 };
 
@@ -44,4 +44,33 @@ fn the_rest_of_a_long_query_that_was_rejected_is_not_taken_for_messages() {
     world.server_says(server, &messages("E:SERROR~C0A000~Mno~~ Z:I"));
     world.client_says(client, &messages("Q:next"));
     assert!(text(&world.server_got(server)).contains("next"));
+}
+
+#[test]
+fn a_server_lost_while_it_is_asked_what_was_left_behind_takes_its_client_along() {
+    // The client has been told that its setting is made; nobody could bring it to another server.
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:SET_search_path_=_tenant"));
+    world.server_says(server, &messages("C:SET~ Z:I"));
+    world.client_got(client);
+    world.server_dies(server);
+    assert_eq!(error_code(&world.client_got(client)), "08006");
+    assert!(world.clients.0[&client.0].closed.is_some());
+}
+
+#[test]
+fn a_transaction_whose_server_is_lost_does_not_go_on_elsewhere() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    world.client_says(client, &messages("Q:RESET_work_mem"));
+    world.server_says(server, &messages("C:RESET~ Z:T"));
+    world.client_says(client, &messages("Q:DELETE_FROM_t"));
+    let other = add_server(&mut world);
+    world.client_got(client);
+    world.server_dies(server);
+    assert_eq!(world.server_got(other), b"");
+    assert_eq!(error_code(&world.client_got(client)), "08006");
 }
