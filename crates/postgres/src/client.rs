@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Gives the server back.
+    /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.
     pub(crate) fn release(
         &mut self,
         me: ClientTag,
@@ -134,6 +134,8 @@ impl Client {
         verdict: Verdict,
         out: &mut Outbox,
     ) {
+        server.stained |= server.has_state();
+        let verdict = if server.stained && verdict == Verdict::Clean { Verdict::Reset } else { verdict };
         self.part(server);
         out.push(Effect::Release { server: tag, verdict });
         if !matches!(self.phase, Phase::Login(_)) {

@@ -99,13 +99,12 @@ impl Postgres {
             }
             server.stage = Stage::Closed;
             Verdict::Discard
-        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session || server.has_state() {
-            server.stained |= server.has_state();
+        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
             Verdict::Reset
         } else {
             server.exchange.verdict()
         };
-        self.unpin(client, tag, server, out);
+        self.unpin(client, tag, out);
         client.release(me, tag, server, verdict, out);
     }
 

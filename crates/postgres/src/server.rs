@@ -424,6 +424,7 @@ impl Postgres {
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
         client.mid_message = false;
         server.told_mid = false;
+        self.unpin(client, relay.me, relay.out);
         let stays = settled && !client.owes_server();
         let report = Report {
             severity: if stays { Severity::Error } else { Severity::Fatal },

@@ -171,8 +171,7 @@ impl Postgres {
         if !plain && !self.finish_with_state(me, client, tag, server, out) {
             return false;
         }
-        let verdict = if server.stained { Verdict::Reset } else { server.exchange.verdict() };
-        client.release(me, tag, server, verdict, out);
+        client.release(me, tag, server, server.exchange.verdict(), out);
         true
     }
 
@@ -363,7 +362,10 @@ impl Postgres {
                     return false;
                 }
             }
-            (Some(_), None) => self.unpin(client, tag, server, out),
+            (Some(_), None) => {
+                server.pinned = false;
+                self.unpin(client, tag, out);
+            }
             (Some(old), Some(new)) if old != new => {
                 out.push(Effect::Pinned { server: tag, reason: Some(new.word()) });
             }
@@ -404,9 +406,8 @@ impl Postgres {
     }
 
     /// The client no longer keeps the server.
-    pub(crate) fn unpin(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+    pub(crate) fn unpin(&self, client: &mut Client, tag: ServerTag, out: &mut Outbox) {
         if client.pin.take().is_some() {
-            server.pinned = false;
             self.pins.remove(client.pool);
             out.push(Effect::Pinned { server: tag, reason: None });
         }

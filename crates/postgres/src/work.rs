@@ -13,7 +13,6 @@ use crate::{
     lookup::Lookup,
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
-    scan::Suspects,
     server::{Server, Stage},
     survey::Survey,
 };
@@ -213,8 +212,6 @@ impl Postgres {
                 | Purpose::Correct(_),
                 Some(failure),
             ) => {
-                // What a survey would have found stays unknown.
-                server.stained |= server.suspects != Suspects::NONE;
                 reject(me, server, clients, &failure, out);
             }
             (Purpose::Apply(settings), None) => {
@@ -303,6 +300,5 @@ fn reject(
     let report =
         Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
     client.fail(tag, &report, Blame::Client, out);
-    let verdict = if server.stained { Verdict::Reset } else { Verdict::Clean };
-    client.release(tag, me, server, verdict, out);
+    client.release(tag, me, server, Verdict::Clean, out);
 }

@@ -1,10 +1,11 @@
 //! Clients and servers that break the rules on purpose, or by accident at the worst moment.
 
 use postgres::{OnState, PoolMode, Proof, StatePolicy};
+use protocol::Verdict;
 
 use crate::{
-    dialogues::{add_client, add_server, error_code, text},
-    world::{Doors, Pieces, World, message, messages},
+    dialogues::{add_client, add_server, assert_surveyed, error_code, text},
+    world::{Doors, Pieces, World, message, messages, startup},
 };
 
 /// A pool that does so about session state.
@@ -73,4 +74,54 @@ fn a_transaction_whose_server_is_lost_does_not_go_on_elsewhere() {
     world.server_dies(server);
     assert_eq!(world.server_got(other), b"");
     assert_eq!(error_code(&world.client_got(client)), "08006");
+}
+
+#[test]
+fn a_refused_transaction_in_statement_mode_leaves_nothing_behind() {
+    let mut world = World::trusting(PoolMode::Statement);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    // A lock of the session survives ROLLBACK.
+    world.client_says(client, &message(b'Q', b"SELECT pg_advisory_lock(1); BEGIN\0"));
+    world.server_got(server);
+    world.server_says(server, &messages("T:~~ D:~~ C:SELECT_1~ C:BEGIN~ Z:T"));
+    assert_eq!(error_code(&world.client_got(client)), "0A000");
+    assert_eq!(world.server_got(server), messages("Q:ROLLBACK Q:DISCARD_ALL"));
+}
+
+#[test]
+fn a_refused_transaction_of_a_pinned_client_ends_its_pin() {
+    let mut world = World::trusting(PoolMode::Statement);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:LISTEN_a"));
+    world.server_got(server);
+    world.server_says(server, &messages("C:LISTEN~ Z:I"));
+    assert_surveyed(&mut world, server, &[["p", "listen", ""]]);
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_got(server);
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    assert_eq!(world.server_got(server), messages("Q:ROLLBACK Q:DISCARD_ALL"));
+    world.server_says(server, &messages("C:ROLLBACK~ Z:I C:DISCARD_ALL~ Z:I"));
+    // Without a pin it gives the server back after each statement.
+    world.releases.clear();
+    world.client_says(client, &messages("Q:SELECT_1"));
+    world.server_says(server, &messages("C:SELECT_1~ Z:I"));
+    assert_eq!(world.releases, [(server, Verdict::Clean)]);
+}
+
+#[test]
+fn a_pinned_server_that_refuses_the_clients_settings_is_cleaned() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = world.connect_client();
+    world.client_says(client, &startup(3 << 16, &[("user", "app"), ("TimeZone", "CET")]));
+    world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    world.client_says(client, &messages("Q:RESET_TimeZone;_LISTEN_a"));
+    world.server_got(server);
+    world.server_says(server, &messages("S:TimeZone~UTC~ C:RESET~ C:LISTEN~ Z:I"));
+    assert_surveyed(&mut world, server, &[["p", "listen", ""]]);
+    assert!(text(&world.server_got(server)).contains("SET \"TimeZone\" = 'CET'"));
+    world.releases.clear();
+    world.server_says(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:I"));
+    assert_eq!(world.releases, [(server, Verdict::Reset)]);
+    assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
 }
