@@ -18,7 +18,7 @@ use crate::{
     scan::{Deallocate, Suspects, deallocates},
     server::Server,
     state::{OnState, reject},
-    statements::{Meaning, Need, PREFIX, Prepared, Statement},
+    statements::{Meaning, NOTHING, Need, PREFIX, Prepared, Statement},
 };
 
 /// Follows a message about the statement whose name is at `name`.
@@ -81,6 +81,8 @@ fn parse(
     if !message.is_whole() {
         // Too long to be kept: it stays with this server, under its own name.
         server.suspects.add(Suspects::PREPARE);
+        // A survey would not tell it from ours.
+        server.stained |= is_ours(&message.bytes[name]);
         return Step::Forward;
     }
     let text = &message.bytes[name.end + 1..message.end()];
@@ -167,6 +169,11 @@ fn close(
     let name = &message.bytes[name];
     match meaning(client, server, message, name) {
         Err(step) => return step,
+        Ok(None) if is_ours(name) => {
+            out.insert(Peer::Server(tag), write_idle_close);
+            server.exchange.extended();
+            return Step::Replaced(message.end());
+        }
         Ok(None) => {
             if server.pinned {
                 server.suspects.add(Suspects::UNDO);
@@ -197,7 +204,9 @@ fn refer(
     let text = &message.bytes[name.clone()];
     let mut statement = match meaning(client, server, message, text) {
         Err(step) => return step,
-        // The server says that it does not exist, or it is one that was prepared there by other means.
+        // A statement of ours is not the client's. The server says that it does not exist.
+        Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, NOTHING, out),
+        // The same, or it is one that was prepared there by other means.
         Ok(None) => return Step::Forward,
         Ok(Some(statement)) => statement,
     };
@@ -229,9 +238,18 @@ fn refer(
         }
     }
     bring((tag, server), &statement, out);
-    // The message with the other name.
+    forward_as((tag, server), message, &name, &statement.name(), out)
+}
+
+/// Forwards a Bind or Describe with another name of its statement.
+fn forward_as(
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: &Range<usize>,
+    ours: &str,
+    out: &mut Outbox,
+) -> Step {
     let before = message.at + HEADER..name.start;
-    let ours = statement.name();
     let length = message.header.length as usize - name.len() + ours.len();
     out.insert(Peer::Server(tag), |to| {
         to.push(message.header.kind);
@@ -289,9 +307,14 @@ fn write_parse(to: &mut Vec<u8>, statement: &Statement, body: &[u8]) {
     });
 }
 
-/// A Close that does nothing: numbers begin with 1.
+/// A Close that does nothing.
 fn write_idle_close(to: &mut Vec<u8>) {
-    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{PREFIX}0\0").as_bytes()));
+    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{NOTHING}\0").as_bytes()));
+}
+
+/// Whether a name could be one of ours. The names of clients that are known are replaced, whatever they are.
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(PREFIX.as_bytes())
 }
 
 /// What the client gets of an answer to a noted request.

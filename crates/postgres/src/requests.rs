@@ -67,6 +67,14 @@ impl<'a> Arrived<'a> {
         !self.is_whole() && !self.full
     }
 
+    /// Whether it is about the unnamed statement, or a portal, for sure.
+    fn names_nothing(&self) -> bool {
+        match self.header.kind {
+            front::BIND => self.body().starts_with(&[0, 0]),
+            _ => self.body().first() == Some(&b'P') || self.body().starts_with(b"S\0"),
+        }
+    }
+
     /// The name of the statement that the message is about, as a range of the input; `None` if that cannot be told
     /// yet, an inner `None` if it is about a portal.
     pub(crate) fn statement_name(&self) -> Option<Option<Range<usize>>> {
@@ -119,7 +127,7 @@ pub(crate) fn look(
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
         front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
-        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && client.named.is_none() => {
+        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && message.names_nothing() => {
             if message.header.kind == front::BIND {
                 *kept = None;
                 note_bound_names(server, message);

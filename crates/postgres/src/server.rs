@@ -293,10 +293,13 @@ impl Postgres {
                 }
                 server.exchange.answered(header.kind);
                 let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
-                if tag == b"DISCARD ALL\0" || tag == b"DEALLOCATE ALL\0" {
-                    self.forgotten(relay, server, tag == b"DISCARD ALL\0");
-                } else if tag == b"ROLLBACK\0" {
-                    server.unlistens.clear();
+                match tag {
+                    b"DISCARD ALL\0" => self.forgotten(relay, server, true),
+                    b"DEALLOCATE ALL\0" => self.forgotten(relay, server, false),
+                    // Of a statement that is not known by its name: it may have been one of ours.
+                    b"DEALLOCATE\0" | b"DO\0" => server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all()),
+                    b"ROLLBACK\0" => server.unlistens.clear(),
+                    _ => {}
                 }
                 Step::Forward
             }

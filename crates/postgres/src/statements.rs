@@ -19,6 +19,9 @@ use crate::scan::{Findings, scan};
 /// What the names of ours begin with.
 pub(crate) const PREFIX: &str = "poolhouse_";
 
+/// A name of ours that no statement ever has: numbers begin with 1.
+pub(crate) const NOTHING: &str = "poolhouse_0";
+
 /// Most statements of one client; the one not used for longest is forgotten for another.
 const MAX_OF_CLIENT: usize = 2048;
 
@@ -342,6 +345,11 @@ impl Prepared {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.doubted = true;
         }
+    }
+
+    /// A statement that deallocates one of unknown name was executed.
+    pub(crate) fn doubt_all(&mut self) {
+        self.map.values_mut().for_each(|copy| copy.doubted = true);
     }
 
     /// A statement that must go for another, if there are more than `max`. Those used in the present lease stay: they

@@ -5,6 +5,7 @@ use protocol::Verdict;
 
 use crate::{
     dialogues::{add_client, add_server, assert_surveyed, error_code, text},
+    statements::ours,
     world::{Doors, Pieces, World, message, messages, startup},
 };
 
@@ -123,5 +124,53 @@ fn a_pinned_server_that_refuses_the_clients_settings_is_cleaned() {
     world.releases.clear();
     world.server_says(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:I"));
     assert_eq!(world.releases, [(server, Verdict::Reset)]);
+    assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
+}
+
+#[test]
+fn a_client_cannot_touch_statements_by_our_names_of_them() {
+    for (sends, begins) in [("C:Spoolhouse#1~ S", b'C'), ("D:Spoolhouse#1~ S", b'D'), ("B:~poolhouse#1~~~~~~~ S", b'B')]
+    {
+        for before in ["S", "P:~select_2~~~"] {
+            let mut world = World::trusting(PoolMode::Transaction);
+            let (server, client, other) = (add_server(&mut world), add_client(&mut world), add_client(&mut world));
+            world.client_says(client, &messages("P:a~select_1~~~ S"));
+            assert!(text(&world.server_got(server)).contains("poolhouse_1~"));
+            world.server_says(server, &messages("1 Z:I"));
+            world.client_says(other, &messages("Q:BEGIN"));
+            world.server_says(server, &messages("C:BEGIN~ Z:T"));
+            world.server_got(server);
+            world.client_says(other, &ours(&format!("{before} {sends}")));
+            let sent = world.server_got(server);
+            assert!(!text(&sent).contains("poolhouse_1"), "{}", text(&sent));
+            assert!(sent.contains(&begins) && sent.ends_with(&messages("S")), "{}", text(&sent));
+        }
+    }
+}
+
+#[test]
+fn a_statement_that_sql_may_have_deallocated_by_our_name_is_parsed_again() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client, other) = (add_server(&mut world), add_client(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("P:a~select_1~~~ S"));
+    world.server_says(server, &messages("1 Z:I"));
+    world.client_says(other, &ours("Q:DEALLOCATE_poolhouse#1"));
+    world.server_says(server, &messages("C:DEALLOCATE~ Z:I"));
+    world.server_got(server);
+    world.client_says(client, &messages("B:~a~~~~~~~ E:~~~~~ S"));
+    assert!(text(&world.server_got(server)).contains("poolhouse_1~select 1~"));
+}
+
+#[test]
+fn a_statement_too_long_to_be_kept_does_not_stay_under_a_name_of_ours() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    world.max_held = 64;
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.pieces = Pieces::Of(80);
+    world.client_says(client, &ours(&format!("P:poolhouse#1~select_{}~~~ S", "x".repeat(99))));
+    world.pieces = Pieces::Whole;
+    world.server_got(server);
+    world.server_says(server, &messages("1 Z:I"));
+    assert_surveyed(&mut world, server, &[]);
     assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
 }

@@ -19,7 +19,7 @@ fn name_of(sent: &[u8]) -> String {
 }
 
 /// Messages in shorthand, in which a number sign stands for an underscore.
-fn ours(shorthand: &str) -> Vec<u8> {
+pub fn ours(shorthand: &str) -> Vec<u8> {
     messages(shorthand).into_iter().map(|byte| if byte == b'#' { b'_' } else { byte }).collect()
 }
 
