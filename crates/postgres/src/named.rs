@@ -50,7 +50,7 @@ fn meaning(
         Meaning::Statement(statement) => Ok(Some(statement)),
         Meaning::Nothing => Ok(None),
         // No more can be held back: only what a pipeline of that depth does behind an error is inexact.
-        Meaning::Undecided if message.full => Ok(None),
+        Meaning::Undecided if message.full => Ok(named.expected(name)),
         Meaning::Undecided => {
             client.awaits_answers = true;
             Err(Step::Wait)

@@ -160,6 +160,14 @@ impl Named {
         Meaning::Statement(held.statement.clone())
     }
 
+    /// What a name means if no request without an answer fails.
+    pub(crate) fn expected(&self, name: &[u8]) -> Option<Arc<Statement>> {
+        match self.pending.iter().rev().find(|pending| *pending.name == *name) {
+            Some(pending) => pending.parsed.clone(),
+            None => self.map.get(name).map(|held| held.statement.clone()),
+        }
+    }
+
     /// Whether there is a statement of this name for sure.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.map.contains_key(name)
