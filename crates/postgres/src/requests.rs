@@ -199,6 +199,7 @@ fn query(
     if looks && !server.exchange.is_skipping() {
         let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
         if client.named.is_some()
+            && !client.mid_message
             && message.is_whole()
             && server.exchange.is_settled()
             && answer(me, client, server, message.body(), out)
