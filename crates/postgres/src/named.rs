@@ -359,14 +359,19 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
     if note == Note::KnownParse { Answer::ParseComplete } else { Answer::Same }
 }
 
+/// What the server has discarded never was.
+pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
+    for note in server.exchange.take_discarded() {
+        settle(note, false, Some(client), server);
+    }
+}
+
 /// An error was answered: what it discarded never was, and a plan that does not fit is made anew everywhere. Returns the
 /// error with the client's own name of a statement in place of ours, if there is one in it.
 pub(crate) fn failed(body: Option<&[u8]>, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
-    let discarded = server.exchange.take_discarded();
-    let renamed = body.and_then(|body| rename(body, discarded.first() == Some(&Note::Taken), client));
-    for note in discarded {
-        settle(note, false, Some(client), server);
-    }
+    let taken = server.exchange.discarded().first() == Some(&Note::Taken);
+    let renamed = body.and_then(|body| rename(body, taken, client));
+    settle_discarded(client, server);
     if let (Some(prepared), Some(body)) = (&mut server.prepared, body)
         && Failure::is_outdated_plan(body)
     {

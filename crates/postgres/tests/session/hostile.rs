@@ -174,3 +174,44 @@ fn a_statement_too_long_to_be_kept_does_not_stay_under_a_name_of_ours() {
     assert_surveyed(&mut world, server, &[]);
     assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
 }
+
+#[test]
+fn a_pipeline_longer_than_what_is_held_uses_what_it_has_parsed() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    world.max_held = 256;
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let pipeline = format!("P:a~select_1~~~ S {}", "B:~a~~~~~~~ E:~~~~~ S ".repeat(20));
+    world.client_says(client, &messages(&pipeline));
+    let sent = text(&world.server_got(server));
+    assert!(sent.contains("~poolhouse_1~") && !sent.contains("~a~"), "{sent}");
+}
+
+#[test]
+fn what_a_server_leaves_unanswered_is_not_charged_to_the_next_client() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let clients = [(); 2].map(|()| add_client(&mut world));
+    for client in clients {
+        world.client_says(client, &messages("P:a~select_1~~~ S"));
+        world.server_says(server, &messages("Z:I"));
+    }
+    world.client_says(clients[1], &messages("Q:wrong"));
+    world.server_says(server, &messages("E:SERROR~C42601~Mwrong~~ Z:I"));
+    assert_eq!(error_code(&world.client_got(clients[1])[6..]), "42601");
+}
+
+#[test]
+fn an_answer_of_ours_does_not_land_in_half_a_message() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    world.client_says(client, &messages("P:a~select_1~~~ S"));
+    world.server_says(server, &messages("1 Z:T"));
+    world.client_got(client);
+    let notice = messages("N:SNOTICE~Mhello~~");
+    world.server_says(server, &notice[..9]);
+    world.client_says(client, &messages("Q:DEALLOCATE_a"));
+    world.server_says(server, &notice[9..]);
+    assert!(world.client_got(client).starts_with(&notice));
+}
