@@ -30,11 +30,20 @@ pub(crate) fn follow(
     name: Range<usize>,
     out: &mut Outbox,
 ) -> Step {
+    let takes_note = matches!(message.header.kind, front::PARSE | front::CLOSE);
+    if takes_note && is_full(client) {
+        return Step::TooMany;
+    }
     match message.header.kind {
         front::PARSE => parse(postgres, client, (tag, server), message, name, out),
         front::CLOSE => close(client, (tag, server), message, name, out),
         _ => refer(postgres, client, (tag, server), message, name, out),
     }
+}
+
+/// No more can be noted of what the client asks for.
+fn is_full(client: &Client) -> bool {
+    client.named.as_ref().is_some_and(|named| named.is_full())
 }
 
 /// The statement that the client means, if there is one; otherwise what to do until that is known.
@@ -103,9 +112,6 @@ fn parse(
     }
     let statement = postgres.statements.intern(context(client, server), text);
     let named = client.named.get_or_insert_default();
-    if named.is_full() {
-        return Step::TooMany;
-    }
     let prepared = server.prepared.get_or_insert_default();
     named.parse(name, statement.clone(), prepared.pipeline());
     match prepared.need(&statement) {
@@ -144,6 +150,9 @@ pub(crate) fn deallocate(
         Ok(found) => found?,
     };
     take_text(&mut body)?;
+    if is_full(client) {
+        return Some(Step::TooMany);
+    }
     bring((tag, server), &statement, out);
     out.insert(Peer::Server(tag), |to| {
         write(to, front::PARSE, |to| {
@@ -183,9 +192,6 @@ fn close(
         Ok(Some(_)) => {}
     }
     let named = client.named.as_mut().expect("it has the statement");
-    if named.is_full() {
-        return Step::TooMany;
-    }
     named.close(name, server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline()));
     out.insert(Peer::Server(tag), write_idle_close);
     server.exchange.noted(Note::Close);

@@ -146,7 +146,6 @@ pub(crate) fn look(
 
 /// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
 pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
-    const MOST: usize = 64;
     if !server.suspects.any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
         return;
     }
@@ -155,8 +154,8 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
         value.len() <= 255 && value.contains(&b'.') && value.iter().all(of_name)
     };
     for value in bound_values(message.body()).into_iter().flatten() {
-        if is_name(value) && server.custom.len() < MOST && !server.custom.iter().any(|known| **known == *value) {
-            server.custom.push(value.into());
+        if is_name(value) {
+            server.note_custom(value);
         }
     }
 }

@@ -12,12 +12,16 @@ use crate::{
     Postgres,
     client::{Client, Phase},
     error::{Report, Severity, code},
+    listeners::MAX_CHANNELS,
     message::{IDLE, front, write, write_query},
-    scan::{Findings, Suspects},
+    scan::{ALL_PARAMETERS, Findings, Suspects},
     server::Server,
     survey::{self, Survey},
     work::Purpose,
 };
+
+/// Most names of parameters noted of one transaction, of those set and of those set back.
+const MAX_NAMES: usize = 256;
 
 /// What is done about session state in transaction and statement mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -116,16 +120,30 @@ impl Server {
             return;
         }
         self.suspects.add(findings.suspects);
-        for (names, found) in [
-            (&mut self.custom, &findings.custom),
-            (&mut self.resets, &findings.resets),
-            (&mut self.unlistens, &findings.unlistens),
-        ] {
-            for name in found {
-                if !names.contains(name) {
-                    names.push(name.clone());
-                }
+        findings.custom.iter().for_each(|name| self.note_custom(name));
+        for name in &findings.resets {
+            let name = if self.resets.len() < MAX_NAMES { name } else { &Box::from(*ALL_PARAMETERS) };
+            if !self.resets.contains(name) {
+                self.resets.push(name.clone());
             }
+        }
+        for name in &findings.unlistens {
+            // One more than there can be of channels does no harm: the client goes on hearing of it.
+            if self.unlistens.len() < MAX_CHANNELS && !self.unlistens.contains(name) {
+                self.unlistens.push(name.clone());
+            }
+        }
+    }
+
+    /// A custom parameter of this name may be set.
+    pub(crate) fn note_custom(&mut self, name: &[u8]) {
+        if self.custom.iter().any(|known| **known == *name) {
+            return;
+        }
+        if self.custom.len() < MAX_NAMES {
+            self.custom.push(name.into());
+        } else {
+            self.suspects.add(Suspects::UNNAMED);
         }
     }
 

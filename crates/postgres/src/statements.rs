@@ -25,8 +25,11 @@ pub(crate) const NOTHING: &str = "poolhouse_0";
 /// Most statements of one client; the one not used for longest is forgotten for another.
 const MAX_OF_CLIENT: usize = 2048;
 
-/// Most bytes of the texts of one client's statements; likewise.
+/// Most bytes of the names and texts of one client's statements; likewise. Also of those that are not answered.
 const MAX_BYTES_OF_CLIENT: usize = 8 << 20;
+
+/// Most statements of one server that are used in one lease, however long; unless it is to keep more.
+const MAX_OF_LEASE: usize = 2048;
 
 /// Most Parses and Closes of one client that are not answered.
 pub(crate) const MAX_PENDING: usize = 16 * 1024;
@@ -110,12 +113,14 @@ impl Statements {
 #[derive(Default)]
 pub(crate) struct Named {
     map: HashMap<Box<[u8]>, Held>,
-    /// Bytes of their texts.
+    /// Bytes of their names and texts.
     bytes: usize,
     /// Counts uses.
     clock: u64,
     /// Asked for and not answered yet, oldest first.
     pending: VecDeque<Pending>,
+    /// Bytes of their names and texts.
+    pending_bytes: usize,
 }
 
 struct Held {
@@ -132,6 +137,12 @@ struct Pending {
     parsed: Option<Arc<Statement>>,
     /// The pipeline it belongs to.
     pipeline: u32,
+}
+
+impl Pending {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.parsed.as_ref().map_or(0, |statement| statement.body.len())
+    }
 }
 
 /// What a name means.
@@ -189,22 +200,29 @@ impl Named {
 
     /// A Parse was forwarded.
     pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>, pipeline: u32) {
-        self.pending.push_back(Pending { name: name.into(), parsed: Some(statement), pipeline });
+        self.ask(Pending { name: name.into(), parsed: Some(statement), pipeline });
     }
 
     /// A Close was forwarded.
     pub(crate) fn close(&mut self, name: &[u8], pipeline: u32) {
-        self.pending.push_back(Pending { name: name.into(), parsed: None, pipeline });
+        self.ask(Pending { name: name.into(), parsed: None, pipeline });
+    }
+
+    fn ask(&mut self, pending: Pending) {
+        self.pending_bytes += pending.bytes();
+        self.pending.push_back(pending);
     }
 
     /// No more may be forwarded.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.len() >= MAX_PENDING
+        self.pending.len() >= MAX_PENDING || self.pending_bytes >= MAX_BYTES_OF_CLIENT
     }
 
     /// The oldest of those has been answered, or discarded.
     pub(crate) fn settle(&mut self, done: bool) {
-        let Pending { name, parsed, .. } = self.pending.pop_front().expect("only what was asked is settled");
+        let settled = self.pending.pop_front().expect("only what was asked is settled");
+        self.pending_bytes -= settled.bytes();
+        let Pending { name, parsed, .. } = settled;
         match parsed {
             _ if !done => {}
             Some(statement) => self.insert(name, statement),
@@ -215,7 +233,7 @@ impl Named {
     /// Forgets a statement.
     pub(crate) fn remove(&mut self, name: &[u8]) {
         if let Some(held) = self.map.remove(name) {
-            self.bytes -= held.statement.body.len();
+            self.bytes -= name.len() + held.statement.body.len();
         }
     }
 
@@ -239,7 +257,7 @@ impl Named {
 
     fn insert(&mut self, name: Box<[u8]>, statement: Arc<Statement>) {
         self.remove(&name);
-        self.bytes += statement.body.len();
+        self.bytes += name.len() + statement.body.len();
         self.clock += 1;
         self.map.insert(name, Held { statement, used: self.clock, described: false });
         if self.map.len() > MAX_OF_CLIENT || self.bytes > MAX_BYTES_OF_CLIENT {
@@ -253,7 +271,7 @@ impl Named {
         uses.sort_unstable();
         let limit = uses[uses.len() / 8];
         self.map.retain(|_, held| held.used > limit);
-        self.bytes = self.map.values().map(|held| held.statement.body.len()).sum();
+        self.bytes = self.map.iter().map(|(name, held)| name.len() + held.statement.body.len()).sum();
     }
 }
 
@@ -361,12 +379,13 @@ impl Prepared {
     }
 
     /// A statement that must go for another, if there are more than `max`. Those used in the present lease stay: they
-    /// may have open portals, which would go with them.
+    /// may have open portals, which would go with them. But a lease may be long, and what its client closes stays here.
     pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
         if self.map.len() <= max {
             return None;
         }
-        let old = self.map.iter().filter(|(_, copy)| copy.used <= self.lease_began && copy.closing == 0);
+        let any = self.map.len() > MAX_OF_LEASE.max(max);
+        let old = self.map.iter().filter(|(_, copy)| (any || copy.used <= self.lease_began) && copy.closing == 0);
         old.min_by_key(|(_, copy)| copy.used).map(|(id, _)| *id)
     }
 

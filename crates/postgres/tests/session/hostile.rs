@@ -6,7 +6,7 @@ use protocol::Verdict;
 use crate::{
     dialogues::{add_client, add_server, assert_surveyed, error_code, text},
     statements::ours,
-    world::{Doors, Pieces, World, message, messages, startup},
+    world::{Doors, Pieces, World, message, messages, startup, survey_answer},
 };
 
 /// A pool that does so about session state.
@@ -214,4 +214,60 @@ fn an_answer_of_ours_does_not_land_in_half_a_message() {
     world.client_says(client, &messages("Q:DEALLOCATE_a"));
     world.server_says(server, &notice[9..]);
     assert!(world.client_got(client).starts_with(&notice));
+}
+
+#[test]
+fn a_client_that_prepares_without_end_in_one_transaction_is_bounded() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    let (mut parsed, mut closed) = (0, 0);
+    for number in 0..5000 {
+        world.client_says(client, &messages(&format!("P:a~select_{number}~~~ C:Sa~ S")));
+        let sent = text(&world.server_got(server));
+        parsed += sent.matches("~select").count();
+        let ours = sent.matches("Spoolhouse_").count() - sent.matches("Spoolhouse_0~").count();
+        closed += ours;
+        world.server_says(server, &messages(if ours > 0 { "1 3 3 Z:T" } else { "1 3 Z:T" }));
+    }
+    assert!(parsed - closed <= 2048, "{parsed} parsed, {closed} closed");
+}
+
+#[test]
+fn texts_that_are_asked_for_and_not_answered_are_bounded() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let long = "x".repeat(10_000);
+    for number in 0..2000 {
+        world.client_says(client, &messages(&format!("P:{number}~{long}~~~")));
+        world.server_got(server);
+        if world.clients.0[&client.0].closed.is_some() {
+            assert_eq!(error_code(&world.client_got(client)), "54000");
+            return;
+        }
+    }
+    panic!("20 MB of texts are held");
+}
+
+#[test]
+fn names_of_parameters_set_in_one_transaction_are_bounded() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    for number in 0..2000 {
+        world.client_says(client, &messages(&format!("Q:SET_a.b{number}_=_1")));
+        world.server_says(server, &messages("C:SET~ Z:T"));
+    }
+    world.server_got(server);
+    world.client_says(client, &messages("Q:COMMIT"));
+    world.server_says(server, &messages("C:COMMIT~ Z:I"));
+    assert!(world.server_got(server).len() < 64 * 1024);
+    world.server_says(server, &survey_answer(&[]));
+    // Not all names are known any more: the client keeps its server.
+    world.releases.clear();
+    world.client_says(client, &messages("Q:SELECT_1"));
+    world.server_says(server, &messages("C:SELECT_1~ Z:I"));
+    assert!(world.releases.is_empty());
 }
