@@ -184,9 +184,11 @@ impl Named {
         self.map.contains_key(name)
     }
 
-    /// Puts another statement in the place of one whose context has changed.
+    /// Puts another statement in the place of one of the same text whose context has changed.
     pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
-        if let Some(held) = self.map.get_mut(name) {
+        if let Some(held) = self.map.get_mut(name)
+            && held.statement.body == statement.body
+        {
             held.statement = statement.clone();
         }
     }
@@ -549,6 +551,21 @@ mod tests {
         client.parse(b"b", all[1].clone(), 2);
         client.settle(false);
         assert!(!client.has(b"b"));
+    }
+
+    #[test]
+    fn a_statement_that_is_still_to_be_parsed_is_not_put_in_the_place_of_the_one_before() {
+        let all = Statements::default();
+        let (before, after) = (all.intern(Some(1), b"select 1"), all.intern(Some(1), b"select 22"));
+        let mut client = Named::default();
+        client.parse(b"a", before.clone(), 1);
+        client.settle(true);
+        client.close(b"a", 2);
+        client.parse(b"a", after, 2);
+        client.replace(b"a", &all.intern(Some(2), b"select 22"));
+        client.settle(false);
+        client.settle(false);
+        assert_eq!(client.name_of(before.id), Some(&b"a"[..]));
     }
 
     #[test]
