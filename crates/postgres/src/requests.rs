@@ -194,7 +194,7 @@ fn query(
     if message.may_wait() {
         return Step::Wait;
     }
-    let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some();
+    let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
         let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
         if client.named.is_some()
