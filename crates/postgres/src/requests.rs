@@ -126,6 +126,10 @@ pub(crate) fn look(
         }
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
+        front::FUNCTION_CALL => {
+            server.suspect(&Findings::of_call());
+            Step::Forward
+        }
         front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
         front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && message.names_nothing() => {
             if message.header.kind == front::BIND {

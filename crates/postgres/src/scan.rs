@@ -83,6 +83,13 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
+    /// What is supposed of a FunctionCall, whose function is known by number only. It is not supposed to change
+    /// parameters that the server does not list, nor those for its transaction alone.
+    pub(crate) fn of_call() -> Self {
+        let suspects = Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0);
+        Self { suspects, ..Self::default() }
+    }
+
     /// What is supposed of a text that is too long to be read.
     pub(crate) fn unreadable() -> Self {
         let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);

@@ -217,6 +217,31 @@ fn an_answer_of_ours_does_not_land_in_half_a_message() {
 }
 
 #[test]
+fn a_function_that_is_called_without_sql_may_leave_something_behind() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    // It may be pg_advisory_lock.
+    world.client_says(client, &message(b'F', &[0; 10]));
+    world.server_got(server);
+    world.server_says(server, &messages("V:~~~~ Z:I"));
+    assert_surveyed(&mut world, server, &[["p", "lock", ""]]);
+    assert!(world.releases.is_empty());
+}
+
+#[test]
+fn all_statements_are_deallocated_whatever_server_is_at_hand() {
+    let mut world = with_state(PoolMode::Transaction, OnState::Allow);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("P:a~select_1~~~ S"));
+    world.server_says(server, &messages("1 Z:I"));
+    world.client_got(client);
+    let other = add_server(&mut world);
+    world.idle.retain(|tag| *tag == other);
+    world.client_says(client, &messages("Q:DEALLOCATE_ALL"));
+    assert_eq!(world.client_got(client), messages("C:DEALLOCATE_ALL~ Z:I"));
+}
+
+#[test]
 fn a_client_that_prepares_without_end_in_one_transaction_is_bounded() {
     let mut world = World::trusting(PoolMode::Transaction);
     let (server, client) = (add_server(&mut world), add_client(&mut world));
