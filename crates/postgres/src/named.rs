@@ -220,8 +220,8 @@ fn refer(
         client.named.as_mut().expect("it has the statement").describe(text);
     } else if server.policy.on_state != OnState::Allow && statement.findings.suspects != Suspects::NONE {
         let findings = &statement.findings;
-        if needs_sequences_forgotten(client, server, findings) {
-            return if client.forget_sequences(tag, server, out) { Step::Later } else { Step::Forward };
+        if needs_sequences_forgotten(client, server, findings) && client.forget_sequences(tag, server, out) {
+            return Step::Later;
         }
         if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
             reject(tag, server, message.header.kind, out);

@@ -209,8 +209,8 @@ fn query(
         {
             return Step::Answered;
         }
-        if needs_sequences_forgotten(client, server, &findings) {
-            return if client.forget_sequences(tag, server, out) { Step::Later } else { Step::Forward };
+        if needs_sequences_forgotten(client, server, &findings) && client.forget_sequences(tag, server, out) {
+            return Step::Later;
         }
         if findings.suspects != Suspects::NONE {
             if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {

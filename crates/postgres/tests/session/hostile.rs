@@ -296,3 +296,17 @@ fn names_of_parameters_set_in_one_transaction_are_bounded() {
     world.server_says(server, &messages("C:SELECT_1~ Z:I"));
     assert!(world.releases.is_empty());
 }
+
+#[test]
+fn a_text_that_ends_a_failed_transaction_is_suspected_like_any_other() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    world.client_says(client, &messages("Q:wrong"));
+    world.server_says(server, &messages("E:SERROR~C42601~Mwrong~~ Z:E"));
+    world.client_says(client, &messages("Q:ROLLBACK;SELECT_lastval();SET_role_=_boss"));
+    world.server_got(server);
+    world.server_says(server, &messages("C:ROLLBACK~ T:~~ D:~~ C:SELECT_1~ C:SET~ Z:I"));
+    assert_surveyed(&mut world, server, &[["s", "role", "boss"]]);
+}
