@@ -529,6 +529,14 @@ impl World {
     }
 }
 
+/// Does something with input arriving whole.
+pub fn whole<T>(world: &mut World, act: impl FnOnce(&mut World) -> T) -> T {
+    let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+    let result = act(world);
+    world.pieces = pieces;
+    result
+}
+
 /// A message.
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
