@@ -319,6 +319,9 @@ impl Postgres {
                 pin = pin.or(Some(Pin::Settings));
             }
         }
+        if client.settings.as_ref().is_some_and(|settings| settings.creates_temporary()) {
+            pin = pin.or(Some(Pin::Temporary));
+        }
         if server.suspects.any(Suspects::UNNAMED) {
             pin = Some(Pin::UnknownSetting);
         }

@@ -310,3 +310,20 @@ fn a_text_that_ends_a_failed_transaction_is_suspected_like_any_other() {
     world.server_says(server, &messages("C:ROLLBACK~ T:~~ D:~~ C:SELECT_1~ C:SET~ Z:I"));
     assert_surveyed(&mut world, server, &[["s", "role", "boss"]]);
 }
+
+#[test]
+fn tables_created_where_temporary_ones_are_keep_the_server() {
+    // CREATE TABLE says nothing of it then.
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &ours("Q:SET_search#path_=_pg#temp,_public"));
+    world.server_got(server);
+    world.server_says(server, &messages("C:SET~ Z:I"));
+    assert_surveyed(&mut world, server, &[["s", "search_path", "pg_temp, public"]]);
+    assert!(world.releases.is_empty());
+    world.client_says(client, &ours("Q:RESET_search#path"));
+    world.server_got(server);
+    world.server_says(server, &messages("C:RESET~ Z:I"));
+    assert_surveyed(&mut world, server, &[]);
+    assert_eq!(world.releases, [(server, Verdict::Clean)]);
+}
