@@ -202,6 +202,8 @@ impl Postgres {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
         let cancelled = work.cancelled;
+        // If that fails it still listens for its holder, of which nothing else tells.
+        server.stained |= matches!(work.purpose, Purpose::Unlisten(_)) && work.failure.is_some();
         match (work.purpose, work.failure) {
             (
                 Purpose::Apply(_)

@@ -93,10 +93,10 @@ fn a_refused_transaction_in_statement_mode_leaves_nothing_behind() {
 fn a_refused_transaction_of_a_pinned_client_ends_its_pin() {
     let mut world = World::trusting(PoolMode::Statement);
     let (server, client) = (add_server(&mut world), add_client(&mut world));
-    world.client_says(client, &messages("Q:LISTEN_a"));
+    world.client_says(client, &messages("Q:CREATE_TEMP_TABLE_t(a_int)"));
     world.server_got(server);
-    world.server_says(server, &messages("C:LISTEN~ Z:I"));
-    assert_surveyed(&mut world, server, &[["p", "listen", ""]]);
+    world.server_says(server, &messages("C:CREATE_TABLE~ Z:I"));
+    assert_surveyed(&mut world, server, &[["p", "temporary", ""]]);
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_got(server);
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
@@ -116,10 +116,10 @@ fn a_pinned_server_that_refuses_the_clients_settings_is_cleaned() {
     let client = world.connect_client();
     world.client_says(client, &startup(3 << 16, &[("user", "app"), ("TimeZone", "CET")]));
     world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
-    world.client_says(client, &messages("Q:RESET_TimeZone;_LISTEN_a"));
+    world.client_says(client, &messages("Q:RESET_TimeZone;_CREATE_TEMP_TABLE_t(a_int)"));
     world.server_got(server);
-    world.server_says(server, &messages("S:TimeZone~UTC~ C:RESET~ C:LISTEN~ Z:I"));
-    assert_surveyed(&mut world, server, &[["p", "listen", ""]]);
+    world.server_says(server, &messages("S:TimeZone~UTC~ C:RESET~ C:CREATE_TABLE~ Z:I"));
+    assert_surveyed(&mut world, server, &[["p", "temporary", ""]]);
     assert!(text(&world.server_got(server)).contains("SET \"TimeZone\" = 'CET'"));
     world.releases.clear();
     world.server_says(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:I"));
