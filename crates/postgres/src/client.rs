@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Gives the server back.
+    /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.
     pub(crate) fn release(
         &mut self,
         me: ClientTag,
@@ -134,6 +134,8 @@ impl Client {
         verdict: Verdict,
         out: &mut Outbox,
     ) {
+        server.stained |= server.has_state();
+        let verdict = if server.stained && verdict == Verdict::Clean { Verdict::Reset } else { verdict };
         self.part(server);
         out.push(Effect::Release { server: tag, verdict });
         if !matches!(self.phase, Phase::Login(_)) {
@@ -249,7 +251,7 @@ impl Postgres {
             }
             let end = at + header.total();
             let here = end.min(bytes.len());
-            let forward = if let Some((tag, server)) = &mut lease {
+            let rest_follows = if let Some((tag, server)) = &mut lease {
                 let message = Arrived { header, bytes, at, full: input.full };
                 let (forward, from) = match look(self, (me, client), (*tag, server), &message, kept, out) {
                     Step::Forward => (enter(server, header.kind), at),
@@ -277,7 +279,8 @@ impl Postgres {
                         out.span(Peer::Server(*tag), from..here);
                     }
                 }
-                forward
+                // What was replaced up to its end has none.
+                forward && from < end
             } else if client.answer_alone(me, header.kind, out) {
                 false
             } else {
@@ -287,7 +290,7 @@ impl Postgres {
                 }
                 return at;
             };
-            client.body_to_server = forward;
+            client.body_to_server = rest_follows;
             client.body = (end - here) as u32;
             at = here;
         }

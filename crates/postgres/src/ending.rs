@@ -99,13 +99,12 @@ impl Postgres {
             }
             server.stage = Stage::Closed;
             Verdict::Discard
-        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session || server.has_state() {
-            server.stained |= server.has_state();
+        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
             Verdict::Reset
         } else {
             server.exchange.verdict()
         };
-        self.unpin(client, tag, server, out);
+        self.unpin(client, tag, out);
         client.release(me, tag, server, verdict, out);
     }
 
@@ -124,7 +123,8 @@ impl Postgres {
             }
             Stage::Ready | Stage::Closed => {}
         }
-        let ours = server.work.take().is_some();
+        let work = server.work.take();
+        let ours = work.is_some();
         if server.duty != Duty::Serves {
             let why = server.fatal.take().unwrap_or_else(|| "it closed the connection unexpectedly".into());
             return self.hub_lost(server, &why, out);
@@ -132,6 +132,10 @@ impl Postgres {
         let Some(tag) = server.holder.take() else { return };
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
+        let untouched = matches!(client.phase, Phase::Applying)
+            && client.pin.is_none()
+            && server.exchange.status() == IDLE
+            && work.is_none_or(|work| work.precedes_request());
         self.forget_pin(client);
         // A part of a message has reached the client: only the end of the connection can tell it.
         client.mid_message = server.owes_client();
@@ -141,8 +145,8 @@ impl Postgres {
         };
         if matches!(client.phase, Phase::Closed) {
             // It has been told to go.
-        } else if matches!(client.phase, Phase::Applying) && !client.retried {
-            // Nothing of its request has been sent: it asks again.
+        } else if untouched && !client.retried {
+            // Nothing of its request has been sent, and nothing of the client was there: it asks again.
             client.retried = true;
             client.phase = Phase::Ready;
             out.push(Effect::Wake { client: tag });

@@ -91,7 +91,12 @@ impl Exchange {
         }
     }
 
-    /// What was noted of requests that the server has discarded since this was asked last, oldest first.
+    /// What was noted of requests that the server has discarded since that was taken last, oldest first.
+    pub(crate) fn discarded(&self) -> &[Note] {
+        &self.discarded
+    }
+
+    /// Takes that.
     pub(crate) fn take_discarded(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.discarded)
     }

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Most channels that a client may listen to.
-const MAX_CHANNELS: usize = 1000;
+pub(crate) const MAX_CHANNELS: usize = 1000;
 
 /// Bytes of notifications that may wait for a client to end its transaction.
 const MAX_PENDING: usize = 1 << 20;
@@ -219,8 +219,7 @@ impl Postgres {
         hub.prod(out);
         drop(hubs);
         client.await_channels(me, server, heard, out);
-        let verdict = if server.stained { Verdict::Reset } else { server.exchange.verdict() };
-        client.release(me, tag, server, verdict, out);
+        client.release(me, tag, server, server.exchange.verdict(), out);
         client.stand(me, if heard { Standing::Idle } else { Standing::Active }, out);
     }
 

@@ -18,7 +18,7 @@ use crate::{
     scan::{Deallocate, Suspects, deallocates},
     server::Server,
     state::{OnState, reject},
-    statements::{Meaning, Need, PREFIX, Prepared, Statement},
+    statements::{Meaning, NOTHING, Need, PREFIX, Prepared, Statement},
 };
 
 /// Follows a message about the statement whose name is at `name`.
@@ -30,11 +30,20 @@ pub(crate) fn follow(
     name: Range<usize>,
     out: &mut Outbox,
 ) -> Step {
+    let takes_note = matches!(message.header.kind, front::PARSE | front::CLOSE);
+    if takes_note && is_full(client) {
+        return Step::TooMany;
+    }
     match message.header.kind {
         front::PARSE => parse(postgres, client, (tag, server), message, name, out),
         front::CLOSE => close(client, (tag, server), message, name, out),
         _ => refer(postgres, client, (tag, server), message, name, out),
     }
+}
+
+/// No more can be noted of what the client asks for.
+fn is_full(client: &Client) -> bool {
+    client.named.as_ref().is_some_and(|named| named.is_full())
 }
 
 /// The statement that the client means, if there is one; otherwise what to do until that is known.
@@ -50,7 +59,7 @@ fn meaning(
         Meaning::Statement(statement) => Ok(Some(statement)),
         Meaning::Nothing => Ok(None),
         // No more can be held back: only what a pipeline of that depth does behind an error is inexact.
-        Meaning::Undecided if message.full => Ok(None),
+        Meaning::Undecided if message.full => Ok(named.expected(name)),
         Meaning::Undecided => {
             client.awaits_answers = true;
             Err(Step::Wait)
@@ -81,6 +90,8 @@ fn parse(
     if !message.is_whole() {
         // Too long to be kept: it stays with this server, under its own name.
         server.suspects.add(Suspects::PREPARE);
+        // A survey would not tell it from ours.
+        server.stained |= is_ours(&message.bytes[name]);
         return Step::Forward;
     }
     let text = &message.bytes[name.end + 1..message.end()];
@@ -101,9 +112,6 @@ fn parse(
     }
     let statement = postgres.statements.intern(context(client, server), text);
     let named = client.named.get_or_insert_default();
-    if named.is_full() {
-        return Step::TooMany;
-    }
     let prepared = server.prepared.get_or_insert_default();
     named.parse(name, statement.clone(), prepared.pipeline());
     match prepared.need(&statement) {
@@ -132,7 +140,9 @@ pub(crate) fn deallocate(
     message: &Arrived<'_>,
     out: &mut Outbox,
 ) -> Option<Step> {
-    client.named.as_ref()?;
+    if client.named.is_none() || !message.is_whole() {
+        return None;
+    }
     let mut body = message.body().get(1..)?;
     let Some(Deallocate::One(name)) = deallocates(body) else { return None };
     let statement = match meaning(client, server, message, &name) {
@@ -140,6 +150,9 @@ pub(crate) fn deallocate(
         Ok(found) => found?,
     };
     take_text(&mut body)?;
+    if is_full(client) {
+        return Some(Step::TooMany);
+    }
     bring((tag, server), &statement, out);
     out.insert(Peer::Server(tag), |to| {
         write(to, front::PARSE, |to| {
@@ -165,6 +178,11 @@ fn close(
     let name = &message.bytes[name];
     match meaning(client, server, message, name) {
         Err(step) => return step,
+        Ok(None) if is_ours(name) => {
+            out.insert(Peer::Server(tag), write_idle_close);
+            server.exchange.extended();
+            return Step::Replaced(message.end());
+        }
         Ok(None) => {
             if server.pinned {
                 server.suspects.add(Suspects::UNDO);
@@ -174,9 +192,6 @@ fn close(
         Ok(Some(_)) => {}
     }
     let named = client.named.as_mut().expect("it has the statement");
-    if named.is_full() {
-        return Step::TooMany;
-    }
     named.close(name, server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline()));
     out.insert(Peer::Server(tag), write_idle_close);
     server.exchange.noted(Note::Close);
@@ -195,7 +210,9 @@ fn refer(
     let text = &message.bytes[name.clone()];
     let mut statement = match meaning(client, server, message, text) {
         Err(step) => return step,
-        // The server says that it does not exist, or it is one that was prepared there by other means.
+        // A statement of ours is not the client's. The server says that it does not exist.
+        Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, NOTHING, out),
+        // The same, or it is one that was prepared there by other means.
         Ok(None) => return Step::Forward,
         Ok(Some(statement)) => statement,
     };
@@ -203,8 +220,8 @@ fn refer(
         client.named.as_mut().expect("it has the statement").describe(text);
     } else if server.policy.on_state != OnState::Allow && statement.findings.suspects != Suspects::NONE {
         let findings = &statement.findings;
-        if needs_sequences_forgotten(client, server, findings) {
-            return if client.forget_sequences(tag, server, out) { Step::Later } else { Step::Forward };
+        if needs_sequences_forgotten(client, server, findings) && client.forget_sequences(tag, server, out) {
+            return Step::Later;
         }
         if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
             reject(tag, server, message.header.kind, out);
@@ -227,9 +244,18 @@ fn refer(
         }
     }
     bring((tag, server), &statement, out);
-    // The message with the other name.
+    forward_as((tag, server), message, &name, &statement.name(), out)
+}
+
+/// Forwards a Bind or Describe with another name of its statement.
+fn forward_as(
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: &Range<usize>,
+    ours: &str,
+    out: &mut Outbox,
+) -> Step {
     let before = message.at + HEADER..name.start;
-    let ours = statement.name();
     let length = message.header.length as usize - name.len() + ours.len();
     out.insert(Peer::Server(tag), |to| {
         to.push(message.header.kind);
@@ -287,9 +313,14 @@ fn write_parse(to: &mut Vec<u8>, statement: &Statement, body: &[u8]) {
     });
 }
 
-/// A Close that does nothing: numbers begin with 1.
+/// A Close that does nothing.
 fn write_idle_close(to: &mut Vec<u8>) {
-    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{PREFIX}0\0").as_bytes()));
+    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{NOTHING}\0").as_bytes()));
+}
+
+/// Whether a name could be one of ours. The names of clients that are known are replaced, whatever they are.
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(PREFIX.as_bytes())
 }
 
 /// What the client gets of an answer to a noted request.
@@ -334,14 +365,19 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
     if note == Note::KnownParse { Answer::ParseComplete } else { Answer::Same }
 }
 
+/// What the server has discarded never was.
+pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
+    for note in server.exchange.take_discarded() {
+        settle(note, false, Some(client), server);
+    }
+}
+
 /// An error was answered: what it discarded never was, and a plan that does not fit is made anew everywhere. Returns the
 /// error with the client's own name of a statement in place of ours, if there is one in it.
 pub(crate) fn failed(body: Option<&[u8]>, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
-    let discarded = server.exchange.take_discarded();
-    let renamed = body.and_then(|body| rename(body, discarded.first() == Some(&Note::Taken), client));
-    for note in discarded {
-        settle(note, false, Some(client), server);
-    }
+    let taken = server.exchange.discarded().first() == Some(&Note::Taken);
+    let renamed = body.and_then(|body| rename(body, taken, client));
+    settle_discarded(client, server);
     if let (Some(prepared), Some(body)) = (&mut server.prepared, body)
         && Failure::is_outdated_plan(body)
     {

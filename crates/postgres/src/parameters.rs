@@ -128,6 +128,13 @@ impl Settings {
         self.context
     }
 
+    /// Whether what is created without the name of a schema is temporary: no word of a statement says so then.
+    pub(crate) fn creates_temporary(&self) -> bool {
+        let path = self.extras.get(b"search_path").or_else(|| self.reported.get(b"search_path")).unwrap_or_default();
+        let first = path.trim_ascii_start();
+        first.strip_prefix(b"\"").unwrap_or(first).starts_with(b"pg_temp")
+    }
+
     fn compute_context(&mut self) {
         let mut hasher = DefaultHasher::new();
         for (name, value) in self.reported.iter().chain(self.extras.iter()) {

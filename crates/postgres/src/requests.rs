@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Forward,
     /// More of it is needed to tell.
     Wait,
-    /// It was entered, and forwarded in another form up to here; the rest follows as it is.
+    /// It was entered, and forwarded in another form up to here; the rest follows as it is, if this is not its end.
     Replaced(usize),
     /// It was answered without the server.
     Answered,
@@ -65,6 +65,14 @@ impl<'a> Arrived<'a> {
     /// The rest of it may still come while it waits.
     pub(crate) fn may_wait(&self) -> bool {
         !self.is_whole() && !self.full
+    }
+
+    /// Whether it is about the unnamed statement, or a portal, for sure.
+    fn names_nothing(&self) -> bool {
+        match self.header.kind {
+            front::BIND => self.body().starts_with(&[0, 0]),
+            _ => self.body().first() == Some(&b'P') || self.body().starts_with(b"S\0"),
+        }
     }
 
     /// The name of the statement that the message is about, as a range of the input; `None` if that cannot be told
@@ -118,8 +126,12 @@ pub(crate) fn look(
         }
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
+        front::FUNCTION_CALL => {
+            server.suspect(&Findings::of_call());
+            Step::Forward
+        }
         front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
-        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && client.named.is_none() => {
+        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && message.names_nothing() => {
             if message.header.kind == front::BIND {
                 *kept = None;
                 note_bound_names(server, message);
@@ -138,7 +150,6 @@ pub(crate) fn look(
 
 /// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
 pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
-    const MOST: usize = 64;
     if !server.suspects.any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
         return;
     }
@@ -147,8 +158,8 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
         value.len() <= 255 && value.contains(&b'.') && value.iter().all(of_name)
     };
     for value in bound_values(message.body()).into_iter().flatten() {
-        if is_name(value) && server.custom.len() < MOST && !server.custom.iter().any(|known| **known == *value) {
-            server.custom.push(value.into());
+        if is_name(value) {
+            server.note_custom(value);
         }
     }
 }
@@ -187,18 +198,19 @@ fn query(
     if message.may_wait() {
         return Step::Wait;
     }
-    let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some();
+    let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
         let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
         if client.named.is_some()
+            && !client.mid_message
             && message.is_whole()
             && server.exchange.is_settled()
             && answer(me, client, server, message.body(), out)
         {
             return Step::Answered;
         }
-        if needs_sequences_forgotten(client, server, &findings) {
-            return if client.forget_sequences(tag, server, out) { Step::Later } else { Step::Forward };
+        if needs_sequences_forgotten(client, server, &findings) && client.forget_sequences(tag, server, out) {
+            return Step::Later;
         }
         if findings.suspects != Suspects::NONE {
             if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {

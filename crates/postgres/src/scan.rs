@@ -83,6 +83,13 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
+    /// What is supposed of a FunctionCall, whose function is known by number only. It is not supposed to change
+    /// parameters that the server does not list, nor those for its transaction alone.
+    pub(crate) fn of_call() -> Self {
+        let suspects = Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0);
+        Self { suspects, ..Self::default() }
+    }
+
     /// What is supposed of a text that is too long to be read.
     pub(crate) fn unreadable() -> Self {
         let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
@@ -106,6 +113,9 @@ const MAX_CUSTOM: usize = 64;
 
 /// Longest name of a parameter that is noted, in bytes.
 const MAX_NAME: usize = 255;
+
+/// Most tokens looked at behind a word to see what it does: there may be such words without end.
+const MAX_AHEAD: usize = 64;
 
 /// Settings that change neither what a text means nor the types of its results.
 const HARMLESS: [&str; 24] = [
@@ -255,7 +265,7 @@ fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     }
     if lasting {
         found.suspects.add(Suspects::SETTINGS);
-        let value = tokens.clone().take_while(|token| *token != Token::Symbol(b';'));
+        let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
         let is_start = |token| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local"));
         if value.into_iter().any(is_start) {
             found.suspects.add(Suspects::RESET);
@@ -309,7 +319,8 @@ fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
             Some(Token::Quoted(word)) => name.extend_from_slice(word),
             _ => return None,
         }
-        if ahead.next() != Some(Token::Symbol(b'.')) {
+        // One that is too long need not be known to its end.
+        if ahead.next() != Some(Token::Symbol(b'.')) || name.len() > MAX_NAME {
             return Some(name);
         }
         name.push(b'.');
@@ -377,8 +388,9 @@ fn set_config(mut tokens: Tokens<'_>, found: &mut Findings) {
     let mut depth = 1;
     let mut last = None;
     let mut commas = 0;
+    let mut ahead = tokens.by_ref().take(MAX_AHEAD);
     while name.is_some() && depth > 0 {
-        match tokens.next() {
+        match ahead.next() {
             Some(Token::Symbol(b'(' | b'[')) => depth += 1,
             Some(Token::Symbol(b')' | b']')) => depth -= 1,
             Some(Token::Symbol(b',')) if depth == 1 => (commas, last) = (commas + 1, None),
@@ -564,6 +576,25 @@ mod tests {
         assert_eq!(deallocates(b"DEALLOCATE \"a\"\"b\""), one("a\"b"));
         assert_eq!(deallocates(b"DEALLOCATE a; select 1"), None);
         assert_eq!(deallocates(b"select 1"), None);
+    }
+
+    #[test]
+    fn a_text_is_looked_at_once_or_a_few_times_whatever_is_in_it() {
+        let most = 64 * 1024;
+        let texts = [
+            format!("do $$ {} $$", "set ".repeat(most / 4)),
+            "set_config('a.b',".repeat(most / 17),
+            "select $a".repeat(most / 9),
+            "reset a.".repeat(most / 8),
+            "set session ".repeat(most / 12),
+            format!("do $$ reset{} $$", ".reset".repeat(most / 6)),
+        ];
+        for text in texts {
+            let start = std::time::Instant::now();
+            scan(text.as_bytes());
+            let taken = start.elapsed();
+            assert!(taken.as_secs() < 2, "{}: {taken:?}", &text[..20]);
+        }
     }
 
     #[test]

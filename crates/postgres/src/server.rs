@@ -291,14 +291,16 @@ impl Postgres {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }
-                server.exchange.answered(header.kind);
                 let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
-                if tag == b"DISCARD ALL\0" || tag == b"DEALLOCATE ALL\0" {
-                    self.forgotten(relay, server, tag == b"DISCARD ALL\0");
-                } else if tag == b"ROLLBACK\0" {
-                    server.unlistens.clear();
+                match tag {
+                    b"DISCARD ALL\0" => self.forgotten(relay, server, true),
+                    b"DEALLOCATE ALL\0" => self.forgotten(relay, server, false),
+                    // Of a statement that is not known by its name: it may have been one of ours.
+                    b"DEALLOCATE\0" | b"DO\0" => server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all()),
+                    b"ROLLBACK\0" => server.unlistens.clear(),
+                    _ => {}
                 }
-                Step::Forward
+                passed_on(server, header.kind)
             }
             back::BIND_COMPLETE
             | back::COMMAND_COMPLETE
@@ -311,10 +313,7 @@ impl Postgres {
             | back::NO_DATA
             | back::PARAMETER_DESCRIPTION
             | back::PORTAL_SUSPENDED
-            | back::ROW_DESCRIPTION => {
-                server.exchange.answered(header.kind);
-                Step::Forward
-            }
+            | back::ROW_DESCRIPTION => passed_on(server, header.kind),
             kind => Step::Broken(unexpected(kind)),
         }
     }
@@ -363,15 +362,17 @@ impl Postgres {
     #[inline]
     fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
         let settled = server.exchange.is_settled();
-        if let Some(tag) = server.holder
-            && std::mem::take(&mut relay.client(tag).awaits_answers)
-        {
+        let tag = server.holder.expect("somebody holds the server");
+        if !server.exchange.discarded().is_empty() {
+            // It has answered less than it was asked.
+            named::settle_discarded(relay.client(tag), server);
+        }
+        if std::mem::take(&mut relay.client(tag).awaits_answers) {
             relay.out.push(Effect::Wake { client: tag });
         }
         if !settled && status == IDLE {
             return Step::Forward;
         }
-        let tag = server.holder.expect("somebody holds the server");
         let me = relay.me;
         if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
             relay.flush(server, relay.at);
@@ -424,6 +425,7 @@ impl Postgres {
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
         client.mid_message = false;
         server.told_mid = false;
+        self.unpin(client, relay.me, relay.out);
         let stays = settled && !client.owes_server();
         let report = Report {
             severity: if stays { Severity::Error } else { Severity::Fatal },
@@ -603,6 +605,15 @@ fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: us
     let mut body = relay.bytes.get(relay.at + HEADER + 4..end).unwrap_or_default();
     let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).hears(channel));
     if known { Step::Drop } else { Step::Forward }
+}
+
+/// What becomes of an answer of this type, which is none to a Parse or Close.
+#[inline]
+fn passed_on(server: &mut Server, kind: u8) -> Step {
+    match server.exchange.answered(kind) {
+        None => Step::Forward,
+        Some(_) => Step::Broken(format!("a Parse or Close answered by 0x{kind:02X}")),
+    }
 }
 
 /// The status in a ReadyForQuery.

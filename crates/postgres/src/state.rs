@@ -12,12 +12,16 @@ use crate::{
     Postgres,
     client::{Client, Phase},
     error::{Report, Severity, code},
+    listeners::MAX_CHANNELS,
     message::{IDLE, front, write, write_query},
-    scan::{Findings, Suspects},
+    scan::{ALL_PARAMETERS, Findings, Suspects},
     server::Server,
     survey::{self, Survey},
     work::Purpose,
 };
+
+/// Most names of parameters noted of one transaction, of those set and of those set back.
+const MAX_NAMES: usize = 256;
 
 /// What is done about session state in transaction and statement mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -116,16 +120,30 @@ impl Server {
             return;
         }
         self.suspects.add(findings.suspects);
-        for (names, found) in [
-            (&mut self.custom, &findings.custom),
-            (&mut self.resets, &findings.resets),
-            (&mut self.unlistens, &findings.unlistens),
-        ] {
-            for name in found {
-                if !names.contains(name) {
-                    names.push(name.clone());
-                }
+        findings.custom.iter().for_each(|name| self.note_custom(name));
+        for name in &findings.resets {
+            let name = if self.resets.len() < MAX_NAMES { name } else { &Box::from(*ALL_PARAMETERS) };
+            if !self.resets.contains(name) {
+                self.resets.push(name.clone());
             }
+        }
+        for name in &findings.unlistens {
+            // One more than there can be of channels does no harm: the client goes on hearing of it.
+            if self.unlistens.len() < MAX_CHANNELS && !self.unlistens.contains(name) {
+                self.unlistens.push(name.clone());
+            }
+        }
+    }
+
+    /// A custom parameter of this name may be set.
+    pub(crate) fn note_custom(&mut self, name: &[u8]) {
+        if self.custom.iter().any(|known| **known == *name) {
+            return;
+        }
+        if self.custom.len() < MAX_NAMES {
+            self.custom.push(name.into());
+        } else {
+            self.suspects.add(Suspects::UNNAMED);
         }
     }
 
@@ -171,8 +189,7 @@ impl Postgres {
         if !plain && !self.finish_with_state(me, client, tag, server, out) {
             return false;
         }
-        let verdict = if server.stained { Verdict::Reset } else { server.exchange.verdict() };
-        client.release(me, tag, server, verdict, out);
+        client.release(me, tag, server, server.exchange.verdict(), out);
         true
     }
 
@@ -302,6 +319,9 @@ impl Postgres {
                 pin = pin.or(Some(Pin::Settings));
             }
         }
+        if client.settings.as_ref().is_some_and(|settings| settings.creates_temporary()) {
+            pin = pin.or(Some(Pin::Temporary));
+        }
         if server.suspects.any(Suspects::UNNAMED) {
             pin = Some(Pin::UnknownSetting);
         }
@@ -363,7 +383,10 @@ impl Postgres {
                     return false;
                 }
             }
-            (Some(_), None) => self.unpin(client, tag, server, out),
+            (Some(_), None) => {
+                server.pinned = false;
+                self.unpin(client, tag, out);
+            }
             (Some(old), Some(new)) if old != new => {
                 out.push(Effect::Pinned { server: tag, reason: Some(new.word()) });
             }
@@ -404,9 +427,8 @@ impl Postgres {
     }
 
     /// The client no longer keeps the server.
-    pub(crate) fn unpin(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+    pub(crate) fn unpin(&self, client: &mut Client, tag: ServerTag, out: &mut Outbox) {
         if client.pin.take().is_some() {
-            server.pinned = false;
             self.pins.remove(client.pool);
             out.push(Effect::Pinned { server: tag, reason: None });
         }

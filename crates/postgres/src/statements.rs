@@ -19,11 +19,17 @@ use crate::scan::{Findings, scan};
 /// What the names of ours begin with.
 pub(crate) const PREFIX: &str = "poolhouse_";
 
+/// A name of ours that no statement ever has: numbers begin with 1.
+pub(crate) const NOTHING: &str = "poolhouse_0";
+
 /// Most statements of one client; the one not used for longest is forgotten for another.
 const MAX_OF_CLIENT: usize = 2048;
 
-/// Most bytes of the texts of one client's statements; likewise.
+/// Most bytes of the names and texts of one client's statements; likewise. Also of those that are not answered.
 const MAX_BYTES_OF_CLIENT: usize = 8 << 20;
+
+/// Most statements of one server that are used in one lease, however long; unless it is to keep more.
+const MAX_OF_LEASE: usize = 2048;
 
 /// Most Parses and Closes of one client that are not answered.
 pub(crate) const MAX_PENDING: usize = 16 * 1024;
@@ -107,12 +113,14 @@ impl Statements {
 #[derive(Default)]
 pub(crate) struct Named {
     map: HashMap<Box<[u8]>, Held>,
-    /// Bytes of their texts.
+    /// Bytes of their names and texts.
     bytes: usize,
     /// Counts uses.
     clock: u64,
     /// Asked for and not answered yet, oldest first.
     pending: VecDeque<Pending>,
+    /// Bytes of their names and texts.
+    pending_bytes: usize,
 }
 
 struct Held {
@@ -129,6 +137,12 @@ struct Pending {
     parsed: Option<Arc<Statement>>,
     /// The pipeline it belongs to.
     pipeline: u32,
+}
+
+impl Pending {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.parsed.as_ref().map_or(0, |statement| statement.body.len())
+    }
 }
 
 /// What a name means.
@@ -157,14 +171,24 @@ impl Named {
         Meaning::Statement(held.statement.clone())
     }
 
+    /// What a name means if no request without an answer fails.
+    pub(crate) fn expected(&self, name: &[u8]) -> Option<Arc<Statement>> {
+        match self.pending.iter().rev().find(|pending| *pending.name == *name) {
+            Some(pending) => pending.parsed.clone(),
+            None => self.map.get(name).map(|held| held.statement.clone()),
+        }
+    }
+
     /// Whether there is a statement of this name for sure.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.map.contains_key(name)
     }
 
-    /// Puts another statement in the place of one whose context has changed.
+    /// Puts another statement in the place of one of the same text whose context has changed.
     pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
-        if let Some(held) = self.map.get_mut(name) {
+        if let Some(held) = self.map.get_mut(name)
+            && held.statement.body == statement.body
+        {
             held.statement = statement.clone();
         }
     }
@@ -178,22 +202,29 @@ impl Named {
 
     /// A Parse was forwarded.
     pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>, pipeline: u32) {
-        self.pending.push_back(Pending { name: name.into(), parsed: Some(statement), pipeline });
+        self.ask(Pending { name: name.into(), parsed: Some(statement), pipeline });
     }
 
     /// A Close was forwarded.
     pub(crate) fn close(&mut self, name: &[u8], pipeline: u32) {
-        self.pending.push_back(Pending { name: name.into(), parsed: None, pipeline });
+        self.ask(Pending { name: name.into(), parsed: None, pipeline });
+    }
+
+    fn ask(&mut self, pending: Pending) {
+        self.pending_bytes += pending.bytes();
+        self.pending.push_back(pending);
     }
 
     /// No more may be forwarded.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.len() >= MAX_PENDING
+        self.pending.len() >= MAX_PENDING || self.pending_bytes >= MAX_BYTES_OF_CLIENT
     }
 
     /// The oldest of those has been answered, or discarded.
     pub(crate) fn settle(&mut self, done: bool) {
-        let Pending { name, parsed, .. } = self.pending.pop_front().expect("only what was asked is settled");
+        let settled = self.pending.pop_front().expect("only what was asked is settled");
+        self.pending_bytes -= settled.bytes();
+        let Pending { name, parsed, .. } = settled;
         match parsed {
             _ if !done => {}
             Some(statement) => self.insert(name, statement),
@@ -204,7 +235,7 @@ impl Named {
     /// Forgets a statement.
     pub(crate) fn remove(&mut self, name: &[u8]) {
         if let Some(held) = self.map.remove(name) {
-            self.bytes -= held.statement.body.len();
+            self.bytes -= name.len() + held.statement.body.len();
         }
     }
 
@@ -228,7 +259,7 @@ impl Named {
 
     fn insert(&mut self, name: Box<[u8]>, statement: Arc<Statement>) {
         self.remove(&name);
-        self.bytes += statement.body.len();
+        self.bytes += name.len() + statement.body.len();
         self.clock += 1;
         self.map.insert(name, Held { statement, used: self.clock, described: false });
         if self.map.len() > MAX_OF_CLIENT || self.bytes > MAX_BYTES_OF_CLIENT {
@@ -242,7 +273,7 @@ impl Named {
         uses.sort_unstable();
         let limit = uses[uses.len() / 8];
         self.map.retain(|_, held| held.used > limit);
-        self.bytes = self.map.values().map(|held| held.statement.body.len()).sum();
+        self.bytes = self.map.iter().map(|(name, held)| name.len() + held.statement.body.len()).sum();
     }
 }
 
@@ -344,13 +375,19 @@ impl Prepared {
         }
     }
 
+    /// A statement that deallocates one of unknown name was executed.
+    pub(crate) fn doubt_all(&mut self) {
+        self.map.values_mut().for_each(|copy| copy.doubted = true);
+    }
+
     /// A statement that must go for another, if there are more than `max`. Those used in the present lease stay: they
-    /// may have open portals, which would go with them.
+    /// may have open portals, which would go with them. But a lease may be long, and what its client closes stays here.
     pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
         if self.map.len() <= max {
             return None;
         }
-        let old = self.map.iter().filter(|(_, copy)| copy.used <= self.lease_began && copy.closing == 0);
+        let any = self.map.len() > MAX_OF_LEASE.max(max);
+        let old = self.map.iter().filter(|(_, copy)| (any || copy.used <= self.lease_began) && copy.closing == 0);
         old.min_by_key(|(_, copy)| copy.used).map(|(id, _)| *id)
     }
 
@@ -514,6 +551,21 @@ mod tests {
         client.parse(b"b", all[1].clone(), 2);
         client.settle(false);
         assert!(!client.has(b"b"));
+    }
+
+    #[test]
+    fn a_statement_that_is_still_to_be_parsed_is_not_put_in_the_place_of_the_one_before() {
+        let all = Statements::default();
+        let (before, after) = (all.intern(Some(1), b"select 1"), all.intern(Some(1), b"select 22"));
+        let mut client = Named::default();
+        client.parse(b"a", before.clone(), 1);
+        client.settle(true);
+        client.close(b"a", 2);
+        client.parse(b"a", after, 2);
+        client.replace(b"a", &all.intern(Some(2), b"select 22"));
+        client.settle(false);
+        client.settle(false);
+        assert_eq!(client.name_of(before.id), Some(&b"a"[..]));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) fn write(suspects: Suspects, custom: &[&[u8]]) -> Vec<u8> {
           AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
           UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel \
           UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
-          WHERE name OPERATOR(pg_catalog.!~) '^poolhouse_[0-9]+$'::pg_catalog.text)",
+          WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^poolhouse_[0-9]+$'::pg_catalog.text)",
     );
     if suspects.any(Suspects::SETTINGS) {
         sql.extend_from_slice(

@@ -118,7 +118,7 @@ fn suspect(
     text: Option<&[u8]>,
     out: &mut Outbox,
 ) -> Option<Step> {
-    if server.policy.on_state == OnState::Allow && server.prepared.is_none() {
+    if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
         return None;
     }
     let findings = text.map_or_else(Findings::unreadable, scan);

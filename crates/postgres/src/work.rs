@@ -13,7 +13,6 @@ use crate::{
     lookup::Lookup,
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
-    scan::Suspects,
     server::{Server, Stage},
     survey::Survey,
 };
@@ -77,6 +76,11 @@ impl Work {
     /// It is asked who may log in.
     pub(crate) fn is_lookup(&self) -> bool {
         matches!(self.purpose, Purpose::Lookup(_))
+    }
+
+    /// It is done before the holder's request is sent, not because of what the holder has done already.
+    pub(crate) fn precedes_request(&self) -> bool {
+        matches!(self.purpose, Purpose::Apply(_) | Purpose::ForgetSequences)
     }
 
     /// Rows that come are looked at.
@@ -198,6 +202,8 @@ impl Postgres {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
         let cancelled = work.cancelled;
+        // If that fails it still listens for its holder, of which nothing else tells.
+        server.stained |= matches!(work.purpose, Purpose::Unlisten(_)) && work.failure.is_some();
         match (work.purpose, work.failure) {
             (
                 Purpose::Apply(_)
@@ -208,8 +214,6 @@ impl Postgres {
                 | Purpose::Correct(_),
                 Some(failure),
             ) => {
-                // What a survey would have found stays unknown.
-                server.stained |= server.suspects != Suspects::NONE;
                 reject(me, server, clients, &failure, out);
             }
             (Purpose::Apply(settings), None) => {
@@ -298,6 +302,5 @@ fn reject(
     let report =
         Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
     client.fail(tag, &report, Blame::Client, out);
-    let verdict = if server.stained { Verdict::Reset } else { Verdict::Clean };
-    client.release(tag, me, server, verdict, out);
+    client.release(tag, me, server, Verdict::Clean, out);
 }

@@ -6,6 +6,8 @@ mod backend;
 mod dialogues;
 #[path = "session/encryption.rs"]
 mod encryption;
+#[path = "session/hostile.rs"]
+mod hostile;
 #[path = "session/listeners.rs"]
 mod listeners;
 #[path = "session/logins.rs"]

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use postgres::{Binding, Encryption, PoolMode, Proof, ServerEncryption, Tls};
 use protocol::{CloseReason, Effect, Outbox, Peer, Protocol, Secured, ServerTag, TlsFailure};
 
-use crate::world::{Doors, Pieces, World, message, messages, server_welcome, startup};
+use crate::{
+    logins::{failed, request},
+    world::{Doors, Pieces, World, message, messages, server_welcome, startup},
+};
 
 const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
 const CHANNEL: &[u8] = b"hash of the certificate";
@@ -167,17 +170,6 @@ fn connecting(server_encryption: ServerEncryption) -> (World, ServerTag) {
 
 fn start_up() -> Vec<u8> {
     startup(3 << 16, &[("user", "app"), ("database", "db"), ("application_name", "ph")])
-}
-
-fn request(kind: u8, body: &[u8]) -> Vec<u8> {
-    message(b'R', &[&[0, 0, 0, kind], body].concat())
-}
-
-fn failed(world: &World, server: ServerTag) -> (bool, String) {
-    match &world.servers.0[&server.0].closed {
-        Some(CloseReason::StartFailed { permanent, message }) => (*permanent, message.clone()),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

@@ -313,11 +313,13 @@ fn starting(password: Option<&str>, pieces: Pieces) -> (World, ServerTag) {
     (world, server)
 }
 
-fn request(kind: u8, body: &[u8]) -> Vec<u8> {
+/// An authentication request.
+pub fn request(kind: u8, body: &[u8]) -> Vec<u8> {
     message(b'R', &[&[0, 0, 0, kind], body].concat())
 }
 
-fn failed(world: &World, server: ServerTag) -> (bool, String) {
+/// How a server's start failed: for good or not, and why.
+pub fn failed(world: &World, server: ServerTag) -> (bool, String) {
     match &world.servers.0[&server.0].closed {
         Some(CloseReason::StartFailed { permanent, message }) => (*permanent, message.clone()),
         other => panic!("{other:?}"),

@@ -5,15 +5,8 @@ use protocol::{Standing, Verdict};
 
 use crate::{
     dialogues::{add_client, add_server, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts},
-    world::{Pieces, World, messages},
+    world::{World, messages, whole},
 };
-
-fn whole<T>(world: &mut World, act: impl FnOnce(&mut World) -> T) -> T {
-    let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
-    let result = act(world);
-    world.pieces = pieces;
-    result
-}
 
 #[test]
 fn a_setting_that_is_not_reported_follows_its_client() {

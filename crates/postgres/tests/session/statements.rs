@@ -5,7 +5,7 @@ use protocol::{ClientTag, ServerTag};
 
 use crate::{
     dialogues::{add_client, add_server, error_code, in_all_pieces, text, verdicts},
-    world::{Pieces, World, messages},
+    world::{World, messages, whole},
 };
 
 const PARSE: &str = "P:a~select_1~~~";
@@ -19,7 +19,7 @@ fn name_of(sent: &[u8]) -> String {
 }
 
 /// Messages in shorthand, in which a number sign stands for an underscore.
-fn ours(shorthand: &str) -> Vec<u8> {
+pub fn ours(shorthand: &str) -> Vec<u8> {
     messages(shorthand).into_iter().map(|byte| if byte == b'#' { b'_' } else { byte }).collect()
 }
 
@@ -30,13 +30,6 @@ fn parse(world: &mut World, client: ClientTag, server: ServerTag) -> String {
     world.server_says(server, &messages("1 Z:I"));
     assert_eq!(world.client_got(client), messages("1 Z:I"));
     name
-}
-
-fn whole<T>(world: &mut World, act: impl FnOnce(&mut World) -> T) -> T {
-    let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
-    let result = act(world);
-    world.pieces = pieces;
-    result
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::{
 };
 
 use postgres::{
-    Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin, Unknown,
+    Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin,
+    StatePolicy, Unknown,
 };
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -63,11 +64,13 @@ pub struct Doors {
     pub password: Option<Arc<str>>,
     pub encryption: Encryption,
     pub server_encryption: ServerEncryption,
+    pub state: StatePolicy,
 }
 
 impl Doors {
     pub fn new(mode: PoolMode, proof: Proof, password: Option<Arc<str>>) -> Self {
-        Self { mode, proof, password, encryption: Encryption::Off, server_encryption: ServerEncryption::default() }
+        let server_encryption = ServerEncryption::default();
+        Self { mode, proof, password, encryption: Encryption::Off, server_encryption, state: StatePolicy::default() }
     }
 }
 
@@ -100,6 +103,7 @@ impl Directory for Doors {
             password: self.password.clone(),
             parameters: vec![("application_name".into(), "ph".into())],
             mode: self.mode,
+            state: self.state,
             encryption: self.server_encryption,
             ..ServerLogin::default()
         }
@@ -523,6 +527,14 @@ impl World {
     pub fn server_got(&mut self, tag: ServerTag) -> Vec<u8> {
         std::mem::take(&mut self.servers.0.get_mut(&tag.0).unwrap().received)
     }
+}
+
+/// Does something with input arriving whole.
+pub fn whole<T>(world: &mut World, act: impl FnOnce(&mut World) -> T) -> T {
+    let pieces = std::mem::replace(&mut world.pieces, Pieces::Whole);
+    let result = act(world);
+    world.pieces = pieces;
+    result
 }
 
 /// A message.
