@@ -12,7 +12,7 @@ use std::{
 };
 
 use pool::Clear;
-use protocol::{ClientTag, Protocol};
+use protocol::Protocol;
 
 use crate::{
     config::Changes,
@@ -85,7 +85,7 @@ impl Handle {
     }
 
     /// Closes a client, by the id that [`Handle::clients`] tells. False if there is none. Waits up to 200 ms.
-    pub fn kill(&self, client: u32) -> bool {
+    pub fn kill(&self, client: u64) -> bool {
         self.0.kill(client)
     }
 
@@ -130,7 +130,7 @@ trait Steering: Send + Sync {
     fn reconfigure(&self, changes: &Changes);
     fn order(&self, database: Option<&str>, change: &dyn Fn(&mut Wish)) -> bool;
     fn reconnect(&self, database: Option<&str>);
-    fn kill(&self, client: u32) -> bool;
+    fn kill(&self, client: u64) -> bool;
     fn caps(&self) -> Vec<CapUsage>;
     fn reserve(&self, reserved: HashMap<String, u32>);
     fn leave(&self);
@@ -283,11 +283,11 @@ impl<P: Protocol> Steering for Shared<P> {
         }
     }
 
-    fn kill(&self, client: u32) -> bool {
-        let client = ClientTag(client);
-        let Some(mailbox) = self.mailboxes.get(usize::from(client.worker())) else { return false };
+    fn kill(&self, client: u64) -> bool {
+        // The id says which worker it is of: see `Worker::client_id`.
+        let worker = (client % self.mailboxes.len() as u64) as usize;
         let (reply, answer) = sync_channel(1);
-        mailbox.send(Message::Kill { client, reply });
+        self.mailboxes[worker].send(Message::Kill { client, reply });
         answer.recv_timeout(PATIENCE).unwrap_or(false)
     }
 

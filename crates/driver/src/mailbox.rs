@@ -54,7 +54,7 @@ pub(crate) enum Message<P: Protocol> {
     /// The budget wants something of a pool.
     Meet(Demand),
     /// Close a client, and say whether there was one.
-    Kill { client: ClientTag, reply: SyncSender<bool> },
+    Kill { client: u64, reply: SyncSender<bool> },
     /// Accept nobody; end when the last client has gone.
     Leave,
     /// The same, and send idle clients away.

@@ -151,7 +151,7 @@ async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
         Ok(parameters) => parameters,
         Err(message) => return problem(StatusCode::BAD_REQUEST, &message),
     };
-    let Some(client) = parameters.iter().find_map(|(_, value)| value.parse::<u32>().ok()) else {
+    let Some(client) = parameters.iter().find_map(|(_, value)| value.parse::<u64>().ok()) else {
         return problem(StatusCode::BAD_REQUEST, "name the client by its id in /api/clients: ?client=ID");
     };
     match admin.ask(move |inner| inner.handle.kill(client)).await {
