@@ -172,7 +172,7 @@ pub struct PoolSpec {
 }
 
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
-/// [`Handle::reconfigure`](crate::Handle::reconfigure).
+/// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it anything.
 pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out.
     fn spec(&self, pool: PoolId) -> PoolSpec;
