@@ -502,6 +502,7 @@ impl<P: Protocol> Worker<P> {
             if let Err(error) = self.reactor.detach(conn) {
                 tracing::error!(%error, "cannot let go of a listening socket");
             }
+            self.shared.listening.fetch_sub(1, SeqCst);
         }
         self.accept_later.clear();
     }
