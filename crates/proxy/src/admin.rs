@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use crate::{Secret, config::Config};
 
 mod api;
+pub mod door;
 mod guard;
 mod metrics;
 mod orders;
