@@ -178,9 +178,7 @@ pub trait Upstreams: Send + Sync + 'static {
     fn spec(&self, pool: PoolId) -> PoolSpec;
 
     /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
-    fn at_start(&self) -> Vec<PoolId> {
-        Vec::new()
-    }
+    fn at_start(&self) -> Vec<PoolId>;
 }
 
 /// What may change while a driver runs, besides the pools.

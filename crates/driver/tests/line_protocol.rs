@@ -229,6 +229,10 @@ impl Upstreams for Spec {
             revision: 0,
         }
     }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
 }
 
 struct House {
@@ -498,6 +502,10 @@ impl Upstreams for Changing {
             let _ = self.go_on.lock().unwrap().recv_timeout(Duration::from_secs(5));
         }
         Spec(self.upstream, config).spec(pool)
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
     }
 }
 
