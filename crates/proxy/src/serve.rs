@@ -116,7 +116,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let dropped = logs.dropped();
     let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
     let control = Control { reloader, drain: tokio::sync::Notify::new() };
-    let admin = Admin::new(driver.handle(), control, &config, move || dropped.dropped_lines() as u64);
+    let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
     if let Some(inherited) = inherited {
         if let Err(error) = inherited.serving(driver.handle()) {
@@ -132,7 +132,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         handle.stop();
     }
     let intact = driver.join();
-    if !giver.has_left() {
+    if !giver.has_given() {
         files.iter().for_each(SocketFile::remove);
     }
     tracing::info!("stopped");
@@ -264,9 +264,7 @@ async fn watch(
 async fn reload(admin: &Admin) {
     let reloader = Arc::clone(&admin.control().reloader);
     systemd::reloading();
-    if let Ok(Ok(reloaded)) = tokio::task::spawn_blocking(move || reloader.reload()).await {
-        admin.follow(&reloaded.config);
-    }
+    let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
     systemd::ready();
 }
 
