@@ -192,7 +192,7 @@ def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, wo
     command, _ = pooler.command({"listen": [str(path), f"127.0.0.1:{pooler.port}"]})
     pooler.launch(command)
     with socket.socket(socket.AF_UNIX) as meeting:
-        place = f"poolhouse.{os.getuid()}.{path}".encode()[-100:]
+        place = f"poolhouse.{os.getuid()}.unix:{path}".encode()[-100:]
         eventually("it waits for a successor", lambda: meeting.connect_ex(b"\0" + place) == 0)
         meeting.sendall(b'{"take_over":1}\n')
         _, given, _, _ = socket.recv_fds(meeting, 1, 8)
