@@ -24,7 +24,8 @@ use crate::{
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
 /// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request or one eviction under way), for a
-/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the answer.
+/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the
+/// answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol> {
     /// A client that this worker shall serve.
     Client { socket: OwnedFd, listener: u32, admitted: Admitted },
