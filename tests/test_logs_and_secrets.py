@@ -46,8 +46,12 @@ def test_a_slow_wait_names_who_waited_and_for_what(start):
             waiter.query("SELECT 1")
         port = waiter.socket.getsockname()[1]
         holder.query("COMMIT")
-    lines = [line for line in pooler.log().splitlines() if f"127.0.0.1:{port}" in line and "bench" in line]
-    assert any("app" in line and "wait" in line.lower() for line in lines), pooler.log()
+
+    def told():
+        lines = [line for line in pooler.log().splitlines() if f"127.0.0.1:{port}" in line and "bench" in line]
+        return any("app" in line and "wait" in line.lower() for line in lines)
+
+    eventually("the log tells", told)
 
 
 def test_ordinary_traffic_is_not_logged_line_by_line(start):
