@@ -1,11 +1,13 @@
 """What is logged, and what must never be."""
 
+import contextlib
 import time
 
 import pytest
 
 import wire as w
 from cluster import PASSWORDS, md5_hash, scram_verifier
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -44,8 +46,12 @@ def test_a_slow_wait_names_who_waited_and_for_what(start):
             waiter.query("SELECT 1")
         port = waiter.socket.getsockname()[1]
         holder.query("COMMIT")
-    lines = [line for line in pooler.log().splitlines() if f"127.0.0.1:{port}" in line and "bench" in line]
-    assert any("app" in line and "wait" in line.lower() for line in lines), pooler.log()
+
+    def told():
+        lines = [line for line in pooler.log().splitlines() if f"127.0.0.1:{port}" in line and "bench" in line]
+        return any("app" in line and "wait" in line.lower() for line in lines)
+
+    eventually("the log tells", told)
 
 
 def test_ordinary_traffic_is_not_logged_line_by_line(start):
@@ -54,3 +60,16 @@ def test_ordinary_traffic_is_not_logged_line_by_line(start):
         with pooler.wire() as client:
             client.query("SELECT 1")
     assert len(pooler.log().splitlines()) < 40, pooler.log()[:3000]
+
+
+def test_a_name_can_forge_no_line_of_the_log_and_steer_no_terminal(start):
+    forged = "x\n2026-01-01T00:00:00Z ERROR forged \x1b[31mline"
+    pooler = start(databases={"*": {}})
+    for user, database in [(forged, "bench"), ("app", forged)]:
+        with contextlib.suppress(w.ServerError, w.Closed), pooler.wire(user, PASSWORDS["app"], database) as client:
+            client.query("SELECT 1")
+    eventually("both are logged", lambda: pooler.log().count("ERROR forged") >= 2)
+    shown = pooler.log() + pooler.ctl("show", "pools").stdout
+    assert "ERROR forged" in shown
+    assert not [line for line in shown.splitlines() if line.startswith("2026-01-01")]
+    assert "\x1b" not in shown

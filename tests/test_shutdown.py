@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -130,3 +131,17 @@ def test_the_service_manager_is_notified(start):
         while "STOPPING=1" not in said:
             said += manager.recv(4096).decode() + "\n"
     assert pooler.wait(5) == 0
+
+
+def test_from_the_moment_it_says_that_it_serves_it_ends_in_order(start, cluster, workspace):
+    pooler = start()
+    pooler.signal()
+    assert pooler.wait(5) == 0
+    path = workspace / "early.sock"
+    for _ in range(10):
+        command, _ = pooler.command({"listen": [f"127.0.0.1:{pooler.port}", str(path)]})
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            next(line for line in process.stderr if b" serves" in line)
+            process.terminate()
+            assert process.wait(5) == 0
+        assert not path.exists()

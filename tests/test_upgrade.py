@@ -1,6 +1,8 @@
 """A second process takes over: no client that comes, works or idles is lost, and limits hold for both together."""
 
 import contextlib
+import os
+import socket
 import subprocess
 import threading
 import time
@@ -182,3 +184,22 @@ def test_with_nobody_to_take_over_from_it_starts_by_itself(start):
     made.launch([*command, "--take-over"])
     with made.wire() as client:
         client.query("SELECT 1")
+
+
+def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, workspace):
+    path = workspace / "given.sock"
+    pooler = start.unstarted()
+    command, _ = pooler.command({"listen": [str(path), f"127.0.0.1:{pooler.port}"]})
+    pooler.launch(command)
+    with socket.socket(socket.AF_UNIX) as meeting:
+        place = f"poolhouse.{os.getuid()}.unix:{path}".encode()[-100:]
+        eventually("it waits for a successor", lambda: meeting.connect_ex(b"\0" + place) == 0)
+        meeting.sendall(b'{"take_over":1}\n')
+        _, given, _, _ = socket.recv_fds(meeting, 1, 8)
+        assert len(given) == 3
+        # It never hears that the successor serves, which has only begun to.
+        pooler.signal()
+        assert pooler.wait(5) == 0
+        assert path.exists()
+        for descriptor in given:
+            os.close(descriptor)

@@ -172,15 +172,13 @@ pub struct PoolSpec {
 }
 
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
-/// [`Handle::reconfigure`](crate::Handle::reconfigure).
+/// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it anything.
 pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out.
     fn spec(&self, pool: PoolId) -> PoolSpec;
 
     /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
-    fn at_start(&self) -> Vec<PoolId> {
-        Vec::new()
-    }
+    fn at_start(&self) -> Vec<PoolId>;
 }
 
 /// What may change while a driver runs, besides the pools.

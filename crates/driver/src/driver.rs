@@ -5,7 +5,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::JoinHandle,
 };
@@ -73,6 +73,7 @@ impl Driver {
             clock: Clock::start(),
             draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            listening: AtomicUsize::new(sockets.len()),
             any_drained: AtomicBool::new(false),
             config,
         });

@@ -8,11 +8,11 @@ use std::{
         atomic::Ordering::{Relaxed, SeqCst},
         mpsc::{SyncSender, sync_channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use pool::Clear;
-use protocol::{ClientTag, Protocol};
+use protocol::Protocol;
 
 use crate::{
     config::Changes,
@@ -57,6 +57,11 @@ impl Handle {
         self.0.servers(limit)
     }
 
+    /// Whether every worker that has not ended answers within this time.
+    pub fn answers(&self, patience: Duration) -> bool {
+        self.0.answers(patience)
+    }
+
     /// Puts other rules in force, and asks what each pool is now. Clients stay; servers that would be made differently
     /// now are replaced when they are next free.
     pub fn reconfigure(&self, changes: &Changes) {
@@ -85,7 +90,7 @@ impl Handle {
     }
 
     /// Closes a client, by the id that [`Handle::clients`] tells. False if there is none. Waits up to 200 ms.
-    pub fn kill(&self, client: u32) -> bool {
+    pub fn kill(&self, client: u64) -> bool {
         self.0.kill(client)
     }
 
@@ -127,10 +132,11 @@ trait Steering: Send + Sync {
     fn pools(&self, database: Option<&str>) -> Vec<PoolState>;
     fn clients(&self, limit: usize) -> Vec<ClientInfo>;
     fn servers(&self, limit: usize) -> Vec<ServerInfo>;
+    fn answers(&self, patience: Duration) -> bool;
     fn reconfigure(&self, changes: &Changes);
     fn order(&self, database: Option<&str>, change: &dyn Fn(&mut Wish)) -> bool;
     fn reconnect(&self, database: Option<&str>);
-    fn kill(&self, client: u32) -> bool;
+    fn kill(&self, client: u64) -> bool;
     fn caps(&self) -> Vec<CapUsage>;
     fn reserve(&self, reserved: HashMap<String, u32>);
     fn leave(&self);
@@ -146,11 +152,17 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
+    /// Asks the workers that have not ended, and says how many these are.
+    fn ask(&self, question: &dyn Fn() -> Message<P>) -> usize {
+        let present = self.mailboxes.iter().zip(&self.board).filter(|(_, board)| !board.ended.load(SeqCst));
+        present.map(|(mailbox, _)| mailbox.send(question())).count()
+    }
+
     fn ask_all<T>(&self, limit: usize, question: impl Fn(SyncSender<Vec<T>>) -> Message<P>) -> Vec<T> {
         let (reply, answers) = sync_channel(self.mailboxes.len());
-        self.tell_all(|| question(reply.clone()));
+        let asked = self.ask(&|| question(reply.clone()));
         let mut all = Vec::new();
-        for _ in 0..self.mailboxes.len() {
+        for _ in 0..asked {
             match answers.recv_timeout(PATIENCE) {
                 Ok(answer) => all.extend(answer),
                 Err(_) => break,
@@ -241,6 +253,23 @@ impl<P: Protocol> Steering for Shared<P> {
         self.ask_all(limit, |reply| Message::Servers { limit, reply })
     }
 
+    fn answers(&self, patience: Duration) -> bool {
+        let (reply, answers) = sync_channel(self.mailboxes.len());
+        let asked = self.ask(&|| Message::Servers { limit: 0, reply: reply.clone() });
+        let (until, mut answered) = (Instant::now() + patience, 0);
+        while answered < asked {
+            let left = until.saturating_duration_since(Instant::now());
+            match answers.recv_timeout(left.min(PATIENCE)) {
+                Ok(_) => answered += 1,
+                // They may have ended instead.
+                Err(_) if self.is_drained() => return true,
+                Err(_) if left.is_zero() => return false,
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
     fn reconfigure(&self, changes: &Changes) {
         assert_eq!(changes.listeners.len(), self.listeners.len(), "each listener has its rules");
         for (listener, (limits, timeouts)) in self.listeners.iter().zip(&changes.listeners) {
@@ -268,10 +297,12 @@ impl<P: Protocol> Steering for Shared<P> {
         }
         // A pool that is made from here on sees the wish; the others are told.
         for pool in self.chosen(database) {
-            let name = pool.spec().database.clone();
-            let wish = self.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&name);
-            let now = self.clock.now();
-            self.operate(&pool, |guarded| pool.follow(guarded, wish, now));
+            let (spec, now) = (pool.spec(), self.clock.now());
+            self.operate(&pool, |guarded| {
+                // Read under the pool's lock: of two orders at once, the one that comes to the pool last knows both.
+                let wish = self.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.database);
+                pool.follow(guarded, wish, now);
+            });
         }
         true
     }
@@ -283,11 +314,11 @@ impl<P: Protocol> Steering for Shared<P> {
         }
     }
 
-    fn kill(&self, client: u32) -> bool {
-        let client = ClientTag(client);
-        let Some(mailbox) = self.mailboxes.get(usize::from(client.worker())) else { return false };
+    fn kill(&self, client: u64) -> bool {
+        // The id says which worker it is of: see `Worker::client_id`.
+        let worker = (client % self.mailboxes.len() as u64) as usize;
         let (reply, answer) = sync_channel(1);
-        mailbox.send(Message::Kill { client, reply });
+        self.mailboxes[worker].send(Message::Kill { client, reply });
         answer.recv_timeout(PATIENCE).unwrap_or(false)
     }
 

@@ -22,8 +22,10 @@ use crate::{
     worker::{Asker, MovingServer},
 };
 
-/// What a worker can be told. Every message stands for a connection, a pool action or an operator's
-/// request, so their number is bounded by those.
+/// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
+/// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request or one eviction under way), for a
+/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the
+/// answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol> {
     /// A client that this worker shall serve.
     Client { socket: OwnedFd, listener: u32, admitted: Admitted },
@@ -54,7 +56,7 @@ pub(crate) enum Message<P: Protocol> {
     /// The budget wants something of a pool.
     Meet(Demand),
     /// Close a client, and say whether there was one.
-    Kill { client: ClientTag, reply: SyncSender<bool> },
+    Kill { client: u64, reply: SyncSender<bool> },
     /// Accept nobody; end when the last client has gone.
     Leave,
     /// The same, and send idle clients away.

@@ -81,11 +81,12 @@ impl Registry {
         if let Some(pool) = self.pools.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
             return Arc::clone(pool);
         }
-        let spec = self.upstreams.spec(id);
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&id) {
             return Arc::clone(pool);
         }
+        // Asked under the lock: a reload that this answer does not know yet finds the pool in the list and tells it.
+        let spec = self.upstreams.spec(id);
         let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.database);
         let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
         let scopes = purse.scopes(&spec.caps);

@@ -19,6 +19,9 @@ const MAX_THREADS_OF_A_NAME: usize = 2;
 /// A question that waited longer is not asked any more: who asked has given up, and others wait behind it.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
+/// Addresses of one name that are tried; a name server may give thousands.
+const MAX_ADDRESSES: usize = 64;
+
 /// What the system said, and how long it took to.
 pub(crate) type Answer = (Result<Vec<SocketAddr>, String>, Duration);
 
@@ -126,7 +129,10 @@ impl Desk {
         }
         let start = Instant::now();
         match (self.ask)(&question.host, question.port) {
-            Ok(addresses) => (question.answer)((Ok(addresses), start.elapsed())),
+            Ok(mut addresses) => {
+                addresses.truncate(MAX_ADDRESSES);
+                (question.answer)((Ok(addresses), start.elapsed()));
+            }
             Err(error) => question.fail(&error.to_string()),
         }
     }
@@ -186,6 +192,15 @@ mod tests {
         drop(release);
         let dead = (0..20).filter(|_| inbox.recv_timeout(Duration::from_secs(5)) == Ok("dead")).count();
         assert_eq!(dead, 20, "every question is answered");
+    }
+
+    #[test]
+    fn of_a_name_with_thousands_of_addresses_a_few_are_tried() {
+        let many = |_: &str, port| Ok((0..5000).map(|n: u32| SocketAddr::from((n.to_be_bytes(), port))).collect());
+        let (answers, inbox) = channel();
+        let resolver = Resolver::asking(many);
+        resolver.resolve("many", 1, move |(result, _)| answers.send(result).unwrap());
+        assert_eq!(inbox.recv_timeout(Duration::from_secs(5)).unwrap().unwrap().len(), MAX_ADDRESSES);
     }
 
     #[test]

@@ -151,8 +151,8 @@ pub struct WorkerSnapshot {
 /// One client, for `/api/clients`.
 #[derive(Clone, Debug)]
 pub struct ClientInfo {
-    /// Unique while it is connected.
-    pub id: u32,
+    /// Its alone, for as long as the process lives.
+    pub id: u64,
     /// `address:port`, or `unix`.
     pub address: String,
     /// The listener's name.
@@ -193,7 +193,7 @@ pub struct ServerInfo {
     /// The database's process id, when the protocol tells one.
     pub backend: Option<u32>,
     /// The client that holds it.
-    pub client: Option<u32>,
+    pub client: Option<u64>,
     /// Why it is kept beyond a transaction.
     pub pinned: Option<&'static str>,
     /// The worker it lives on.

@@ -34,7 +34,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -84,6 +84,8 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) draining: AtomicBool,
     /// Another process listens now.
     pub(crate) leaving: AtomicBool,
+    /// Sockets that a worker still accepts from: until there is none, each worker may get clients.
+    pub(crate) listening: AtomicUsize,
     /// The clients of some database are to go.
     pub(crate) any_drained: AtomicBool,
 }
@@ -286,10 +288,11 @@ impl<P: Protocol> Worker<P> {
         Ok(())
     }
 
-    /// No client is left, here or on another worker, which may need the servers and pools that are looked after here.
+    /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked after here.
     fn is_last_client_gone(&self) -> bool {
+        // First whether any can come: who is accepted is counted before the socket is let go.
         let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
-        self.clients.is_empty() && self.shared.board.iter().all(gone)
+        self.clients.is_empty() && self.shared.listening.load(SeqCst) == 0 && self.shared.board.iter().all(gone)
     }
 
     fn handle_completion(&mut self, completion: Completion) {

@@ -6,14 +6,17 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
+        mpsc::{Receiver, Sender, channel},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use driver::{Address, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
+use driver::{
+    Address, Changes, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams,
+};
 use pool::{GateConfig, PoolConfig};
 use protocol::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -63,6 +66,9 @@ impl Protocol for Lines {
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
         }
         let Some(end) = input.bytes.iter().position(|b| *b == b'\n') else { return 0 };
+        if &input.bytes[..end] == b"dawdle" {
+            dawdle();
+        }
         match client.server {
             None => {
                 out.push(Effect::Lease { client: me, pool: POOL, kind: LeaseKind::Exclusive });
@@ -203,6 +209,11 @@ fn serve(mut stream: TcpStream, number: u32) {
     }
 }
 
+/// A protocol's mistake: it keeps its worker.
+fn dawdle() {
+    thread::sleep(Duration::from_secs(1));
+}
+
 struct Spec(SocketAddr, PoolConfig);
 
 impl Upstreams for Spec {
@@ -218,6 +229,10 @@ impl Upstreams for Spec {
             revision: 0,
         }
     }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
 }
 
 struct House {
@@ -232,8 +247,7 @@ impl House {
         let (upstream, upstream_connections) = upstream();
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let listener =
-            ListenerSpec { name: address.to_string(), socket: socket.into(), tcp: true, gate, timeouts, tls: None };
+        let listener = listener(socket, gate, timeouts);
         let config_of_driver = DriverConfig { workers, ..DriverConfig::default() };
         let driver =
             Driver::start(config_of_driver, Arc::new(Lines), Arc::new(Spec(upstream, config)), vec![listener]).unwrap();
@@ -259,6 +273,11 @@ impl Drop for House {
             assert!(ended_well, "a worker panicked");
         }
     }
+}
+
+fn listener(socket: TcpListener, gate: GateConfig, timeouts: Timeouts) -> ListenerSpec {
+    let name = socket.local_addr().unwrap().to_string();
+    ListenerSpec { name, socket: socket.into(), tcp: true, gate, timeouts, tls: None }
 }
 
 fn roomy() -> GateConfig {
@@ -440,14 +459,7 @@ fn an_unreachable_upstream_is_told_after_a_while_with_its_error() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let listener = ListenerSpec {
-        name: "x".into(),
-        socket: socket.into(),
-        tcp: true,
-        gate: roomy(),
-        timeouts: Timeouts::default(),
-        tls: None,
-    };
+    let listener = listener(socket, roomy(), Timeouts::default());
     let config = PoolConfig { unavailable_wait_time: Some(Duration::from_millis(200)), ..PoolConfig::default() };
     let driver =
         Driver::start(DriverConfig::default(), Arc::new(Lines), Arc::new(Spec(closed, config)), vec![listener])
@@ -459,6 +471,88 @@ fn an_unreachable_upstream_is_told_after_a_while_with_its_error() {
     assert!(answer.contains("Unavailable") && answer.contains("refused"), "{answer}");
     driver.handle().stop();
     assert!(driver.join());
+}
+
+#[test]
+fn a_worker_that_is_stuck_is_noticed() {
+    let house = House::small(2, 1);
+    assert!(house.handle.answers(Duration::from_secs(5)));
+    let mut client = house.client();
+    client.ask("x");
+    client.say("dawdle");
+    thread::sleep(Duration::from_millis(100));
+    assert!(!house.handle.answers(Duration::from_millis(300)));
+    assert!(client.hear().ends_with(":dawdle"));
+    assert!(house.handle.answers(Duration::from_secs(5)));
+}
+
+/// Rules that change while a pool asks for them.
+struct Changing {
+    upstream: SocketAddr,
+    max_size: AtomicU32,
+    asked: Mutex<Option<Sender<()>>>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Upstreams for Changing {
+    fn spec(&self, pool: PoolId) -> PoolSpec {
+        let config = PoolConfig { max_size: self.max_size.load(SeqCst), ..PoolConfig::default() };
+        if let Some(asked) = self.asked.lock().unwrap().take() {
+            asked.send(()).unwrap();
+            let _ = self.go_on.lock().unwrap().recv_timeout(Duration::from_secs(5));
+        }
+        Spec(self.upstream, config).spec(pool)
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
+    let (asked, was_asked) = channel();
+    let (may_go_on, go_on) = channel();
+    let rules = Arc::new(Changing {
+        upstream: upstream().0,
+        max_size: AtomicU32::new(3),
+        asked: Mutex::new(Some(asked)),
+        go_on: Mutex::new(go_on),
+    });
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(socket.local_addr().unwrap()).unwrap();
+    let listener = listener(socket, roomy(), Timeouts::default());
+    let driver = Driver::start(DriverConfig::default(), Arc::new(Lines), rules.clone(), vec![listener]).unwrap();
+    stream.write_all(b"x\n").unwrap();
+    was_asked.recv().unwrap();
+    rules.max_size.store(7, SeqCst);
+    let handle = driver.handle();
+    let reload = thread::spawn(move || {
+        handle.reconfigure(&Changes { listeners: vec![(roomy(), Timeouts::default())], max_auth_failures: 10 })
+    });
+    thread::sleep(Duration::from_millis(100));
+    may_go_on.send(()).unwrap();
+    reload.join().unwrap();
+    BufReader::new(stream).read_line(&mut String::new()).unwrap();
+    assert_eq!(driver.handle().snapshot().pools[0].max_size, 7);
+    driver.handle().stop();
+    assert!(driver.join());
+}
+
+#[test]
+fn an_order_to_kill_a_client_that_has_left_hits_nobody_who_came_after_it() {
+    let house = House::small(1, 1);
+    let mut first = house.client();
+    first.ask("x");
+    let id = house.handle.clients(9)[0].id;
+    drop(first);
+    eventually("the first has gone", || house.handle.clients(9).is_empty());
+    let mut second = house.client();
+    second.ask("x");
+    assert!(!house.handle.kill(id));
+    assert_eq!(second.ask("still here"), "0:still here");
+    assert!(house.handle.kill(house.handle.clients(9)[0].id));
+    assert_eq!(second.hear(), "refused Killed");
 }
 
 #[test]

@@ -76,7 +76,7 @@ enum Order {
     /// Close a client
     Kill {
         /// Its id, as `show clients` tells it
-        client: u32,
+        client: u64,
     },
 }
 

@@ -8,7 +8,7 @@ use protocol::{Origin, PoolId};
 use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
-/// connection only; must not block. What only a database knows is asked of it by the session: see [`Proof::Ask`].
+/// connection only; must not block. No method has a default, so that one directory that asks another forgets none. What only a database knows is asked of it by the session: see [`Proof::Ask`].
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener may, or must, use TLS. The driver must have it wherever this says so.
     fn encryption(&self, listener: u16) -> Encryption;
@@ -18,15 +18,10 @@ pub trait Directory: Send + Sync + 'static {
 
     /// The same after a query that [`Proof::Ask`] named: it found this stored password, or nobody who may log in. Must not
     /// ask again.
-    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
-        let _ = (database, user, stored);
-        Err(Unknown::User)
-    }
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
 
     /// Somebody who called himself `user` gave a wrong proof: what is remembered of that user may be out of date.
-    fn refuted(&self, database: &str, user: &str) {
-        let _ = (database, user);
-    }
+    fn refuted(&self, database: &str, user: &str);
 
     /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers learn
     /// nothing of databases and use nothing up.

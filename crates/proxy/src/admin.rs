@@ -4,7 +4,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use crate::{Secret, config::Config};
 
 mod api;
+pub mod door;
 mod guard;
 mod metrics;
 mod orders;
@@ -45,37 +46,20 @@ pub struct Admin(Arc<Inner>);
 struct Inner {
     handle: driver::Handle,
     control: Control,
-    rules: RwLock<Rules>,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
     draining: AtomicBool,
     questions: Semaphore,
 }
 
-/// What a reload may change.
-struct Rules {
-    /// Databases that are configured by name, and not those that clients made up.
-    databases: HashSet<String>,
-    user_label: bool,
-    token: Option<Secret>,
-}
-
-impl Rules {
-    fn new(config: &Config) -> Self {
-        Self {
-            databases: config.databases.iter().map(|database| database.name.clone()).collect(),
-            user_label: config.admin.user_label,
-            token: config.admin.token.clone(),
-        }
-    }
-}
-
 impl Inner {
-    fn names(&self) -> HashSet<String> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).databases.clone()
+    /// As of now: a reload may change whatever is read from it.
+    fn config(&self) -> Arc<Config> {
+        self.control.reloader.in_force()
     }
 
-    fn user_label(&self) -> bool {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).user_label
+    /// Databases that are configured by name, and not those that clients made up.
+    fn names(&self) -> HashSet<String> {
+        self.config().databases.iter().map(|database| database.name.clone()).collect()
     }
 }
 
@@ -84,22 +68,15 @@ impl Admin {
     pub fn new(
         handle: driver::Handle,
         control: Control,
-        config: &Config,
         dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
             handle,
             control,
-            rules: RwLock::new(Rules::new(config)),
             dropped_log_lines: Box::new(dropped_log_lines),
             draining: AtomicBool::new(false),
             questions: Semaphore::new(MAX_QUESTIONS),
         }))
-    }
-
-    /// Another configuration is in force.
-    pub fn follow(&self, config: &Config) {
-        *self.0.rules.write().unwrap_or_else(PoisonError::into_inner) = Rules::new(config);
     }
 
     /// What it steers through.
@@ -108,7 +85,7 @@ impl Admin {
     }
 
     fn token(&self) -> Option<Secret> {
-        self.0.rules.read().unwrap_or_else(PoisonError::into_inner).token.clone()
+        self.0.config().admin.token.clone()
     }
 
     /// From now on `/ready` says no.
@@ -183,7 +160,7 @@ fn unready(snapshot: &Snapshot, databases: &HashSet<String>) -> Option<&'static 
 async fn metrics(State(admin): State<Admin>) -> Response {
     let render = |inner: &Inner| {
         let (dropped_log_lines, reloads) = ((inner.dropped_log_lines)(), inner.control.reloader.count());
-        render(&inner.handle.snapshot(), inner.user_label(), Process { dropped_log_lines, reloads })
+        render(&inner.handle.snapshot(), inner.config().admin.user_label, Process { dropped_log_lines, reloads })
     };
     match admin.ask(render).await {
         Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),

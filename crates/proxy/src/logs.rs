@@ -1,10 +1,19 @@
 //! Logs on standard error: one line per event, as text or JSON. They are written by a thread of their own; when it
-//! cannot keep up, lines are dropped and counted rather than anybody kept waiting.
+//! cannot keep up, lines are dropped and counted rather than anybody kept waiting. What strangers have chosen, such as a user's name,
+//! may be part of an event: it can neither begin a line of its own nor steer a terminal.
 
-use std::io::IsTerminal;
+use std::{
+    fmt::{self, Debug, Write},
+    io::IsTerminal,
+};
 
+use tracing::field::Field;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter,
+    field::MakeExt,
+    fmt::format::{Writer, debug_fn},
+};
 
 /// Lines that may wait to be written.
 pub const MAX_LINES: usize = 8192;
@@ -64,7 +73,10 @@ impl Logs {
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
         // A process that logs already (a test) keeps its own way.
         let _ = match options.format {
-            LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
+            LogFormat::Text => {
+                let fields = debug_fn(write_field).delimited(" ");
+                lines.fmt_fields(fields).with_ansi(std::io::stderr().is_terminal()).try_init()
+            }
             LogFormat::Json => lines.json().flatten_event(true).try_init(),
         };
         Ok(Self { dropped, _guard: guard })
@@ -73,5 +85,40 @@ impl Logs {
     /// Counts the lines that were dropped.
     pub fn dropped(&self) -> ErrorCounter {
         self.dropped.clone()
+    }
+}
+
+/// Writes a part of an event as text.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    match field.name() {
+        "message" => write!(writer, "{}", Harmless(value)),
+        name => write!(writer, "{name}={}", Harmless(value)),
+    }
+}
+
+/// A value without line ends and other control characters: they are written as in Rust's texts.
+struct Harmless<'a>(&'a dyn Debug);
+
+impl fmt::Display for Harmless<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for char in format!("{:?}", self.0).chars() {
+            match char.is_control() {
+                true => write!(f, "{}", char.escape_default())?,
+                false => f.write_char(char)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_keeps_to_its_line() {
+        let value = format_args!("caf\u{e9} \n2026 ERROR \u{1b}[31mforged\u{9b}1m").to_string();
+        let shown = Harmless(&format_args!("{value}")).to_string();
+        assert_eq!(shown, "caf\u{e9} \\n2026 ERROR \\u{1b}[31mforged\\u{9b}1m");
     }
 }

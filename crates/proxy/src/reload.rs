@@ -4,7 +4,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -25,22 +25,18 @@ pub struct Reloader {
     pools: Arc<Generations>,
     /// What the listeners were opened with.
     tls: Arc<Tls>,
-    state: Mutex<State>,
-    failed: AtomicU64,
-    done: AtomicU64,
-}
-
-struct State {
     /// The listeners as they were opened, and in that order.
     opened: Vec<Listener>,
-    in_force: Arc<Config>,
+    in_force: RwLock<Arc<Config>>,
+    /// One reload at a time. Apart from the rest, so that nobody waits for it who only looks.
+    turn: Mutex<()>,
+    failed: AtomicU64,
+    done: AtomicU64,
 }
 
 /// A configuration that is in force now.
 #[derive(Debug)]
 pub struct Reloaded {
-    /// The whole of it.
-    pub config: Arc<Config>,
     /// What it meant for the pools.
     pub pools: Succession,
     /// What is odd about it, and what of it waits for a restart; each on one line.
@@ -50,13 +46,14 @@ pub struct Reloaded {
 impl Reloader {
     /// Of a configuration that was just put in force for the first time.
     pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
-        let state = State { opened: config.listeners.clone(), in_force: config };
-        Self { handle, pools, tls, state: Mutex::new(state), failed: AtomicU64::new(0), done: AtomicU64::new(0) }
+        let (opened, in_force) = (config.listeners.clone(), RwLock::new(config));
+        let (turn, failed, done) = (Mutex::new(()), AtomicU64::new(0), AtomicU64::new(0));
+        Self { handle, pools, tls, opened, in_force, turn, failed, done }
     }
 
     /// The configuration in force.
     pub fn in_force(&self) -> Arc<Config> {
-        Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner).in_force)
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How often it was read again: in vain, and with success.
@@ -69,10 +66,10 @@ impl Reloader {
     /// # Errors
     /// When the new one is not usable; the old one then stays in force.
     pub fn reload(&self) -> Result<Reloaded, Problems> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = read(&state.in_force).and_then(|(config, warnings)| {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = read(&self.in_force()).and_then(|(config, warnings)| {
             let tls = self.tls.renew(&config)?;
-            Ok(self.put_in_force(&mut state, config, tls, &warnings))
+            Ok(self.put_in_force(config, tls, &warnings))
         });
         match &outcome {
             Ok(Reloaded { pools, notes, .. }) => {
@@ -91,16 +88,16 @@ impl Reloader {
         outcome
     }
 
-    fn put_in_force(&self, state: &mut State, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
+    fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
-        restarts(&state.in_force, &config, &mut notes);
+        restarts(&self.in_force(), &config, &mut notes);
         for listener in config.listeners.iter().filter(|listener| listener.tls.is_some()) {
-            let before = state.opened.iter().find(|opened| opened.listen == listener.listen);
+            let before = self.opened.iter().find(|opened| opened.listen == listener.listen);
             if before.is_some_and(|before| before.tls.is_none()) {
                 notes.push(format!("TLS at {} is new: restart Poolhouse for that", listener.listen));
             }
         }
-        let listeners = state.opened.iter().map(|opened| {
+        let listeners = self.opened.iter().map(|opened| {
             let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
             (now.gate, now.timeouts)
         });
@@ -108,8 +105,8 @@ impl Reloader {
         let config = Arc::new(config);
         let pools = self.pools.succeed(Pools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);
-        state.in_force = Arc::clone(&config);
-        Reloaded { config, pools, notes }
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Reloaded { pools, notes }
     }
 }
 

@@ -14,7 +14,7 @@ use postgres::Postgres;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    admin::{Admin, Control},
+    admin::{Admin, Control, door},
     banner,
     check::{Machine, check},
     config::{Config, Problem, Problems, Severity},
@@ -84,6 +84,16 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let bound = bound.collect::<Result<Vec<_>, _>>()?;
     let (admin_socket, admin_problem) = admin_socket(&config, inherited.as_mut())?;
     let copies = copies(&config, &bound, admin_socket.as_ref()).map_err(ServeError::system("cannot copy a socket"))?;
+    // Before anybody is served: from then on no signal may end the process but in order. It makes no thread yet.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(ServeError::system("cannot make the admin thread"))?;
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::new().map_err(ServeError::system("cannot watch for signals"))?
+    };
     let logs = Logs::start(log).map_err(ServeError::Logging)?;
     for problem in problems.iter().chain(&admin_problem) {
         announce(problem, log.format);
@@ -106,7 +116,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let dropped = logs.dropped();
     let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
     let control = Control { reloader, drain: tokio::sync::Notify::new() };
-    let admin = Admin::new(driver.handle(), control, &config, move || dropped.dropped_lines() as u64);
+    let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
     if let Some(inherited) = inherited {
         if let Err(error) = inherited.serving(driver.handle()) {
@@ -115,16 +125,14 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         systemd::main_process();
     }
     let giver = Giver::wait(&config, driver.handle(), copies);
-    let ended = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS)
-        .build()
-        .and_then(|runtime| runtime.block_on(watch(&handle, &admin, admin_socket, &giver)));
+    let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
+    // Waits for questions that are being answered.
+    drop(runtime);
     if ended.is_err() {
         handle.stop();
     }
     let intact = driver.join();
-    if !giver.has_left() {
+    if !giver.has_given() {
         files.iter().for_each(SocketFile::remove);
     }
     tracing::info!("stopped");
@@ -201,23 +209,25 @@ fn announce(problem: &Problem, format: LogFormat) {
 }
 
 /// Serves the admin address, reads the configuration again when told to, and waits for the end.
-async fn watch(handle: &Handle, admin: &Admin, socket: Option<TcpListener>, giver: &Giver) -> io::Result<()> {
-    let mut signals = Signals::new()?;
-    let mut hangup = signal(SignalKind::hangup())?;
+async fn watch(
+    mut signals: Signals,
+    handle: &Handle,
+    admin: &Admin,
+    socket: Option<TcpListener>,
+    giver: &Giver,
+) -> io::Result<()> {
     let mut serving = None;
     if let Some(socket) = socket {
-        let socket = tokio::net::TcpListener::from_std(socket)?;
-        let service = admin.router().into_make_service_with_connect_info::<SocketAddr>();
-        serving = Some(tokio::spawn(axum::serve(socket, service).into_future()));
+        serving = Some(tokio::spawn(door::serve(door::prepare(socket)?, admin.router())));
     }
     systemd::ready();
     tokio::spawn(systemd::watchdog(handle.clone()));
     let drain_time = || admin.control().reloader.in_force().serve.drain_time;
     let why = loop {
         tokio::select! {
-            name = signals.next() => break name,
+            name = signals.ending.next() => break name,
             () = admin.control().drain.notified() => break "an order",
-            _ = hangup.recv() => reload(admin).await,
+            _ = signals.hangup.recv() => reload(admin).await,
             () = giver.left.notified() => {
                 // The admin address is the successor's now, too.
                 if let Some(serving) = serving.take() {
@@ -226,7 +236,7 @@ async fn watch(handle: &Handle, admin: &Admin, socket: Option<TcpListener>, give
                 tracing::info!("another process has taken over: clients may stay until they leave or drain_time is over");
                 tokio::select! {
                     () = drained(handle) => return Ok(()),
-                    name = signals.next() => break name,
+                    name = signals.ending.next() => break name,
                     () = after(drain_time()) => break "drain_time is over",
                 }
             }
@@ -243,7 +253,7 @@ async fn watch(handle: &Handle, admin: &Admin, socket: Option<TcpListener>, give
     handle.drain();
     tokio::select! {
         () = drained(handle) => return Ok(()),
-        name = signals.next() => tracing::warn!(signal = name, "ending at once"),
+        name = signals.ending.next() => tracing::warn!(signal = name, "ending at once"),
         () = after(drain_time()) => tracing::warn!("drain_time is over: ending at once"),
     }
     handle.stop();
@@ -254,9 +264,7 @@ async fn watch(handle: &Handle, admin: &Admin, socket: Option<TcpListener>, give
 async fn reload(admin: &Admin) {
     let reloader = Arc::clone(&admin.control().reloader);
     systemd::reloading();
-    if let Ok(Ok(reloaded)) = tokio::task::spawn_blocking(move || reloader.reload()).await {
-        admin.follow(&reloaded.config);
-    }
+    let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
     systemd::ready();
 }
 
@@ -274,15 +282,26 @@ async fn after(time: Option<Duration>) {
 }
 
 struct Signals {
+    ending: Ending,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Must be called within a runtime.
+    fn new() -> io::Result<Self> {
+        let ending =
+            Ending { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
+        Ok(Self { ending, hangup: signal(SignalKind::hangup())? })
+    }
+}
+
+/// Those that end it.
+struct Ending {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
+impl Ending {
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -79,6 +79,8 @@ pub(crate) struct Reactor {
     round: usize,
     /// Clients that may still be accepted before the kernel is asked again.
     accepts_left: u32,
+    /// Handshakes of TLS that may still be taken part in before the kernel is asked again.
+    handshakes_left: u32,
     /// Slots of connections closed during this batch: not reused before its end, because events of
     /// the old connection may still be in it.
     closed: Vec<u32>,
@@ -153,6 +155,7 @@ impl Reactor {
             ready: VecDeque::new(),
             round: 0,
             accepts_left: 0,
+            handshakes_left: 0,
             closed: Vec::new(),
             ring: Ring::new(buffer_size),
             scratch: Vec::new(),
@@ -321,6 +324,7 @@ impl Reactor {
         self.next_in_batch = 0;
         self.round = self.ready.len();
         self.accepts_left = ACCEPT_BATCH;
+        self.handshakes_left = secure::HANDSHAKE_BATCH;
         let timeout = if may_sleep && self.ready.is_empty() { None } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),

@@ -93,6 +93,11 @@ impl Channel {
         self.ended && self.early.is_empty()
     }
 
+    /// The handshake is not done.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        !self.established
+    }
+
     /// What was received before may be worth looking at by itself.
     pub(crate) fn has_unread(&self) -> bool {
         self.unread

@@ -9,7 +9,7 @@ use std::{
 };
 
 use pool::{Admission, IdleTicket, Time};
-use protocol::{Blame, ClientTag, CloseReason, Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
+use protocol::{Blame, CloseReason, Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -502,6 +502,7 @@ impl<P: Protocol> Worker<P> {
             if let Err(error) = self.reactor.detach(conn) {
                 tracing::error!(%error, "cannot let go of a listening socket");
             }
+            self.shared.listening.fetch_sub(1, SeqCst);
         }
         self.accept_later.clear();
     }
@@ -512,16 +513,6 @@ impl<P: Protocol> Worker<P> {
         self.shared.draining.store(true, SeqCst);
         self.leave();
         self.send_idle_away();
-    }
-
-    /// Closes a client on an operator's behalf. False if there is none.
-    pub(super) fn kill(&mut self, tag: ClientTag) -> bool {
-        let slot = tag.slot();
-        let there = self.clients.get(slot).is_some_and(|client| !client.closing);
-        if there {
-            self.refuse(slot, Refusal::Killed);
-        }
-        there
     }
 
     /// Sends away who uses a pool that is drained and has nothing in progress.

@@ -1,6 +1,6 @@
-//! Telling an operator what is there.
+//! Telling an operator what is there, and closing what he names.
 
-use protocol::Protocol;
+use protocol::{Protocol, Refusal};
 
 use super::{Worker, leases::Lease, servers::Phase};
 use crate::snapshot::{ClientInfo, ServerInfo};
@@ -13,7 +13,7 @@ impl<P: Protocol> Worker<P> {
                 Lease::None | Lease::Waiting { .. } => None,
             };
             ClientInfo {
-                id: self.client_tag(slot).0,
+                id: self.client_id(client),
                 address: self.client_address(slot),
                 listener: self.shared.listeners[usize::from(client.listener)].name.clone(),
                 database: self.database(slot),
@@ -44,10 +44,23 @@ impl<P: Protocol> Worker<P> {
             state_for: self.now - server.since,
             age: self.now - server.born,
             backend: self.backend(slot),
-            client: server.holder.map(|client| self.client_tag(client as usize).0),
+            client: server.holder.map(|client| self.client_id(&self.clients[client as usize])),
             pinned: server.pinned,
             worker: self.number,
         };
         self.servers.iter().take(limit).map(one).collect()
+    }
+
+    /// What operators call a client: unlike its tag never another's, so that an order which comes late hits nobody else.
+    fn client_id(&self, client: &super::clients::ClientConn<P::Client>) -> u64 {
+        u64::from(client.serial) * self.shared.mailboxes.len() as u64 + u64::from(self.number)
+    }
+
+    /// Closes a client on an operator's behalf. False if there is none.
+    pub(super) fn kill(&mut self, id: u64) -> bool {
+        let found = self.clients.iter().find(|(_, client)| !client.closing && self.client_id(client) == id);
+        let Some(slot) = found.map(|(slot, _)| slot) else { return false };
+        self.refuse(slot, Refusal::Killed);
+        true
     }
 }

@@ -22,7 +22,8 @@ use crate::{
 pub(super) enum Lease {
     /// Nothing.
     None,
-    /// A place in its queue. Without a ticket it was granted a server that is on its way.
+    /// A place in its queue. Without a ticket it was granted a server that is on its way, or was refused one: that needs no
+    /// deadline, because nothing but messages between live workers and work of this one stands between it and the outcome.
     Waiting { pool: PoolId, ticket: Option<Ticket> },
     /// A server, by its slot here.
     Held { server: u32 },

@@ -12,8 +12,10 @@ impl Table {
         Self(vec![head.iter().map(|&cell| cell.to_owned()).collect()])
     }
 
+    /// Names of databases may have been chosen by strangers, who are not to steer the terminal.
     fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.push(cells.into_iter().collect());
+        let harmless = |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
+        self.0.push(cells.into_iter().map(|cell| cell.chars().map(harmless).collect()).collect());
     }
 
     /// In columns as wide as their widest cell.

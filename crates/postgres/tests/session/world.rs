@@ -95,6 +95,8 @@ impl Directory for Doors {
         stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
     }
 
+    fn refuted(&self, _: &str, _: &str) {}
+
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         assert_eq!(pool, POOL);
         ServerLogin {

@@ -9,8 +9,8 @@ use std::{
 
 use axum::{
     Router,
-    extract::{ConnectInfo, Request, State},
-    http::{StatusCode, Uri, header::WWW_AUTHENTICATE},
+    extract::{ConnectInfo, FromRequestParts, Request, State},
+    http::{StatusCode, Uri, header::WWW_AUTHENTICATE, request::Parts},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::post,
@@ -67,11 +67,7 @@ async fn authorized(
 }
 
 /// Holds clients back and waits until no server is left.
-async fn pause(State(admin): State<Admin>, uri: Uri) -> Response {
-    let order = match Order::read(&admin, &uri).await {
-        Ok(order) => order,
-        Err(answer) => return answer,
-    };
+async fn pause(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
     match admin.ask(move |inner| inner.handle.pause(database.as_deref())).await {
         Some(true) => order.wait(&admin, "paused", |pool| pool.counts.total == 0).await,
@@ -81,11 +77,7 @@ async fn pause(State(admin): State<Admin>, uri: Uri) -> Response {
 }
 
 /// Ends pauses and drains.
-async fn resume(State(admin): State<Admin>, uri: Uri) -> Response {
-    let order = match Order::read(&admin, &uri).await {
-        Ok(order) => order,
-        Err(answer) => return answer,
-    };
+async fn resume(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
     match admin.ask(move |inner| inner.handle.resume(database.as_deref())).await {
         Some(true) => order.wait(&admin, "resumed", |pool| !pool.paused && !pool.drained).await,
@@ -95,11 +87,7 @@ async fn resume(State(admin): State<Admin>, uri: Uri) -> Response {
 }
 
 /// Has all servers made anew. Those in use close when they are free, which is not waited for.
-async fn reconnect(State(admin): State<Admin>, uri: Uri) -> Response {
-    let order = match Order::read(&admin, &uri).await {
-        Ok(order) => order,
-        Err(answer) => return answer,
-    };
+async fn reconnect(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
     match admin.ask(move |inner| inner.handle.reconnect(database.as_deref())).await {
         Some(()) => order.wait(&admin, "reconnecting", |_| true).await,
@@ -108,11 +96,7 @@ async fn reconnect(State(admin): State<Admin>, uri: Uri) -> Response {
 }
 
 /// Lets the clients of a database go; without one, those of the whole process, which then ends.
-async fn drain(State(admin): State<Admin>, uri: Uri) -> Response {
-    let order = match Order::read(&admin, &uri).await {
-        Ok(order) => order,
-        Err(answer) => return answer,
-    };
+async fn drain(State(admin): State<Admin>, order: Order) -> Response {
     let Some(database) = order.database.clone() else {
         admin.0.control.drain.notify_one();
         return answer(StatusCode::ACCEPTED, json!({ "draining": true, "then": "the process ends" }));
@@ -129,7 +113,6 @@ async fn reload(State(admin): State<Admin>) -> Response {
     let reloaded = admin.ask(|inner| inner.control.reloader.reload()).await;
     match reloaded {
         Some(Ok(reloaded)) => {
-            admin.follow(&reloaded.config);
             let pools = reloaded.pools;
             let pools = json!({
                 "followed": pools.followed, "renewed": pools.renewed, "left_behind": pools.left_behind,
@@ -151,7 +134,7 @@ async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
         Ok(parameters) => parameters,
         Err(message) => return problem(StatusCode::BAD_REQUEST, &message),
     };
-    let Some(client) = parameters.iter().find_map(|(_, value)| value.parse::<u32>().ok()) else {
+    let Some(client) = parameters.iter().find_map(|(_, value)| value.parse::<u64>().ok()) else {
         return problem(StatusCode::BAD_REQUEST, "name the client by its id in /api/clients: ?client=ID");
     };
     match admin.ask(move |inner| inner.handle.kill(client)).await {
@@ -169,11 +152,13 @@ struct Order {
     patience: Duration,
 }
 
-impl Order {
-    async fn read(admin: &Admin, uri: &Uri) -> Result<Self, Response> {
+impl FromRequestParts<Admin> for Order {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, Response> {
         let bad = |message: String| problem(StatusCode::BAD_REQUEST, &message);
         let mut order = Self { database: None, patience: DEFAULT_PATIENCE };
-        for (name, value) in parameters(uri, &["database", "time"]).map_err(bad)? {
+        for (name, value) in parameters(&parts.uri, &["database", "time"]).map_err(bad)? {
             if name == "database" {
                 order.database = Some(value);
             } else {
@@ -188,7 +173,9 @@ impl Order {
         }
         Ok(order)
     }
+}
 
+impl Order {
     /// Waits until all its pools are as they should be, and tells how they are then.
     async fn wait(self, admin: &Admin, word: &str, done: impl Fn(&PoolState) -> bool) -> Response {
         let began = Instant::now();

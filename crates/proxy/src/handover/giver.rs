@@ -24,6 +24,7 @@ pub struct Giver {
     /// A successor serves.
     pub left: Arc<Notify>,
     has_left: Arc<AtomicBool>,
+    has_given: Arc<AtomicBool>,
 }
 
 /// Copies of the sockets that listen here.
@@ -42,9 +43,15 @@ impl Giver {
             sockets: Arc::new(Mutex::new(Some(sockets))),
             left: Arc::new(Notify::new()),
             has_left: Arc::default(),
+            has_given: Arc::default(),
         };
-        let (sockets, left, has_left) =
-            (Arc::clone(&giver.sockets), Arc::clone(&giver.left), Arc::clone(&giver.has_left));
+        let give = Give {
+            handle,
+            sockets: Arc::clone(&giver.sockets),
+            left: Arc::clone(&giver.left),
+            has_left: Arc::clone(&giver.has_left),
+            has_given: Arc::clone(&giver.has_given),
+        };
         let Some(place) = meeting_point(config) else { return giver };
         let listener = match UnixListener::bind_addr(&place) {
             Ok(listener) => listener,
@@ -53,19 +60,21 @@ impl Giver {
                 return giver;
             }
         };
-        let work = move || {
-            let give = Give { handle, sockets, left, has_left };
-            give.serve(listener);
-        };
-        if let Err(error) = std::thread::Builder::new().name("handover".into()).spawn(work) {
+        let work = std::thread::Builder::new().name("handover".into());
+        if let Err(error) = work.spawn(move || give.serve(listener)) {
             tracing::warn!(%error, "no other process will be able to take over from this one");
         }
         giver
     }
 
-    /// Whether a successor has the sockets; their files are then its own.
+    /// Whether a successor serves.
     pub fn has_left(&self) -> bool {
         self.has_left.load(SeqCst)
+    }
+
+    /// Whether a successor has the sockets, though it may not serve yet; their files are then its own.
+    pub fn has_given(&self) -> bool {
+        self.has_given.load(SeqCst)
     }
 
     /// Nobody is to take over any more, and nothing is to go on listening on account of it.
@@ -79,6 +88,7 @@ struct Give {
     sockets: Arc<Mutex<Option<Sockets>>>,
     left: Arc<Notify>,
     has_left: Arc<AtomicBool>,
+    has_given: Arc<AtomicBool>,
 }
 
 impl Give {
@@ -113,7 +123,9 @@ impl Give {
             };
             let copies: io::Result<Vec<OwnedFd>> =
                 listeners.iter().chain(admin).map(|(_, fd)| fd.try_clone()).collect();
-            send_sockets(stream, &copies?)?;
+            let copies = copies?;
+            self.has_given.store(true, SeqCst);
+            send_sockets(stream, &copies)?;
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
             say(stream, &Answer { listeners, admin, held: self.shares().1 })?;

@@ -12,13 +12,8 @@ use crate::{
     tls::{Failed, Heard, MAX_RECORD},
 };
 
-/// What one look at the socket brought.
-enum Look {
-    /// This, and no more to do now.
-    Done(Option<Completion>),
-    /// Nothing to tell, but there may be more in the socket.
-    Again,
-}
+/// Handshakes that are taken part in before others get their turn: one can take a millisecond.
+pub(super) const HANDSHAKE_BATCH: u32 = 16;
 
 impl Reactor {
     /// Goes on in TLS. `received` came from the peer already and is part of the handshake.
@@ -70,12 +65,16 @@ impl Reactor {
         let owner = conn.owner;
         let tls = conn.tls.as_mut()?;
         if tls.has_unread() || !tls.has_input() {
-            loop {
-                match self.look(id) {
-                    Look::Done(completion) => return completion,
-                    Look::Again => {}
+            if tls.is_handshaking() {
+                match self.handshakes_left.checked_sub(1) {
+                    Some(left) => self.handshakes_left = left,
+                    None => {
+                        self.enqueue(id);
+                        return None;
+                    }
                 }
             }
+            return self.look(id);
         }
         conn.receiving = false;
         let mut buffer = self.ring.take();
@@ -83,8 +82,9 @@ impl Reactor {
         Some(Completion::Received { owner, buffer, length })
     }
 
-    /// Receives once and lets the channel take it.
-    fn look(&mut self, id: ConnId) -> Look {
+    /// Receives once and lets the channel take it. If that brought nothing to tell, others get their turn before the next look: a
+    /// peer may go on for ever with records that hold nothing.
+    fn look(&mut self, id: ConnId) -> Option<Completion> {
         let mut cipher = self.ring.take();
         let conn = &mut self.conns[id.0 as usize];
         let (owner, socket) = (conn.owner, conn.socket.as_ref().expect("the connection is open"));
@@ -93,7 +93,7 @@ impl Reactor {
         let mut filled = tls.lay_before(space);
         if filled == space.len() {
             self.ring.put(cipher);
-            return Look::Done(Some(self.broken(id, io::Error::other("too long a message in a TLS handshake"))));
+            return Some(self.broken(id, io::Error::other("too long a message in a TLS handshake")));
         }
         if !tls.has_unread() {
             match receive_some(socket, &mut space[filled..]) {
@@ -101,7 +101,7 @@ impl Reactor {
                 Ok(0) => {
                     conn.receiving = false;
                     conn.readable = conn.hangup;
-                    return Look::Done(Some(Completion::Received { owner, buffer: cipher, length: 0 }));
+                    return Some(Completion::Received { owner, buffer: cipher, length: 0 });
                 }
                 Ok(length) => {
                     filled += length;
@@ -110,8 +110,7 @@ impl Reactor {
                 Err(error) => {
                     self.ring.put(cipher);
                     self.conn(id).readable = false;
-                    let broken = (error != Errno::AGAIN).then(|| self.broken(id, error.into()));
-                    return Look::Done(broken);
+                    return (error != Errno::AGAIN).then(|| self.broken(id, error.into()));
                 }
             }
         }
@@ -128,17 +127,17 @@ impl Reactor {
                 self.ring.put(plain);
                 // So that the alert arrives.
                 socket::part(self.socket(id));
-                Look::Done(Some(self.broken(id, Failed::error(&error))))
+                Some(self.broken(id, Failed::error(&error)))
             }
             (Ok(_), Submitted::Broken(error)) => {
                 self.ring.put(plain);
-                Look::Done(Some(self.broken(id, error)))
+                Some(self.broken(id, error))
             }
             (Ok(heard), _) => self.pass_on(id, heard, plain),
         }
     }
 
-    fn pass_on(&mut self, id: ConnId, heard: Heard, plain: std::rc::Rc<Buffer>) -> Look {
+    fn pass_on(&mut self, id: ConnId, heard: Heard, plain: std::rc::Rc<Buffer>) -> Option<Completion> {
         let conn = &mut self.conns[id.0 as usize];
         let (owner, length) = (conn.owner, heard.length);
         let tls = conn.tls.as_mut().expect("the connection is in TLS");
@@ -149,14 +148,17 @@ impl Reactor {
             if self.conn(id).has_input() {
                 self.enqueue(id);
             }
-            return Look::Done(Some(Completion::Secured { owner, secured: Box::new(secured) }));
+            return Some(Completion::Secured { owner, secured: Box::new(secured) });
         }
         if length > 0 || tls.has_ended() {
             conn.receiving = false;
-            return Look::Done(Some(Completion::Received { owner, buffer: plain, length }));
+            return Some(Completion::Received { owner, buffer: plain, length });
         }
         self.ring.put(plain);
-        if self.conn(id).readable { Look::Again } else { Look::Done(None) }
+        if self.conn(id).readable {
+            self.enqueue(id);
+        }
+        None
     }
 
     fn broken(&mut self, id: ConnId, error: io::Error) -> Completion {
@@ -179,3 +181,6 @@ impl Reactor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! What the protocol asks: who may log in, which pool serves him, and how Poolhouse logs in itself. Makes no connection.
+
+use std::{sync::Arc, time::Instant};
+
+use postgres::{
+    Ask, Directory, Encryption, PoolMode, Proof, Route, ServerEncryption, ServerLogin, StatePolicy, Unknown,
+};
+use protocol::{Origin, PoolId};
+
+use super::{Lookups, MAX_NAME, Pools};
+use crate::{
+    Password, Secret,
+    config::{Database, Mode, PoolSettings, Reset},
+    tls::uses_tls,
+};
+
+impl Directory for Pools {
+    fn encryption(&self, listener: u16) -> Encryption {
+        match self.tls.acceptor(usize::from(listener)) {
+            Some(_) => self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default(),
+            None => Encryption::Off,
+        }
+    }
+
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
+        if user.is_empty() || user.len() > MAX_NAME {
+            return Err(Unknown::User);
+        }
+        if self.config.authenticates() {
+            if self.user(user).is_some_and(|user| user.certificate) {
+                return Ok(Proof::Certificate);
+            }
+            if let Some(password) = self.user(user).and_then(|user| user.password.as_ref()) {
+                return Ok(proof(password));
+            }
+            let Lookups { pool, auth, known } = self.lookups(database).ok_or(Unknown::User)?;
+            return match known.fresh(user, Instant::now()) {
+                Some(password) => password.map(|password| proof(&password)).ok_or(Unknown::User),
+                None => Ok(Proof::Ask(Ask { pool: *pool, query: Arc::clone(&auth.query) })),
+            };
+        }
+        match origin.is_local() || self.config.insecure_no_auth {
+            true => Ok(Proof::Trust),
+            false => Err(Unknown::Forbidden(
+                "no users are configured, so clients are let in from this machine only: add a [[user]] with a password"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
+        let password = stored.map(|stored| Password::parse(&Secret::new(stored))).transpose();
+        let password = password.unwrap_or_else(|error| {
+            tracing::warn!(user, "the auth_query gave a password that cannot be used: {error}");
+            None
+        });
+        let now = Instant::now();
+        match password {
+            Some(password) => Ok(proof(&known.found(user, password, now, auth.cache_time))),
+            None => {
+                known.missing(user, now, auth.failure_cache_time);
+                Err(Unknown::User)
+            }
+        }
+    }
+
+    fn refuted(&self, database: &str, user: &str) {
+        if let Some(lookups) = self.lookups(database) {
+            lookups.known.refuted(user, Instant::now());
+        }
+    }
+
+    fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
+        let index = self.database(database).ok_or(Unknown::Database)?;
+        let configured = &self.config.databases[index];
+        let server_user = configured.user.as_deref().unwrap_or(user);
+        let pool = self.pool(index, database, server_user)?;
+        let pass_through = server_user == user && self.server_password(index, user).is_none();
+        let settings = self.settings(configured, server_user);
+        Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let (entry, database) = self.entry(pool);
+        let text = |secret: Secret| Arc::clone(secret.reveal());
+        let lookups = self.lookups[entry.database].as_ref().filter(|_| entry.lookups);
+        if let Some(Lookups { auth, .. }) = lookups {
+            let own = || self.user(&entry.user)?.password.as_ref()?.plain().cloned();
+            return ServerLogin {
+                database: auth.database.clone(),
+                user: entry.user.to_string(),
+                password: auth.password.clone().or_else(own).map(text),
+                parameters: database.parameters.clone(),
+                encryption: encryption(database),
+                ..ServerLogin::default()
+            };
+        }
+        let md5_hash = || self.stored(entry.database, &entry.user)?.md5().cloned();
+        let settings = self.settings(database, &entry.user);
+        ServerLogin {
+            database: database.database.clone().unwrap_or_else(|| entry.name.to_string()),
+            user: entry.user.to_string(),
+            password: self.server_password(entry.database, &entry.user).map(text),
+            md5_hash: md5_hash().map(text),
+            parameters: database.parameters.clone(),
+            connect_query: database.pool.connect_query.clone(),
+            mode: mode(settings.mode),
+            state: state_policy(&settings),
+            target: database.target,
+            encryption: encryption(database),
+        }
+    }
+}
+
+fn encryption(database: &Database) -> ServerEncryption {
+    let tls = &database.tls;
+    match uses_tls(database) {
+        true => ServerEncryption { tls: tls.mode.tls(), direct: tls.direct, binding: tls.binding },
+        // Without TLS there is nothing to bind to, and nobody in between on a Unix socket.
+        false => ServerEncryption::default(),
+    }
+}
+
+fn mode(mode: Mode) -> PoolMode {
+    match mode {
+        Mode::Transaction => PoolMode::Transaction,
+        Mode::Session => PoolMode::Session,
+        Mode::Statement => PoolMode::Statement,
+    }
+}
+
+fn state_policy(settings: &PoolSettings) -> StatePolicy {
+    let state = &settings.state;
+    let half = (settings.config.effective_max_size() / 2).max(1);
+    StatePolicy {
+        on_state: state.on_session_state,
+        always_reset: state.reset == Reset::Always,
+        max_pinned: state.max_pinned.unwrap_or(half),
+        // One that listens for all must leave one for everything else.
+        share_listener: settings.config.effective_max_size() > 1,
+        max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
+    }
+}
+
+fn proof(password: &Password) -> Proof {
+    match password {
+        Password::Md5(hash) => Proof::Md5(Arc::clone(hash.reveal())),
+        Password::Plain(..) | Password::Scram(_) => {
+            Proof::Scram(password.verifier().expect("a plain or SCRAM password has a verifier"))
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the driver asks: where the servers of a pool are, and its rules and limits. Knows no password.
+
+use driver::{PoolSpec, PoolTimeouts, Upstreams};
+use protocol::PoolId;
+
+use super::{Entry, Pools};
+use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
+
+impl Upstreams for Pools {
+    fn spec(&self, pool: PoolId) -> PoolSpec {
+        let (entry, database) = self.entry(pool);
+        if let Some(lookups) = self.lookups[entry.database].as_ref().filter(|_| entry.lookups) {
+            return self.lookup_spec(&entry, database, &lookups.auth);
+        }
+        let settings = self.settings(database, &entry.user);
+        PoolSpec {
+            database: entry.name.to_string(),
+            user: entry.user.to_string(),
+            hosts: database.hosts.clone(),
+            tls: self.tls.connector(entry.database),
+            config: settings.config,
+            caps: self.caps(&entry, database),
+            timeouts: settings.timeouts,
+            revision: 0,
+        }
+    }
+
+    /// Pools whose login is known: of databases with a user of their own, and of users who are to have a `min_size`
+    /// of their own. What depends on a client's login starts with that.
+    fn at_start(&self) -> Vec<PoolId> {
+        let mut pools = Vec::new();
+        for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| d.name != FALLBACK) {
+            let mut add = |user: &str| {
+                let known = self.server_password(index, user).is_some() || self.stored(index, user).is_none();
+                if known && self.settings(database, user).config.min_size > 0 {
+                    pools.extend(self.pool(index, &database.name, user));
+                }
+            };
+            match &database.user {
+                Some(user) => add(user),
+                None => self.config.users.iter().filter(|u| u.min_size.is_some()).for_each(|user| add(&user.name)),
+            }
+        }
+        pools
+    }
+}
+
+impl Pools {
+    /// The database's settings under the rules of the user.
+    pub(super) fn settings(&self, database: &Database, user: &str) -> PoolSettings {
+        let mut settings = database.pool.clone();
+        if let Some(user) = self.user(user) {
+            settings.mode = user.mode.unwrap_or(settings.mode);
+            settings.config.max_size = user.max_size.unwrap_or(settings.config.max_size);
+            let min_size = user.min_size.unwrap_or(settings.config.min_size);
+            settings.config.min_size = min_size.min(settings.config.effective_max_size());
+            settings.config.max_wait_time = user.max_wait_time.unwrap_or(settings.config.max_wait_time);
+            let (own, general) = (user.timeouts, settings.timeouts);
+            settings.timeouts = PoolTimeouts {
+                client_idle: own.client_idle.or(general.client_idle),
+                query: own.query.or(general.query),
+                transaction_idle: own.transaction_idle.or(general.transaction_idle),
+            };
+        }
+        settings
+    }
+
+    /// The pool in which users are looked up: small, outside the limits of database and user, inside the process's.
+    fn lookup_spec(&self, entry: &Entry, database: &Database, auth: &AuthQuery) -> PoolSpec {
+        let mut config = database.pool.config.clone();
+        config.max_size = auth.pool_size;
+        config.min_size = 0;
+        config.max_connecting = config.max_connecting.min(auth.pool_size);
+        let process = self.config.limits.max_server_connections;
+        PoolSpec {
+            database: entry.name.to_string(),
+            user: entry.user.to_string(),
+            hosts: database.hosts.clone(),
+            tls: self.tls.connector(entry.database),
+            config,
+            caps: vec![("process".to_owned(), process)],
+            timeouts: PoolTimeouts::default(),
+            revision: 0,
+        }
+    }
+
+    fn caps(&self, entry: &Entry, database: &Database) -> Vec<(String, u32)> {
+        let limits = &self.config.limits;
+        let (name, user) = (&entry.name, &entry.user);
+        let of_user = self.user(user).and_then(|u| u.max_user_connections).unwrap_or(limits.max_user_connections);
+        // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
+        let size = self.settings(database, user).config.max_size;
+        let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
+        let caps = [
+            ("process".to_owned(), limits.max_server_connections),
+            (format!("database {name}"), database.max_connections),
+            (format!("user {user}"), of_user),
+            (format!("user {user} of database {name}"), of_pool),
+        ];
+        // Those without a limit, too: a reload may give them one.
+        caps.into()
+    }
+}

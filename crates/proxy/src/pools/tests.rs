@@ -1,0 +1,195 @@
+//! Pools of small configurations, asked as the protocol and the driver ask.
+
+use std::path::Path;
+
+use driver::Upstreams;
+use postgres::{Directory, PoolMode, Proof};
+use protocol::Origin;
+
+use super::*;
+use crate::config::{Flags, from_text, from_url};
+
+const LOCAL: Origin = Origin { listener: 0, address: None, port: 0 };
+
+fn remote() -> Origin {
+    Origin { listener: 0, address: Some([10, 0, 0, 5].into()), port: 4711 }
+}
+
+fn made(config: Config) -> Pools {
+    let tls = Tls::load(&config).unwrap();
+    Pools::new(Arc::new(config), Arc::new(tls))
+}
+
+fn pools(text: &str) -> Pools {
+    made(from_text(Path::new("p.toml"), text, &|_| None).unwrap())
+}
+
+const OWN_USERS: &str = r#"
+    [limits]
+    max_server_connections = 9
+    [[database]]
+    name = "a"
+    url = "postgres://h"
+    max_connections = 5
+    [[database]]
+    name = "*"
+    url = "postgres://forced:pw@h"
+    [[user]]
+    name = "u"
+    password = "plain"
+    mode = "session"
+    max_user_connections = 3
+    [[user]]
+    name = "v"
+    password = "md50123456789abcdef0123456789abcdef"
+"#;
+
+#[test]
+fn a_client_is_served_under_its_own_user_when_the_url_has_none() {
+    let pools = pools(OWN_USERS);
+    assert!(matches!(pools.proof(remote(), "a", "u"), Ok(Proof::Scram(_))));
+    let login = pools.route("a", "u").unwrap();
+    assert_eq!(login.mode, PoolMode::Session);
+    let server = pools.server_login(login.pool);
+    assert_eq!((server.database.as_str(), server.user.as_str()), ("a", "u"));
+    assert_eq!(server.password.as_deref(), Some("plain"));
+    let caps: Vec<_> = pools.spec(login.pool).caps;
+    let named = |name: &str, limit| (name.to_owned(), limit);
+    let of_pool = named("user u of database a", 20);
+    assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3), of_pool]);
+    assert!(matches!(pools.proof(remote(), "a", "v"), Ok(Proof::Md5(_))));
+}
+
+#[test]
+fn users_of_a_database_with_a_user_of_its_own_share_a_pool() {
+    let pools = pools(OWN_USERS);
+    let (u, v) = (pools.route("x", "u").unwrap(), pools.route("x", "v").unwrap());
+    assert_eq!(u.pool, v.pool);
+    assert_ne!(u.pool, pools.route("y", "u").unwrap().pool);
+    let server = pools.server_login(u.pool);
+    assert_eq!((server.database.as_str(), server.user.as_str()), ("x", "forced"));
+    assert_eq!(server.password.as_deref(), Some("pw"));
+    assert_eq!(pools.spec(u.pool).database, "x");
+}
+
+#[test]
+fn who_is_not_configured_gets_no_pool() {
+    let pools = pools(OWN_USERS);
+    assert!(matches!(pools.proof(LOCAL, "a", "w"), Err(Unknown::User)));
+    assert!(matches!(pools.route("", "u"), Err(Unknown::Database)));
+    assert!(pools.table.read().unwrap().entries.is_empty());
+}
+
+#[test]
+fn without_users_only_this_machine_is_let_in() {
+    let config = from_url("postgres://app@h/d", &Flags::default(), &|_| None).unwrap();
+    let pools = made(config);
+    assert!(matches!(pools.proof(LOCAL, "a", "anybody"), Ok(Proof::Trust)));
+    assert_eq!(pools.server_login(pools.route("d", "anybody").unwrap().pool).user, "app");
+    assert!(matches!(pools.proof(remote(), "a", "app"), Err(Unknown::Forbidden(_))));
+}
+
+const LOOKED_UP: &str = r#"
+    [auth]
+    auth_user = "lookup"
+    auth_password = "pw"
+    [[database]]
+    name = "a"
+    url = "postgres://h"
+    [[database]]
+    name = "b"
+    url = "postgres://h"
+    auth_query = "off"
+    [[user]]
+    name = "known"
+    password = "plain"
+"#;
+
+#[test]
+fn users_who_are_not_configured_are_looked_up_and_remembered() {
+    let pools = pools(LOOKED_UP);
+    let ask = |user: &str| pools.proof(remote(), "a", user);
+    assert!(matches!(ask("known"), Ok(Proof::Scram(_))));
+    let Ok(Proof::Ask(question)) = ask("app") else { panic!("it must be asked") };
+    let login = pools.server_login(question.pool);
+    assert_eq!((login.user.as_str(), login.database.as_str()), ("lookup", "a"));
+    assert_eq!(login.password.as_deref(), Some("pw"));
+    let spec = pools.spec(question.pool);
+    assert_eq!((spec.database.as_str(), spec.config.max_size), ("a/auth_query", 2));
+
+    let hash = "md50123456789abcdef0123456789abcdef";
+    assert!(matches!(pools.answered("a", "app", Some(hash)), Ok(Proof::Md5(_))));
+    assert!(matches!(ask("app"), Ok(Proof::Md5(_))));
+    assert!(matches!(pools.answered("a", "nobody", None), Err(Unknown::User)));
+    assert!(matches!(ask("nobody"), Err(Unknown::User)));
+    let route = pools.route("a", "app").unwrap();
+    assert!(route.pass_through && route.pool != question.pool);
+    assert_eq!(pools.server_login(route.pool).md5_hash.as_deref(), Some(hash));
+    assert!(!pools.route("a", "known").unwrap().pass_through);
+}
+
+#[test]
+fn users_are_looked_up_over_connections_as_safe_as_the_databases_own() {
+    let text = LOOKED_UP.replacen("postgres://h", "postgres://h?sslmode=require&channel_binding=require", 1);
+    let pools = pools(&text);
+    let Ok(Proof::Ask(question)) = pools.proof(remote(), "a", "app") else { panic!("it must be asked") };
+    let own = pools.route("a", "known").unwrap().pool;
+    for pool in [question.pool, own] {
+        let encryption = pools.server_login(pool).encryption;
+        assert_eq!((encryption.tls, encryption.binding), (postgres::Tls::Require, postgres::Binding::Require));
+        assert!(pools.spec(pool).tls.is_some());
+    }
+}
+
+#[test]
+fn strangers_cannot_tell_which_databases_exist_by_what_is_asked() {
+    let pools = pools(LOOKED_UP);
+    assert!(matches!(pools.proof(remote(), "nowhere", "app"), Ok(Proof::Ask(_))));
+    assert!(matches!(pools.proof(remote(), "b", "app"), Err(Unknown::User)));
+    assert!(matches!(pools.proof(remote(), "b", "known"), Ok(Proof::Scram(_))));
+}
+
+#[test]
+fn pools_exist_from_the_start_where_the_login_is_known() {
+    let pools = pools(
+        r#"
+        [pool]
+        min_size = 1
+        [[database]]
+        name = "forced"
+        url = "postgres://f:pw@h"
+        [[database]]
+        name = "own"
+        url = "postgres://h"
+        [[database]]
+        name = "*"
+        url = "postgres://f:pw@h"
+        [[user]]
+        name = "eager"
+        password = "plain"
+        min_size = 2
+        [[user]]
+        name = "lazy"
+        password = "plain"
+        [[user]]
+        name = "hashed"
+        password = "md50123456789abcdef0123456789abcdef"
+        min_size = 2
+    "#,
+    );
+    let specs: Vec<_> = pools.at_start().into_iter().map(|pool| pools.spec(pool)).collect();
+    let found: Vec<_> = specs.iter().map(|s| (s.database.as_str(), s.user.as_str(), s.config.min_size)).collect();
+    assert_eq!(found, [("forced", "f", 1), ("own", "eager", 2)]);
+}
+
+#[test]
+fn names_chosen_by_clients_cannot_make_pools_without_end_nor_leave_none_to_the_configured() {
+    let pools = pools(OWN_USERS);
+    for n in 0..MAX_POOLS - KEPT_FOR_CONFIGURED {
+        pools.route(&format!("d{n}"), "u").unwrap();
+    }
+    assert!(matches!(pools.route("one more", "u"), Err(Unknown::Forbidden(_))));
+    assert!(pools.route("d7", "u").is_ok());
+    assert!(pools.route("a", "u").is_ok());
+    assert!(matches!(pools.route(&"x".repeat(256), "u"), Err(Unknown::Database)));
+}
