@@ -41,6 +41,9 @@ const HEARD: u8 = b'+';
 /// A post for a client that cannot go on listening begins with this; the reason follows.
 const LOST: u8 = b'!';
 
+/// Names of channels.
+type Names = Vec<Box<[u8]>>;
+
 /// What a client listens to.
 pub(crate) struct Listening {
     /// Tells what is posted to it from what was meant for another.
@@ -130,7 +133,7 @@ impl Hub {
     }
 
     /// What the server is to be asked for, and what it need not listen to any more.
-    fn changes(&mut self) -> (Vec<Box<[u8]>>, Vec<Box<[u8]>>) {
+    fn changes(&mut self) -> (Names, Names) {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for (name, channel) in &self.channels {
             match (channel.heard, channel.clients.is_empty()) {

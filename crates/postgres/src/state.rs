@@ -378,11 +378,7 @@ impl Postgres {
         out: &mut Outbox,
     ) -> bool {
         match (client.pin, pin) {
-            (None, Some(new)) => {
-                if !self.add_pin(me, client, tag, server, new, out) {
-                    return false;
-                }
-            }
+            (None, Some(new)) if !self.add_pin(me, client, tag, server, new, out) => return false,
             (Some(_), None) => {
                 server.pinned = false;
                 self.unpin(client, tag, out);
