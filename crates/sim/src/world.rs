@@ -9,12 +9,13 @@ mod door;
 mod oracle;
 mod orders;
 mod plan;
+mod weather;
 
 use std::{collections::VecDeque, time::Duration};
 
 use pool::{Action, Budget, Hold, MemberId, Pool, ScopeId, ServerId, Time};
 
-use self::{clients::Client, door::Door, oracle::Oracle, plan::Plan};
+use self::{clients::Client, door::Door, oracle::Oracle, plan::Plan, weather::Host};
 use crate::{agenda::Agenda, random::Rng};
 
 /// A defect of the driver built in on purpose, to prove that the checks can fail.
@@ -38,6 +39,10 @@ pub enum Fault {
     RememberTooMuch,
     /// A client that has left does not check its server in.
     KeepServer,
+    /// A server is checked in although a cancel request for it is under way.
+    LendWithheld,
+    /// A client that keeps its server checks it in all the same.
+    LendPinned,
 }
 
 /// What happens at some time. A visit tells whether a client is still where it was.
@@ -61,6 +66,18 @@ enum Event {
     Timeout(usize),
     /// Something is done to the world.
     Chaos,
+    /// Something befalls a database, or is ordered.
+    Weather,
+    /// A database answers again, or has died.
+    HostBack(usize),
+    /// The end of a connection is noticed.
+    Lost(usize, ServerId),
+    /// A cancel request for a server that this waiter had is over.
+    SideEnds(usize, ServerId, u64),
+    /// A pool that is drained is looked after.
+    Upkeep(usize),
+    /// All options change, so many times.
+    Reload(u32),
 }
 
 /// What is on its way between pool and budget and workers.
@@ -79,6 +96,14 @@ struct Post {
     oracle: Oracle,
     member: MemberId,
     scopes: Vec<usize>,
+    /// Which database it is of.
+    host: usize,
+    /// Clients that keep their servers.
+    pins: u32,
+    /// It is to become empty.
+    drained: bool,
+    /// Its least number of servers while it is not.
+    least: u32,
     /// In the order of sending.
     mail: VecDeque<(Time, Letter)>,
     /// Permits of the budget on their way to the pool.
@@ -115,15 +140,25 @@ pub fn run(seed: u64, steps: Option<u64>, fault: Fault, trace: bool) -> Tally {
     let mut rng = Rng::new(seed);
     let mut plan = plan::plan(&mut rng);
     plan.steps = steps.unwrap_or(plan.steps);
+    let mut sky = Rng::new(seed ^ 0x5c1e5);
+    plan.weather = plan::weather(&mut sky);
+    run_plan(plan, rng, sky, seed, fault, trace)
+}
+
+fn run_plan(plan: Plan, rng: Rng, sky: Rng, seed: u64, fault: Fault, trace: bool) -> Tally {
     if trace {
         println!("{plan:#?}");
     }
-    World::new(plan, rng, seed, fault, trace).run()
+    World::new(plan, rng, sky, seed, fault, trace).run()
 }
 
 struct World {
     plan: Plan,
     rng: Rng,
+    /// Chance of the weather.
+    sky: Rng,
+    hosts: Vec<Host>,
+    no_descriptors_until: Time,
     agenda: Agenda<Event>,
     posts: Vec<Post>,
     budget: Budget,
@@ -140,7 +175,7 @@ struct World {
 }
 
 impl World {
-    fn new(plan: Plan, mut rng: Rng, seed: u64, fault: Fault, trace: bool) -> Self {
+    fn new(plan: Plan, mut rng: Rng, sky: Rng, seed: u64, fault: Fault, trace: bool) -> Self {
         let mut budget = Budget::new();
         let limits = [plan.caps.process].into_iter().chain(plan.caps.databases.clone()).chain(plan.caps.users.clone());
         let scopes: Vec<_> = limits.map(|limit| (budget.add_scope(limit), limit, limit)).collect();
@@ -154,6 +189,10 @@ impl World {
                 oracle: Oracle::new(pool.config.clone(), fault == Fault::ExpectStrictOrder, now),
                 member: budget.add_member(&ids),
                 scopes: scopes_of,
+                host: pool.database,
+                pins: 0,
+                drained: false,
+                least: pool.config.min_size,
                 mail: VecDeque::new(),
                 permits_sent: 0,
                 alarm: Time::NEVER,
@@ -165,8 +204,25 @@ impl World {
         let door = Door::new(plan.gate, plan.homes);
         let clients = (0..plan.clients).map(|_| Client::new(plan.check_outs)).collect();
         let agenda = Agenda::new(seed ^ 0xa9e4da);
-        let calm = false;
-        Self { plan, rng, agenda, posts, budget, scopes, door, clients, waiters: 0, calm, fault, trace, cancelled: 0 }
+        let hosts = vec![Host::new(); plan.caps.databases.len()];
+        Self {
+            plan,
+            rng,
+            sky,
+            hosts,
+            no_descriptors_until: Time(0),
+            agenda,
+            posts,
+            budget,
+            scopes,
+            door,
+            clients,
+            waiters: 0,
+            calm: false,
+            fault,
+            trace,
+            cancelled: 0,
+        }
     }
 
     fn tell(&self, line: impl FnOnce() -> String) {
@@ -203,6 +259,10 @@ impl World {
             let after = self.rng.around(mean);
             self.agenda.after(after, Event::Chaos);
         }
+        if let Some(weather) = self.plan.weather {
+            let after = self.sky.around(weather.every);
+            self.agenda.after(after, Event::Weather);
+        }
         self.settle();
         while tally.steps < self.plan.steps && self.step() {
             tally.steps += 1;
@@ -228,6 +288,12 @@ impl World {
             Event::Closed(pool, server) => self.closed(pool, server),
             Event::Mail => {}
             Event::Timeout(pool) => self.timeout(pool),
+            Event::Weather => self.weather(),
+            Event::HostBack(host) => self.host_back(host),
+            Event::Lost(pool, server) => self.lost(pool, server),
+            Event::SideEnds(pool, server, waiter) => self.side_ends(pool, server, waiter),
+            Event::Upkeep(pool) => self.upkeep(pool),
+            Event::Reload(left) => self.reload(left),
             Event::Chaos if self.calm => {}
             Event::Chaos => {
                 self.chaos();
@@ -303,6 +369,7 @@ impl World {
             assert!(limit == 0 || used <= *ceiling, "{used} connections under a cap of {limit}");
         }
         self.door.check();
+        self.check_pins();
     }
 
     fn ready(&mut self, pool: usize) {
@@ -325,9 +392,7 @@ impl World {
         self.calm = true;
         self.plan.unreachable = 0;
         for pool in 0..self.posts.len() {
-            if self.posts[pool].pool.is_paused() {
-                self.ready(pool);
-            }
+            self.resume(pool);
         }
         self.settle();
         let busy = |world: &Self| world.posts.iter().any(|p| !p.oracle.waits.is_empty() || p.pool.counts().in_use > 0);

@@ -62,11 +62,7 @@ impl World {
 
     fn reconfigure(&mut self, pool: usize) {
         let config = plan::config(&mut self.rng, 6, self.plan.endless);
-        self.tell(|| format!("pool {pool} gets other options: {config:?}"));
-        let now = self.clock(pool);
-        self.posts[pool].oracle.reconfigured(config.clone());
-        self.posts[pool].pool.reconfigure(config, now);
-        self.pump(pool, None);
+        self.put_in_force(pool, config);
     }
 
     fn change_limits(&mut self) {

@@ -3,15 +3,26 @@
 
 use pool::{CheckIn, CheckOut, Grant, Home, ServerId, WaiterId};
 
-use super::{Event, Fault, World, door::Seat};
+use super::{Event, Fault, World, door::Seat, oracle::State};
 
 /// Where a client stands.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Outside,
     Idle(Seat),
-    Waiting { pool: usize, waiter: u64 },
-    Holding { pool: usize, server: ServerId },
+    Waiting {
+        pool: usize,
+        waiter: u64,
+    },
+    Holding {
+        pool: usize,
+        server: ServerId,
+    },
+    /// It keeps its server although it does nothing with it just now.
+    Pinned {
+        pool: usize,
+        server: ServerId,
+    },
     Gone,
 }
 
@@ -41,6 +52,12 @@ impl Client {
 impl World {
     fn becomes(&mut self, client: u32, doing: Doing) -> u64 {
         let client = &mut self.clients[client as usize];
+        if let Doing::Pinned { pool, .. } = client.doing {
+            self.posts[pool].pins -= 1;
+        }
+        if let Doing::Pinned { pool, .. } = doing {
+            self.posts[pool].pins += 1;
+        }
         client.doing = doing;
         client.visit += 1;
         client.visit
@@ -118,7 +135,8 @@ impl World {
 
     fn hold(&mut self, client: u32, pool: usize, server: ServerId) {
         let visit = self.becomes(client, Doing::Holding { pool, server });
-        let after = self.rng.around(self.plan.hold);
+        let mean = self.holding(pool);
+        let after = self.rng.around(mean);
         self.agenda.after(after, Event::Done(client, visit));
     }
 
@@ -146,20 +164,98 @@ impl World {
     }
 
     pub(super) fn done(&mut self, client: u32, visit: u64) {
-        let Client { doing: Doing::Holding { pool, server }, visit: present, .. } = self.clients[client as usize]
-        else {
+        let Client { doing, visit: present, .. } = self.clients[client as usize];
+        let (Doing::Holding { pool, server } | Doing::Pinned { pool, server }) = doing else { return };
+        if visit != present {
             return;
-        };
-        if visit == present {
+        }
+        if let Some(until) = self.silent_until(pool) {
+            return self.agenda.at(until, Event::Done(client, visit));
+        }
+        let pinned = matches!(doing, Doing::Pinned { .. });
+        if pinned || !self.pin(client, pool, server) {
             let dice = self.rng.below(100);
             let how = match dice {
                 d if d < self.plan.discards => CheckIn::Discard,
                 d if d < self.plan.discards + self.plan.resets => CheckIn::Reset,
                 _ => CheckIn::Clean,
             };
-            self.give_back(client, pool, server, how);
+            if !self.withhold(pool, server, how) {
+                self.give_back(client, pool, server, how);
+            }
             self.sit(client);
         }
+    }
+
+    /// The client may have come to need its server for longer than its transaction. True if that is settled: it keeps it,
+    /// or is sent away because too many do.
+    fn pin(&mut self, client: u32, pool: usize, server: ServerId) -> bool {
+        let Some(weather) = self.plan.weather.filter(|_| !self.calm) else { return false };
+        if !self.sky.percent(weather.pins) {
+            return false;
+        }
+        if self.posts[pool].pins >= weather.max_pinned {
+            self.leave(client);
+            return true;
+        }
+        let visit = self.becomes(client, Doing::Pinned { pool, server });
+        let after = self.sky.around(self.plan.think * 20);
+        self.agenda.after(after, Event::Done(client, visit));
+        if self.fault == Fault::LendPinned {
+            self.give_back(client, pool, server, CheckIn::Clean);
+        }
+        true
+    }
+
+    /// Who keeps a server of this pool.
+    pub(super) fn pinned_to(&self, pool: usize) -> Vec<u32> {
+        let keeps = |c: &Client| matches!(c.doing, Doing::Pinned { pool: p, .. } if p == pool);
+        (0..).zip(&self.clients).filter(|c| keeps(c.1)).map(|c| c.0).collect()
+    }
+
+    /// Who keeps a server is counted, and really has it.
+    pub(super) fn check_pins(&mut self) {
+        let Some(weather) = self.plan.weather.filter(|w| w.pins > 0) else { return };
+        for pool in 0..self.posts.len() {
+            let pins = self.posts[pool].pins;
+            assert!(pins <= weather.max_pinned, "{pins} clients keep their servers, of {}", weather.max_pinned);
+        }
+        for client in &self.clients {
+            if let Doing::Pinned { pool, server } = client.doing {
+                let held = self.posts[pool].oracle.server(server).is_some_and(|s| matches!(s.state, State::InUse(_)));
+                assert!(held, "a client keeps {server:?}, which it does not have");
+            }
+        }
+    }
+
+    /// A cancel request may be under way that must not hit the next one: then the server comes back when that is over.
+    fn withhold(&mut self, pool: usize, server: ServerId, how: CheckIn) -> bool {
+        let cancelled = self.plan.weather.is_some_and(|weather| self.sky.percent(weather.cancels));
+        if !cancelled {
+            return false;
+        }
+        let State::InUse(waiter) = self.posts[pool].oracle.server(server).expect("a held server is there").state else {
+            panic!("a held server is in use");
+        };
+        let after = self.sky.around(self.plan.connect);
+        self.agenda.after(after, Event::SideEnds(pool, server, waiter));
+        if self.fault == Fault::LendWithheld {
+            let home = self.posts[pool].oracle.server(server).expect("just seen").home;
+            self.check_in(pool, server, home, how);
+        }
+        true
+    }
+
+    pub(super) fn side_ends(&mut self, pool: usize, server: ServerId, waiter: u64) {
+        if let Some(until) = self.silent_until(pool) {
+            return self.agenda.at(until, Event::SideEnds(pool, server, waiter));
+        }
+        let Some(withheld) = self.posts[pool].oracle.server(server) else { return };
+        let (home, state) = (withheld.home, withheld.state);
+        assert_eq!(state, State::InUse(waiter), "a server with a cancel request under way went to somebody else");
+        // A request that was lost may still arrive.
+        let how = self.sky.pick(&[CheckIn::Clean, CheckIn::Clean, CheckIn::Reset, CheckIn::Discard]);
+        self.check_in(pool, server, home, how);
     }
 
     fn give_back(&mut self, client: u32, pool: usize, server: ServerId, how: CheckIn) {
@@ -168,7 +264,10 @@ impl World {
     }
 
     fn holder(&self, pool: usize, server: ServerId) -> Option<u32> {
-        let holds = |c: &Client| matches!(c.doing, Doing::Holding { pool: p, server: s } if (p, s) == (pool, server));
+        let holds = |c: &Client| match c.doing {
+            Doing::Holding { pool: p, server: s } | Doing::Pinned { pool: p, server: s } => (p, s) == (pool, server),
+            _ => false,
+        };
         self.clients.iter().position(holds).map(|c| c as u32)
     }
 
@@ -203,7 +302,7 @@ impl World {
                 self.cancelled += u64::from(left);
                 self.pump(pool, None);
             }
-            Doing::Holding { pool, server } => {
+            Doing::Holding { pool, server } | Doing::Pinned { pool, server } => {
                 let how = if self.rng.percent(50) { CheckIn::Discard } else { CheckIn::Reset };
                 self.give_back(client, pool, server, how);
             }

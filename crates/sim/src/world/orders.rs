@@ -122,6 +122,14 @@ impl World {
                 let withdrawn = self.budget.withdraw(self.posts[pool].member);
                 self.posts[pool].unasked += i32::from(!withdrawn);
             }
+            Action::Connect { server, .. } if self.lacks_descriptors() => {
+                if self.posts[pool].oracle.server(server).is_some() {
+                    let now = self.clock(pool);
+                    self.posts[pool].pool.connect_failed(server, false, now);
+                    self.gone(pool, server);
+                    self.pump(pool, None);
+                }
+            }
             Action::Connect { server, .. } => {
                 let after = self.rng.around(self.plan.connect);
                 self.agenda.after(after, Event::Dialled(pool, server));
@@ -155,8 +163,11 @@ impl World {
 
     /// A connect has ended, one way or the other.
     pub(super) fn dialled(&mut self, pool: usize, id: ServerId) {
+        if let Some(until) = self.silent_until(pool) {
+            return self.agenda.at(until, Event::Dialled(pool, id));
+        }
         let home = self.home();
-        let fails = self.rng.percent(self.plan.unreachable);
+        let fails = self.rng.percent(self.plan.unreachable) || self.is_down(pool);
         let Some(server) = self.posts[pool].oracle.server(id) else { return };
         // It may have been ordered to close meanwhile: then the answer crosses the order, and counts for nothing.
         let late = server.state == State::Closing;
@@ -182,6 +193,9 @@ impl World {
 
     /// A check or a reset has ended.
     pub(super) fn checked(&mut self, pool: usize, id: ServerId) {
+        if let Some(until) = self.silent_until(pool) {
+            return self.agenda.at(until, Event::Checked(pool, id));
+        }
         let ok = self.rng.percent(90);
         let Some(server) = self.posts[pool].oracle.server(id) else { return };
         let late = server.state == State::Closing;

@@ -29,6 +29,29 @@ pub struct PoolPlan {
     pub user: usize,
 }
 
+/// What befalls databases, and what makes clients keep their servers.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    /// Mean time between two things.
+    pub every: Duration,
+    /// Percent of transactions after which a client keeps its server.
+    pub pins: u64,
+    /// The most clients of a pool that may.
+    pub max_pinned: u32,
+    /// Percent of check-ins that a cancel request delays.
+    pub cancels: u64,
+}
+
+/// Draws the weather, from a source of chance of its own.
+pub fn weather(rng: &mut Rng) -> Option<Weather> {
+    rng.percent(50).then(|| Weather {
+        every: micros(rng, 50, 3_000),
+        pins: rng.pick(&[0, 0, 5, 30]),
+        max_pinned: rng.within(0..=3) as u32,
+        cancels: rng.pick(&[0, 5, 20]),
+    })
+}
+
 /// What kind of world a schedule is.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -60,6 +83,8 @@ pub struct Plan {
     pub discards: u64,
     /// Mean time between two things that are done to the world; none happen if absent.
     pub chaos: Option<Duration>,
+    /// What befalls databases and what operators order; nothing if absent.
+    pub weather: Option<Weather>,
     /// Longest time that an order takes from the pool to who executes it.
     pub delay: Duration,
     /// Longest time by which time-outs are handled late.
@@ -153,6 +178,7 @@ pub fn plan(rng: &mut Rng) -> Plan {
         resets: rng.pick(&[0, 20]),
         discards: rng.pick(&[0, 5, 30]),
         chaos: if rng.percent(70) { Some(micros(rng, 10, 1_000)) } else { None },
+        weather: None,
         delay: if rng.percent(50) { Duration::ZERO } else { micros(rng, 1, 100) },
         late: if rng.percent(70) { Duration::ZERO } else { micros(rng, 1, 100) },
         skewed: rng.percent(20),

@@ -22,7 +22,9 @@ fn thousands_of_small_worlds_hold() {
 #[test]
 fn an_idle_last_server_of_one_pool_does_not_starve_another() {
     for seed in [129, 294, 536, 601, 882, 935, 1078, 1111, 1166] {
-        run(seed, None, Fault::None, false);
+        let mut rng = Rng::new(seed);
+        let plan = plan::plan(&mut rng);
+        run_plan(plan, rng, Rng::new(seed), seed, Fault::None, false);
     }
 }
 
@@ -78,4 +80,14 @@ fn an_overtaking_too_many_is_noticed() {
 #[test]
 fn a_server_that_nobody_gives_back_is_noticed() {
     assert_found(Fault::KeepServer, &["a server is kept"]);
+}
+
+#[test]
+fn a_server_lent_with_a_cancel_under_way_is_noticed() {
+    assert_found(Fault::LendWithheld, &["a cancel request under way"]);
+}
+
+#[test]
+fn a_server_lent_while_a_client_keeps_it_is_noticed() {
+    assert_found(Fault::LendPinned, &["which it does not have", "is checked in while"]);
 }
