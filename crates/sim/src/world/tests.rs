@@ -35,7 +35,7 @@ fn a_world_is_the_same_each_time() {
 }
 
 fn assert_found(fault: Fault, words: &[&str]) {
-    let what = match runner::run(5_000, 800, |seed| run(seed, None, fault, false), |_| {}) {
+    let what = match runner::run(5_000, 4_000, |seed| run(seed, None, fault, false), |_| {}) {
         Ok(()) => panic!("{fault:?} goes unnoticed"),
         Err(violation) => violation.what,
     };
