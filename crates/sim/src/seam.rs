@@ -3,16 +3,21 @@
 //! client, that no server changes hands with anything of its last user in it. It knows the toys; they do not know it.
 
 mod app;
+mod books;
+mod checks;
 mod connection;
 mod driver;
 mod leasing;
 mod ledger;
+mod traffic;
 mod upstream;
+mod weather;
+mod workers;
 
 use std::time::Duration;
 
-use pool::{Clear, Hold, PoolConfig, Time};
-use protocol::{ClientTag, Protocol, Refusal, ServerTag, Standing};
+use pool::{PoolConfig, Time};
+use protocol::{ClientTag, Protocol, ServerTag};
 
 use self::{
     app::{App, Habits},
@@ -55,6 +60,12 @@ pub struct Plan {
     pub cut: Cut,
     /// Input that a session leaves is handed to it again at once if it took some of it.
     pub again: bool,
+    /// Longest time that mail between workers takes.
+    pub delay: Duration,
+    /// Longest time for which a worker is held up; none is if zero.
+    pub stall: Duration,
+    /// Servers of a pool that clients may keep beyond their transactions.
+    pub max_pinned: u32,
     /// Clients cancel what others are doing.
     pub cancels: bool,
     /// Percent of connects that fail.
@@ -101,33 +112,37 @@ pub fn run(seed: u64, steps: Option<u64>, toy: Option<Toy>, fault: Fault, trace:
     }
 }
 
-fn plan(toy: Toy, rng: &mut Rng) -> Plan {
-    let micros = |rng: &mut Rng, from: u64, to: u64| Duration::from_micros(rng.within(from..=to));
+fn micros(rng: &mut Rng, from: u64, to: u64) -> Duration {
+    Duration::from_micros(rng.within(from..=to))
+}
+
+/// Options of a pool.
+fn pool_config(rng: &mut Rng) -> PoolConfig {
     let some = |rng: &mut Rng, d: Duration| rng.percent(50).then_some(d);
-    let pools = (0..rng.within(1..=3))
-        .map(|_| {
-            let max_size = rng.within(1..=4) as u32;
-            let (idle, life) = (micros(rng, 100, 20_000), micros(rng, 100, 50_000));
-            let (idle, life) = (some(rng, idle), some(rng, life));
-            let backoff_min = micros(rng, 10, 1000);
-            PoolConfig {
-                max_size,
-                min_size: rng.within(0..=u64::from(max_size)) as u32 * rng.below(2) as u32,
-                max_connecting: rng.within(1..=3) as u32,
-                max_idle_time: idle,
-                max_life_time: life,
-                life_time_jitter: 0.5,
-                max_wait_time: Some(micros(rng, 200, 20_000)),
-                unavailable_wait_time: Some(micros(rng, 200, 20_000)),
-                max_waiters: if rng.percent(20) { 2 } else { 0 },
-                max_overtakes: rng.within(0..=4) as u32,
-                check_after_idle: rng.percent(30).then_some(Duration::from_micros(200)),
-                backoff_min,
-                backoff_max: backoff_min * 8,
-                connect_timeout: micros(rng, 1000, 50_000),
-            }
-        })
-        .collect();
+    let max_size = rng.within(1..=4) as u32;
+    let (idle, life) = (micros(rng, 100, 20_000), micros(rng, 100, 50_000));
+    let (idle, life) = (some(rng, idle), some(rng, life));
+    let backoff_min = micros(rng, 10, 1000);
+    PoolConfig {
+        max_size,
+        min_size: rng.within(0..=u64::from(max_size)) as u32 * rng.below(2) as u32,
+        max_connecting: rng.within(1..=3) as u32,
+        max_idle_time: idle,
+        max_life_time: life,
+        life_time_jitter: 0.5,
+        max_wait_time: Some(micros(rng, 200, 20_000)),
+        unavailable_wait_time: Some(micros(rng, 200, 20_000)),
+        max_waiters: if rng.percent(20) { 2 } else { 0 },
+        max_overtakes: rng.within(0..=4) as u32,
+        check_after_idle: rng.percent(30).then_some(Duration::from_micros(200)),
+        backoff_min,
+        backoff_max: backoff_min * 8,
+        connect_timeout: micros(rng, 1000, 50_000),
+    }
+}
+
+fn plan(toy: Toy, rng: &mut Rng) -> Plan {
+    let pools = (0..rng.within(1..=3)).map(|_| pool_config(rng)).collect();
     let flags = match toy {
         Toy::Exclusive => wire::TRANSACTION | wire::END | wire::SETTING | wire::PIN | wire::UNPIN,
         Toy::Several => wire::SETTING,
@@ -157,6 +172,9 @@ fn plan(toy: Toy, rng: &mut Rng) -> Plan {
         },
         cut: Cut { most: rng.pick(&[1, 5, 30, 1000]), input, output: rng.pick(&[32, 1000]) },
         again: rng.percent(50),
+        delay: if rng.percent(30) { Duration::ZERO } else { micros(rng, 1, 500) },
+        stall: if rng.percent(40) { Duration::ZERO } else { micros(rng, 1, 2000) },
+        max_pinned: 4,
         cancels: exclusive,
         unreachable: if trouble { rng.within(0..=40) } else { 0 },
         connect: micros(rng, 10, 2000),
@@ -213,7 +231,22 @@ impl<P: Protocol> Seam<P> {
                 c.app.written.len()
             )
         };
-        self.driver.clients.values().map(client).collect::<Vec<_>>().join("\n")
+        let server = |s: &connection::ServerConn<P::Server>| {
+            format!(
+                "server {} of pool {}: {:?} input {} output {} blocked {:?} ending {} sides {} {:?}",
+                s.serial,
+                s.pool,
+                s.usage,
+                s.input.len(),
+                s.output.len(),
+                s.blocked,
+                s.ending,
+                s.sides,
+                s.upstream
+            )
+        };
+        let clients = self.driver.clients.values().map(client);
+        clients.chain(self.driver.servers.values().map(server)).collect::<Vec<_>>().join("\n")
     }
 
     fn accept(&mut self) {
@@ -227,14 +260,11 @@ impl<P: Protocol> Seam<P> {
     /// The faults end; everybody finishes what they have begun.
     fn calm(&mut self) {
         self.driver.tell(|| "the storm is over".into());
-        self.calm = true;
+        (self.calm, self.driver.calm) = (true, true);
         self.driver.plan.unreachable = 0;
         self.driver.plan.manners.refuses = 0;
-        let now = self.driver.now();
-        for pool in &mut self.driver.pools {
-            if pool.is_paused() {
-                pool.ready(now);
-            }
+        for pool in 0..self.driver.pools.len() {
+            self.resume(pool);
         }
         self.settle();
     }
@@ -247,34 +277,38 @@ impl<P: Protocol> Seam<P> {
             self.step();
         }
         assert!(self.driver.muxes.is_empty(), "a server is shared by nobody");
-        let now = self.driver.now();
-        for pool in &mut self.driver.pools {
-            assert_eq!((pool.counts().waiters, pool.counts().in_use), (0, 0), "nobody is left");
-            pool.close(now);
+        for pool in 0..self.driver.pools.len() {
+            let counts = self.driver.pools[pool].counts();
+            assert_eq!((counts.waiters, counts.in_use), (0, 0), "nobody is left");
+            self.driver.order(pool, |pool, now| pool.close(now));
         }
         self.settle();
-        while self.driver.pools.iter().any(|p| p.counts().total > 0) {
+        let busy = |driver: &Driver<P>| !driver.workers.iter().all(|worker| worker.is_at_rest());
+        while self.driver.pools.iter().any(|p| p.counts().total > 0) || busy(&self.driver) {
             tally.steps += 1;
-            assert!(tally.steps < limit, "a closed pool does not empty");
+            assert!(tally.steps < limit, "a closed pool does not empty: {:?}", self.driver.books);
             self.step();
         }
+        self.driver.check_nothing_is_left();
     }
 
     /// Makes all calls that are due, then checks everything.
     fn settle(&mut self) {
-        loop {
-            self.driver.run();
-            self.driver.stir();
-            if self.driver.calls.is_empty() {
-                break;
-            }
-        }
+        self.driver.run();
+        self.driver.stir();
+        self.driver.run();
         self.driver.check();
     }
 
     fn step(&mut self) {
         let nothing_lent = self.driver.pools.iter().all(|p| p.counts().in_use == 0);
-        let deadline = self.driver.pools.iter().filter_map(|p| p.poll_deadline()).min().unwrap_or(Time::NEVER);
+        let due = |pool: usize| {
+            let deadline = self.driver.pools[pool].poll_deadline()?;
+            // Whoever looks after it may be held up.
+            Some((deadline.max(self.driver.free_at(self.driver.caretaker(pool))), pool))
+        };
+        let deadlines: Vec<(Time, usize)> = (0..self.driver.pools.len()).filter_map(due).collect();
+        let deadline = deadlines.iter().map(|d| d.0).min().unwrap_or(Time::NEVER);
         let next = self.driver.agenda.next_at().unwrap_or(Time::NEVER);
         let over = deadline.min(next) == Time::NEVER;
         assert!(!over || nothing_lent || !self.driver.clients.is_empty(), "a server is never given back");
@@ -282,10 +316,9 @@ impl<P: Protocol> Seam<P> {
         if deadline <= next {
             let now = self.driver.now().max(deadline);
             self.driver.agenda.advance(now);
-            for pool in &mut self.driver.pools {
-                if pool.poll_deadline().is_some_and(|d| d <= now) {
-                    pool.handle_timeout(now);
-                }
+            for (_, pool) in deadlines.into_iter().filter(|d| d.0 <= now) {
+                let caretaker = self.driver.caretaker(pool);
+                self.driver.operate(caretaker, pool, |pool, now| pool.handle_timeout(now));
             }
         } else {
             let event = self.driver.agenda.pop().expect("seen above");
@@ -309,19 +342,29 @@ impl<P: Protocol> Seam<P> {
                     driver.agenda.after(after, event);
                 }
             }
-            Event::Opened(pool, id) => driver.opened(pool, id),
-            Event::Closed(pool, id) => {
-                driver.closing.remove(&(pool, id));
-                driver.pools[pool].closed(id, now);
+            Event::Opened(pool, id) => match driver.hosts[pool].silent_until(now).filter(|_| !self.calm) {
+                Some(until) => driver.agenda.at(until, event),
+                None => {
+                    let Some(&worker) = driver.dialling.get(&(pool, id)) else { return };
+                    driver.call(worker, Call::Opened(pool, id));
+                }
+            },
+            Event::Broken(tag, serial) => {
+                if driver.servers.get(&tag).is_some_and(|s| s.serial == serial) {
+                    driver.end_server(tag);
+                }
             }
-            Event::Arrived(tag, serial, waiter) => driver.moved(tag, serial, waiter),
+            Event::Mail => {}
+            Event::HostBack(pool) => self.host_back(pool),
+            Event::Upkeep(pool) => self.upkeep(pool),
+            Event::Reload(left) => self.reload(left),
             Event::SideArrives(tag, serial) => {
                 let Some(conn) = driver.servers.get(&tag).filter(|s| s.serial == serial) else { return };
                 if let Some(nonce) = conn.upstream.working_on() {
                     assert_eq!(driver.ledger.client(nonce), conn.user, "a cancel hits another client's request");
                 }
             }
-            Event::SideEnds(tag, serial) => driver.side_ended(tag, serial),
+            Event::SideEnds(tag, serial, seen) => driver.call(tag.worker(), Call::SideEnded(tag, serial, seen)),
             Event::Chaos if self.calm => {}
             Event::Chaos => {
                 self.chaos();
@@ -346,12 +389,17 @@ impl<P: Protocol> Seam<P> {
             return;
         }
         driver.plan.cut.receive(&mut conn.app.written, &mut conn.input, &mut driver.rng);
-        driver.calls.push_back(Call::ClientInput(tag));
+        driver.call(tag.worker(), Call::ClientInput(tag));
     }
 
     fn step_server(&mut self, tag: ServerTag, serial: u64) {
         let driver = &mut self.driver;
         let Some(conn) = driver.servers.get_mut(&tag).filter(|s| s.serial == serial) else { return };
+        let now = driver.agenda.now();
+        let silent = driver.hosts[conn.pool].silent_until(now).unwrap_or(now).max(conn.frozen_until);
+        if silent > now && !self.calm {
+            return driver.agenda.at(silent, Event::Server(tag, serial));
+        }
         conn.stirred = false;
         let piece = driver.plan.cut.take(&mut conn.output, &mut driver.rng);
         conn.upstream.read(piece.into_iter(), &driver.plan.manners);
@@ -359,62 +407,7 @@ impl<P: Protocol> Seam<P> {
             conn.upstream.work(&driver.plan.manners, &mut driver.ledger, &mut driver.rng);
         }
         driver.plan.cut.receive(&mut conn.upstream.sent, &mut conn.input, &mut driver.rng);
-        driver.calls.push_back(Call::ServerInput(tag));
-    }
-
-    fn chaos(&mut self) {
-        let driver = &mut self.driver;
-        let now = driver.now();
-        let clients: Vec<ClientTag> = driver.clients.iter().filter(|c| c.1.session.is_some()).map(|c| *c.0).collect();
-        let servers: Vec<ServerTag> = driver.servers.keys().copied().collect();
-        let pool = driver.rng.index(driver.pools.len());
-        match driver.rng.below(12) {
-            0 | 1 if !clients.is_empty() => {
-                let tag = driver.rng.pick(&clients);
-                driver.kill_client(tag);
-                self.accept();
-            }
-            2 | 3 if !servers.is_empty() => {
-                let tag = driver.rng.pick(&servers);
-                // Sometimes all that it sent arrives before its end.
-                if driver.rng.percent(50) {
-                    self.flush(tag);
-                }
-                self.driver.lose_server(tag);
-            }
-            4 if !clients.is_empty() => {
-                let tag = driver.rng.pick(&clients);
-                let idle = driver.clients[&tag].standing == Standing::Idle;
-                driver.refuse(tag, if idle { Refusal::Evicted } else { Refusal::Killed });
-            }
-            5 | 6 if driver.plan.cancels && !clients.is_empty() => {
-                let tag = driver.rng.pick(&clients);
-                if let Some((target, secret)) = driver.clients[&tag].app.key {
-                    let secret = secret ^ u64::from(driver.rng.percent(20));
-                    driver.accept(|serial, _| App::canceller(serial, target, secret));
-                }
-            }
-            7 => {
-                let clear = Clear { fail_waiters: driver.rng.percent(50), interrupt: driver.rng.percent(50) };
-                driver.pools[pool].clear(clear, now);
-            }
-            8 => driver.pools[pool].pause(driver.rng.pick(&[Hold::Waiters, Hold::FailWaiters]), now),
-            9 | 10 if driver.pools[pool].is_paused() => driver.pools[pool].ready(now),
-            _ => self.accept(),
-        }
-    }
-
-    fn flush(&mut self, tag: ServerTag) {
-        for _ in 0..1000 {
-            let driver = &mut self.driver;
-            let Some(conn) = driver.servers.get_mut(&tag) else { return };
-            let moved = driver.plan.cut.receive(&mut conn.upstream.sent, &mut conn.input, &mut driver.rng);
-            driver.calls.push_back(Call::ServerInput(tag));
-            driver.run();
-            if moved == 0 {
-                return;
-            }
-        }
+        driver.call(tag.worker(), Call::ServerInput(tag));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use pool::{ServerId, Ticket};
+use pool::{ServerId, Ticket, Time};
 use protocol::{ClientTag, LeaseKind, Peer, ServerTag, Standing, Verdict};
 
 use super::{app::App, upstream::Upstream};
@@ -20,6 +20,23 @@ pub struct Asking {
     pub waiter: u64,
     /// Its place in the queue; `None` when the answer is on its way already, or for a shared lease.
     pub ticket: Option<Ticket>,
+    /// Since when.
+    pub since: Time,
+}
+
+/// The states a client is counted in, which decide who is sent away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It is being closed.
+    Closing,
+    /// It has not logged in.
+    Login,
+    /// It waits for a server.
+    Waiting,
+    /// It has nothing in progress, and may be sent away.
+    Idle,
+    /// It has something in progress.
+    Busy,
 }
 
 /// A client's connection.
@@ -38,6 +55,14 @@ pub struct ClientConn<S> {
     pub holds: BTreeSet<ServerTag>,
     /// Where its session says that it stands.
     pub standing: Standing,
+    /// What it is counted as.
+    pub state: State,
+    /// Its number as a waiter, until an answer to it may cross a withdrawal.
+    pub waiter: u64,
+    /// The pool it logged in to.
+    pub pool: usize,
+    /// The application is no more.
+    pub dead: bool,
     /// It gets no more input.
     pub closing: bool,
     /// Its input waits until this peer has taken what is due to it.
@@ -55,8 +80,6 @@ pub enum Use {
     Starting,
     /// In the pool.
     Idle,
-    /// On its way to the worker of who gets it.
-    Moving,
     /// Lent to one client.
     Lent(ClientTag),
     /// Shared by the clients of a worker.
@@ -87,6 +110,16 @@ pub struct ServerConn<S> {
     pub output: VecDeque<u8>,
     /// Side connections that concern it.
     pub sides: u32,
+    /// A side connection got lost and may still arrive: it must not be lent again.
+    pub tainted: bool,
+    /// Its end has been seen, and is dealt with presently.
+    pub ending: bool,
+    /// The database has ended it; its worker does not know yet.
+    pub broken: bool,
+    /// Its client keeps it beyond its transaction.
+    pub pinned: bool,
+    /// The database at the other end does nothing until then.
+    pub frozen_until: Time,
     /// Its input waits until this peer has taken what is due to it.
     pub blocked: Option<Peer>,
     /// A step is on the agenda.
@@ -129,6 +162,17 @@ impl Cut {
 }
 
 impl<S> ClientConn<S> {
+    /// What it is to be counted as.
+    pub fn state(&self) -> State {
+        match (self.closing, self.standing) {
+            (true, _) => State::Closing,
+            (_, Standing::Login) => State::Login,
+            _ if !self.asking.is_empty() => State::Waiting,
+            (_, Standing::Idle) => State::Idle,
+            _ => State::Busy,
+        }
+    }
+
     /// Something can move.
     pub fn can_step(&self, cut: &Cut) -> bool {
         let input = !self.closing && !self.app.written.is_empty() && self.input.len() < cut.input;
@@ -139,7 +183,7 @@ impl<S> ClientConn<S> {
 impl<S> ServerConn<S> {
     /// Something can move.
     pub fn can_step(&self, cut: &Cut) -> bool {
-        let input = self.usage != Use::Moving && !self.upstream.sent.is_empty() && self.input.len() < cut.input;
+        let input = !self.upstream.sent.is_empty() && self.input.len() < cut.input;
         input || !self.output.is_empty() || self.upstream.has_work()
     }
 

@@ -1,32 +1,36 @@
 //! A driver in virtual time: hands bytes to sessions, executes their effects strictly in order, and asserts what the
-//! seam promises. Which client gets which server is in `leasing`; what happens when is in `seam`.
+//! seam promises. Which client gets which server is in `leasing`, who does what when in `workers`; what happens in `seam`.
 //!
 //! Order: a call's effects are all executed before the next call is made. Calls that an effect brings about (a grant, a
-//! wake, a departure) queue up and run afterwards, first come, first served.
+//! wake, a departure) queue up at the worker and run afterwards, first come, first served; only a client that asks for a server
+//! may get it at once.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    ops::Bound,
+    collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 
-use pool::{Pool, ServerId, Time};
+use pool::{CheckOutFailed, Grant, Pool, ServerId, Time};
 use protocol::{
-    Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, Protocol, Refusal, ServerTag,
-    Sessions, Standing,
+    Bytes, ClientTag, CloseReason, Effect, Input, Origin, Outbox, Peer, Protocol, Refusal, ServerTag, Sessions,
+    Standing,
 };
 
 use super::{
     Plan,
     app::App,
-    connection::{ClientConn, ServerConn, Use},
+    books::Books,
+    checks::longest,
+    connection::{ClientConn, ServerConn, State, Use},
     leasing::{Asker, Mux},
     ledger::Ledger,
+    weather::Host,
+    workers::{Message, Worker},
 };
 use crate::{agenda::Agenda, random::Rng};
 
-/// Calls in a row, without time passing, beyond which sessions and driver are feeding each other.
-const MAX_CALLS: usize = 100_000;
+/// Cancel requests under way for one server; further ones are dropped.
+const MAX_SIDES: u32 = 4;
 
 /// What happens at some time. A serial tells whether a tag still means the same connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,14 +43,20 @@ pub enum Event {
     Write(ClientTag, u64),
     /// A connection to a database is open.
     Opened(usize, ServerId),
-    /// A connection has been closed as ordered.
-    Closed(usize, ServerId),
-    /// A granted server has reached its new worker.
-    Arrived(ServerTag, u64, u64),
+    /// The database has ended a connection, and the worker sees that.
+    Broken(ServerTag, u64),
+    /// Mail arrives, or a worker is no longer held up.
+    Mail,
     /// A side connection's bytes reach the database.
     SideArrives(ServerTag, u64),
-    /// A side connection has ended.
-    SideEnds(ServerTag, u64),
+    /// A side connection has ended, seen by its worker or not.
+    SideEnds(ServerTag, u64, bool),
+    /// A database is reachable again.
+    HostBack(usize),
+    /// A pool that is drained is looked after.
+    Upkeep(usize),
+    /// All options change, so many times.
+    Reload(u32),
     /// Something is done to the world.
     Chaos,
 }
@@ -58,24 +68,24 @@ pub enum Call {
     ClientInput(ClientTag),
     /// Hand over its input.
     ServerInput(ServerTag),
-    /// A waiter gets a server.
-    Granted(u64, ServerTag, u64),
+    /// A waiter of this worker gets a server that lives here.
+    Granted(usize, Grant),
     /// A client joins those who share a server.
     Joined(ClientTag, u64, ServerTag),
-    /// A client gets none; by its serial, and the number of the waiter.
-    Failed(ClientTag, u64, u64, LeaseFailure),
+    /// A waiter gets none.
+    Failed(u64, CheckOutFailed),
+    /// A client's session ends.
+    ClientGone(ClientTag, u64),
     /// A client's connection has ended.
-    ClientGone(ClientTag),
-    /// Clean a server.
-    Reset(ServerTag),
-    /// See whether a server answers.
-    Check(ServerTag),
-    /// Close a server that nobody uses.
-    Retire(ServerTag),
-    /// Cut a server although it is in use.
-    Interrupt(ServerTag),
-    /// Somebody wants to cancel.
-    Cancel(ClientTag, u64),
+    HungUp(ClientTag, u64),
+    /// A client is to go.
+    Refuse(ClientTag, u64, Refusal),
+    /// A server's connection has ended.
+    ServerGone(ServerTag, u64),
+    /// A connection to a database is open, or cannot be made.
+    Opened(usize, ServerId),
+    /// A side connection has ended, seen or not.
+    SideEnded(ServerTag, u64, bool),
 }
 
 struct Clients<'a, S>(&'a mut BTreeMap<ClientTag, ClientConn<S>>, u8);
@@ -118,16 +128,24 @@ pub struct Driver<P: Protocol> {
     pub servers: BTreeMap<ServerTag, ServerConn<P::Server>>,
     /// By number.
     pub pools: Vec<Pool>,
+    /// The database behind each pool.
+    pub hosts: Vec<Host>,
     /// Print every step.
     pub trace: bool,
     pub(super) by_id: HashMap<(usize, ServerId), ServerTag>,
     /// Ordered, not open yet; by whom they are dialled.
     pub(super) dialling: HashMap<(usize, ServerId), u8>,
-    /// Ordered to close, not reported closed.
-    pub(super) closing: HashSet<(usize, ServerId)>,
+    /// Wishes that have not been answered, or whose answer is on its way.
     pub(super) waiters: BTreeMap<u64, Asker>,
     pub(super) muxes: BTreeMap<(u8, usize), Mux>,
-    pub(super) calls: VecDeque<Call>,
+    pub(super) workers: Vec<Worker<P::Server>>,
+    pub(super) books: Books,
+    /// No connection can be begun before that.
+    pub(super) no_descriptors_until: Time,
+    /// The storm is over.
+    pub(super) calm: bool,
+    /// The longest that somebody may have to wait for a server of each pool, under any options it ever had.
+    pub(super) longest: Vec<Duration>,
     serials: u64,
 }
 
@@ -142,6 +160,8 @@ impl<P: Protocol> Driver<P> {
             pool.ready(agenda.now());
             pools.push(pool);
         }
+        let (books, longest) = (Books::new(&plan.pools), plan.pools.iter().map(longest).collect());
+        let workers = (0..plan.workers).map(|_| Worker::new()).collect();
         let mut ledger = Ledger::default();
         ledger.strict = !plan.habits.parts;
         Self {
@@ -152,14 +172,18 @@ impl<P: Protocol> Driver<P> {
             ledger,
             clients: BTreeMap::new(),
             servers: BTreeMap::new(),
+            hosts: vec![Host::default(); pools.len()],
             pools,
             trace,
             by_id: HashMap::new(),
             dialling: HashMap::new(),
-            closing: HashSet::new(),
             waiters: BTreeMap::new(),
             muxes: BTreeMap::new(),
-            calls: VecDeque::new(),
+            workers,
+            books,
+            no_descriptors_until: Time(0),
+            calm: false,
+            longest,
             serials: 0,
         }
     }
@@ -201,6 +225,10 @@ impl<P: Protocol> Driver<P> {
             asking: Vec::new(),
             holds: Default::default(),
             standing: Standing::Login,
+            state: State::Login,
+            waiter: serial,
+            pool: 0,
+            dead: false,
             closing: false,
             blocked: None,
             stirred: false,
@@ -214,14 +242,15 @@ impl<P: Protocol> Driver<P> {
     }
 
     /// A connection to a database is open.
-    pub(super) fn opened(&mut self, pool: usize, id: ServerId) {
+    fn opened(&mut self, worker: u8, pool: usize, id: ServerId) {
         // It may have been ordered to close in the meantime.
-        let Some(worker) = self.dialling.remove(&(pool, id)) else { return };
-        if self.rng.percent(self.plan.unreachable) {
-            let now = self.now();
-            self.tell(|| format!("pool {pool}: {id:?} cannot be reached"));
-            self.pools[pool].connect_failed(id, false, now);
+        if self.dialling.remove(&(pool, id)).is_none() {
             return;
+        }
+        if self.rng.percent(self.plan.unreachable) || self.hosts[pool].refuses() {
+            self.tell(|| format!("pool {pool}: {id:?} cannot be reached"));
+            self.operate(worker, pool, |pool, now| pool.connect_failed(id, false, now));
+            return self.books.gone(pool, id);
         }
         let (tag, serial) = (self.free_server_tag(worker), self.serial());
         let mut out = Outbox::new();
@@ -236,6 +265,11 @@ impl<P: Protocol> Driver<P> {
             consumed: 0,
             output: VecDeque::new(),
             sides: 0,
+            tainted: false,
+            ending: false,
+            broken: false,
+            pinned: false,
+            frozen_until: Time(0),
             blocked: None,
             stirred: false,
             user: 0,
@@ -252,40 +286,34 @@ impl<P: Protocol> Driver<P> {
         ServerTag::new(worker, slot)
     }
 
-    /// Makes all calls that are due, and those that they bring about.
-    pub fn run(&mut self) {
-        self.pump();
-        for _ in 0..MAX_CALLS {
-            let Some(call) = self.calls.pop_front() else { return };
-            self.tell(|| format!("  call {call:?}"));
-            match call {
-                Call::ClientInput(tag) => self.client_input(tag),
-                Call::ServerInput(tag) => self.server_input(tag),
-                Call::Granted(waiter, tag, serial) => self.arrived(waiter, tag, serial),
-                Call::Joined(client, serial, server) => self.joined(client, serial, server),
-                Call::Failed(client, serial, waiter, why) => self.failed(client, serial, waiter, why),
-                Call::ClientGone(tag) => self.client_gone(tag),
-                Call::Interrupt(tag) => self.lose_server(tag),
-                Call::Retire(tag) => self.retire(tag),
-                Call::Reset(tag) => self.with_server(tag, |p, s, out| p.reset(tag, s, out)),
-                Call::Check(tag) => self.with_server(tag, |p, s, out| p.check(tag, s, out)),
-                Call::Cancel(target, secret) => self.cancel(target, secret),
+    /// Makes a call that was put off.
+    pub(super) fn make(&mut self, worker: u8, call: Call) {
+        match call {
+            Call::ClientInput(tag) => self.client_input(tag),
+            Call::ServerInput(tag) => self.server_input(tag),
+            Call::Granted(pool, grant) => self.granted(worker, pool, grant),
+            Call::Joined(client, serial, server) => self.joined(client, serial, server),
+            Call::Failed(waiter, reason) => self.failed(waiter, reason),
+            Call::ClientGone(tag, serial) => self.client_gone(tag, serial),
+            Call::HungUp(tag, serial) => self.hung_up(tag, serial),
+            Call::Refuse(tag, serial, why) => self.refuse(tag, serial, why),
+            Call::ServerGone(tag, serial) => {
+                if self.servers.get(&tag).is_some_and(|s| s.serial == serial) {
+                    self.remove_server(tag);
+                }
             }
-            self.pump();
+            Call::Opened(pool, id) => self.opened(worker, pool, id),
+            Call::SideEnded(tag, serial, seen) => self.side_ended(tag, serial, seen),
         }
-        panic!("driver and sessions keep each other busy for ever");
-    }
-
-    fn with_server(&mut self, tag: ServerTag, call: impl FnOnce(&P, &mut P::Server, &mut Outbox)) {
-        let Some(conn) = self.servers.get_mut(&tag) else { return };
-        let mut out = Outbox::new();
-        call(&self.protocol, conn.session.as_mut().expect("a server has a session"), &mut out);
-        self.execute(out, &[], Peer::Server(tag));
     }
 
     fn client_input(&mut self, tag: ClientTag) {
         let Some(conn) = self.clients.get_mut(&tag) else { return };
         if conn.closing || !conn.asking.is_empty() || conn.blocked.is_some() || conn.input.is_empty() {
+            return;
+        }
+        // Its next query must not be hit by a cancel request that is under way.
+        if conn.holds.iter().any(|server| self.servers[server].sides > 0) {
             return;
         }
         let Some(mut session) = conn.session.take() else { return };
@@ -301,19 +329,18 @@ impl<P: Protocol> Driver<P> {
         let again = n > 0 && self.plan.again && !bytes.is_empty();
         self.clients.get_mut(&tag).expect("departures wait for their call").input = bytes;
         if again {
-            self.calls.push_back(Call::ClientInput(tag));
+            self.call(tag.worker(), Call::ClientInput(tag));
         }
     }
 
     fn server_input(&mut self, tag: ServerTag) {
         let Some(conn) = self.servers.get_mut(&tag) else { return };
-        // One that has been given back, or is about to be closed, has nothing to say to anybody.
-        let deaf = matches!(conn.usage, Use::Moving | Use::Withheld(_)) || self.closing.contains(&(conn.pool, conn.id));
-        if deaf || conn.blocked.is_some() || conn.input.is_empty() {
+        // One that has been given back has nothing to say to anybody.
+        if matches!(conn.usage, Use::Withheld(_)) || conn.ending || conn.blocked.is_some() || conn.input.is_empty() {
             return;
         }
         let mut session = conn.session.take().expect("a server has a session");
-        let mut bytes = std::mem::take(&mut conn.input);
+        let bytes = std::mem::take(&mut conn.input);
         let input = Input { bytes: &bytes, full: bytes.len() >= self.plan.cut.input };
         let mut out = Outbox::new();
         let mut clients = Clients(&mut self.clients, tag.worker());
@@ -322,24 +349,21 @@ impl<P: Protocol> Driver<P> {
         let conn = self.servers.get_mut(&tag).expect("nobody removed it");
         conn.session = Some(session);
         conn.consumed += n as u64;
+        // What is left over must be seen by whoever wants to move the server meanwhile.
+        conn.input = bytes[n..].to_vec();
+        let again = n > 0 && self.plan.again && n < bytes.len();
         self.execute(out, &bytes, Peer::Server(tag));
-        bytes.drain(..n);
-        let again = n > 0 && self.plan.again && !bytes.is_empty();
-        if let Some(conn) = self.servers.get_mut(&tag) {
-            conn.input = bytes;
-            if again {
-                self.calls.push_back(Call::ServerInput(tag));
-            }
+        if again {
+            self.call(tag.worker(), Call::ServerInput(tag));
         }
     }
 
-    /// The client's connection has ended, whoever ended it.
-    pub(super) fn client_gone(&mut self, tag: ClientTag) {
-        self.withdraw(tag);
-        let Some(conn) = self.clients.get_mut(&tag) else { return };
+    /// The client's session ends, whoever ended it.
+    fn client_gone(&mut self, tag: ClientTag, serial: u64) {
+        let Some(conn) = self.clients.get_mut(&tag).filter(|c| c.serial == serial) else { return };
         conn.closing = true;
-        let Some(mut session) = conn.session.take() else { return };
-        let serial = conn.serial;
+        self.withdraw(tag);
+        let Some(mut session) = self.clients.get_mut(&tag).expect("just seen").session.take() else { return };
         self.tell(|| format!("client {serial} is gone"));
         let mut out = Outbox::new();
         let mut servers = Servers(&mut self.servers, tag.worker());
@@ -350,52 +374,64 @@ impl<P: Protocol> Driver<P> {
         assert!(conn.asking.is_empty(), "client {serial} is gone and asks for a lease");
     }
 
-    /// The application dies.
+    /// The application dies; its worker is told when it comes to that.
     pub fn kill_client(&mut self, tag: ClientTag) {
         let conn = self.clients.get_mut(&tag).expect("only the living are killed");
         conn.app.cut(&mut self.ledger);
+        conn.dead = true;
         conn.output.clear();
-        self.client_gone(tag);
-        self.clients.remove(&tag);
+        let serial = conn.serial;
+        self.call(tag.worker(), Call::HungUp(tag, serial));
     }
 
-    /// A server's connection breaks, in whatever state it is.
-    pub fn lose_server(&mut self, tag: ServerTag) {
+    fn hung_up(&mut self, tag: ClientTag, serial: u64) {
+        self.client_gone(tag, serial);
+        if self.clients.get(&tag).is_some_and(|c| c.serial == serial) {
+            self.clients.remove(&tag);
+        }
+    }
+
+    /// A server's connection breaks, in whatever state it is. It is dealt with when the work at hand is done.
+    pub fn end_server(&mut self, tag: ServerTag) {
+        let Some(conn) = self.servers.get_mut(&tag) else { return };
+        conn.ending = true;
+        let serial = conn.serial;
+        self.call(tag.worker(), Call::ServerGone(tag, serial));
+    }
+
+    /// A server's connection has ended; who holds it is told.
+    pub(super) fn remove_server(&mut self, tag: ServerTag) {
         let Some(mut conn) = self.servers.remove(&tag) else { return };
         self.tell(|| format!("{tag:?} of pool {} breaks, {:?}", conn.pool, conn.usage));
-        self.forget_server(tag, &conn);
-        let now = self.now();
-        match conn.usage {
-            Use::Starting => self.pools[conn.pool].connect_failed(conn.id, false, now),
-            _ => self.pools[conn.pool].lost(conn.id, now),
-        }
+        self.forget_holder(tag, &conn);
         let mut session = conn.session.take().expect("a server has a session");
         let mut out = Outbox::new();
         let mut clients = Clients(&mut self.clients, tag.worker());
         self.protocol.server_gone(tag, &mut session, &mut clients, &mut out);
         self.execute(out, &[], Peer::Server(tag));
+        self.tell_lost(tag.worker(), &conn, false);
+        if let Use::Lent(client) = conn.usage {
+            self.call(client.worker(), Call::ClientInput(client));
+        }
     }
 
-    /// The pool wants a server closed that nobody uses.
-    fn retire(&mut self, tag: ServerTag) {
+    /// Says goodbye; the pool has given the server up already.
+    pub(super) fn retire(&mut self, tag: ServerTag) {
         let Some(mut conn) = self.servers.remove(&tag) else { return };
+        let usable = matches!(conn.usage, Use::Starting | Use::Idle | Use::Cleaning);
+        assert!(usable, "a server is closed that somebody holds: {:?}", conn.usage);
         self.by_id.remove(&(conn.pool, conn.id));
-        let session = conn.session.as_mut().expect("a server has a session");
         let mut out = Outbox::new();
-        if conn.usage == Use::Idle {
-            self.protocol.retire(tag, session, &mut out);
-        } else {
-            self.protocol.server_gone(tag, session, &mut Clients(&mut self.clients, tag.worker()), &mut out);
+        if conn.usage != Use::Starting {
+            self.protocol.retire(tag, conn.session.as_mut().expect("a server has a session"), &mut out);
         }
         for effect in out.effects {
             let fine = matches!(effect, Effect::Send { to, .. } if to == Peer::Server(tag));
             assert!(fine, "a server that is closed can only say goodbye, not {effect:?}");
         }
-        let after = self.soon();
-        self.agenda.after(after, Event::Closed(conn.pool, conn.id));
     }
 
-    fn cancel(&mut self, target: ClientTag, secret: u64) {
+    pub(super) fn cancel(&mut self, target: ClientTag, secret: u64) {
         let Some(conn) = self.clients.get_mut(&target) else { return };
         let waiting = !conn.asking.is_empty();
         if conn.closing {
@@ -410,16 +446,27 @@ impl<P: Protocol> Driver<P> {
     }
 
     /// A client is sent away.
-    pub fn refuse(&mut self, tag: ClientTag, why: Refusal) {
-        let conn = self.clients.get_mut(&tag).expect("only the present are sent away");
-        if conn.closing {
-            return;
+    fn refuse(&mut self, tag: ClientTag, serial: u64, why: Refusal) {
+        let Some(conn) = self.clients.get_mut(&tag).filter(|c| c.serial == serial && !c.closing) else { return };
+        if matches!(why, Refusal::Evicted | Refusal::Drained) {
+            if conn.state != State::Idle {
+                return;
+            }
+            assert!(conn.asking.is_empty(), "client {serial} is sent away as idle, and asks for a server");
         }
         let mut out = Outbox::new();
         self.protocol.refuse(tag, conn.session.as_mut().expect("not closing"), why, &mut out);
         self.execute(out, &[], Peer::Client(tag));
         self.clients.get_mut(&tag).expect("nobody removed it").closing = true;
-        self.calls.push_back(Call::ClientGone(tag));
+        self.refresh_state(tag);
+        self.call(tag.worker(), Call::ClientGone(tag, serial));
+    }
+
+    /// Counts a client as what it is now.
+    pub(super) fn refresh_state(&mut self, tag: ClientTag) {
+        if let Some(conn) = self.clients.get_mut(&tag) {
+            conn.state = conn.state();
+        }
     }
 
     /// Executes the effects of one call. `input`: what its spans refer to.
@@ -438,36 +485,40 @@ impl<P: Protocol> Driver<P> {
                 Effect::Lease { client, pool, kind } => self.lease(client, pool.0 as usize, kind),
                 Effect::Release { server, verdict } => self.release(server, verdict),
                 Effect::Ready { server } => self.ready(server),
-                Effect::Pinned { server, .. } => {
-                    assert!(matches!(self.servers[&server].usage, Use::Lent(_)), "only a lent server is pinned");
+                Effect::Pinned { server, reason } => {
+                    let conn = self.servers.get_mut(&server).expect("a server that has gone is pinned");
+                    assert!(matches!(conn.usage, Use::Lent(_)), "only a lent server is pinned");
+                    conn.pinned = reason.is_some();
                 }
                 Effect::Standing { client, standing } => {
                     self.clients.get_mut(&client).expect("a client that has gone stands nowhere").standing = standing;
+                    self.refresh_state(client);
                     if standing == Standing::Idle {
                         idle.push(client);
                     }
                 }
-                Effect::Wake { client } => self.calls.push_back(Call::ClientInput(client)),
-                Effect::LoggedIn { .. }
-                | Effect::Authenticated { .. }
+                Effect::Wake { client } => self.call(client.worker(), Call::ClientInput(client)),
+                Effect::LoggedIn { client, pool } => {
+                    self.clients.get_mut(&client).expect("a client that has gone logs in").pool = pool.0 as usize;
+                }
+                Effect::Authenticated { .. }
                 | Effect::AuthFailed { .. }
                 | Effect::Outdated { .. } => {}
-                Effect::Cancel { target, secret, .. } => self.calls.push_back(Call::Cancel(target, secret)),
-                Effect::SideConnection { server, .. } => {
-                    let conn = self.servers.get_mut(&server).expect("a side connection to a server that has gone");
-                    conn.sides += 1;
-                    let serial = conn.serial;
-                    let (arrives, ends) = (self.soon(), self.soon());
-                    self.agenda.after(arrives, Event::SideArrives(server, serial));
-                    self.agenda.after(arrives + ends, Event::SideEnds(server, serial));
+                Effect::Cancel { target, secret, .. } => {
+                    if usize::from(target.worker()) < self.workers.len() {
+                        self.mail(target.worker(), Message::Cancel(target, secret));
+                    }
                 }
                 Effect::Keep { .. } | Effect::Post { .. } => unreachable!("no toy posts"),
+                Effect::SideConnection { server, .. } => self.open_side(server),
                 Effect::StartTls { .. } => unreachable!("the toys speak in the clear"),
                 Effect::Withdraw { client } => self.withdraw(client),
                 Effect::Close { peer: Peer::Client(tag), .. } => {
                     let conn = self.clients.get_mut(&tag).expect("a client that has gone is closed");
                     if !std::mem::replace(&mut conn.closing, true) {
-                        self.calls.push_back(Call::ClientGone(tag));
+                        let serial = conn.serial;
+                        self.refresh_state(tag);
+                        self.call(tag.worker(), Call::ClientGone(tag, serial));
                     }
                 }
                 Effect::Close { peer: Peer::Server(tag), reason } => self.close_server(tag, reason),
@@ -476,102 +527,34 @@ impl<P: Protocol> Driver<P> {
         for client in idle {
             let Some(conn) = self.clients.get(&client) else { continue };
             if conn.standing == Standing::Idle && conn.session.is_some() {
-                let nothing = conn.holds.is_empty() && conn.asking.is_empty();
+                let nothing = conn.holds.iter().all(|server| self.servers[server].pinned) && conn.asking.is_empty();
                 assert!(nothing, "client {} is called idle and holds or asks for a server", conn.serial);
             }
         }
     }
 
-    fn send(&mut self, to: Peer, bytes: &[u8], source: Peer) {
-        let full = match to {
-            Peer::Client(tag) => {
-                let conn = self.clients.get_mut(&tag).filter(|c| c.session.is_some());
-                let conn = conn.unwrap_or_else(|| panic!("{source:?} speaks to {tag:?}, who has gone"));
-                if conn.closing && source != Peer::Client(tag) {
-                    return;
-                }
-                conn.output.extend(bytes);
-                conn.output.len() > self.plan.cut.output
-            }
-            Peer::Server(tag) => {
-                let conn = self.servers.get_mut(&tag);
-                let conn = conn.unwrap_or_else(|| panic!("{source:?} speaks to {tag:?}, who has gone"));
-                if let Peer::Client(client) = source {
-                    let right = conn.usage == Use::Lent(client) || conn.usage == Use::Shared;
-                    assert!(right, "{client:?} writes to {tag:?}, which it does not hold: {:?}", conn.usage);
-                }
-                conn.output.extend(bytes);
-                conn.output.len() > self.plan.cut.output
-            }
-        };
-        if full && to != source {
-            let blocked = match source {
-                Peer::Client(tag) => self.clients.get_mut(&tag).map(|c| &mut c.blocked),
-                Peer::Server(tag) => self.servers.get_mut(&tag).map(|s| &mut s.blocked),
-            };
-            if let Some(blocked) = blocked {
-                *blocked = Some(to);
-            }
+    /// Opens a connection beside a server's own. Where its end is not seen, what it carries may arrive later still.
+    fn open_side(&mut self, server: ServerTag) {
+        let conn = self.servers.get_mut(&server).expect("a side connection to a server that has gone");
+        if conn.sides >= MAX_SIDES {
+            return;
         }
+        conn.sides += 1;
+        let serial = conn.serial;
+        let (first, then) = (self.soon(), self.soon());
+        let seen = !self.rng.percent(15);
+        let (arrives, ends) = if seen { (first, first + then) } else { (first + then, first) };
+        self.agenda.after(arrives, Event::SideArrives(server, serial));
+        self.agenda.after(ends, Event::SideEnds(server, serial, seen));
     }
 
     /// The session of a server has had enough of it.
     fn close_server(&mut self, tag: ServerTag, reason: CloseReason) {
         let Some(conn) = self.servers.remove(&tag) else { return };
-        self.forget_server(tag, &conn);
-        let now = self.now();
-        match (conn.usage, reason) {
-            (Use::Starting, CloseReason::StartFailed { permanent, .. }) => {
-                self.pools[conn.pool].connect_failed(conn.id, permanent, now);
-            }
-            (Use::Starting, _) => self.pools[conn.pool].connect_failed(conn.id, false, now),
-            (_, CloseReason::StartFailed { .. }) => panic!("{tag:?} fails to start when it has long been started"),
-            _ => self.pools[conn.pool].lost(conn.id, now),
-        }
-    }
-
-    /// Lets bytes move where they can, and blocked input where it can again.
-    pub fn stir(&mut self) {
-        let cut = self.plan.cut;
-        let drained = |clients: &BTreeMap<ClientTag, ClientConn<P::Client>>,
-                       servers: &BTreeMap<ServerTag, ServerConn<P::Server>>,
-                       peer| match peer {
-            Peer::Client(tag) => clients.get(&tag).is_none_or(|c| c.output.len() <= cut.output / 2),
-            Peer::Server(tag) => servers.get(&tag).is_none_or(|s| s.output.len() <= cut.output / 2),
-        };
-        let mut at = Bound::Unbounded;
-        while let Some((&tag, conn)) = self.clients.range((at, Bound::Unbounded)).next() {
-            let open = conn.blocked.is_some_and(|peer| drained(&self.clients, &self.servers, peer));
-            let step = !conn.stirred && conn.can_step(&cut);
-            let conn = self.clients.get_mut(&tag).expect("just seen");
-            if open {
-                conn.blocked = None;
-                self.calls.push_back(Call::ClientInput(tag));
-            }
-            if step {
-                conn.stirred = true;
-                let event = Event::Client(tag, conn.serial);
-                let after = self.soon();
-                self.agenda.after(after, event);
-            }
-            at = Bound::Excluded(tag);
-        }
-        let mut at = Bound::Unbounded;
-        while let Some((&tag, conn)) = self.servers.range((at, Bound::Unbounded)).next() {
-            let open = conn.blocked.is_some_and(|peer| drained(&self.clients, &self.servers, peer));
-            let step = !conn.stirred && conn.can_step(&cut);
-            let conn = self.servers.get_mut(&tag).expect("just seen");
-            if open {
-                conn.blocked = None;
-                self.calls.push_back(Call::ServerInput(tag));
-            }
-            if step {
-                conn.stirred = true;
-                let event = Event::Server(tag, conn.serial);
-                let after = self.soon();
-                self.agenda.after(after, event);
-            }
-            at = Bound::Excluded(tag);
-        }
+        self.forget_holder(tag, &conn);
+        let start_failed = matches!(reason, CloseReason::StartFailed { .. });
+        assert!(!start_failed || conn.usage == Use::Starting, "{tag:?} fails to start when it has long been started");
+        let permanent = matches!(reason, CloseReason::StartFailed { permanent: true, .. });
+        self.tell_lost(tag.worker(), &conn, permanent);
     }
 }

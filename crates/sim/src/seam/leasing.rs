@@ -1,12 +1,13 @@
 //! The half of the virtual driver between sessions and pools: who asks, who gets which server, who shares one, and what
 //! a server must look like when it changes hands. It reads no bytes.
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Grant, Home, Ticket, WaiterId};
+use pool::{CheckIn, CheckOut, CheckOutFailed, Grant, Home, Ticket, WaiterId};
 use protocol::{ClientTag, LeaseFailure, LeaseKind, Outbox, Peer, Protocol, ServerTag, Verdict};
 
 use super::{
     connection::{Asking, ServerConn, Use},
-    driver::{Call, Driver, Event},
+    driver::{Call, Driver},
+    workers::Message,
 };
 
 /// Who stands behind a waiter of a pool.
@@ -16,6 +17,16 @@ pub enum Asker {
     Client(ClientTag, u64),
     /// Those who share, of a worker and a pool.
     Mux(u8, usize),
+}
+
+impl Asker {
+    /// Where it waits.
+    pub fn worker(self) -> u8 {
+        match self {
+            Self::Client(tag, _) => tag.worker(),
+            Self::Mux(worker, _) => worker,
+        }
+    }
 }
 
 /// The clients of one worker that share a server of one pool: a single holder to the pool.
@@ -54,37 +65,54 @@ fn failure(reason: CheckOutFailed) -> LeaseFailure {
 }
 
 impl<P: Protocol> Driver<P> {
+    // ---- check-out ----
+
     pub(super) fn lease(&mut self, client: ClientTag, pool: usize, kind: LeaseKind) {
-        let waiter = self.serial();
+        let (serial, since) = (self.serial(), self.now());
         let conn = self.clients.get_mut(&client).expect("a client that has gone asks for a lease");
         assert!(conn.session.is_some(), "a client that has gone asks for a lease");
         if conn.closing {
             return;
         }
+        // Whoever asks for one lease at a time has the same number each time, unless an answer to it may be on its way.
+        let waiter = if kind == LeaseKind::Exclusive && conn.asking.is_empty() { conn.waiter } else { serial };
         let serial = conn.serial;
-        conn.asking.push(Asking { pool, kind, waiter, ticket: None });
-        if kind == LeaseKind::Shared {
-            return self.share(client, serial, pool);
+        conn.asking.push(Asking { pool, kind, waiter, ticket: None, since });
+        self.refresh_state(client);
+        match kind {
+            LeaseKind::Shared => self.share(client, serial, pool),
+            LeaseKind::Exclusive => self.check_out(pool, waiter, Asker::Client(client, serial)),
         }
-        let ticket = self.check_out(pool, waiter, Asker::Client(client, serial));
-        let asking = &mut self.clients.get_mut(&client).expect("seen above").asking;
-        asking.last_mut().expect("pushed above").ticket = ticket;
     }
 
-    /// Asks the pool; an answer that comes at once is on its way when this returns.
-    fn check_out(&mut self, pool: usize, waiter: u64, asker: Asker) -> Option<Ticket> {
-        let worker = match asker {
-            Asker::Client(tag, _) => tag.worker(),
-            Asker::Mux(worker, _) => worker,
-        };
-        self.waiters.insert(waiter, asker);
-        let now = self.now();
-        match self.pools[pool].check_out(WaiterId(waiter), Home(worker), now) {
-            CheckOut::Granted(grant) => self.grant(pool, grant),
-            CheckOut::Failed(reason) => self.fail(waiter, reason),
-            CheckOut::Queued(ticket) => return Some(ticket),
+    /// Asks the pool. An answer that comes at once is on its way, or executed, when this returns.
+    fn check_out(&mut self, pool: usize, waiter: u64, asker: Asker) {
+        let worker = asker.worker();
+        let before = self.waiters.insert(waiter, asker);
+        assert_eq!(before, None, "two wishes under one number");
+        match self.operate(worker, pool, |pool, now| pool.check_out(WaiterId(waiter), Home(worker), now)) {
+            CheckOut::Granted(grant) => {
+                self.books.granted(pool, grant.server);
+                if grant.home != Home(worker) {
+                    self.mail(grant.home.0, Message::Bring(pool, grant));
+                } else if matches!(asker, Asker::Client(..)) && self.usable(worker, pool, &grant).is_some() {
+                    self.granted(worker, pool, grant);
+                } else {
+                    self.call(worker, Call::Granted(pool, grant));
+                }
+            }
+            CheckOut::Failed(reason) => self.call(worker, Call::Failed(waiter, reason)),
+            CheckOut::Queued(ticket) => match asker {
+                Asker::Client(client, _) => {
+                    let asking = &mut self.clients.get_mut(&client).expect("who asks lives").asking;
+                    let asking = asking.iter_mut().find(|a| a.waiter == waiter);
+                    asking.expect("who asks is remembered").ticket = Some(ticket);
+                }
+                Asker::Mux(worker, pool) => {
+                    self.muxes.get_mut(&(worker, pool)).expect("a waiting mux exists").ticket = Some(ticket);
+                }
+            },
         }
-        None
     }
 
     fn share(&mut self, client: ClientTag, serial: u64, pool: usize) {
@@ -94,7 +122,7 @@ impl<P: Protocol> Driver<P> {
                 // Somebody has broken it: no more may join, and the next one comes when all have left.
                 Some(server) if mux.worst != Some(Verdict::Discard) => {
                     mux.members += 1;
-                    self.calls.push_back(Call::Joined(client, serial, server));
+                    self.call(key.0, Call::Joined(client, serial, server));
                 }
                 _ => mux.joining.push((client, serial)),
             }
@@ -106,89 +134,128 @@ impl<P: Protocol> Driver<P> {
     fn start_sharing(&mut self, key: (u8, usize), joining: Vec<(ClientTag, u64)>) {
         let waiter = self.serial();
         self.muxes.insert(key, Mux { waiter, joining, ..Mux::default() });
-        let ticket = self.check_out(key.1, waiter, Asker::Mux(key.0, key.1));
-        if let Some(mux) = self.muxes.get_mut(&key) {
-            mux.ticket = ticket;
-        }
+        self.check_out(key.1, waiter, Asker::Mux(key.0, key.1));
     }
 
-    /// The client asks for nothing any more.
+    /// The client asks for nothing any more. What is on its way to it must not be taken for the answer to a later wish.
     pub(super) fn withdraw(&mut self, client: ClientTag) {
         let Some(conn) = self.clients.get_mut(&client) else { return };
-        let now = self.agenda.now();
         for asking in std::mem::take(&mut conn.asking) {
-            if let Some(ticket) = asking.ticket {
-                self.waiters.remove(&asking.waiter);
-                self.pools[asking.pool].cancel(ticket, WaiterId(asking.waiter), now);
+            match asking.kind {
+                LeaseKind::Exclusive => {
+                    if !self.leave_queue(client.worker(), asking.pool, asking.waiter, asking.ticket) {
+                        let number = self.serial();
+                        self.clients.get_mut(&client).expect("just seen").waiter = number;
+                    }
+                }
+                LeaseKind::Shared => {
+                    let key = (client.worker(), asking.pool);
+                    let Some(mux) = self.muxes.get_mut(&key) else { continue };
+                    mux.joining.retain(|j| j.0 != client);
+                    let (empty, waiter, ticket) = (mux.joining.is_empty(), mux.waiter, mux.ticket);
+                    if empty && mux.server.is_none() && self.leave_queue(key.0, key.1, waiter, ticket) {
+                        self.muxes.remove(&key);
+                    }
+                }
             }
-            if asking.kind == LeaseKind::Shared {
-                let key = (client.worker(), asking.pool);
-                let Some(mux) = self.muxes.get_mut(&key) else { continue };
-                mux.joining.retain(|j| j.0 != client);
-                if mux.joining.is_empty()
-                    && let Some(ticket) = mux.ticket
-                {
-                    let waiter = mux.waiter;
-                    self.muxes.remove(&key);
+        }
+        self.refresh_state(client);
+    }
+
+    /// False if the answer is on its way already.
+    fn leave_queue(&mut self, worker: u8, pool: usize, waiter: u64, ticket: Option<Ticket>) -> bool {
+        let Some(ticket) = ticket else { return false };
+        let left = self.operate(worker, pool, |pool, now| pool.cancel(ticket, WaiterId(waiter), now));
+        if left {
+            self.waiters.remove(&waiter).expect("who waits is remembered");
+        }
+        left
+    }
+
+    // ---- the answer ----
+
+    /// The server, if it lives at this worker and its end has not been seen.
+    fn usable(&self, here: u8, pool: usize, grant: &Grant) -> Option<ServerTag> {
+        self.server_here(here, pool, grant.server).filter(|tag| !self.servers[tag].ending)
+    }
+
+    /// The server that was granted lives here, and so does who waits for it; either may be gone.
+    pub(super) fn granted(&mut self, here: u8, pool: usize, grant: Grant) {
+        let waiter = grant.waiter.0;
+        let asker = *self.waiters.get(&waiter).expect("a grant for somebody who does not wait");
+        assert_eq!(asker.worker(), here, "a grant reaches another worker than its waiter's");
+        let server = self.usable(here, pool, &grant);
+        if self.waits(asker, waiter) {
+            match (server, asker) {
+                (None, _) => self.grant_lost(here, pool, grant),
+                (Some(tag), Asker::Client(client, _)) => {
                     self.waiters.remove(&waiter);
-                    self.pools[asking.pool].cancel(ticket, WaiterId(waiter), now);
+                    self.books.met(pool, grant.server);
+                    let conn = self.clients.get_mut(&client).expect("who waits lives");
+                    conn.asking.retain(|a| a.waiter != waiter);
+                    conn.holds.insert(tag);
+                    self.lend(client, tag, Use::Lent(client));
+                }
+                (Some(tag), Asker::Mux(worker, pool)) => {
+                    self.waiters.remove(&waiter);
+                    self.books.met(pool, grant.server);
+                    let mux = self.muxes.get_mut(&(worker, pool)).expect("a mux waits for its server");
+                    let joining = std::mem::take(&mut mux.joining);
+                    (mux.server, mux.members, mux.ticket) = (Some(tag), joining.len() as u32, None);
+                    self.servers.get_mut(&tag).expect("just seen").usage = Use::Shared;
+                    joining.iter().for_each(|j| self.call(here, Call::Joined(j.0, j.1, tag)));
+                    self.call(here, Call::ServerInput(tag));
                 }
             }
+            return;
+        }
+        self.forget_wish(asker, waiter);
+        // A server that has ended is given back by what ends it.
+        if let Some(tag) = server {
+            self.books.met(pool, grant.server);
+            self.check_in(tag, Verdict::Clean);
         }
     }
 
-    /// Executes what the pools have ordered.
-    pub(super) fn pump(&mut self) {
-        for pool in 0..self.pools.len() {
-            while let Some(action) = self.pools[pool].poll_action() {
-                self.tell(|| format!("  pool {pool}: {action:?}"));
-                self.act(pool, action);
+    /// Whether somebody still wants what was asked for under this number.
+    fn waits(&self, asker: Asker, waiter: u64) -> bool {
+        match asker {
+            Asker::Client(client, serial) => {
+                let conn = self.clients.get(&client).filter(|c| c.serial == serial && !c.closing);
+                conn.is_some_and(|c| c.asking.iter().any(|a| a.waiter == waiter))
             }
+            Asker::Mux(worker, pool) => !self.muxes[&(worker, pool)].joining.is_empty(),
         }
     }
 
-    fn act(&mut self, pool: usize, action: Action) {
+    fn forget_wish(&mut self, asker: Asker, waiter: u64) {
+        self.waiters.remove(&waiter).expect("seen by the caller");
+        if let Asker::Mux(worker, pool) = asker {
+            self.muxes.remove(&(worker, pool));
+        }
+    }
+
+    /// The server died between the grant and its arrival: nothing was sent, so whoever waits simply asks again.
+    pub(super) fn grant_lost(&mut self, here: u8, pool: usize, grant: Grant) {
+        let waiter = grant.waiter.0;
+        let asker = *self.waiters.get(&waiter).expect("a grant for somebody who does not wait");
+        assert_eq!(asker.worker(), here, "news reaches another worker than its waiter's");
+        if !self.waits(asker, waiter) {
+            return self.forget_wish(asker, waiter);
+        }
+        self.waiters.remove(&waiter);
         let now = self.now();
-        match action {
-            Action::AskPermit => assert!(self.pools[pool].permit(now), "a permit just asked for is not taken"),
-            Action::WithdrawPermit => panic!("a permit that was granted at once is withdrawn"),
-            Action::Connect { server, home } => {
-                let any = self.rng.below(u64::from(self.plan.workers)) as u8;
-                self.dialling.insert((pool, server), home.map_or(any, |h| h.0));
-                let after = self.rng.around(self.plan.connect);
-                self.agenda.after(after, Event::Opened(pool, server));
-            }
-            Action::Grant(grant) => self.grant(pool, grant),
-            Action::Fail { waiter, reason, .. } => self.fail(waiter.0, reason),
-            Action::Close { server, .. } => {
-                if self.dialling.remove(&(pool, server)).is_some() {
-                    self.closing.insert((pool, server));
-                    let after = self.soon();
-                    self.agenda.after(after, Event::Closed(pool, server));
-                } else if let Some(&tag) = self.by_id.get(&(pool, server)) {
-                    self.closing.insert((pool, server));
-                    self.calls.push_back(Call::Retire(tag));
-                }
-            }
-            Action::Check { server, .. } => self.clean(pool, server, Call::Check),
-            Action::Reset { server, .. } => self.clean(pool, server, Call::Reset),
-            Action::Interrupt { server, .. } => {
-                if let Some(&tag) = self.by_id.get(&(pool, server)) {
-                    self.calls.push_back(Call::Interrupt(tag));
-                }
-            }
+        if let Asker::Client(client, _) = asker {
+            let asking = &mut self.clients.get_mut(&client).expect("who waits lives").asking;
+            let asking = asking.iter_mut().find(|a| a.waiter == waiter).expect("who waits is remembered");
+            (asking.ticket, asking.since) = (None, now);
         }
+        self.check_out(pool, waiter, asker);
     }
 
-    fn clean(&mut self, pool: usize, server: pool::ServerId, call: impl FnOnce(ServerTag) -> Call) {
-        let Some(&tag) = self.by_id.get(&(pool, server)) else { return };
-        self.servers.get_mut(&tag).expect("an id has a server").usage = Use::Cleaning;
-        self.calls.push_back(call(tag));
-    }
-
-    fn fail(&mut self, waiter: u64, reason: CheckOutFailed) {
+    pub(super) fn failed(&mut self, waiter: u64, reason: CheckOutFailed) {
         match self.waiters.remove(&waiter).expect("a failure for somebody who does not wait") {
-            Asker::Client(tag, serial) => self.calls.push_back(Call::Failed(tag, serial, waiter, failure(reason))),
+            Asker::Client(tag, serial) => self.lease_failed(tag, serial, waiter, failure(reason)),
             Asker::Mux(worker, pool) => {
                 let mux = self.muxes.remove(&(worker, pool)).expect("a waiting mux exists");
                 for (tag, serial) in mux.joining {
@@ -201,112 +268,20 @@ impl<P: Protocol> Driver<P> {
     fn fail_share(&mut self, tag: ClientTag, serial: u64, pool: usize, why: LeaseFailure) {
         let Some(conn) = self.clients.get(&tag).filter(|c| c.serial == serial) else { return };
         if let Some(asking) = conn.asking.iter().find(|a| a.kind == LeaseKind::Shared && a.pool == pool) {
-            self.calls.push_back(Call::Failed(tag, serial, asking.waiter, why));
+            self.lease_failed(tag, serial, asking.waiter, why);
         }
     }
 
-    pub(super) fn failed(&mut self, tag: ClientTag, serial: u64, waiter: u64, why: LeaseFailure) {
+    fn lease_failed(&mut self, tag: ClientTag, serial: u64, waiter: u64, why: LeaseFailure) {
         let Some(conn) = self.clients.get_mut(&tag).filter(|c| c.serial == serial && !c.closing) else { return };
         let Some(at) = conn.asking.iter().position(|a| a.waiter == waiter) else { return };
         conn.asking.remove(at);
+        self.refresh_state(tag);
         let mut out = Outbox::new();
-        self.protocol.lease_failed(tag, conn.session.as_mut().expect("not closing"), why, &mut out);
+        let session = &mut self.clients.get_mut(&tag).expect("just seen").session;
+        self.protocol.lease_failed(tag, session.as_mut().expect("not closing"), why, &mut out);
         self.execute(out, &[], Peer::Client(tag));
-        self.calls.push_back(Call::ClientInput(tag));
-    }
-
-    /// A pool gives a server to a waiter, who may be at another worker.
-    fn grant(&mut self, pool: usize, grant: Grant) {
-        let waiter = grant.waiter.0;
-        let worker = match *self.waiters.get(&waiter).expect("a grant for somebody who does not wait") {
-            Asker::Client(client, serial) => {
-                let conn = self.clients.get_mut(&client).filter(|c| c.serial == serial);
-                let asking = conn.and_then(|c| c.asking.iter_mut().find(|a| a.waiter == waiter));
-                if let Some(asking) = asking {
-                    asking.ticket = None;
-                }
-                client.worker()
-            }
-            Asker::Mux(worker, pool) => {
-                self.muxes.get_mut(&(worker, pool)).expect("a waiting mux exists").ticket = None;
-                worker
-            }
-        };
-        assert_eq!(grant.waiter_home, Home(worker), "the pool has the wrong worker of the waiter");
-        let tag = *self.by_id.get(&(pool, grant.server)).expect("a grant of a server that does not exist");
-        assert_eq!(grant.home, Home(tag.worker()), "the pool has the wrong worker of the server");
-        let conn = self.servers.get_mut(&tag).expect("an id has a server");
-        assert_eq!(conn.usage, Use::Idle, "a grant of a server that is not idle");
-        conn.check_untouched("grant");
-        conn.usage = Use::Moving;
-        let serial = conn.serial;
-        if tag.worker() == worker {
-            self.calls.push_back(Call::Granted(waiter, tag, serial));
-        } else {
-            let after = self.soon();
-            self.agenda.after(after, Event::Arrived(tag, serial, waiter));
-        }
-    }
-
-    /// The server has come to the worker of the waiter and gets a tag there.
-    pub(super) fn moved(&mut self, old: ServerTag, serial: u64, waiter: u64) {
-        let worker = match self.waiters.get(&waiter) {
-            Some(&Asker::Client(tag, _)) => tag.worker(),
-            Some(&Asker::Mux(worker, _)) => worker,
-            None => panic!("whom a server is sent to is remembered"),
-        };
-        if self.servers.get(&old).is_some_and(|s| s.serial == serial) {
-            let mut conn = self.servers.remove(&old).expect("just seen");
-            let tag = self.free_server_tag(worker);
-            self.by_id.insert((conn.pool, conn.id), tag);
-            conn.stirred = false;
-            conn.blocked = None;
-            self.servers.insert(tag, conn);
-            self.calls.push_back(Call::Granted(waiter, tag, serial));
-        } else {
-            // It broke on the way.
-            self.calls.push_back(Call::Granted(waiter, old, serial));
-        }
-    }
-
-    /// The server is where the waiter is. Either may be gone.
-    pub(super) fn arrived(&mut self, waiter: u64, tag: ServerTag, serial: u64) {
-        let asker = self.waiters.remove(&waiter).expect("whom a server is sent to is remembered");
-        let there = self.servers.get(&tag).is_some_and(|s| s.serial == serial);
-        match asker {
-            Asker::Client(client, of) => {
-                let conn = self.clients.get_mut(&client).filter(|c| c.serial == of && !c.closing);
-                let asking = conn.and_then(|c| Some((c.asking.iter().position(|a| a.waiter == waiter)?, c)));
-                let Some((at, conn)) = asking else {
-                    return if there {
-                        self.check_in(tag, Verdict::Clean)
-                    };
-                };
-                if !there {
-                    let why = LeaseFailure::Unavailable { waited: Default::default(), last_error: None };
-                    return self.failed(client, of, waiter, why);
-                }
-                conn.asking.remove(at);
-                conn.holds.insert(tag);
-                self.lend(client, tag, Use::Lent(client));
-            }
-            Asker::Mux(worker, pool) => {
-                let mux = self.muxes.get_mut(&(worker, pool)).expect("a mux waits for its server");
-                let joining = std::mem::take(&mut mux.joining);
-                if !there || joining.is_empty() {
-                    self.muxes.remove(&(worker, pool));
-                    let why = LeaseFailure::Unavailable { waited: Default::default(), last_error: None };
-                    joining.iter().for_each(|j| self.fail_share(j.0, j.1, pool, why.clone()));
-                    return if there {
-                        self.check_in(tag, Verdict::Clean)
-                    };
-                }
-                (mux.server, mux.members) = (Some(tag), joining.len() as u32);
-                self.servers.get_mut(&tag).expect("seen above").usage = Use::Shared;
-                self.calls.extend(joining.iter().map(|j| Call::Joined(j.0, j.1, tag)));
-                self.calls.push_back(Call::ServerInput(tag));
-            }
-        }
+        self.call(tag.worker(), Call::ClientInput(tag));
     }
 
     pub(super) fn joined(&mut self, client: ClientTag, serial: u64, tag: ServerTag) {
@@ -324,28 +299,43 @@ impl<P: Protocol> Driver<P> {
     }
 
     fn lend(&mut self, client: ClientTag, tag: ServerTag, usage: Use) {
+        self.refresh_state(client);
         let (client_conn, conn) = (self.clients.get_mut(&client), self.servers.get_mut(&tag));
         let (client_conn, conn) = (client_conn.expect("seen above"), conn.expect("seen above"));
+        if let Use::Lent(_) = usage {
+            assert_eq!(conn.usage, Use::Idle, "a server is lent that is not idle");
+            conn.check_untouched("grant");
+        }
         conn.usage = usage;
         conn.user = client_conn.serial;
         let session = client_conn.session.as_mut().expect("not closing");
         let mut out = Outbox::new();
         self.protocol.granted(client, session, tag, conn.session.as_mut().expect("a server has a session"), &mut out);
         self.execute(out, &[], Peer::Client(client));
-        self.calls.push_back(Call::ClientInput(client));
-        self.calls.push_back(Call::ServerInput(tag));
+        self.call(client.worker(), Call::ClientInput(client));
+        self.call(tag.worker(), Call::ServerInput(tag));
     }
+
+    // ---- check-in ----
 
     /// A client gives a server back.
     pub(super) fn release(&mut self, tag: ServerTag, verdict: Verdict) {
-        let conn = self.servers.get(&tag).unwrap_or_else(|| panic!("{tag:?} is released and does not exist"));
+        let conn = self.servers.get_mut(&tag).unwrap_or_else(|| panic!("{tag:?} is released and does not exist"));
         match conn.usage {
             Use::Lent(client) => {
                 let held = self.clients.get_mut(&client).is_some_and(|c| c.holds.remove(&tag));
                 assert!(held, "{client:?} releases {tag:?}, which it does not hold");
+                if conn.sides > 0 {
+                    // A cancel request is under way that must not meet the next one's query.
+                    conn.usage = Use::Withheld(verdict);
+                    return;
+                }
                 self.check_in(tag, verdict);
             }
-            Use::Shared => self.leave(tag, conn.pool, verdict),
+            Use::Shared => {
+                let pool = conn.pool;
+                self.leave(tag, pool, verdict);
+            }
             other => panic!("{tag:?} is released and nobody holds it: {other:?}"),
         }
     }
@@ -367,13 +357,11 @@ impl<P: Protocol> Driver<P> {
         }
     }
 
-    fn check_in(&mut self, tag: ServerTag, verdict: Verdict) {
+    /// Gives a server that nobody holds back to its pool.
+    pub(super) fn check_in(&mut self, tag: ServerTag, verdict: Verdict) {
         let conn = self.servers.get_mut(&tag).expect("seen by the caller");
-        if conn.sides > 0 {
-            conn.usage = Use::Withheld(verdict);
-            return;
-        }
         let how = match verdict {
+            _ if conn.tainted => CheckIn::Discard,
             Verdict::Clean => CheckIn::Clean,
             Verdict::Reset => CheckIn::Reset,
             Verdict::Discard => CheckIn::Discard,
@@ -381,22 +369,24 @@ impl<P: Protocol> Driver<P> {
         if verdict == Verdict::Clean {
             conn.check_untouched("check-in");
         }
-        conn.usage = Use::Idle;
-        let (pool, id, now) = (conn.pool, conn.id, self.now());
-        if let Some(grant) = self.pools[pool].check_in(id, Home(tag.worker()), how, now) {
-            self.grant(pool, grant);
+        (conn.usage, conn.pinned) = (Use::Idle, false);
+        let (pool, id, worker) = (conn.pool, conn.id, tag.worker());
+        if let Some(grant) = self.operate(worker, pool, |pool, now| pool.check_in(id, Home(worker), how, now)) {
+            self.books.granted(pool, grant.server);
+            self.deliver(worker, pool, grant);
         }
-        // A close may be ordered: nothing else may happen to the server before that.
-        self.pump();
-        self.calls.push_back(Call::ServerInput(tag));
+        self.call(worker, Call::ServerInput(tag));
     }
 
-    /// A side connection is over.
-    pub(super) fn side_ended(&mut self, tag: ServerTag, serial: u64) {
+    /// A side connection is over; if it was not seen to end, what it carried may still arrive.
+    pub(super) fn side_ended(&mut self, tag: ServerTag, serial: u64, seen: bool) {
         let Some(conn) = self.servers.get_mut(&tag).filter(|s| s.serial == serial) else { return };
         conn.sides -= 1;
-        if let (0, Use::Withheld(verdict)) = (conn.sides, conn.usage) {
-            self.check_in(tag, verdict);
+        conn.tainted |= !seen;
+        match (conn.sides, conn.usage) {
+            (0, Use::Withheld(verdict)) => self.check_in(tag, verdict),
+            (0, Use::Lent(client)) => self.call(client.worker(), Call::ClientInput(client)),
+            _ => {}
         }
     }
 
@@ -405,24 +395,22 @@ impl<P: Protocol> Driver<P> {
         let conn = self.servers.get_mut(&tag).expect("a server that has gone is ready");
         conn.check_untouched("ready");
         let usage = std::mem::replace(&mut conn.usage, Use::Idle);
-        let (pool, id, home, now) = (conn.pool, conn.id, Home(tag.worker()), self.now());
-        if self.closing.contains(&(pool, id)) {
-            return; // Too late: its end has been ordered.
-        }
-        let grant = match usage {
-            Use::Starting => self.pools[pool].connected(id, home, now),
-            Use::Cleaning => self.pools[pool].checked(id, true, home, now),
+        let (pool, id, worker) = (conn.pool, conn.id, tag.worker());
+        // If its end has been ordered meanwhile, the pool takes no notice.
+        let grant = self.operate(worker, pool, |pool, now| match usage {
+            Use::Starting => pool.connected(id, Home(worker), now),
+            Use::Cleaning => pool.checked(id, true, Home(worker), now),
             other => panic!("{tag:?} is ready when nobody asked: {other:?}"),
-        };
+        });
         if let Some(grant) = grant {
-            self.grant(pool, grant);
+            self.books.granted(pool, grant.server);
+            self.deliver(worker, pool, grant);
         }
     }
 
-    /// The server is no more; who held it holds it no longer.
-    pub(super) fn forget_server(&mut self, tag: ServerTag, conn: &ServerConn<P::Server>) {
+    /// Who held a server that is no more holds it no longer.
+    pub(super) fn forget_holder(&mut self, tag: ServerTag, conn: &ServerConn<P::Server>) {
         self.by_id.remove(&(conn.pool, conn.id));
-        self.closing.remove(&(conn.pool, conn.id));
         match conn.usage {
             Use::Lent(client) => {
                 self.clients.get_mut(&client).expect("a holder lives").holds.remove(&tag);
@@ -438,26 +426,13 @@ impl<P: Protocol> Driver<P> {
         }
     }
 
-    /// Whether pools and driver agree on every server.
-    pub fn check(&self) {
-        for (i, pool) in self.pools.iter().enumerate() {
-            pool.check_invariants();
-            let (mut idle, mut in_use, mut cleaning, mut starting) = (0, 0, 0, 0);
-            for (_, conn) in self.servers.iter().filter(|s| s.1.pool == i && !self.closing.contains(&(i, s.1.id))) {
-                match conn.usage {
-                    Use::Idle => idle += 1,
-                    Use::Moving | Use::Lent(_) | Use::Shared | Use::Withheld(_) => in_use += 1,
-                    Use::Cleaning => cleaning += 1,
-                    Use::Starting => starting += 1,
-                }
-            }
-            starting += self.dialling.keys().filter(|d| d.0 == i).count() as u32;
-            let closing = self.closing.iter().filter(|c| c.0 == i).count() as u32;
-            let counts = pool.counts();
-            let pools = (counts.idle, counts.in_use, counts.checking, counts.connecting, counts.closing);
-            assert_eq!(pools, (idle, in_use, cleaning, starting, closing), "pool {i} and driver disagree");
-            let most = self.plan.pools[i].effective_max_size();
-            assert!(counts.total <= most, "pool {i} has {} servers of {most}", counts.total);
+    /// The pool is told that a server is no more.
+    pub(super) fn tell_lost(&mut self, worker: u8, conn: &ServerConn<P::Server>, permanent: bool) {
+        let (pool, id) = (conn.pool, conn.id);
+        match conn.usage {
+            Use::Starting => self.operate(worker, pool, |pool, now| pool.connect_failed(id, permanent, now)),
+            _ => self.operate(worker, pool, |pool, now| pool.lost(id, now)),
         }
+        self.books.gone(pool, id);
     }
 }
