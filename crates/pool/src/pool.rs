@@ -447,6 +447,12 @@ impl Pool {
         self.mode == Mode::Closed
     }
 
+    /// Whether a server has been ordered to close and not yet been reported closed; `None` if it is gone. Where orders can overtake each
+    /// other on their way, this tells which of them are void.
+    pub fn is_closing(&self, server: ServerId) -> Option<bool> {
+        self.slots.find(server).map(|slot| slot.state == State::Closing)
+    }
+
     /// The options.
     pub fn config(&self) -> &PoolConfig {
         &self.config

@@ -247,6 +247,11 @@ impl Slots {
         (at != NONE).then(|| self.id(at))
     }
 
+    /// The server, if it is not gone.
+    pub(crate) fn find(&self, server: ServerId) -> Option<&Slot> {
+        self.slots.get(server.slot()).filter(|slot| slot.generation == server.generation && slot.state != State::Free)
+    }
+
     #[inline]
     fn check(&self, server: ServerId) {
         let slot = &self.slots[server.slot()];

@@ -356,7 +356,13 @@ impl<P: Protocol> Worker<P> {
         match action {
             Action::AskPermit => self.shared.registry.request(pool.member, &mut self.demands),
             Action::WithdrawPermit => self.shared.registry.withdraw(pool.member, &mut self.demands),
-            Action::Connect { server, .. } => self.dial(pool, server),
+            Action::Connect { server, .. } => {
+                // An order to close it may have come from another worker, and overtaken this one.
+                let wanted = pool.lock().pool.is_closing(server) == Some(false);
+                if wanted {
+                    self.dial(pool, server);
+                }
+            }
             Action::Grant(grant) => {
                 pool.lock().stats.on_grant(&grant);
                 self.deliver(pool, grant);
@@ -380,7 +386,9 @@ impl<P: Protocol> Worker<P> {
     /// Closes a connection that the pool has given up.
     fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
         match self.whereabouts(pool, server) {
-            Local::None => return,
+            // It was lost, or the order to connect it is yet to come from another worker, and will be void.
+            Local::None if pool.lock().pool.is_closing(server) != Some(true) => return,
+            Local::None => {}
             Local::Dial(slot) => self.drop_dial(slot as usize),
             Local::Server(slot) => self.retire(slot as usize),
         }

@@ -446,3 +446,17 @@ fn a_server_cannot_be_checked_in_twice() {
 fn an_invalid_configuration_is_our_own_mistake() {
     Pool::new(PoolConfig { min_size: 3, ..config() }, 1, at(0));
 }
+
+#[test]
+fn it_can_be_asked_whether_a_server_is_to_be_closed() {
+    let mut bench = Bench::new(config());
+    let _ = bench.queue(A, 0);
+    let server = bench.connects[0];
+    assert_eq!(bench.pool.is_closing(server), Some(false), "it is connecting");
+    bench.pool.clear(Clear::default(), at(1));
+    assert_eq!(bench.pool.is_closing(server), Some(true));
+    bench.pool.closed(server, at(1));
+    assert_eq!(bench.pool.is_closing(server), None, "it is gone");
+    bench.run(1);
+    assert_eq!(bench.pool.is_closing(bench.connects[1]), Some(false), "its successor in the same place is another");
+}

@@ -74,6 +74,11 @@ impl Books {
         }
     }
 
+    /// The pool has ordered a server to close, and not been told that it is closed.
+    pub fn is_closing(&self, pool: usize, server: ServerId) -> bool {
+        self.closes.contains(&(pool, server))
+    }
+
     /// A pool gets other options.
     pub fn reconfigured(&mut self, pool: usize, config: &PoolConfig, total: u32) {
         self.ceilings[pool] = config.effective_max_size().max(total);
@@ -101,8 +106,7 @@ impl Books {
         counts.connecting = dialling.chain(to_connect).filter(|s| open(*s)).count() as u32;
         counts.in_use = of(&self.moving);
         for (server, usage) in connections.filter(|s| open(s.0)) {
-            let (granted, cleaned) =
-                (self.grants.contains(&(number, server)), self.cleans.contains(&(number, server)));
+            let (granted, cleaned) = (self.grants.contains(&(number, server)), self.cleans.contains(&(number, server)));
             *match usage {
                 Use::Starting => &mut counts.connecting,
                 Use::Cleaning => &mut counts.checking,

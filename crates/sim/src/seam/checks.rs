@@ -36,7 +36,10 @@ impl<P: Protocol> Driver<P> {
             assert!(!wishes || conn.state != State::Idle, "client {serial} wants a server and is counted as idle");
             for asking in conn.asking.iter().filter(|a| a.kind == LeaseKind::Exclusive) {
                 let (waited, longest) = (now - asking.since, self.longest[asking.pool]);
-                assert!(waited <= longest + late, "client {serial} has waited {waited:?} for a server and is forgotten");
+                assert!(
+                    waited <= longest + late,
+                    "client {serial} has waited {waited:?} for a server and is forgotten"
+                );
             }
         }
     }

@@ -501,9 +501,7 @@ impl<P: Protocol> Driver<P> {
                 Effect::LoggedIn { client, pool } => {
                     self.clients.get_mut(&client).expect("a client that has gone logs in").pool = pool.0 as usize;
                 }
-                Effect::Authenticated { .. }
-                | Effect::AuthFailed { .. }
-                | Effect::Outdated { .. } => {}
+                Effect::Authenticated { .. } | Effect::AuthFailed { .. } | Effect::Outdated { .. } => {}
                 Effect::Cancel { target, secret, .. } => {
                     if usize::from(target.worker()) < self.workers.len() {
                         self.mail(target.worker(), Message::Cancel(target, secret));

@@ -89,3 +89,10 @@ fn a_server_that_is_never_given_back_is_noticed() {
         assert_found(toy, Fault::KeepServer, &["keeps", "never given back", "shared by nobody"]);
     }
 }
+
+/// An order to close a connection that nobody had begun yet was taken for void, and the order to make it carried out later: the
+/// pool never heard of either again, and lost a place.
+#[test]
+fn a_close_that_overtakes_its_connect_is_obeyed() {
+    run(100_834, Some(200), None, Fault::None, false);
+}

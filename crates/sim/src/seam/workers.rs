@@ -112,7 +112,7 @@ impl<P: Protocol> Driver<P> {
                 return;
             }
             let worker = if able.len() == 1 { able[0] } else { self.rng.pick(&able) };
-            if !self.plan.stall.is_zero() && self.rng.per_myriad(10) && !self.calm {
+            if !self.plan.stall.is_zero() && self.rng.per_myriad(100) && !self.calm {
                 self.hold_up(worker);
                 continue;
             }
@@ -209,6 +209,10 @@ impl<P: Protocol> Driver<P> {
     /// Begins a connection.
     fn dial(&mut self, here: u8, pool: usize, server: ServerId) {
         self.books.connects.remove(&(pool, server));
+        // An order to close it may have overtaken this one.
+        if self.pools[pool].is_closing(server) != Some(false) {
+            return;
+        }
         if self.now() < self.no_descriptors_until && !self.calm {
             self.operate(here, pool, |pool, now| pool.connect_failed(server, false, now));
             return self.books.gone(pool, server);
@@ -224,7 +228,9 @@ impl<P: Protocol> Driver<P> {
             self.dialling.remove(&(pool, server));
         } else if let Some(tag) = self.server_here(here, pool, server) {
             self.retire(tag);
-        } else {
+        } else if self.pools[pool].is_closing(server) != Some(true) {
+            // It was lost meanwhile, and the pool has been told.
+            assert!(!self.books.is_closing(pool, server), "an order to close {server:?} of pool {pool} reaches nobody");
             return;
         }
         self.operate(here, pool, |pool, now| pool.closed(server, now));
