@@ -14,7 +14,10 @@ mod upstream;
 mod weather;
 mod workers;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use pool::{PoolConfig, Time};
 use protocol::{ClientTag, Protocol, ServerTag};
@@ -100,7 +103,14 @@ pub fn run(seed: u64, steps: Option<u64>, toy: Option<Toy>, fault: Fault, trace:
     }
     let pools = plan.pools.len() as u32;
     match toy {
-        Toy::Exclusive => Seam::new(Exclusive::new(pools, fault), plan, seed, trace).run(steps),
+        Toy::Exclusive => {
+            let exclusive = Exclusive::new(pools, plan.max_pinned, rng.percent(50), fault);
+            let pins = Arc::clone(&exclusive.pins);
+            let tally = Seam::new(exclusive, plan, seed, trace).run(steps);
+            let kept = pins.iter().any(|n| n.load(Relaxed) > 0);
+            assert!(!kept, "somebody who has left is counted as keeping a server");
+            tally
+        }
         Toy::Several => {
             let at_once = rng.percent(50);
             Seam::new(Several { pools, at_once, fault }, plan, seed, trace).run(steps)
@@ -174,7 +184,7 @@ fn plan(toy: Toy, rng: &mut Rng) -> Plan {
         again: rng.percent(50),
         delay: if rng.percent(30) { Duration::ZERO } else { micros(rng, 1, 500) },
         stall: if rng.percent(40) { Duration::ZERO } else { micros(rng, 1, 2000) },
-        max_pinned: 4,
+        max_pinned: rng.within(0..=3) as u32,
         cancels: exclusive,
         unreachable: if trouble { rng.within(0..=40) } else { 0 },
         connect: micros(rng, 10, 2000),
@@ -338,7 +348,9 @@ impl<P: Protocol> Seam<P> {
                 let Some(conn) = driver.clients.get_mut(&tag).filter(|c| c.serial == serial) else { return };
                 conn.app.write(&driver.plan.habits, &mut driver.ledger, &mut driver.rng);
                 if !conn.app.finished {
-                    let after = driver.rng.around(Duration::from_micros(300));
+                    // Now and then it has nothing to say for long, whatever it keeps meanwhile.
+                    let pause = if driver.rng.percent(3) { 6_000 } else { 300 };
+                    let after = driver.rng.around(Duration::from_micros(pause));
                     driver.agenda.after(after, event);
                 }
             }

@@ -23,4 +23,8 @@ pub enum Fault {
     SilentLoss,
     /// A server is kept when its client leaves.
     KeepServer,
+    /// More clients keep their servers than may.
+    PinWithoutBound,
+    /// Who leaves is still counted as keeping its server.
+    KeepPin,
 }

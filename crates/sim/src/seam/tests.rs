@@ -86,8 +86,18 @@ fn a_request_that_dies_with_its_server_in_silence_is_noticed() {
 #[test]
 fn a_server_that_is_never_given_back_is_noticed() {
     for toy in TOYS {
-        assert_found(toy, Fault::KeepServer, &["keeps", "never given back", "shared by nobody"]);
+        assert_found(toy, Fault::KeepServer, &["keeps", "never given back", "shared by nobody", "who has gone"]);
     }
+}
+
+#[test]
+fn more_pins_than_may_be_are_noticed() {
+    assert_found(Toy::Exclusive, Fault::PinWithoutBound, &["are kept by their clients"]);
+}
+
+#[test]
+fn a_pin_that_outlives_its_client_is_noticed() {
+    assert_found(Toy::Exclusive, Fault::KeepPin, &["is counted as keeping"]);
 }
 
 /// An order to close a connection that nobody had begun yet was taken for void, and the order to make it carried out later: the

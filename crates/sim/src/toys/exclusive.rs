@@ -4,7 +4,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use protocol::{
@@ -17,20 +20,53 @@ use super::{Fault, wire};
 /// Requests of one client that a server may have before it.
 pub const MAX_OUTSTANDING: usize = 3;
 
+/// By pool, how many clients keep their servers beyond their transactions.
+pub type Pins = Arc<Vec<AtomicU32>>;
+
 /// The protocol object.
 pub struct Exclusive {
     /// The pools there are; a client uses one of them all its life.
     pub pools: u32,
     /// A defect on purpose.
     pub fault: Fault,
+    /// The most clients of a pool that may keep their servers.
+    pub max_pinned: u32,
+    /// A client that waits for its server is not called active before it has it.
+    pub late_to_stand: bool,
+    /// Who does.
+    pub pins: Pins,
     /// Counts up; secrets are made of it.
     secrets: AtomicU64,
 }
 
 impl Exclusive {
     /// A toy over so many pools.
-    pub fn new(pools: u32, fault: Fault) -> Self {
-        Self { pools, fault, secrets: AtomicU64::new(1) }
+    pub fn new(pools: u32, max_pinned: u32, late_to_stand: bool, fault: Fault) -> Self {
+        let pins = Arc::new((0..pools).map(|_| AtomicU32::new(0)).collect());
+        Self { pools, fault, max_pinned, late_to_stand, pins, secrets: AtomicU64::new(1) }
+    }
+
+    fn pinned(&self, pool: PoolId) -> &AtomicU32 {
+        &self.pins[pool.0 as usize]
+    }
+
+    /// The client keeps its server from now on, or no longer. False: too many do.
+    fn set_pin(&self, client: &Client, tag: ServerTag, server: &mut Server, pin: bool, out: &mut Outbox) -> bool {
+        if server.pinned == pin {
+            return true;
+        }
+        let pinned = self.pinned(client.pool);
+        if pin && pinned.load(Relaxed) >= self.max_pinned && self.fault != Fault::PinWithoutBound {
+            return false;
+        }
+        if pin {
+            pinned.fetch_add(1, Relaxed);
+        } else if self.fault != Fault::KeepPin {
+            pinned.fetch_sub(1, Relaxed);
+        }
+        server.pinned = pin;
+        out.push(Effect::Pinned { server: tag, reason: pin.then_some("asked") });
+        true
     }
 
     fn fail(me: ClientTag, nonce: u32, out: &mut Outbox) {
@@ -129,7 +165,9 @@ impl Exclusive {
             Lease::Asked => panic!("input came before the lease that it waits for"),
             Lease::None => {
                 client.lease = Lease::Asked;
-                out.push(Effect::Standing { client: me, standing: Standing::Active });
+                if !self.late_to_stand {
+                    out.push(Effect::Standing { client: me, standing: Standing::Active });
+                }
                 out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive });
                 return None;
             }
@@ -140,11 +178,16 @@ impl Exclusive {
         }
         let server = servers.get(tag).expect("a held server lives");
         assert_eq!(server.holder(), Some(me), "a held server knows its holder");
-        server.dirty |= head.flags & wire::SETTING != 0;
-        if head.flags & (wire::PIN | wire::UNPIN) != 0 {
-            server.pinned = head.flags & wire::PIN != 0;
-            out.push(Effect::Pinned { server: tag, reason: server.pinned.then_some("asked") });
+        if head.flags & (wire::PIN | wire::UNPIN) != 0
+            && !self.set_pin(client, tag, server, head.flags & wire::PIN != 0, out)
+        {
+            client.closing = true;
+            let reason = CloseReason::Error(Blame::Exhausted, "too many keep their servers".into());
+            out.push(Effect::Close { peer: Peer::Client(me), reason });
+            return None;
         }
+        server.dirty |= head.flags & wire::SETTING != 0;
+        out.push(Effect::Standing { client: me, standing: Standing::Active });
         client.outstanding.push_back(head.nonce);
         client.forwarding = head.len - span.len();
         let twice = self.fault == Fault::SendTwice && head.nonce.is_multiple_of(5) && client.forwarding == 0;
@@ -162,7 +205,7 @@ impl Exclusive {
         }
         client.logged_in = true;
         client.pool = PoolId(head.nonce % self.pools);
-        client.secret = self.secrets.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        client.secret = self.secrets.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
         let secret = client.secret.to_le_bytes();
         out.insert(Peer::Client(me), |b| wire::frame_with(b, wire::WELCOME, me.0, 0, &secret, 0));
         out.push(Effect::LoggedIn { client: me, pool: client.pool });
@@ -180,7 +223,9 @@ impl Exclusive {
             out.push(Effect::Standing { client: tag, standing: Standing::Idle });
             out.push(Effect::Release { server: me, verdict });
         } else if !busy {
-            out.push(Effect::Standing { client: tag, standing: Standing::InTransaction });
+            // Who only keeps its server has nothing in progress, and may be sent away.
+            let standing = if server.in_transaction { Standing::InTransaction } else { Standing::Idle };
+            out.push(Effect::Standing { client: tag, standing });
         }
         if std::mem::take(&mut client.held_back) {
             out.push(Effect::Wake { client: tag });
@@ -257,6 +302,9 @@ impl Protocol for Exclusive {
                 }
                 wire::REQUEST if client.logged_in => {
                     if self.request(me, client, servers, (head, at..at + here), out).is_none() {
+                        if client.closing {
+                            return input.bytes.len();
+                        }
                         let lose = self.fault == Fault::LoseInput && here == head.len;
                         return if lose { at + here } else { at };
                     }
@@ -357,9 +405,12 @@ impl Protocol for Exclusive {
         at
     }
 
-    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, _out: &mut Outbox) {
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         assert_eq!(client.lease, Lease::Asked, "a grant that nobody asked for");
         assert_eq!(server.phase, Phase::Free, "a grant of a server that is not free");
+        if self.late_to_stand {
+            out.push(Effect::Standing { client: me, standing: Standing::Active });
+        }
         client.lease = Lease::Held(tag);
         server.phase = Phase::Held(me);
     }
@@ -385,9 +436,7 @@ impl Protocol for Exclusive {
         let server = servers.get(tag).expect("a held server lives");
         assert_eq!(server.holder(), Some(me), "a held server knows its holder");
         let verdict = server.verdict(!client.outstanding.is_empty() || client.forwarding > 0);
-        if server.pinned {
-            out.push(Effect::Pinned { server: tag, reason: None });
-        }
+        self.set_pin(client, tag, server, false, out);
         server.let_go();
         out.push(Effect::Release { server: tag, verdict });
     }
@@ -402,6 +451,9 @@ impl Protocol for Exclusive {
         let Some(tag) = server.holder() else { return };
         let client = clients.get(tag).expect("a holder lives");
         let in_the_middle = server.passing.is_some_and(|p| p.3);
+        if std::mem::take(&mut server.pinned) {
+            self.pinned(client.pool).fetch_sub(1, Relaxed);
+        }
         server.let_go();
         client.lease = Lease::None;
         if self.fault == Fault::SilentLoss {
