@@ -312,13 +312,13 @@ impl<P: Protocol> Seam<P> {
 
     fn step(&mut self) {
         let nothing_lent = self.driver.pools.iter().all(|p| p.counts().in_use == 0);
-        let due = |pool: usize| {
-            let deadline = self.driver.pools[pool].poll_deadline()?;
+        let due = |driver: &Driver<P>, pool: usize| {
+            let deadline = driver.pools[pool].poll_deadline()?;
             // Whoever looks after it may be held up.
-            Some((deadline.max(self.driver.free_at(self.driver.caretaker(pool))), pool))
+            Some(deadline.max(driver.free_at(driver.caretaker(pool))))
         };
-        let deadlines: Vec<(Time, usize)> = (0..self.driver.pools.len()).filter_map(due).collect();
-        let deadline = deadlines.iter().map(|d| d.0).min().unwrap_or(Time::NEVER);
+        let pools = 0..self.driver.pools.len();
+        let deadline = pools.clone().filter_map(|pool| due(&self.driver, pool)).min().unwrap_or(Time::NEVER);
         let next = self.driver.agenda.next_at().unwrap_or(Time::NEVER);
         let over = deadline.min(next) == Time::NEVER;
         assert!(!over || nothing_lent || !self.driver.clients.is_empty(), "a server is never given back");
@@ -326,9 +326,11 @@ impl<P: Protocol> Seam<P> {
         if deadline <= next {
             let now = self.driver.now().max(deadline);
             self.driver.agenda.advance(now);
-            for (_, pool) in deadlines.into_iter().filter(|d| d.0 <= now) {
-                let caretaker = self.driver.caretaker(pool);
-                self.driver.operate(caretaker, pool, |pool, now| pool.handle_timeout(now));
+            for pool in pools {
+                if due(&self.driver, pool).is_some_and(|at| at <= now) {
+                    let caretaker = self.driver.caretaker(pool);
+                    self.driver.operate(caretaker, pool, |pool, now| pool.handle_timeout(now));
+                }
             }
         } else {
             let event = self.driver.agenda.pop().expect("seen above");
@@ -349,7 +351,7 @@ impl<P: Protocol> Seam<P> {
                 conn.app.write(&driver.plan.habits, &mut driver.ledger, &mut driver.rng);
                 if !conn.app.finished {
                     // Now and then it has nothing to say for long, whatever it keeps meanwhile.
-                    let pause = if driver.rng.percent(3) { 6_000 } else { 300 };
+                    let pause = if !self.calm && driver.rng.percent(3) { 6_000 } else { 300 };
                     let after = driver.rng.around(Duration::from_micros(pause));
                     driver.agenda.after(after, event);
                 }

@@ -375,6 +375,7 @@ impl World {
     fn ready(&mut self, pool: usize) {
         let now = self.clock(pool);
         self.posts[pool].oracle.failing = false;
+        self.posts[pool].oracle.on_hold = false;
         self.posts[pool].pool.ready(now);
         self.pump(pool, None);
     }
@@ -382,6 +383,7 @@ impl World {
     fn pause(&mut self, pool: usize, hold: Hold) {
         let now = self.clock(pool);
         self.posts[pool].oracle.failing = hold == Hold::FailWaiters;
+        self.posts[pool].oracle.on_hold = true;
         self.posts[pool].pool.pause(hold, now);
         self.pump(pool, None);
     }

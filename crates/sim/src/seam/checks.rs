@@ -24,8 +24,13 @@ impl<P: Protocol> Driver<P> {
             let connections = self.servers.values().filter(|c| c.pool == number).map(|c| (c.id, c.usage));
             let dialling = self.dialling.keys().filter(|d| d.0 == number).map(|d| d.1);
             self.books.check((number, &self.pools[number]), connections, dialling);
-            let pins = self.servers.values().filter(|c| c.pool == number && c.pinned).count();
-            assert!(pins as u32 <= self.plan.max_pinned, "{pins} servers of pool {number} are kept by their clients");
+        }
+        if self.servers.values().any(|c| c.pinned) {
+            for number in 0..self.pools.len() {
+                let pins = self.servers.values().filter(|c| c.pool == number && c.pinned).count();
+                let most = self.plan.max_pinned;
+                assert!(pins as u32 <= most, "{pins} servers of pool {number} are kept by their clients, of {most}");
+            }
         }
         let late = (self.plan.delay + self.plan.stall) * LATE + Duration::from_millis(1);
         let now = self.agenda.now();

@@ -106,12 +106,14 @@ impl<P: Protocol> Driver<P> {
     pub fn run(&mut self) {
         for _ in 0..MAX_TURNS {
             let now = self.now();
-            let able = (0u8..).zip(&self.workers).filter(|w| w.1.can_turn(now)).map(|w| w.0);
-            let able: Vec<u8> = able.collect();
-            if able.is_empty() {
-                return;
-            }
-            let worker = if able.len() == 1 { able[0] } else { self.rng.pick(&able) };
+            let able = |w: &(u8, &Worker<P::Server>)| w.1.can_turn(now);
+            let worker = match (0..).zip(&self.workers).filter(able).count() {
+                0 => return,
+                n => {
+                    let which = if n == 1 { 0 } else { self.rng.index(n) };
+                    (0..).zip(&self.workers).filter(able).nth(which).expect("just counted").0
+                }
+            };
             if !self.plan.stall.is_zero() && self.rng.per_myriad(100) && !self.calm {
                 self.hold_up(worker);
                 continue;

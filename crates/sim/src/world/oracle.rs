@@ -79,6 +79,8 @@ pub struct Oracle {
     config: PoolConfig,
     /// A pause has just failed all waiters, or fails new ones.
     pub failing: bool,
+    /// It grants nothing: it is on hold, or not ready yet.
+    pub on_hold: bool,
     /// Grants ever, and failures.
     pub decided: [u64; 2],
 }
@@ -109,6 +111,7 @@ impl Oracle {
             ceiling: config.effective_max_size(),
             config,
             failing: false,
+            on_hold: true,
             decided: [0; 2],
         }
     }
@@ -210,6 +213,7 @@ impl Oracle {
     }
 
     fn take(&mut self, grant: &Grant) {
+        assert!(!self.on_hold, "{:?} is granted although the pool is on hold", grant.server);
         let (clock, check, life) = (self.clock, self.config.check_after_idle, self.config.max_life_time);
         let server = self.server(grant.server).expect("a grant of a server that is gone");
         let State::Idle(since) = server.state else {
@@ -327,6 +331,9 @@ impl Oracle {
         assert_eq!(self.permits, counts.total, "each server stands for one permit");
         self.ceiling = self.ceiling.min(self.config.effective_max_size().max(counts.total));
         assert!(counts.total <= self.ceiling, "{} servers of at most {}", counts.total, self.ceiling);
+        let most = self.config.effective_max_size();
+        let spare = counts.idle + counts.connecting;
+        assert!(spare == 0 || counts.total - counts.closing <= most, "of {counts:?} servers more are kept than {most}");
         if let (Some(longest), Some((_, waiter))) = (self.longest, self.queue.first_key_value()) {
             let waited = now - self.waits[waiter].since;
             assert!(waited <= longest + late, "waiter {waiter} is forgotten: it has waited {waited:?}");
