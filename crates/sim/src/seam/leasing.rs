@@ -360,6 +360,7 @@ impl<P: Protocol> Driver<P> {
     /// Gives a server that nobody holds back to its pool.
     pub(super) fn check_in(&mut self, tag: ServerTag, verdict: Verdict) {
         let conn = self.servers.get_mut(&tag).expect("seen by the caller");
+        assert_eq!(conn.sides, 0, "{tag:?} is given back with a cancel request under way");
         let how = match verdict {
             _ if conn.tainted => CheckIn::Discard,
             Verdict::Clean => CheckIn::Clean,
