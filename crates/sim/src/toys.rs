@@ -5,6 +5,7 @@ pub mod exclusive;
 pub mod several;
 pub mod shared;
 pub mod wire;
+mod words;
 
 /// A defect built in on purpose, to prove that the checks can fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,7 +15,7 @@ use protocol::{
     Refusal, ServerTag, Sessions, Standing, Verdict,
 };
 
-use super::{Fault, wire};
+use super::{Fault, wire, words};
 
 /// Requests of one client that a server may have before it.
 pub const MAX_OUTSTANDING: usize = 3;
@@ -67,10 +67,6 @@ impl Exclusive {
         server.pinned = pin;
         out.push(Effect::Pinned { server: tag, reason: pin.then_some("asked") });
         true
-    }
-
-    fn fail(me: ClientTag, nonce: u32, out: &mut Outbox) {
-        out.insert(Peer::Client(me), |b| wire::frame(b, wire::ERROR, nonce, 0, 0));
     }
 }
 
@@ -181,9 +177,12 @@ impl Exclusive {
         if head.flags & (wire::PIN | wire::UNPIN) != 0
             && !self.set_pin(client, tag, server, head.flags & wire::PIN != 0, out)
         {
-            client.closing = true;
-            let reason = CloseReason::Error(Blame::Exhausted, "too many keep their servers".into());
-            out.push(Effect::Close { peer: Peer::Client(me), reason });
+            words::hang_up(
+                me,
+                &mut client.closing,
+                CloseReason::Error(Blame::Exhausted, "too many keep their servers".into()),
+                out,
+            );
             return None;
         }
         server.dirty |= head.flags & wire::SETTING != 0;
@@ -195,6 +194,21 @@ impl Exclusive {
             out.push(Effect::Send { to: Peer::Server(tag), bytes: protocol::Bytes::Span(span.clone()) });
         }
         Some(())
+    }
+
+    /// A whole frame that is no request.
+    fn heard(&self, me: ClientTag, client: &mut Client, head: wire::Header, frame: &[u8], out: &mut Outbox) {
+        let reason = match head.kind {
+            wire::LOGIN if !client.logged_in => return self.login(me, client, head, out),
+            wire::CANCEL if !client.logged_in && head.len == wire::HEADER + 8 => {
+                let secret = u64::from_le_bytes(frame[wire::HEADER..].try_into().expect("eight bytes"));
+                out.push(Effect::Cancel { asker: me, target: ClientTag(head.nonce), secret });
+                CloseReason::Done
+            }
+            wire::GOODBYE => CloseReason::Goodbye,
+            _ => CloseReason::Error(Blame::Client, "an unexpected frame".into()),
+        };
+        words::hang_up(me, &mut client.closing, reason, out);
     }
 
     fn login(&self, me: ClientTag, client: &mut Client, head: wire::Header, out: &mut Outbox) {
@@ -254,7 +268,7 @@ impl Protocol for Exclusive {
     }
 
     fn server_start(&self, me: ServerTag, _pool: PoolId, out: &mut Outbox) -> Server {
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::HELLO, 0, 0, 0));
+        words::say(me, wire::HELLO, out);
         Server { phase: Phase::Starting, passing: None, in_transaction: false, dirty: false, pinned: false }
     }
 
@@ -288,8 +302,7 @@ impl Protocol for Exclusive {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
                 Err(why) => {
-                    client.closing = true;
-                    close(Peer::Client(me), Blame::Client, why, out);
+                    words::hang_up(me, &mut client.closing, CloseReason::Error(Blame::Client, why.into()), out);
                     return input.bytes.len();
                 }
             };
@@ -298,7 +311,7 @@ impl Protocol for Exclusive {
                 wire::REQUEST if client.logged_in && client.failing => {
                     client.failing = false;
                     client.skipping = head.len - here;
-                    Self::fail(me, head.nonce, out);
+                    words::fail(me, head.nonce, out);
                 }
                 wire::REQUEST if client.logged_in => {
                     if self.request(me, client, servers, (head, at..at + here), out).is_none() {
@@ -310,29 +323,11 @@ impl Protocol for Exclusive {
                     }
                 }
                 _ if here < head.len => break,
-                wire::LOGIN if !client.logged_in => {
-                    self.login(me, client, head, out);
+                _ => {
+                    self.heard(me, client, head, &input.bytes[at..at + here], out);
                     if client.closing {
                         return input.bytes.len();
                     }
-                }
-                wire::CANCEL if !client.logged_in && head.len == wire::HEADER + 8 => {
-                    let secret = input.bytes[at + wire::HEADER..at + head.len].try_into().expect("eight bytes");
-                    let (target, secret) = (ClientTag(head.nonce), u64::from_le_bytes(secret));
-                    out.push(Effect::Cancel { asker: me, target, secret });
-                    client.closing = true;
-                    out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
-                    return input.bytes.len();
-                }
-                wire::GOODBYE => {
-                    client.closing = true;
-                    out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Goodbye });
-                    return input.bytes.len();
-                }
-                _ => {
-                    client.closing = true;
-                    close(Peer::Client(me), Blame::Client, "an unexpected frame", out);
-                    return input.bytes.len();
                 }
             }
             at += here;
@@ -365,9 +360,7 @@ impl Protocol for Exclusive {
                     (wire::REPLY, Phase::Held(_)) | (wire::NOTICE, _) => {}
                     (wire::DONE, Phase::Starting | Phase::Cleaning) => {}
                     (wire::REFUSED, Phase::Starting) => {
-                        let permanent = head.flags & wire::PERMANENT != 0;
-                        let reason = CloseReason::StartFailed { permanent, message: "refused".into() };
-                        out.push(Effect::Close { peer: Peer::Server(me), reason });
+                        words::refused(me, head, out);
                         return input.bytes.len();
                     }
                     _ => panic!("{me:?} said {} in phase {:?}", head.kind as char, server.phase),
@@ -463,7 +456,7 @@ impl Protocol for Exclusive {
             return close(Peer::Client(tag), Blame::Server, "the server died in the middle of a reply", out);
         }
         for nonce in client.outstanding.drain(..) {
-            Self::fail(tag, nonce, out);
+            words::fail(tag, nonce, out);
         }
         client.skipping = std::mem::take(&mut client.forwarding);
         out.push(Effect::Standing { client: tag, standing: Standing::Idle });
@@ -476,22 +469,22 @@ impl Protocol for Exclusive {
         client.closing = true;
         // Between frames only: in the middle of a reply the client would take it for filler.
         if !matches!(client.lease, Lease::Held(_)) {
-            out.insert(Peer::Client(me), |b| wire::frame(b, wire::TURNED_AWAY, 0, 0, 0));
+            words::turn_away(me, out);
         }
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.phase = Phase::Cleaning;
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::RESET, 0, 0, 0));
+        words::say(me, wire::RESET, out);
     }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.phase = Phase::Cleaning;
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::PING, 0, 0, 0));
+        words::say(me, wire::PING, out);
     }
 
     fn retire(&self, me: ServerTag, _server: &mut Server, out: &mut Outbox) {
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::GOODBYE, 0, 0, 0));
+        words::say(me, wire::GOODBYE, out);
     }
 
     fn cancel(

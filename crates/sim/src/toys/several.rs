@@ -7,7 +7,7 @@ use protocol::{
     Refusal, ServerTag, Sessions, Standing, Verdict,
 };
 
-use super::{Fault, wire};
+use super::{Fault, wire, words};
 
 /// Servers a request may ask for.
 pub const MAX_PARTS: usize = 3;
@@ -61,10 +61,6 @@ pub struct Server {
     dirty: bool,
 }
 
-fn fail(me: ClientTag, nonce: u32, out: &mut Outbox) {
-    out.insert(Peer::Client(me), |b| wire::frame(b, wire::ERROR, nonce, 0, 0));
-}
-
 impl Several {
     /// Asks for the next lease, or for all of them; sends the request once it has them.
     fn proceed(&self, me: ClientTag, request: &Request, out: &mut Outbox) {
@@ -116,7 +112,7 @@ impl Protocol for Several {
     }
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::HELLO, 0, 0, 0));
+        words::say(me, wire::HELLO, out);
         Server { pool, phase: Phase::Starting, dirty: false }
     }
 
@@ -137,9 +133,12 @@ impl Protocol for Several {
             Ok(Some(head)) if head.len <= input.bytes.len() => head,
             Ok(_) if !input.full => return 0,
             _ => {
-                client.closing = true;
-                let reason = CloseReason::Error(Blame::Client, "a frame too long, or broken".into());
-                out.push(Effect::Close { peer: Peer::Client(me), reason });
+                words::hang_up(
+                    me,
+                    &mut client.closing,
+                    CloseReason::Error(Blame::Client, "a frame too long, or broken".into()),
+                    out,
+                );
                 return input.bytes.len();
             }
         };
@@ -152,8 +151,7 @@ impl Protocol for Several {
                 }
             }
             wire::GOODBYE => {
-                client.closing = true;
-                out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Goodbye });
+                words::hang_up(me, &mut client.closing, CloseReason::Goodbye, out);
             }
             wire::REQUEST => {
                 let named = &input.bytes[wire::HEADER..head.len];
@@ -192,9 +190,7 @@ impl Protocol for Several {
                     out.push(Effect::Ready { server: me });
                 }
                 (wire::REFUSED, Phase::Starting) => {
-                    let permanent = head.flags & wire::PERMANENT != 0;
-                    let reason = CloseReason::StartFailed { permanent, message: "refused".into() };
-                    out.push(Effect::Close { peer: Peer::Server(me), reason });
+                    words::refused(me, head, out);
                     return input.bytes.len();
                 }
                 (wire::REPLY, Phase::Held(tag)) => {
@@ -236,7 +232,7 @@ impl Protocol for Several {
             // The sessions of the servers are out of reach here: they learn it at their next grant.
             out.push(Effect::Release { server: tag, verdict: Verdict::Reset });
         }
-        fail(me, request.nonce, out);
+        words::fail(me, request.nonce, out);
         Self::over(me, client, out);
     }
 
@@ -279,28 +275,28 @@ impl Protocol for Several {
             out.push(Effect::Release { server, verdict });
         }
         if self.fault != Fault::SilentLoss {
-            fail(tag, request.nonce, out);
+            words::fail(tag, request.nonce, out);
         }
         Self::over(tag, client, out);
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, _why: Refusal, out: &mut Outbox) {
         client.closing = true;
-        out.insert(Peer::Client(me), |b| wire::frame(b, wire::TURNED_AWAY, 0, 0, 0));
+        words::turn_away(me, out);
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.phase = Phase::Cleaning;
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::RESET, 0, 0, 0));
+        words::say(me, wire::RESET, out);
     }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.phase = Phase::Cleaning;
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::PING, 0, 0, 0));
+        words::say(me, wire::PING, out);
     }
 
     fn retire(&self, me: ServerTag, _server: &mut Server, out: &mut Outbox) {
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::GOODBYE, 0, 0, 0));
+        words::say(me, wire::GOODBYE, out);
     }
 
     fn cancel(

@@ -9,7 +9,7 @@ use protocol::{
     Protocol, Refusal, ServerTag, Sessions, Standing, Verdict,
 };
 
-use super::{Fault, wire};
+use super::{Fault, wire, words};
 
 /// Requests of one client that a server may have before it.
 pub const MAX_OUTSTANDING: usize = 4;
@@ -73,10 +73,6 @@ impl Server {
             due.0 = None;
         }
     }
-}
-
-fn fail(me: ClientTag, nonce: u32, out: &mut Outbox) {
-    out.insert(Peer::Client(me), |b| wire::frame(b, wire::ERROR, nonce, 0, 0));
 }
 
 impl Shared {
@@ -159,7 +155,7 @@ impl Protocol for Shared {
     }
 
     fn server_start(&self, me: ServerTag, _pool: PoolId, out: &mut Outbox) -> Server {
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::HELLO, 0, 0, 0));
+        words::say(me, wire::HELLO, out);
         Server { phase: Phase::Starting, due: VecDeque::new(), sharers: Vec::new(), passing: None }
     }
 
@@ -189,16 +185,19 @@ impl Protocol for Shared {
             match head.kind {
                 wire::REQUEST if client.failing => {
                     client.failing = false;
-                    fail(me, head.nonce, out);
+                    words::fail(me, head.nonce, out);
                     client.skipping = head.len;
                     continue;
                 }
                 _ if rest < head.len => {
                     // At the start of the buffer and full: it will never be whole.
                     if input.full && at == 0 {
-                        client.closing = true;
-                        let reason = CloseReason::Error(Blame::Client, "a frame too long".into());
-                        out.push(Effect::Close { peer: Peer::Client(me), reason });
+                        words::hang_up(
+                            me,
+                            &mut client.closing,
+                            CloseReason::Error(Blame::Client, "a frame too long".into()),
+                            out,
+                        );
                         return input.bytes.len();
                     }
                     break;
@@ -215,8 +214,7 @@ impl Protocol for Shared {
                     out.push(Effect::Standing { client: me, standing: Standing::Idle });
                 }
                 wire::GOODBYE => {
-                    client.closing = true;
-                    out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Goodbye });
+                    words::hang_up(me, &mut client.closing, CloseReason::Goodbye, out);
                     return input.bytes.len();
                 }
                 other => panic!("the client of the simulator never says {}", other as char),
@@ -243,9 +241,7 @@ impl Protocol for Shared {
                     assert_eq!(server.due.front().map(|d| d.1), Some(head.nonce), "a reply out of order");
                 }
                 if head.kind == wire::REFUSED {
-                    let permanent = head.flags & wire::PERMANENT != 0;
-                    let reason = CloseReason::StartFailed { permanent, message: "refused".into() };
-                    out.push(Effect::Close { peer: Peer::Server(me), reason });
+                    words::refused(me, head, out);
                     return input.bytes.len();
                 }
                 server.passing = Some((head.len, head.kind));
@@ -333,7 +329,7 @@ impl Protocol for Shared {
             if let Some(tag) = tag
                 && self.fault != Fault::SilentLoss
             {
-                fail(tag, nonce, out);
+                words::fail(tag, nonce, out);
             }
         }
         for tag in server.sharers.drain(..) {
@@ -349,7 +345,7 @@ impl Protocol for Shared {
     fn refuse(&self, me: ClientTag, client: &mut Client, _why: Refusal, out: &mut Outbox) {
         client.closing = true;
         if client.outstanding == 0 {
-            out.insert(Peer::Client(me), |b| wire::frame(b, wire::TURNED_AWAY, 0, 0, 0));
+            words::turn_away(me, out);
         }
     }
 
@@ -363,11 +359,11 @@ impl Protocol for Shared {
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.phase = Phase::Checking;
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::PING, 0, 0, 0));
+        words::say(me, wire::PING, out);
     }
 
     fn retire(&self, me: ServerTag, _server: &mut Server, out: &mut Outbox) {
-        out.insert(Peer::Server(me), |b| wire::frame(b, wire::GOODBYE, 0, 0, 0));
+        words::say(me, wire::GOODBYE, out);
     }
 
     fn cancel(
