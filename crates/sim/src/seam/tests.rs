@@ -104,5 +104,5 @@ fn a_pin_that_outlives_its_client_is_noticed() {
 /// pool never heard of either again, and lost a place.
 #[test]
 fn a_close_that_overtakes_its_connect_is_obeyed() {
-    run(100_834, Some(200), None, Fault::None, false);
+    run(4, Some(200), None, Fault::None, false);
 }
