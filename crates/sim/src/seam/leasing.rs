@@ -304,6 +304,7 @@ impl<P: Protocol> Driver<P> {
         let (client_conn, conn) = (client_conn.expect("seen above"), conn.expect("seen above"));
         if let Use::Lent(_) = usage {
             assert_eq!(conn.usage, Use::Idle, "a server is lent that is not idle");
+            assert!(!conn.tainted, "a server is lent that a lost cancel request may still hit");
             conn.check_untouched("grant");
         }
         conn.usage = usage;
