@@ -7,12 +7,6 @@ import pytest
 import adversary
 from adversarial.comparison import Difference
 
-# What is known to differ, and is to leave this list as it is put right. sequences: lastval after a nextval that did not pin.
-# multi: "RESET ALL; SET LOCAL application_name TO ''" in one query, of a client that gave a name at connect.
-# replanned: where the reference sends half an answer before it says that the relation is gone, a server that has to parse the
-# statement first sends the error alone, and says so even where the reference complains of a name that exists. In session mode, too:
-# a session's first temporary table makes it plan anew, which a server that had one before does not.
-NOT_READY = "sequences,multi,replanned"
 # The clients of one seed say the same each time, though not at the same moments.
 SEED = os.environ.get("TEST_SEED", "1")
 
@@ -32,16 +26,14 @@ def test_postgresql_beside_itself_shows_no_difference():
 
 @pytest.mark.poolhouse_only
 def test_a_hundred_clients_see_nothing_of_each_other():
-    play("--statements", 5000, "--clients", 100, "--pinners", 0, "--without", NOT_READY)
+    play("--statements", 5000, "--clients", 100, "--pinners", 0)
 
 
 @pytest.mark.poolhouse_only
 def test_nor_do_they_see_anything_of_those_that_keep_a_server_of_their_own():
-    """A pinned client's RESET, as in session mode, forgets what was asked for at connect."""
-    play("--statements", 4000, "--clients", 60, "--pinners", 2, "--without", f"{NOT_READY},startup")
+    play("--statements", 4000, "--clients", 60, "--pinners", 2)
 
 
 @pytest.mark.poolhouse_only
 def test_in_session_mode_everything_is_as_without_a_pooler():
-    """But for RESET, which there forgets what was asked for at connect: tests/test_startup_parameters_and_reset.py."""
-    play("--mode", "session", "--statements", 3000, "--clients", 12, "--servers", 12, "--pinners", 12, "--without", "startup,replanned")
+    play("--mode", "session", "--statements", 3000, "--clients", 12, "--servers", 12, "--pinners", 12)

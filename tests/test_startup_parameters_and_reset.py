@@ -2,11 +2,8 @@
 
 import pytest
 
-MODES = ["transaction", pytest.param("session", marks=pytest.mark.xfail(reason="RESET goes back to the server's own values"))]
-
-
 @pytest.mark.poolhouse_only
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["transaction", "session"])
 @pytest.mark.parametrize("reset", ["RESET application_name", "SET application_name TO DEFAULT", "RESET ALL", "DISCARD ALL"])
 def test_reset_goes_back_to_what_the_client_asked_for_at_connect(start, mode, reset):
     pooler = start(mode=mode, max_size=2)

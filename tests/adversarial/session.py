@@ -112,7 +112,11 @@ class Session(asyncio.Protocol):
                 self.messages = []
         elif kind in "EN":
             fields = w.error_fields(body)
-            self.messages.append((kind, fields.get("S"), *told(fields.get("C"), fields.get("M"))))
+            # Of a statement that means something else now, the types of its parameters are told before it is found out that it means
+            # nothing any more. A pooler that has to parse it first finds out a message earlier.
+            if self.messages and self.messages[-1][0] == "t" and kind == "E":
+                self.messages.pop()
+            self.messages.append((kind, fields.get("S"), *told(fields.get("C"), fields.get("M")), fields.get("P")))
         elif kind == "T":
             self.messages.append(("T", *columns(body)))
         elif kind == "C":

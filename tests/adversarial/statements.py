@@ -74,10 +74,15 @@ def step(feature, weight=1.0, states="IT"):
 class Client:
     """What a client of a number does, one step after the other."""
 
-    def __init__(self, chance, number, features, pinner):
+    def __init__(self, chance, number, features, pinner, looks=False):
         """`features` are the names of those it may use; a pinner may use those that need a server of its own, too."""
         self.chance, self.number = chance, number
         self.features = {name for name in features if pinner or name not in PINNING}
+        # Looks at lastval, too. One does who never advances a sequence: it must not see what others did.
+        self.counts = "sequences" in features and (pinner or looks)
+        # A session's first temporary table makes it plan anew, and a server that had one before it was handed on has none that is the
+        # first: what PostgreSQL then makes of an old plan differs. So who makes temporary tables keeps to plans that cannot mean one.
+        self.replans = "replanned" in self.features and "temp" not in self.features
         self.user = ADMIN if "authorization" in self.features and number % 4 == 3 else APP
         # Counts this client's connections, so that what one leaves behind does not stand in the way of the next.
         self.incarnation = -1
@@ -120,7 +125,7 @@ class Client:
 
     def parsed(self):
         """A statement for Parse."""
-        return self.chance.choice(PARSED + REPLANNED if "replanned" in self.features else PARSED)
+        return self.chance.choice(PARSED + REPLANNED if self.replans else PARSED)
 
     def setting(self):
         name = self.chance.choice(list(SETTINGS))
@@ -406,7 +411,8 @@ def a_pipeline(c):
 @step("sqlprepare", 1.5)
 def prepare(c):
     name = f"q{c.chance.randrange(3)}"
-    return c.sql(c.chance.choice([f"PREPARE {name} AS SELECT place FROM item", f"PREPARE {name} (int) AS SELECT $1 * 2",
+    item = "s1.item" if "temp" in c.features else "item"
+    return c.sql(c.chance.choice([f"PREPARE {name} AS SELECT place FROM {item}", f"PREPARE {name} (int) AS SELECT $1 * 2",
                                   f"prepare {name}(text, text) as select set_config($1, $2, false)"]))
 
 
@@ -480,9 +486,15 @@ def last_value(c):
                                   f"SELECT setval('adv.seq_{c.number}_a', 1000)"]))
 
 
-@step("listen", 1.5)
+@step("listen", 1)
 def listen(c):
-    return c.sql(c.chance.choice([f"LISTEN {c.channel()}", f"LISTEN {c.channel()}", f'UNLISTEN "{c.channel()}"', "UNLISTEN *"]))
+    return c.sql(f"LISTEN {c.channel()}")
+
+
+@step("listen", 0.7, "I")
+def unlisten(c):
+    """Not in transactions: behind a pooler it does not count in one that fails, even if that was within a savepoint."""
+    return c.sql(c.chance.choice([f'UNLISTEN "{c.channel()}"', "UNLISTEN *"]))
 
 
 @step("listen", 2)

@@ -13,7 +13,10 @@ use std::collections::VecDeque;
 
 use protocol::Verdict;
 
-use crate::message::{IDLE, back};
+use crate::{
+    amend::Tag,
+    message::{IDLE, back},
+};
 
 /// Most requests without an answer on one server.
 pub(crate) const MAX_OUTSTANDING: usize = 1 << 20;
@@ -35,7 +38,7 @@ enum Item {
     CopyEnd,
 }
 
-/// What is to be known of a Parse or Close when it is answered. The number is that of a statement.
+/// What is to be known of a Parse, Close or Execute when it is answered. The number is that of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// A Parse or Close of ours about the unnamed statement.
@@ -54,6 +57,10 @@ pub(crate) enum Note {
     Taken,
     /// A Close of the client's of a statement that the server keeps.
     Close,
+    /// A Parse, Bind or Close of ours, of a statement that is nobody's.
+    Swallowed,
+    /// An Execute of a statement that the server has in another form.
+    Retold(Tag),
 }
 
 /// The requests outstanding on one server.
@@ -125,9 +132,19 @@ impl Exchange {
         }
     }
 
+    /// Answers are awaited, and what is forwarded next begins something new.
+    pub(crate) fn is_between(&self) -> bool {
+        !self.skipping && !self.copying && matches!(self.queue.back(), Some(Item::Query | Item::Sync))
+    }
+
     /// The server discards what is forwarded, up to a Sync.
     pub(crate) fn is_skipping(&self) -> bool {
         self.skipping
+    }
+
+    /// One pipeline of so many messages is all that is under way, outside a transaction, and none of it is answered.
+    pub(crate) fn is_only_pipeline(&self, count: u32) -> bool {
+        self.status == IDLE && self.queue.iter().eq(&[Item::Extended(count), Item::Sync])
     }
 
     /// The server is at work for its client.

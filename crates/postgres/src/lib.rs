@@ -2,14 +2,16 @@
 //! and no configuration; who may log in is asked of a [`Directory`].
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
-//! `parameters` is what sessions have set; `client` and `server` relay; `client_login` and `server_login` come before
+//! `parameters` is what sessions have set; `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before
 //! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
 //! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
-//! `named` follow its prepared statements (`statements` remembers them), `scan` finds what may outlive a transaction (`tokens`
-//! reads SQL); `state` decides what becomes of that, and `survey` asks the server for it; `listeners` is LISTEN for many on one server; `target` tells which of several hosts
+//! `named` follow its prepared statements (`statements` remembers them, `replan` repeats one whose table has changed), `scan` finds what may outlive a transaction (`tokens`
+//! reads SQL); `amend` makes RESET lead to a client's own start, and `retold` keeps that from the client; `state` decides what becomes of that, and `survey` asks the server for it, `sequences` sees to their last values;
+//! `listeners` is LISTEN for many on one server; `target` tells which of several hosts
 //! will do; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
+mod amend;
 mod cancel_key;
 mod client;
 mod client_login;
@@ -25,9 +27,13 @@ mod lookup;
 mod md5;
 mod message;
 mod named;
+mod outcomes;
 mod parameters;
+mod replan;
 mod requests;
+mod retold;
 mod scan;
+mod sequences;
 mod server;
 mod server_login;
 mod startup;
@@ -180,7 +186,7 @@ impl Protocol for Postgres {
             Phase::Waiting if closed => client.phase = Phase::Applying,
             Phase::Login(_) => self.learn(me, client, tag, server, out),
             Phase::Waiting => {
-                client.phase = if self.apply(client, tag, server, out) { Phase::Applying } else { Phase::Ready };
+                client.phase = if self.apply(me, client, tag, server, out) { Phase::Applying } else { Phase::Ready };
             }
             // It was sent away, or cancelled, while the grant was on its way.
             Phase::Ready | Phase::Closed => client.release(me, tag, server, protocol::Verdict::Clean, out),

@@ -6,7 +6,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use protocol::{Outbox, Peer, ServerTag};
+use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
     Postgres,
@@ -14,17 +14,19 @@ use crate::{
     error::Failure,
     exchange::Note,
     message::{HEADER, back, front, take_text, write},
-    requests::{Arrived, Step, needs_sequences_forgotten, note_bound_names},
+    requests::{Arrived, Step, note_bound_names},
+    retold,
     scan::{Deallocate, Suspects, deallocates},
+    sequences,
     server::Server,
     state::{OnState, reject},
-    statements::{Meaning, NOTHING, Need, PREFIX, Prepared, Statement},
+    statements::{Meaning, NOTHING, Need, PREFIX, Prepared, Statement, TAKEN},
 };
 
 /// Follows a message about the statement whose name is at `name`.
 pub(crate) fn follow(
     postgres: &Postgres,
-    client: &mut Client,
+    (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
     name: Range<usize>,
@@ -37,7 +39,7 @@ pub(crate) fn follow(
     match message.header.kind {
         front::PARSE => parse(postgres, client, (tag, server), message, name, out),
         front::CLOSE => close(client, (tag, server), message, name, out),
-        _ => refer(postgres, client, (tag, server), message, name, out),
+        _ => refer(postgres, (me, client), (tag, server), message, name, out),
     }
 }
 
@@ -101,15 +103,23 @@ fn parse(
         Err(step) => return step,
     };
     if let Some(known) = meaning {
-        // The server refuses it, since it has one of that name; but first it reads the text.
-        bring((tag, server), &known, out);
-        out.insert(Peer::Server(tag), |to| write_parse(to, &known, text));
+        // The server refuses it, since it gets one of that name first; but before that it reads the text.
+        out.insert(Peer::Server(tag), |to| {
+            write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{TAKEN}\0").as_bytes()));
+            write_named_parse(to, TAKEN.as_bytes(), b"\0\0\0");
+            write_named_parse(to, TAKEN.as_bytes(), text);
+        });
+        server.exchange.noted(Note::Swallowed);
+        server.exchange.noted(Note::Swallowed);
+        server.prepared.get_or_insert_default();
         let (named, prepared) = (client.named.as_mut(), server.prepared.as_ref());
-        let pipeline = prepared.expect("it has the statement").pipeline();
+        let pipeline = prepared.expect("just made").pipeline();
         named.expect("it has the statement").parse(name, known, pipeline);
         server.exchange.noted(Note::Taken);
         return Step::Replaced(message.end());
     }
+    let amended = retold::named_parse(client, server, text);
+    let text = amended.as_deref().unwrap_or(text);
     let statement = postgres.statements.intern(context(client, server), text);
     let named = client.named.get_or_insert_default();
     let prepared = server.prepared.get_or_insert_default();
@@ -201,7 +211,7 @@ fn close(
 /// A Bind or Describe.
 fn refer(
     postgres: &Postgres,
-    client: &mut Client,
+    (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
     name: Range<usize>,
@@ -211,7 +221,7 @@ fn refer(
     let mut statement = match meaning(client, server, message, text) {
         Err(step) => return step,
         // A statement of ours is not the client's. The server says that it does not exist.
-        Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, NOTHING, out),
+        Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, NOTHING, None, out),
         // The same, or it is one that was prepared there by other means.
         Ok(None) => return Step::Forward,
         Ok(Some(statement)) => statement,
@@ -220,13 +230,14 @@ fn refer(
         client.named.as_mut().expect("it has the statement").describe(text);
     } else if server.policy.on_state != OnState::Allow && statement.findings.suspects != Suspects::NONE {
         let findings = &statement.findings;
-        if needs_sequences_forgotten(client, server, findings) && client.forget_sequences(tag, server, out) {
-            return Step::Later;
+        if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
+            return step;
         }
         if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
             reject(tag, server, message.header.kind, out);
         }
         server.suspect(findings);
+        server.retell_bind(message.body(), &statement.body);
         if findings.suspects.any(Suspects::BOUND_NAME) {
             if message.may_wait() {
                 return Step::Wait;
@@ -234,6 +245,7 @@ fn refer(
             note_bound_names(server, message);
         }
     }
+    let described = client.named.as_ref().is_some_and(|named| named.is_described(text));
     let now = context(client, server);
     let there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     if now != Some(statement.context) && !(there && now.is_none()) {
@@ -244,31 +256,36 @@ fn refer(
         }
     }
     bring((tag, server), &statement, out);
-    forward_as((tag, server), message, &name, &statement.name(), out)
+    let kept = (message.header.kind == front::BIND && !described).then_some(&statement);
+    forward_as((tag, server), message, &name, &statement.name(), kept, out)
 }
 
-/// Forwards a Bind or Describe with another name of its statement.
+/// Forwards a Bind or Describe with another name of its statement; a Bind that may have to be repeated is `kept`.
 fn forward_as(
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
     name: &Range<usize>,
     ours: &str,
+    kept: Option<&Arc<Statement>>,
     out: &mut Outbox,
 ) -> Step {
     let before = message.at + HEADER..name.start;
     let length = message.header.length as usize - name.len() + ours.len();
-    out.insert(Peer::Server(tag), |to| {
-        to.push(message.header.kind);
-        to.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-        to.extend_from_slice(&message.bytes[before]);
-        to.extend_from_slice(ours.as_bytes());
-    });
+    let mut header = [message.header.kind, 0, 0, 0, 0];
+    header[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    let parts: [&[u8]; 3] = [&header, &message.bytes[before], ours.as_bytes()];
+    out.insert(Peer::Server(tag), |to| parts.iter().for_each(|part| to.extend_from_slice(part)));
+    if let Some(statement) = kept
+        && message.is_whole()
+    {
+        server.keep_bind(statement, [parts[0], parts[1], parts[2], &message.bytes[name.end..message.end()]]);
+    }
     server.exchange.extended();
     Step::Replaced(name.end)
 }
 
 /// Makes sure that the server has the statement.
-fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
+pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
     let prepared = server.prepared.get_or_insert_default();
     let need = prepared.need(statement);
     if need == Need::Nothing {
@@ -306,8 +323,13 @@ fn write_hidden_close(
 }
 
 fn write_parse(to: &mut Vec<u8>, statement: &Statement, body: &[u8]) {
+    write_named_parse(to, statement.name().as_bytes(), body);
+}
+
+/// Appends a Parse under this name; `body` is what follows the name.
+pub(crate) fn write_named_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
     write(to, front::PARSE, |to| {
-        to.extend_from_slice(statement.name().as_bytes());
+        to.extend_from_slice(name);
         to.push(0);
         to.extend_from_slice(body);
     });
@@ -358,6 +380,8 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
         }
         Note::Parse(id) => server.prepared.as_mut().expect("it was asked").parsed(id, done),
         Note::KnownParse | Note::Close | Note::Taken => {}
+        Note::Retold(_) => return Answer::Same,
+        Note::Swallowed => return Answer::Nothing,
     }
     if let Some(named) = named {
         named.settle(done);

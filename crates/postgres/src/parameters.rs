@@ -10,7 +10,10 @@ use std::{
 
 use protocol::PoolId;
 
-use crate::message::take_text;
+use crate::{
+    message::take_text,
+    tokens::{Token, Tokens},
+};
 
 /// Most different sets remembered per process before those that nobody uses are dropped; it doubles when all are used.
 const SWEEP_AT: usize = 1024;
@@ -200,7 +203,8 @@ impl Settings {
 /// Parameters that say who acts, in the order in which they are taken on.
 const IDENTITY: [&[u8]; 2] = [b"session_authorization", b"role"];
 
-fn is_identity(name: &[u8]) -> bool {
+/// Whether a parameter says who acts.
+pub(crate) fn is_identity(name: &[u8]) -> bool {
     IDENTITY.iter().any(|identity| name.eq_ignore_ascii_case(identity))
 }
 
@@ -212,17 +216,69 @@ fn write_reset(sql: &mut Vec<u8>, name: &[u8]) {
 
 fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) {
-        sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
-        write_literal(sql, name);
-        sql.push(b',');
-        write_literal(sql, value);
-        sql.extend_from_slice(b",false);");
+        sql.extend_from_slice(b"SELECT ");
+        write_set_config(sql, name, value, false);
+        sql.push(b';');
     } else {
         sql.extend_from_slice(b"SET ");
         write_quoted_name(sql, name);
         sql.extend_from_slice(b" = ");
         write_literal(sql, value);
         sql.push(b';');
+    }
+}
+
+/// Appends a SET, which needs no snapshot; false, and nothing is appended, if none leads to exactly this value.
+pub(crate) fn write_assignment(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) -> bool {
+    let start = sql.len();
+    let written = try_assignment(sql, name, value, local);
+    if !written {
+        sql.truncate(start);
+    }
+    written
+}
+
+/// Appends a call of set_config, which takes any value.
+pub(crate) fn write_set_config(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) {
+    sql.extend_from_slice(b"pg_catalog.set_config(");
+    write_literal(sql, name);
+    sql.push(b',');
+    write_literal(sql, value);
+    sql.extend_from_slice(if local { b",true)" } else { b",false)" });
+}
+
+fn try_assignment(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) -> bool {
+    sql.extend_from_slice(if local { b"SET LOCAL " } else { b"SET " });
+    write_quoted_name(sql, name);
+    sql.extend_from_slice(b" = ");
+    if !IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) {
+        write_literal(sql, value);
+        return true;
+    }
+    // The server writes a list in its own way, and the value must be written in that.
+    let is_plain = |word: &[u8]| word.iter().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+    let mut tokens = Tokens::new(value);
+    let mut spelt = Vec::new();
+    loop {
+        match tokens.next() {
+            Some(Token::Word(word)) if is_plain(word) => {
+                write_literal(sql, word);
+                spelt.extend_from_slice(word);
+            }
+            Some(Token::Quoted(word)) if !word.contains(&b'"') && !is_plain(word) => {
+                write_literal(sql, word);
+                write_quoted_name(&mut spelt, word);
+            }
+            _ => return false,
+        }
+        match tokens.next() {
+            None => return spelt == value,
+            Some(Token::Symbol(b',')) => {
+                sql.push(b',');
+                spelt.extend_from_slice(b", ");
+            }
+            Some(_) => return false,
+        }
     }
 }
 

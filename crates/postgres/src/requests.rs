@@ -9,8 +9,9 @@ use crate::{
     PoolMode, Postgres,
     client::Client,
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
-    named,
+    named, retold,
     scan::{Deallocate, Findings, Suspects, deallocates, scan},
+    sequences,
     server::Server,
     state::OnState,
     unnamed,
@@ -110,12 +111,15 @@ pub(crate) fn look(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
-    if client.mode == PoolMode::Session {
-        if message.header.kind == front::QUERY {
-            server.unnamed = None;
-        }
-        return Step::Forward;
+    if server.suspects.any(Suspects::OF_INTEREST)
+        && let Some(step) = retold::before(client, server, message)
+    {
+        return step;
     }
+    if client.mode == PoolMode::Session {
+        return retold::in_session(client, (tag, server), message, out);
+    }
+    server.keep_more(message);
     match message.header.kind {
         front::QUERY => query((me, client), (tag, server), message, kept, out),
         front::SYNC => {
@@ -142,7 +146,7 @@ pub(crate) fn look(
             None if message.may_wait() => Step::Wait,
             None | Some(None) => Step::Forward,
             Some(Some(name)) if name.is_empty() => unnamed::follow((me, client), (tag, server), message, kept, out),
-            Some(Some(name)) => named::follow(postgres, client, (tag, server), message, name, out),
+            Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
         },
         _ => Step::Forward,
     }
@@ -198,9 +202,10 @@ fn query(
     if message.may_wait() {
         return Step::Wait;
     }
+    let mut amended = None;
     let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
-        let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
+        let mut findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
         if client.named.is_some()
             && !client.mid_message
             && message.is_whole()
@@ -209,13 +214,19 @@ fn query(
         {
             return Step::Answered;
         }
-        if needs_sequences_forgotten(client, server, &findings) && client.forget_sequences(tag, server, out) {
-            return Step::Later;
+        if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+            return step;
         }
         if findings.suspects != Suspects::NONE {
             if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
                 crate::state::reject(tag, server, front::QUERY, out);
                 return Step::Replaced(message.end());
+            }
+            if server.policy.on_state != OnState::Allow {
+                amended = retold::query(client, (tag, server), message, &mut findings, out);
+            }
+            if matches!(amended, Some(Step::Wait)) {
+                return Step::Wait;
             }
             server.suspect(&findings);
         }
@@ -224,17 +235,7 @@ fn query(
     server.unnamed = None;
     client.drop_unnamed();
     *kept = None;
-    Step::Forward
-}
-
-/// The text asks for the last value of a sequence of a client that was not known to do so: what other clients left
-/// behind must not be seen.
-pub(crate) fn needs_sequences_forgotten(client: &mut Client, server: &Server, findings: &Findings) -> bool {
-    if client.last_values || server.policy.on_state == OnState::Allow || !findings.suspects.any(Suspects::LAST_VALUE) {
-        return false;
-    }
-    client.last_values = true;
-    !server.suspects.any(Suspects::SEQUENCE) && server.exchange.is_settled()
+    amended.unwrap_or(Step::Forward)
 }
 
 /// Answers a DEALLOCATE of a statement that the server knows by another name, or not at all.

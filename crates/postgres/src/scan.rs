@@ -2,7 +2,10 @@
 //! not understand: it only has to suspect too much rather than too little, because what is really there is then
 //! asked of the server (see `survey`). What a function does inside is hidden from it. It knows no session.
 
-use crate::tokens::{Token, Tokens};
+use crate::{
+    amend,
+    tokens::{Token, Tokens},
+};
 
 /// What a text may do to a session, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +42,17 @@ impl Suspects {
     pub(crate) const BOUND_NAME: Self = Self(1 << 12);
     /// Sets parameters back to what they were when the session began.
     pub(crate) const RESET: Self = Self(1 << 13);
+    /// The same for the transaction only.
+    pub(crate) const LOCAL_RESET: Self = Self(1 << 14);
+    /// Not of a text: what was forwarded is not what the client has sent.
+    pub(crate) const AMENDED: Self = Self(1 << 15);
+
+    /// Sets parameters back, for however long.
+    pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
+    /// What the next CommandCompletes have to be looked at for.
+    pub(crate) const TELLING: Self = Self(Self::FORGET.0 | Self::AMENDED.0);
+    /// What the next messages have to be looked at for.
+    pub(crate) const OF_INTEREST: Self = Self(Self::RESET.0 | Self::AMENDED.0);
 
     /// Stops listening.
     pub(crate) const UNLISTEN: Self = Self(1 << 14);
@@ -88,6 +102,12 @@ impl Findings {
     pub(crate) fn of_call() -> Self {
         let suspects = Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0);
         Self { suspects, ..Self::default() }
+    }
+
+    /// What it sets back needs no attention.
+    pub(crate) fn settle_resets(&mut self) {
+        self.suspects.remove(Suspects::SETS_BACK);
+        self.resets.clear();
     }
 
     /// What is supposed of a text that is too long to be read.
@@ -149,6 +169,10 @@ const HARMLESS: [&str; 24] = [
 pub(crate) fn scan(text: &[u8]) -> Findings {
     let mut findings = Findings::default();
     look(text, &mut findings, true);
+    if findings.suspects.any(Suspects::SETS_BACK) && amend::mark(text).is_some() {
+        // It was amended before: what it sets back is as it should be.
+        findings.settle_resets();
+    }
     findings
 }
 
@@ -220,6 +244,7 @@ fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) {
             note_reset(tokens, found);
             Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0)
         }
+        Some(b'd') if is("discard") && !next_is(tokens, "all") => Suspects::UNDO,
         Some(b'd') if is("discard") => {
             found.resets.push(Box::from(*ALL_PARAMETERS));
             let settings = Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0;
@@ -265,12 +290,12 @@ fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     }
     if lasting {
         found.suspects.add(Suspects::SETTINGS);
-        let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
-        let is_start = |token| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local"));
-        if value.into_iter().any(is_start) {
-            found.suspects.add(Suspects::RESET);
-            note_reset(tokens, found);
-        }
+    }
+    let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
+    let is_start = |token| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local"));
+    if value.into_iter().any(is_start) {
+        found.suspects.add(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
+        note_reset(tokens, found);
     }
     if !note_name(tokens, found) {
         found.suspects.add(Suspects::MEANING);
@@ -285,6 +310,8 @@ fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
         b"time" => b"timezone",
         b"names" => b"client_encoding",
         b"schema" => b"search_path",
+        // SESSION AUTHORIZATION
+        b"session" | b"authorization" => b"session_authorization",
         other => other,
     };
     if found.resets.len() < MAX_CUSTOM {
@@ -545,7 +572,10 @@ mod tests {
         has_not("set local app.tenant = '1'", Suspects::LASTING);
         has_not("select set_config('request.jwt', $1, true)", Suspects::ALL);
         has_not("set local search_path = a", Suspects::SETTINGS);
+        has_not("discard plans", Suspects::SETTINGS);
         has("set local search_path = a", Suspects::MEANING);
+        has("set local work_mem to default", Suspects::LOCAL_RESET);
+        has_not("set local work_mem to default", Suspects::LASTING);
         has("select set_config('search_path', 'a', true)", Suspects::MEANING);
     }
 

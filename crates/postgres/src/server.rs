@@ -12,12 +12,15 @@ use crate::{
     client::{Client, Phase, may_release},
     encryption::Wire,
     error::{Failure, Report, Severity, code},
-    exchange::Exchange,
+    exchange::{Exchange, Note},
     listeners::Duty,
-    message::{HEADER, Header, IDLE, back, take_text, write, write_ready},
+    message::{HEADER, Header, IDLE, back, take_text, write_ready},
     named::{self, Answer},
     parameters::{Pairs, Settings, is_fact},
+    replan::Replan,
+    retold::Retold,
     scan::Suspects,
+    sequences::Asker,
     server_login::Login,
     state::{OnState, StatePolicy},
     statements::Prepared,
@@ -53,6 +56,14 @@ pub struct Server {
     pub(crate) unlistens: Vec<Box<[u8]>>,
     /// Whether it serves clients one by one.
     pub(crate) duty: Duty,
+    /// Whose last values of sequences it knows, if of nobody else's.
+    pub(crate) sequences_of: Option<Asker>,
+    /// Its holder, which asks for last values, may have advanced a sequence since.
+    pub(crate) advanced: bool,
+    /// The last request, if it may have to be repeated.
+    pub(crate) replan: Option<Box<Replan>>,
+    /// What was forwarded in a form that is not the client's, if anything was.
+    pub(crate) retold: Option<Box<Retold>>,
     /// A ReadyForQuery of this status is kept back until a survey is over.
     pub(crate) ready_withheld: Option<u8>,
     /// Its holder keeps it.
@@ -103,7 +114,7 @@ pub(crate) struct CancelKey {
 const MAX_LENGTH: u32 = i32::MAX as u32;
 
 /// What to do with a message.
-enum Step {
+pub(crate) enum Step {
     /// More of it is needed.
     Wait,
     Forward,
@@ -138,21 +149,21 @@ impl Server {
 }
 
 /// What a relay of one input shares between its steps.
-struct Relay<'a, 'b> {
-    me: ServerTag,
-    clients: &'a mut dyn Sessions<ClientTag, Client>,
-    bytes: &'b [u8],
-    full: bool,
+pub(crate) struct Relay<'a, 'b> {
+    pub(crate) me: ServerTag,
+    pub(crate) clients: &'a mut dyn Sessions<ClientTag, Client>,
+    pub(crate) bytes: &'b [u8],
+    pub(crate) full: bool,
     /// Handled so far.
-    at: usize,
+    pub(crate) at: usize,
     /// What is to be forwarded and has not been yet begins here and ends at `at`.
-    run: usize,
-    out: &'a mut Outbox,
+    pub(crate) run: usize,
+    pub(crate) out: &'a mut Outbox,
 }
 
 impl Relay<'_, '_> {
     /// Forwards the run up to `end` and begins another there.
-    fn flush(&mut self, server: &Server, end: usize) {
+    pub(crate) fn flush(&mut self, server: &Server, end: usize) {
         if let Some(holder) = server.holder {
             self.out.span(Peer::Client(holder), self.run..end);
         }
@@ -173,7 +184,7 @@ impl Relay<'_, '_> {
         }
     }
 
-    fn client(&mut self, tag: ClientTag) -> &mut Client {
+    pub(crate) fn client(&mut self, tag: ClientTag) -> &mut Client {
         self.clients.get(tag).expect("the holder of a server has a session")
     }
 }
@@ -265,7 +276,13 @@ impl Postgres {
             back::COPY_DATA | back::NOTICE_RESPONSE => Step::Forward,
             back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
-                Ok(status) if server.exchange.ready(status) => self.ready(relay, server, status, end),
+                Ok(status) if server.exchange.ready(status) => {
+                    if server.repeat(relay.me, relay.out) {
+                        Step::Drop
+                    } else {
+                        self.ready(relay, server, status, end)
+                    }
+                }
                 Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
                 Err(step) => step,
             },
@@ -287,23 +304,18 @@ impl Postgres {
                     }
                 }
             }
-            back::COMMAND_COMPLETE if server.suspects.any(Suspects::FORGET) || !server.unlistens.is_empty() => {
+            back::COMMAND_COMPLETE if server.suspects.any(Suspects::TELLING) || !server.unlistens.is_empty() => {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }
-                let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
-                match tag {
-                    b"DISCARD ALL\0" => self.forgotten(relay, server, true),
-                    b"DEALLOCATE ALL\0" => self.forgotten(relay, server, false),
-                    // Of a statement that is not known by its name: it may have been one of ours.
-                    b"DEALLOCATE\0" | b"DO\0" => server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all()),
-                    b"ROLLBACK\0" => server.unlistens.clear(),
-                    _ => {}
-                }
-                passed_on(server, header.kind)
+                self.done(relay, server, end)
             }
-            back::BIND_COMPLETE
-            | back::COMMAND_COMPLETE
+            back::BIND_COMPLETE => match server.exchange.answered(header.kind) {
+                None => Step::Forward,
+                Some(Note::Swallowed) => Step::Drop,
+                Some(_) => Step::Broken("a Parse or Close answered by a BindComplete".to_owned()),
+            },
+            back::COMMAND_COMPLETE
             | back::COPY_BOTH_RESPONSE
             | back::COPY_DONE
             | back::COPY_IN_RESPONSE
@@ -318,50 +330,13 @@ impl Postgres {
         }
     }
 
-    /// The server has forgotten all prepared statements; with `all`, everything else, too.
-    fn forgotten(&self, relay: &mut Relay<'_, '_>, server: &mut Server, all: bool) {
-        if let Some(prepared) = &mut server.prepared {
-            prepared.clear();
-        }
-        server.discarded |= all;
-        let tag = server.holder.expect("a client is served");
-        let client = relay.client(tag);
-        if let Some(named) = &mut client.named {
-            named.clear();
-        }
-        client.last_values &= !all;
-        if all && client.listening.is_some() {
-            let client = relay.clients.get(tag).expect("the holder of a server has a session");
-            self.unlisten_all(client, relay.out);
-        }
-    }
-
-    /// An ErrorResponse for the holder.
-    fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
-        server.exchange.answered(back::ERROR_RESPONSE);
-        server.unlistens.clear();
-        let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
-        if let Some(body) = body {
-            server.note_fatal(body);
-            if server.for_writes && Failure::read(body).code == code::READ_ONLY_SQL_TRANSACTION {
-                relay.out.push(Effect::Outdated { server: relay.me });
-            }
-        }
-        let tag = server.holder.expect("a client is served");
-        let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        let Some(renamed) = named::failed(body, client, server) else { return Step::Forward };
-        relay.flush(server, relay.at);
-        relay.run = end;
-        relay.out.insert(Peer::Client(tag), |to| {
-            write(to, back::ERROR_RESPONSE, |to| to.extend_from_slice(&renamed));
-        });
-        Step::Handled
-    }
-
     /// A ReadyForQuery for the holder has been entered.
     #[inline]
     fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
         let settled = server.exchange.is_settled();
+        if let Some(retold) = &mut server.retold {
+            retold.end_query();
+        }
         let tag = server.holder.expect("somebody holds the server");
         if !server.exchange.discarded().is_empty() {
             // It has answered less than it was asked.
@@ -382,8 +357,9 @@ impl Postgres {
         if !settled {
             return Step::Forward;
         }
-        let corrected =
-            server.suspects.any(Suspects::RESET) && server.policy.on_state != OnState::Allow && status != b'E';
+        let corrected = server.suspects.any(Suspects::RESET)
+            && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
+            && status != b'E';
         let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
         if corrected || listens {
             // What it says of its parameters is yet to be corrected, or what it listens to is to be heard elsewhere.
@@ -407,6 +383,9 @@ impl Postgres {
             self.finish(tag, client, me, server, relay.out);
         } else if !client.owes_server() {
             client.stand(tag, Standing::Idle, relay.out);
+            if corrected && !server.owes_client() {
+                self.survey_in_transaction(client, me, server, relay.out);
+            }
         }
         if server.work.is_none() {
             server.tell_ready(Some(tag), relay.out);
@@ -584,7 +563,7 @@ impl Server {
         }
     }
 
-    fn note_fatal(&mut self, body: &[u8]) {
+    pub(crate) fn note_fatal(&mut self, body: &[u8]) {
         let failure = Failure::read(body);
         if failure.fatal {
             self.fatal = Some(failure.text().into());

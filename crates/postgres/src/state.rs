@@ -9,9 +9,10 @@ use std::{
 use protocol::{Blame, ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use crate::{
-    Postgres,
+    PoolMode, Postgres,
     client::{Client, Phase},
     error::{Report, Severity, code},
+    exchange::Note,
     listeners::MAX_CHANNELS,
     message::{IDLE, front, write, write_query},
     scan::{ALL_PARAMETERS, Findings, Suspects},
@@ -119,6 +120,11 @@ impl Server {
             }
             return;
         }
+        self.note(findings);
+    }
+
+    /// Adds these findings to what is known.
+    pub(crate) fn note(&mut self, findings: &Findings) {
         self.suspects.add(findings.suspects);
         findings.custom.iter().for_each(|name| self.note_custom(name));
         for name in &findings.resets {
@@ -158,18 +164,7 @@ impl Server {
         self.custom = Vec::new();
         self.resets = Vec::new();
         self.unlistens = Vec::new();
-    }
-}
-
-impl Client {
-    /// Has the server forget the last values of sequences, before the client asks for one; false if that cannot be.
-    pub(crate) fn forget_sequences(&mut self, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
-        if server.exchange.status() == b'E' {
-            return false;
-        }
-        self.phase = Phase::Applying;
-        server.begin(tag, Purpose::ForgetSequences, &[b"DISCARD SEQUENCES"], out);
-        true
+        self.retold = None;
     }
 }
 
@@ -220,9 +215,11 @@ impl Postgres {
         if client.listening.is_some() && !server.unlistens.is_empty() {
             self.unlisten(client, &std::mem::take(&mut server.unlistens), out);
         }
+        let advanced = client.last_values && server.suspects.any(Suspects::SEQUENCE);
+        server.advanced |= advanced;
         let relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
         if server.policy.on_state == OnState::Allow || !server.suspects.any(relevant) {
-            if client.last_values && server.suspects.any(Suspects::SEQUENCE) && !server.pinned {
+            if advanced && !server.pinned && server.policy.on_state != OnState::Allow {
                 client.phase = Phase::Applying;
                 self.ask(client, tag, server, out);
                 return true;
@@ -244,8 +241,13 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         client.phase = Phase::Applying;
+        server.suspects.add(Suspects::SETTINGS);
         self.ask(client, tag, server, out);
         server.suspects.remove(Suspects::RESET);
+        if client.mode == PoolMode::Session {
+            server.suspects.remove(Suspects::SETTINGS);
+            (server.custom, server.resets) = (Vec::new(), Vec::new());
+        }
     }
 
     /// The server has said within a transaction what there is: what is not as the client's start is set so.
@@ -261,8 +263,12 @@ impl Postgres {
         self.take_over(me, client, server, survey, out);
         let wanted = client.settings.clone().expect("a client that is logged in has settings");
         let mut sql = Vec::new();
-        // Who acts may have been changed for the transaction only, and must not be for longer by this.
-        server.settings.write_change_but_identity(&wanted, &mut sql);
+        if server.exchange.status() == IDLE {
+            server.settings.write_change(&wanted, &mut sql);
+        } else {
+            // Who acts may have been changed for the transaction only, and must not be for longer by this.
+            server.settings.write_change_but_identity(&wanted, &mut sql);
+        }
         if sql.is_empty() {
             self.corrected(me, client, server, out);
         } else {
@@ -308,7 +314,7 @@ impl Postgres {
         survey: Survey,
         out: &mut Outbox,
     ) {
-        if server.exchange.status() != IDLE {
+        if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
             return self.correct(me, client, tag, server, &survey, out);
         }
         let mut pin = survey.pin;
@@ -325,11 +331,12 @@ impl Postgres {
         if server.suspects.any(Suspects::UNNAMED) {
             pin = Some(Pin::UnknownSetting);
         }
-        if client.last_values && server.suspects.any(Suspects::SEQUENCE) {
+        server.advanced &= !server.discarded || server.suspects.any(Suspects::SEQUENCE);
+        if server.advanced {
             pin = pin.or(Some(Pin::Sequence));
         }
         // These do not end before the client does, or says DISCARD.
-        if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Sequence | Pin::Settings)) && !server.discarded {
+        if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Settings)) && !server.discarded {
             pin = pin.or(client.pin);
         }
         let shares = pin.is_none() && Self::shares_listening(server);
@@ -441,25 +448,30 @@ impl Postgres {
 /// Puts something that fails in the place of a request that is not allowed, or before it: so the refusal comes in its
 /// turn, and the server treats what follows as it treats all that follows an error.
 pub(crate) fn reject(tag: ServerTag, server: &mut Server, kind: u8, out: &mut Outbox) {
-    const REFUSAL: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', \
+    const REJECTION: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', \
         MESSAGE = 'this statement leaves something behind in the session, which on_session_state = \"reject\" forbids', \
         HINT = 'Use SET LOCAL, or mode = \"session\" for this database.'; END $poolhouse$";
+    refuse(tag, server, kind, REJECTION, out);
+}
+
+/// The same with this SQL, which fails.
+pub(crate) fn refuse(tag: ServerTag, server: &mut Server, kind: u8, failing: &[u8], out: &mut Outbox) {
     if kind == front::QUERY {
-        out.insert(Peer::Server(tag), |to| write_query(to, REFUSAL));
+        out.insert(Peer::Server(tag), |to| write_query(to, failing));
         server.exchange.query();
         return;
     }
     out.insert(Peer::Server(tag), |to| {
         write(to, front::PARSE, |to| {
             to.push(0);
-            to.extend_from_slice(REFUSAL);
+            to.extend_from_slice(failing);
             to.extend_from_slice(&[0, 0, 0]);
         });
         write(to, front::BIND, |to| to.extend_from_slice(&[0; 8]));
         write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
     });
     server.unnamed = None;
-    for _ in 0..3 {
-        server.exchange.extended();
-    }
+    server.exchange.noted(Note::Swallowed);
+    server.exchange.noted(Note::Swallowed);
+    server.exchange.extended();
 }

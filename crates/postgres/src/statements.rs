@@ -22,6 +22,9 @@ pub(crate) const PREFIX: &str = "poolhouse_";
 /// A name of ours that no statement ever has: numbers begin with 1.
 pub(crate) const NOTHING: &str = "poolhouse_0";
 
+/// A name of a statement that does exist, and is empty, where a name is to be found taken.
+pub(crate) const TAKEN: &str = "poolhouse_00";
+
 /// Most statements of one client; the one not used for longest is forgotten for another.
 const MAX_OF_CLIENT: usize = 2048;
 
@@ -135,6 +138,8 @@ struct Pending {
     name: Box<[u8]>,
     /// What is parsed under the name; `None` if the name is closed.
     parsed: Option<Arc<Statement>>,
+    /// Its columns were asked for since.
+    described: bool,
     /// The pipeline it belongs to.
     pipeline: u32,
 }
@@ -195,19 +200,26 @@ impl Named {
 
     /// The client asks for its columns.
     pub(crate) fn describe(&mut self, name: &[u8]) {
-        if let Some(held) = self.map.get_mut(name) {
+        if let Some(pending) = self.pending.iter_mut().rev().find(|pending| *pending.name == *name) {
+            pending.described = true;
+        } else if let Some(held) = self.map.get_mut(name) {
             held.described = true;
         }
     }
 
+    /// Whether the client knows the columns of the statement of this name, or may learn them by an answer under way.
+    pub(crate) fn is_described(&self, name: &[u8]) -> bool {
+        self.map.get(name).is_none_or(|held| held.described)
+    }
+
     /// A Parse was forwarded.
     pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>, pipeline: u32) {
-        self.ask(Pending { name: name.into(), parsed: Some(statement), pipeline });
+        self.ask(Pending { name: name.into(), parsed: Some(statement), described: false, pipeline });
     }
 
     /// A Close was forwarded.
     pub(crate) fn close(&mut self, name: &[u8], pipeline: u32) {
-        self.ask(Pending { name: name.into(), parsed: None, pipeline });
+        self.ask(Pending { name: name.into(), parsed: None, described: false, pipeline });
     }
 
     fn ask(&mut self, pending: Pending) {
@@ -224,10 +236,10 @@ impl Named {
     pub(crate) fn settle(&mut self, done: bool) {
         let settled = self.pending.pop_front().expect("only what was asked is settled");
         self.pending_bytes -= settled.bytes();
-        let Pending { name, parsed, .. } = settled;
+        let Pending { name, parsed, described, .. } = settled;
         match parsed {
             _ if !done => {}
-            Some(statement) => self.insert(name, statement),
+            Some(statement) => self.insert(name, statement, described),
             None => self.remove(&name),
         }
     }
@@ -257,11 +269,11 @@ impl Named {
         pending.or_else(|| self.map.iter().find(|(_, held)| held.statement.id == id).map(|(name, _)| &**name))
     }
 
-    fn insert(&mut self, name: Box<[u8]>, statement: Arc<Statement>) {
+    fn insert(&mut self, name: Box<[u8]>, statement: Arc<Statement>, described: bool) {
         self.remove(&name);
         self.bytes += name.len() + statement.body.len();
         self.clock += 1;
-        self.map.insert(name, Held { statement, used: self.clock, described: false });
+        self.map.insert(name, Held { statement, used: self.clock, described });
         if self.map.len() > MAX_OF_CLIENT || self.bytes > MAX_BYTES_OF_CLIENT {
             self.evict();
         }

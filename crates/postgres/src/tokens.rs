@@ -28,6 +28,11 @@ impl<'a> Tokens<'a> {
         Self { rest: text }
     }
 
+    /// How many bytes of the text follow the token taken last.
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
     fn take(&mut self, length: usize) -> &'a [u8] {
         let (taken, rest) = self.rest.split_at(length.min(self.rest.len()));
         self.rest = rest;

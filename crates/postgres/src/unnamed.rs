@@ -14,8 +14,10 @@ use crate::{
     exchange::Note,
     message::{HEADER, front, write},
     named,
-    requests::{Arrived, Step, needs_sequences_forgotten, note_bound_names},
+    requests::{Arrived, Step, note_bound_names},
+    retold,
     scan::{Findings, Suspects, scan},
+    sequences,
     server::Server,
     state::{OnState, reject},
 };
@@ -74,11 +76,22 @@ pub(crate) fn follow(
                 *kept = None;
                 return step;
             }
-            if let Some(step) = suspect(client, (tag, server), text, out) {
+            let mut amended = None;
+            if let Some(step) = suspect((me, client), (tag, server), (message, text), &mut amended, out) {
                 return step;
             }
             client.drop_unnamed();
             server.unnamed = Some(Owner::of(me, client));
+            if let Some(body) = amended {
+                // It is kept in this form, so that its Bind is known as that of an amended statement.
+                let mut parse = Vec::new();
+                named::write_named_parse(&mut parse, b"", &body);
+                out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
+                client.unnamed = Some(parse.into());
+                *kept = None;
+                server.exchange.noted(Note::Unnamed);
+                return Step::Replaced(message.end());
+            }
             let span = message.at..message.end();
             *kept = (message.is_whole() && span.len() <= MAX_KEPT).then_some(span);
             server.exchange.noted(Note::Unnamed);
@@ -93,9 +106,10 @@ pub(crate) fn follow(
             if kind == front::BIND {
                 if let Some(parse) = &client.unnamed {
                     let text = parse[HEADER + 1..].to_vec();
-                    if let Some(step) = suspect(client, (tag, server), Some(&text), out) {
+                    if let Some(step) = suspect((me, client), (tag, server), (message, Some(&text)), &mut None, out) {
                         return step;
                     }
+                    server.retell_bind(message.body(), &text);
                 }
                 note_bound_names(server, message);
             }
@@ -111,25 +125,29 @@ pub(crate) fn follow(
     Step::Forward
 }
 
-/// Looks at the text of a statement; `None` if it may be forwarded.
+/// Looks at the text of a statement; `None` if it may be forwarded, and with `amended` in its place if that is set.
 fn suspect(
-    client: &mut Client,
+    (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
-    text: Option<&[u8]>,
+    (message, text): (&Arrived<'_>, Option<&[u8]>),
+    amended: &mut Option<Vec<u8>>,
     out: &mut Outbox,
 ) -> Option<Step> {
     if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
         return None;
     }
-    let findings = text.map_or_else(Findings::unreadable, scan);
+    let mut findings = text.map_or_else(Findings::unreadable, scan);
     if findings.suspects == Suspects::NONE {
         return None;
     }
-    if needs_sequences_forgotten(client, server, &findings) && client.forget_sequences(tag, server, out) {
-        return Some(Step::Later);
+    if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+        return Some(step);
     }
     if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
         reject(tag, server, front::PARSE, out);
+    }
+    if let Some(text) = text.filter(|_| server.policy.on_state != OnState::Allow) {
+        *amended = retold::parse(client, server, text, &mut findings);
     }
     server.suspect(&findings);
     None

@@ -137,12 +137,21 @@ impl Server {
 
 impl Postgres {
     /// Brings a server that was just granted to its holder's settings; true if that takes a round trip.
-    pub(crate) fn apply(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+    pub(crate) fn apply(
+        &self,
+        me: ClientTag,
+        client: &Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) -> bool {
         let want = client.settings.as_ref().expect("a client that is logged in has settings");
-        if Arc::ptr_eq(want, &server.settings) {
+        let mut sql = Vec::new();
+        if crate::sequences::at_grant(me, client, server) {
+            sql.extend_from_slice(crate::sequences::FORGET);
+        } else if Arc::ptr_eq(want, &server.settings) {
             return false;
         }
-        let mut sql = Vec::new();
         server.settings.write_change(want, &mut sql);
         if sql.is_empty() {
             server.settings = want.clone();

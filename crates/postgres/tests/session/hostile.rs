@@ -116,7 +116,7 @@ fn a_pinned_server_that_refuses_the_clients_settings_is_cleaned() {
     let client = world.connect_client();
     world.client_says(client, &startup(3 << 16, &[("user", "app"), ("TimeZone", "CET")]));
     world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
-    world.client_says(client, &messages("Q:RESET_TimeZone;_CREATE_TEMP_TABLE_t(a_int)"));
+    world.client_says(client, &messages("Q:RESET_TimeZone;_CREATE_TEMP_TABLE_t(a_int)_--\\"));
     world.server_got(server);
     world.server_says(server, &messages("S:TimeZone~UTC~ C:RESET~ C:CREATE_TABLE~ Z:I"));
     assert_surveyed(&mut world, server, &[["p", "temporary", ""]]);

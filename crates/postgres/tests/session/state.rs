@@ -1,7 +1,7 @@
 //! What sessions leave behind beyond their transactions: settings that follow, and what ties a client to its server.
 
 use postgres::PoolMode;
-use protocol::{Standing, Verdict};
+use protocol::{ClientTag, ServerTag, Standing, Verdict};
 
 use crate::{
     dialogues::{add_client, add_server, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts},
@@ -22,9 +22,9 @@ fn a_setting_that_is_not_reported_follows_its_client() {
     });
 }
 
-#[test]
-fn a_setting_that_was_reset_goes_back_to_the_clients_start() {
-    let mut world = World::trusting(PoolMode::Transaction);
+/// A client that asked for a time zone at its start, and a server that has served it.
+fn with_a_time_zone(mode: PoolMode) -> (World, ClientTag, ServerTag) {
+    let mut world = World::trusting(mode);
     let server = add_server(&mut world);
     let client = world.connect_client();
     let start = [("user", "app"), ("TimeZone", "CET")];
@@ -32,15 +32,66 @@ fn a_setting_that_was_reset_goes_back_to_the_clients_start() {
     world.server_got(server);
     world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
     world.client_got(client);
-    world.client_says(client, &messages("Q:RESET_TimeZone"));
-    world.server_got(server);
-    world.server_says(server, &messages("S:TimeZone~UTC~ C:RESET~ Z:I"));
+    world.releases.clear();
+    (world, client, server)
+}
+
+#[test]
+fn a_setting_that_was_discarded_goes_back_to_the_clients_start() {
+    let (mut world, client, server) = with_a_time_zone(PoolMode::Transaction);
+    world.client_says(client, &messages("Q:DISCARD_ALL"));
+    assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
+    // What the client says next has to wait for that.
+    world.client_says(client, &messages("Q:next"));
+    assert_eq!(world.server_got(server), b"");
+    world.server_says(server, &messages("S:TimeZone~UTC~ C:DISCARD_ALL~ Z:I"));
     // It is not told that the server is ready before it has been told what is true for it.
-    assert_eq!(world.client_got(client), messages("S:TimeZone~UTC~ C:RESET~"));
+    assert_eq!(world.client_got(client), messages("S:TimeZone~UTC~ C:DISCARD_ALL~"));
     assert_surveyed(&mut world, server, &[]);
     assert_eq!(world.client_got(client), messages("S:TimeZone~CET~ Z:I"));
-    world.client_says(client, &messages("Q:next"));
     assert!(text(&world.server_got(server)).contains("SET \"TimeZone\" = 'CET'"));
+}
+
+#[test]
+fn in_session_mode_a_setting_that_was_discarded_is_set_again() {
+    let (mut world, client, server) = with_a_time_zone(PoolMode::Session);
+    world.client_says(client, &messages("Q:DISCARD_ALL"));
+    assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
+    world.server_says(server, &messages("S:TimeZone~UTC~ C:DISCARD_ALL~ Z:I"));
+    assert_surveyed(&mut world, server, &[]);
+    assert!(text(&world.server_got(server)).contains("SET \"TimeZone\" = 'CET'"));
+    world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    let got = world.client_got(client);
+    assert!(got.ends_with(&messages("S:TimeZone~CET~ Z:I")), "{}", text(&got));
+    world.client_says(client, &messages("Q:next"));
+    assert_eq!(world.server_got(server), messages("Q:next"));
+}
+
+#[test]
+fn a_reset_within_a_text_is_followed_by_the_clients_start_which_nobody_sees() {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
+        let (mut world, client, server) = with_a_time_zone(mode);
+        world.client_says(client, &messages("Q:BEGIN;_RESET_ALL;_SET_a_=_1;_wrong"));
+        let sent = text(&world.server_got(server));
+        assert!(sent.contains("BEGIN; RESET ALL;SET \"TimeZone\" = 'CET'; SET a = 1; wrong"), "{sent}");
+        let wrong = "E:SERROR~C42601~P59~Mwrong~~";
+        world.server_says(server, &messages(&format!("C:BEGIN~ C:RESET~ C:SET~ C:SET~ {wrong} Z:E")));
+        let expected = format!("C:BEGIN~ C:RESET~ C:SET~ {} Z:E", wrong.replace("P59", "P36"));
+        assert_eq!(text(&world.client_got(client)), text(&messages(&expected)));
+    }
+}
+
+#[test]
+fn a_prepared_reset_is_told_as_one() {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
+        let (mut world, client, server) = with_a_time_zone(mode);
+        let pipeline = "P:~RESET_TimeZone~~~ B:~~~~~~~~ E:~~~~~ P:~select_1~~~ B:~~~~~~~~ E:~~~~~ S";
+        world.client_says(client, &messages(pipeline));
+        let sent = text(&world.server_got(server));
+        assert!(sent.contains("/* poolhouse: RESET */ SET \"TimeZone\" = 'CET'"), "{sent}");
+        world.server_says(server, &messages("1 2 C:SET~ 1 2 C:SET~ Z:I"));
+        assert_eq!(world.client_got(client), messages("1 2 C:RESET~ 1 2 C:SET~ Z:I"));
+    }
 }
 
 #[test]

@@ -88,11 +88,12 @@ fn a_parse_of_ours_that_an_error_discarded_is_sent_again() {
 #[test]
 fn a_name_is_taken_until_it_is_closed() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
-        let name = parse(world, client, server);
+        parse(world, client, server);
         world.client_says(client, &messages("P:a~select_2~~~ S"));
-        assert_eq!(world.server_got(server), ours(&format!("P:{name}~select_2~~~ S")));
-        let error = format!("E:SERROR~C42P05~Mprepared_statement_\"{name}\"_already_exists~~ Z:I");
-        world.server_says(server, &ours(&error));
+        let idle = "C:Spoolhouse#00~ P:poolhouse#00~~~~";
+        assert_eq!(world.server_got(server), ours(&format!("{idle} P:poolhouse#00~select_2~~~ S")));
+        let error = "3 1 E:SERROR~C42P05~Mprepared_statement_\"poolhouse#00\"_already_exists~~ Z:I";
+        world.server_says(server, &ours(error));
         let got = world.client_got(client);
         assert_eq!(error_code(&got), "42P05");
         assert!(text(&got).contains("prepared statement \"a\" already exists"), "{}", text(&got));

@@ -1,0 +1,284 @@
+//! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server had
+//! got the client's own. How a text is amended is told in `amend`.
+
+use std::sync::Arc;
+
+use protocol::{Outbox, Peer, ServerTag};
+
+use crate::{
+    amend::{self, Amended, Outcome, Start, Tag},
+    client::Client,
+    exchange::Note,
+    message::{front, take_text, write_query},
+    requests::{Arrived, Step},
+    scan::{ALL_PARAMETERS, Findings, Suspects, scan},
+    server::Server,
+    state::OnState,
+};
+
+/// Most portals, and names of statements, that are remembered.
+const MOST: usize = 64;
+
+/// What a server has been sent in an amended form.
+#[derive(Default)]
+pub(crate) struct Retold {
+    /// The only request under way: an amended Query.
+    query: Option<Amended>,
+    /// Answers to it so far were SET or RESET so many times.
+    answered: usize,
+    /// Answers of our own statements that come next.
+    ours: u8,
+    /// Portals of amended statements.
+    portals: Vec<(Box<[u8]>, Tag)>,
+    /// Where nobody else follows statements: names of those that set something back, and whether they are amended to be
+    /// told as another.
+    names: Vec<(Box<[u8]>, Option<Tag>)>,
+}
+
+/// What the client gets in the place of a CommandComplete.
+pub(crate) enum Told {
+    /// It, as it is.
+    Same,
+    Nothing,
+    As(Tag),
+}
+
+impl Retold {
+    fn bind(&mut self, portal: &[u8], mark: Option<Tag>) {
+        self.portals.retain(|(known, _)| **known != *portal);
+        if let Some(tag) = mark.filter(|_| self.portals.len() < MOST) {
+            self.portals.push((portal.into(), tag));
+        }
+    }
+
+    /// Takes the tag of a CommandComplete.
+    pub(crate) fn tell(&mut self, tag: &[u8]) -> Told {
+        let Some(query) = &self.query else { return Told::Same };
+        if let Some(tag) = amend::mark(&query.text) {
+            return Told::As(tag);
+        }
+        if self.ours > 0 {
+            self.ours -= 1;
+            return Told::Nothing;
+        }
+        if tag == b"SET\0" || tag == b"RESET\0" {
+            self.ours = query.behind.get(self.answered).copied().unwrap_or_default();
+            self.answered += 1;
+        }
+        Told::Same
+    }
+
+    /// The body of an error with its place in the client's own text, if it has another.
+    pub(crate) fn relocate(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let query = self.query.as_ref()?;
+        let mut rest = body;
+        while let Some((&field, mut after)) = rest.split_first().filter(|(field, _)| **field != 0) {
+            let at = body.len() - after.len();
+            let value = take_text(&mut after)?;
+            if field == b'P' {
+                let position: usize = std::str::from_utf8(value).ok()?.parse().ok()?;
+                let own = query.original(position).to_string();
+                return Some([&body[..at], own.as_bytes(), &body[at + value.len()..]].concat());
+            }
+            rest = after;
+        }
+        None
+    }
+
+    /// A ReadyForQuery came.
+    pub(crate) fn end_query(&mut self) {
+        self.query = None;
+    }
+}
+
+impl Server {
+    /// What was sent in an amended form; from now on it is of interest.
+    fn retold(&mut self) -> &mut Retold {
+        self.suspects.add(Suspects::AMENDED);
+        self.retold.get_or_insert_default()
+    }
+
+    /// A Bind of a statement with this text is forwarded.
+    pub(crate) fn retell_bind(&mut self, mut bind: &[u8], text: &[u8]) {
+        if let (Some(tag), Some(portal)) = (amend::mark(text), take_text(&mut bind)) {
+            self.retold().bind(portal, Some(tag));
+        }
+    }
+}
+
+/// What this client would go back to on this server.
+fn start<'a>(client: &'a Client, server: &'a Server) -> Start<'a> {
+    let start = client.start.as_deref().expect("a client that is logged in has settings");
+    Start { start, defaults: &server.defaults, set_by_sql: server.connect_query.is_some() }
+}
+
+/// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
+#[cold]
+pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
+    let under_way = server.retold.as_ref().is_some_and(|retold| retold.query.is_some());
+    let request = !matches!(
+        message.header.kind,
+        front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::SYNC | front::FLUSH | front::TERMINATE
+    );
+    if request && (under_way || server.suspects.any(Suspects::RESET)) && server.exchange.is_between() {
+        client.awaits_answers = true;
+        return Some(Step::Wait);
+    }
+    let retold = server.retold.as_mut()?;
+    if server.exchange.is_skipping() || !matches!(message.header.kind, front::BIND | front::EXECUTE) {
+        return None;
+    }
+    let mut body = message.body();
+    let Some(portal) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
+    if message.header.kind == front::EXECUTE {
+        let (_, tag) = retold.portals.iter().find(|(known, _)| **known == *portal)?;
+        server.exchange.noted(Note::Retold(*tag));
+        return Some(Step::Replaced(message.at));
+    }
+    if retold.names.is_empty() {
+        retold.bind(portal, None);
+        return None;
+    }
+    let Some(name) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
+    let known = retold.names.iter().find(|(known, _)| **known == *name).map(|(_, mark)| *mark);
+    retold.bind(portal, known.flatten());
+    if known == Some(None) {
+        server.note(&Findings {
+            suspects: Suspects::RESET,
+            resets: vec![Box::from(*ALL_PARAMETERS)],
+            ..Findings::default()
+        });
+    }
+    None
+}
+
+/// A Query with these findings. `Ok`: it may be forwarded, and if it is not amended, its findings are as they were.
+pub(crate) fn query(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    findings: &mut Findings,
+    out: &mut Outbox,
+) -> Option<Step> {
+    if !message.is_whole() || !findings.suspects.any(Suspects::SETS_BACK) {
+        return None;
+    }
+    let encoding = client.settings.as_ref().and_then(|settings| settings.reported.get(b"client_encoding"));
+    let wide = encoding.is_none_or(|encoding| encoding != b"UTF8");
+    match amend::query(message.body(), findings.resets.len(), wide, &start(client, server)) {
+        Outcome::Unclear => None,
+        Outcome::Same => {
+            findings.settle_resets();
+            None
+        }
+        Outcome::Amended(_) if server.exchange.is_between() => {
+            client.awaits_answers = true;
+            Some(Step::Wait)
+        }
+        Outcome::Amended(_) if !server.exchange.is_settled() => None,
+        Outcome::Amended(amended) => {
+            *findings = scan(&amended.text);
+            findings.settle_resets();
+            out.insert(Peer::Server(tag), |to| write_query(to, &amended.text));
+            server.exchange.query();
+            let retold = server.retold();
+            (retold.query, retold.answered, retold.ours) = (Some(amended), 0, 0);
+            Some(Step::Replaced(message.end()))
+        }
+    }
+}
+
+/// The body of a Parse behind its name, amended if it has to be. The findings are as of what is returned.
+pub(crate) fn parse(client: &Client, server: &Server, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
+    if !findings.suspects.any(Suspects::SETS_BACK) {
+        return None;
+    }
+    match amend::parse(body, findings.resets.len(), &start(client, server)) {
+        Outcome::Unclear => None,
+        Outcome::Same => {
+            findings.settle_resets();
+            None
+        }
+        Outcome::Amended(body) => {
+            *findings = scan(&body);
+            findings.settle_resets();
+            Some(body)
+        }
+    }
+}
+
+/// The same for a Parse by name, if it is looked at at all.
+pub(crate) fn named_parse(client: &Client, server: &Server, body: &[u8]) -> Option<Vec<u8>> {
+    if server.policy.on_state == OnState::Allow {
+        return None;
+    }
+    parse(client, server, body, &mut scan(body))
+}
+
+/// A message of a client that keeps its server to its end: only what sets back is of interest.
+#[inline]
+pub(crate) fn in_session(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Step {
+    let kind = message.header.kind;
+    if kind == front::QUERY {
+        server.unnamed = None;
+    }
+    let own = server.connect_query.is_none()
+        && client.start.as_ref().is_some_and(|start| Arc::ptr_eq(start, &server.defaults));
+    if own || !matches!(kind, front::QUERY | front::PARSE) {
+        return Step::Forward;
+    }
+    session_text(client, (tag, server), message, out)
+}
+
+#[cold]
+fn session_text(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Step {
+    if message.may_wait() {
+        return Step::Wait;
+    }
+    if server.exchange.is_skipping() || !message.is_whole() {
+        return Step::Forward;
+    }
+    let kind = message.header.kind;
+    let mut text = message.body();
+    let Some(name) = (if kind == front::PARSE { take_text(&mut text) } else { Some(&b""[..]) }) else {
+        return Step::Forward;
+    };
+    let mut findings = scan(text);
+    let mut step = Step::Forward;
+    if kind == front::QUERY {
+        if let Some(done) = query(client, (tag, server), message, &mut findings, out) {
+            step = done;
+        }
+    } else {
+        let amended = parse(client, server, text, &mut findings);
+        let mark = amended.as_deref().and_then(amend::mark);
+        let of_interest = mark.is_some() || findings.suspects.any(Suspects::RESET);
+        if of_interest || server.retold.is_some() {
+            let names = &mut server.retold().names;
+            names.retain(|(known, _)| **known != *name);
+            if of_interest && names.len() < MOST {
+                names.push((name.into(), mark));
+            }
+        }
+        if let Some(body) = amended {
+            out.insert(Peer::Server(tag), |to| crate::named::write_named_parse(to, name, &body));
+            server.exchange.extended();
+            step = Step::Replaced(message.end());
+        }
+    }
+    if kind == front::QUERY && findings.suspects.any(Suspects::RESET) && !matches!(step, Step::Wait) {
+        findings.suspects = Suspects::RESET;
+        server.note(&findings);
+    }
+    step
+}
