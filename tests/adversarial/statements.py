@@ -142,7 +142,8 @@ class Client:
         scope = "LOCAL " if local else self.chance.choice(["", "", "SESSION "])
         verb = self.chance.choice(["SET", "set", "Set", "/* why */ SET", "-- why\nSET"])
         if name == "TimeZone" and self.chance.random() < 0.5:
-            return f"{verb} {scope}TIME ZONE {self.chance.choice([value, 'LOCAL', 'DEFAULT'])}"
+            # RESET ALL does not touch what SET LOCAL has set to its start: only the transaction knew of that. Behind a pooler it does.
+            return f"{verb} {scope}TIME ZONE {value if local else self.chance.choice([value, 'LOCAL', 'DEFAULT'])}"
         if name == "client_encoding" and value.startswith("'") and self.chance.random() < 0.5:
             return f"{verb} {scope}NAMES {value}"
         if name == "search_path" and self.chance.random() < 0.3:
