@@ -8,9 +8,10 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag};
 use crate::{
     PoolMode, Postgres,
     client::Client,
+    deallocate::{Deallocate, deallocates},
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
     named, retold,
-    scan::{Deallocate, Findings, Suspects, deallocates, scan},
+    scan::{Findings, Suspects, scan},
     sequences,
     server::Server,
     state::OnState,

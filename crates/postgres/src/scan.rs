@@ -446,56 +446,6 @@ fn set_config(mut tokens: Tokens<'_>, found: &mut Findings) {
     }
 }
 
-/// What a text deallocates.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Deallocate {
-    All,
-    /// The statement of this name, as PostgreSQL would spell it.
-    One(Vec<u8>),
-}
-
-/// Whether the text is a DEALLOCATE and nothing else.
-pub(crate) fn deallocates(text: &[u8]) -> Option<Deallocate> {
-    let mut tokens = Tokens::new(text);
-    let is = |token: &Option<Token<'_>>, other: &str| matches!(token, Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()));
-    if !is(&tokens.next(), "deallocate") {
-        return None;
-    }
-    let mut token = tokens.next();
-    if is(&token, "prepare") {
-        token = tokens.next();
-    }
-    let what = match token {
-        Some(Token::Word(word)) if word.eq_ignore_ascii_case(b"all") => Deallocate::All,
-        Some(Token::Word(word)) => Deallocate::One(word.to_ascii_lowercase()),
-        Some(Token::Quoted(word)) => Deallocate::One(word.replace_double()),
-        _ => return None,
-    };
-    match (tokens.next(), tokens.next()) {
-        (None, _) | (Some(Token::Symbol(b';')), None) => Some(what),
-        _ => None,
-    }
-}
-
-trait ReplaceDouble {
-    fn replace_double(&self) -> Vec<u8>;
-}
-
-impl ReplaceDouble for &[u8] {
-    /// A quoted identifier's body with each `""` made one.
-    fn replace_double(&self) -> Vec<u8> {
-        let mut plain = Vec::with_capacity(self.len());
-        let mut bytes = self.iter().peekable();
-        while let Some(&byte) = bytes.next() {
-            plain.push(byte);
-            if byte == b'"' && bytes.peek() == Some(&&b'"') {
-                bytes.next();
-            }
-        }
-        plain
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -598,17 +548,6 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_deallocate_is_recognised() {
-        let one = |name: &str| Some(Deallocate::One(name.into()));
-        assert_eq!(deallocates(b"DEALLOCATE ALL"), Some(Deallocate::All));
-        assert_eq!(deallocates(b"deallocate prepare Foo;"), one("foo"));
-        assert_eq!(deallocates(b"DEALLOCATE \"_pg3_0\""), one("_pg3_0"));
-        assert_eq!(deallocates(b"DEALLOCATE \"a\"\"b\""), one("a\"b"));
-        assert_eq!(deallocates(b"DEALLOCATE a; select 1"), None);
-        assert_eq!(deallocates(b"select 1"), None);
-    }
-
-    #[test]
     fn a_text_is_looked_at_once_or_a_few_times_whatever_is_in_it() {
         let most = 64 * 1024;
         let texts = [
@@ -644,7 +583,6 @@ mod tests {
             b"\xff\xfe;\0",
         ] {
             scan(sql);
-            deallocates(sql);
         }
     }
 }
