@@ -1,18 +1,20 @@
-//! How a request of a client's ended, where that means more than being passed on: errors, and completions that tell what
-//! the server has forgotten, or that the client is to be told otherwise.
+//! How a request of a client's ended, where that means more than being passed on: errors, completions that tell what
+//! the server has forgotten, or that the client is to be told otherwise, and the ReadyForQuery behind it.
 
-use protocol::{Effect, Peer};
+use protocol::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
 
 use crate::{
-    Postgres,
+    PoolMode, Postgres,
     amend::Tag,
-    error::{Failure, code},
+    client::may_release,
+    error::{Failure, Report, Severity, code},
     exchange::Note,
-    message::{HEADER, back, write},
+    message::{HEADER, IDLE, back, write, write_ready},
     named,
     retold::Told,
     scan::Suspects,
-    server::{Relay, Server, Step},
+    server::{Relay, Server, Stage, Step},
+    state::OnState,
 };
 
 impl Postgres {
@@ -104,5 +106,102 @@ impl Postgres {
             write(to, back::ERROR_RESPONSE, |to| to.extend_from_slice(&renamed));
         });
         Step::Handled
+    }
+
+    /// A ReadyForQuery for the holder has been entered.
+    #[inline]
+    pub(crate) fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
+        let settled = server.exchange.is_settled();
+        if let Some(retold) = &mut server.retold {
+            retold.end_query();
+        }
+        let tag = server.holder.expect("somebody holds the server");
+        if !server.exchange.discarded().is_empty() {
+            // It has answered less than it was asked.
+            named::settle_discarded(relay.client(tag), server);
+        }
+        if std::mem::take(&mut relay.client(tag).awaits_answers) {
+            relay.out.push(Effect::Wake { client: tag });
+        }
+        if !settled && status == IDLE {
+            return Step::Forward;
+        }
+        let me = relay.me;
+        if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
+            relay.flush(server, relay.at);
+            relay.run = end;
+            return self.refuse_transaction(relay, server, tag, settled);
+        }
+        if !settled {
+            return Step::Forward;
+        }
+        let corrected = server.suspects.any(Suspects::RESET)
+            && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
+            && status != b'E';
+        let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
+        if corrected || listens {
+            // What it says of its parameters is yet to be corrected, or what it listens to is to be heard elsewhere.
+            relay.flush(server, relay.at);
+            relay.run = end;
+            server.ready_withheld = Some(status);
+        } else {
+            relay.flush(server, end);
+        }
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        if server.told_mid {
+            server.told_mid = false;
+            client.mid_message = false;
+        }
+        if status != IDLE {
+            client.stand(tag, Standing::InTransaction, relay.out);
+            if corrected && !client.owes_server() && !server.owes_client() {
+                self.survey_in_transaction(client, me, server, relay.out);
+            }
+        } else if may_release(client, server) {
+            self.finish(tag, client, me, server, relay.out);
+        } else if !client.owes_server() {
+            client.stand(tag, Standing::Idle, relay.out);
+            if corrected && !server.owes_client() {
+                self.survey_in_transaction(client, me, server, relay.out);
+            }
+        }
+        if server.work.is_none() {
+            server.tell_ready(Some(tag), relay.out);
+        }
+        Step::Handled
+    }
+
+    /// A transaction stays open in statement mode: it is rolled back and the client told.
+    fn refuse_transaction(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        tag: ClientTag,
+        settled: bool,
+    ) -> Step {
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        client.mid_message = false;
+        server.told_mid = false;
+        self.unpin(client, relay.me, relay.out);
+        let stays = settled && !client.owes_server();
+        let report = Report {
+            severity: if stays { Severity::Error } else { Severity::Fatal },
+            code: code::FEATURE_NOT_SUPPORTED,
+            message: "transactions of several statements are not allowed in statement mode",
+            hint: "The transaction was rolled back. Use mode = \"transaction\" for this database.",
+        };
+        if stays {
+            relay.out.insert(Peer::Client(tag), |to| {
+                report.write(to);
+                write_ready(to, IDLE);
+            });
+            client.release(tag, relay.me, server, Verdict::Reset, relay.out);
+            Step::Handled
+        } else {
+            client.fail(tag, &report, Blame::Client, relay.out);
+            client.release(tag, relay.me, server, Verdict::Discard, relay.out);
+            server.stage = Stage::Closed;
+            Step::Over
+        }
     }
 }

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag, Sessions, Standing, Verdict,
-};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag, Sessions, Verdict};
 
 use crate::{
     PoolMode, Postgres,
@@ -14,7 +12,7 @@ use crate::{
     error::{Failure, Report, Severity, code},
     exchange::{Exchange, Note},
     listeners::Duty,
-    message::{HEADER, Header, IDLE, back, take_text, write_ready},
+    message::{HEADER, Header, back, take_text, write_ready},
     named::{self, Answer},
     parameters::{Pairs, Settings, is_fact},
     replan::Replan,
@@ -22,7 +20,7 @@ use crate::{
     scan::Suspects,
     sequences::Asker,
     server_login::Login,
-    state::{OnState, StatePolicy},
+    state::StatePolicy,
     statements::Prepared,
     unnamed::Owner,
     work::Work,
@@ -327,103 +325,6 @@ impl Postgres {
             | back::PORTAL_SUSPENDED
             | back::ROW_DESCRIPTION => passed_on(server, header.kind),
             kind => Step::Broken(unexpected(kind)),
-        }
-    }
-
-    /// A ReadyForQuery for the holder has been entered.
-    #[inline]
-    fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
-        let settled = server.exchange.is_settled();
-        if let Some(retold) = &mut server.retold {
-            retold.end_query();
-        }
-        let tag = server.holder.expect("somebody holds the server");
-        if !server.exchange.discarded().is_empty() {
-            // It has answered less than it was asked.
-            named::settle_discarded(relay.client(tag), server);
-        }
-        if std::mem::take(&mut relay.client(tag).awaits_answers) {
-            relay.out.push(Effect::Wake { client: tag });
-        }
-        if !settled && status == IDLE {
-            return Step::Forward;
-        }
-        let me = relay.me;
-        if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
-            relay.flush(server, relay.at);
-            relay.run = end;
-            return self.refuse_transaction(relay, server, tag, settled);
-        }
-        if !settled {
-            return Step::Forward;
-        }
-        let corrected = server.suspects.any(Suspects::RESET)
-            && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
-            && status != b'E';
-        let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
-        if corrected || listens {
-            // What it says of its parameters is yet to be corrected, or what it listens to is to be heard elsewhere.
-            relay.flush(server, relay.at);
-            relay.run = end;
-            server.ready_withheld = Some(status);
-        } else {
-            relay.flush(server, end);
-        }
-        let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        if server.told_mid {
-            server.told_mid = false;
-            client.mid_message = false;
-        }
-        if status != IDLE {
-            client.stand(tag, Standing::InTransaction, relay.out);
-            if corrected && !client.owes_server() && !server.owes_client() {
-                self.survey_in_transaction(client, me, server, relay.out);
-            }
-        } else if may_release(client, server) {
-            self.finish(tag, client, me, server, relay.out);
-        } else if !client.owes_server() {
-            client.stand(tag, Standing::Idle, relay.out);
-            if corrected && !server.owes_client() {
-                self.survey_in_transaction(client, me, server, relay.out);
-            }
-        }
-        if server.work.is_none() {
-            server.tell_ready(Some(tag), relay.out);
-        }
-        Step::Handled
-    }
-
-    /// A transaction stays open in statement mode: it is rolled back and the client told.
-    fn refuse_transaction(
-        &self,
-        relay: &mut Relay<'_, '_>,
-        server: &mut Server,
-        tag: ClientTag,
-        settled: bool,
-    ) -> Step {
-        let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        client.mid_message = false;
-        server.told_mid = false;
-        self.unpin(client, relay.me, relay.out);
-        let stays = settled && !client.owes_server();
-        let report = Report {
-            severity: if stays { Severity::Error } else { Severity::Fatal },
-            code: code::FEATURE_NOT_SUPPORTED,
-            message: "transactions of several statements are not allowed in statement mode",
-            hint: "The transaction was rolled back. Use mode = \"transaction\" for this database.",
-        };
-        if stays {
-            relay.out.insert(Peer::Client(tag), |to| {
-                report.write(to);
-                write_ready(to, IDLE);
-            });
-            client.release(tag, relay.me, server, Verdict::Reset, relay.out);
-            Step::Handled
-        } else {
-            client.fail(tag, &report, Blame::Client, relay.out);
-            client.release(tag, relay.me, server, Verdict::Discard, relay.out);
-            server.stage = Stage::Closed;
-            Step::Over
         }
     }
 
