@@ -132,7 +132,8 @@ def test_those_who_listen_are_told_when_the_server_that_listens_dies(start, clus
             while True:
                 heard(client, 1, timeout=5)
                 client.execute("SELECT 1")
-    assert pooler.log().count("the server that listens for this client was lost") == len(clients)
+    told = "the server that listens for this client was lost"
+    eventually("each is in the log", lambda: pooler.log().count(told) == len(clients))
     # Everybody else goes on, and so does whoever listens again.
     assert other.execute("SELECT 1").fetchone() == (1,)
     with pooler.connect() as again:

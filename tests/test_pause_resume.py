@@ -82,7 +82,8 @@ def test_who_is_held_too_long_is_told(start):
         client.query("SELECT 1")
         pooler.post("/api/pause")
         client.send(w.query("SELECT 1"))
-        assert client.error().sqlstate == "57P03"
+        error = client.error()
+        assert error.sqlstate == "57P03" and "an operator has paused it" in error.text
 
 
 def test_a_pause_of_all_holds_a_database_nobody_has_asked_for_yet(start):

@@ -45,7 +45,7 @@ pub enum ServeError {
     #[error("{0}")]
     Logging(String),
     /// The system refused something.
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     System {
         /// What was attempted.
         what: String,
@@ -146,7 +146,13 @@ fn open(listener: &crate::config::Listener, inherited: Option<&mut Inherited>) -
         Some(socket) => adopt(listener, socket.into()),
         None => bind(listener),
     };
-    bound.map_err(ServeError::system(format!("cannot listen on {}", listener.listen)))
+    bound.map_err(|source| {
+        let hint = match source.kind() {
+            io::ErrorKind::AddrInUse => " (if another Poolhouse serves there, --take-over has it hand over)",
+            _ => "",
+        };
+        ServeError::system(format!("cannot listen on {}{hint}", listener.listen))(source)
+    })
 }
 
 /// What is given to a process that takes over.

@@ -191,7 +191,10 @@ impl<P: Protocol> Worker<P> {
         let slot = slot as usize;
         let why = match reason {
             CheckOutFailed::Timeout => LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total },
-            CheckOutFailed::Unavailable | CheckOutFailed::Refused | CheckOutFailed::Paused => {
+            CheckOutFailed::Paused => {
+                LeaseFailure::Unavailable { waited, last_error: Some("an operator has paused it".into()) }
+            }
+            CheckOutFailed::Unavailable | CheckOutFailed::Refused => {
                 LeaseFailure::Unavailable { waited, last_error: pool.last_error() }
             }
             CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
