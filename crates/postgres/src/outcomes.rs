@@ -80,7 +80,9 @@ impl Postgres {
 
     /// An ErrorResponse for the holder.
     pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
+        // What failed has set nothing back and stopped no listening, nor has what was done with it.
         server.unlistens.clear();
+        server.resets.clear();
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         let repeated = server.is_to_repeat(body.unwrap_or_default());
         server.exchange.answered(back::ERROR_RESPONSE);

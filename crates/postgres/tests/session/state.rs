@@ -95,6 +95,32 @@ fn a_prepared_reset_is_told_as_one() {
 }
 
 #[test]
+fn a_discard_that_failed_sets_nothing_back() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = world.connect_client();
+    world.client_says(client, &crate::world::startup(3 << 16, &[("user", "app"), ("TimeZone", "CET")]));
+    world.server_got(server);
+    world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    world.client_says(client, &messages("Q:SET_TimeZone_=_'UTC'"));
+    world.server_says(server, &messages("S:TimeZone~UTC~ C:SET~ Z:I"));
+    world.server_got(server);
+    world.server_says(server, &crate::world::survey_answer(&[["s", "TimeZone", "UTC"]]));
+    world.client_got(client);
+    // It is the server's own value, so that nothing need be set in it for this client.
+    world.client_says(client, &messages("Q:BEGIN"));
+    world.server_says(server, &messages("C:BEGIN~ Z:T"));
+    world.client_says(client, &messages("Q:DISCARD_ALL"));
+    world.server_says(server, &messages("E:SERROR~C25001~~ Z:E"));
+    world.client_says(client, &messages("Q:COMMIT"));
+    world.server_got(server);
+    world.server_says(server, &messages("C:ROLLBACK~ Z:I"));
+    assert_surveyed(&mut world, server, &[]);
+    let got = text(&world.client_got(client));
+    assert!(!got.contains("CET"), "{got}");
+}
+
+#[test]
 fn what_cannot_follow_pins_the_server_until_it_is_gone() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         world.client_says(client, &messages("Q:CREATE_TEMP_TABLE_t()"));
