@@ -22,6 +22,7 @@ mod encryption;
 mod ending;
 mod error;
 mod exchange;
+mod glance;
 mod keyring;
 mod listeners;
 mod lookup;
