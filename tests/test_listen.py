@@ -190,5 +190,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_the_others_hear_everything(s
         for turn in range(3000):
             teller.execute("SELECT pg_notify('news', %s)", (f"{turn} {payload}",))
             assert heard(client, 1) == [("news", f"{turn} {payload}")]
+        connected = json.loads(pooler.get("/api/clients")[1])["clients"]
+        assert len(connected) == 2, "4 MB have waited for the third"
     assert pooler.resident_kib() - before < 32 * 1024
     deaf.close()

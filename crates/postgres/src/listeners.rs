@@ -70,8 +70,6 @@ pub(crate) enum Duty {
     Serves,
     /// It listens for all clients of its pool that want to; with the key that its clients' wishes come with.
     Listens(u64),
-    /// It did, and goes back to its pool as soon as it does so no more.
-    Retires,
 }
 
 /// A server that listens for clients of its pool.
@@ -316,8 +314,8 @@ impl Postgres {
         let mut hubs = self.hubs.lock();
         let hub = hubs.get_mut(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool");
         if hub.clients.is_empty() {
-            hubs.remove(&server.pool);
-            server.duty = Duty::Retires;
+            // It stays known until it does so no more: if somebody wants to listen before that, it goes on.
+            hub.channels.clear();
             return server.begin(tag, Purpose::Retire, &[b"UNLISTEN *"], out);
         }
         let (wanted, unwanted) = hub.changes();
@@ -377,12 +375,27 @@ impl Postgres {
         self.look_after_hub(tag, server, out);
     }
 
-    /// The shared server goes back to its pool.
-    pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, verdict: Verdict, out: &mut Outbox) {
+    /// The shared server listens to nothing any more: it goes back to its pool, unless it is wanted again.
+    pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let wanted = !hub.expect("a server listens for its pool").clients.is_empty();
+        if wanted && failure.is_none() {
+            drop(hubs);
+            return self.look_after_hub(tag, server, out);
+        }
+        let hub = hubs.remove(&server.pool);
+        drop(hubs);
+        if let (Some(hub), Some(failure)) = (hub, failure) {
+            for (key, subscriber) in hub.clients {
+                post_lost(subscriber.tag, key, &failure.text(), out);
+            }
+        }
         server.duty = Duty::Serves;
         server.pinned = false;
         self.pins.remove(server.pool);
         out.push(Effect::Pinned { server: tag, reason: None });
+        let verdict = if failure.is_some() { Verdict::Discard } else { Verdict::Clean };
         out.push(Effect::Release { server: tag, verdict });
     }
 

@@ -279,10 +279,7 @@ impl Postgres {
                 self.unlistened(tag, client, me, server, &channels, out);
             }
             (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
-            (Purpose::Retire, failure) => {
-                let verdict = if failure.is_some() { Verdict::Discard } else { Verdict::Clean };
-                self.retired(me, server, verdict, out);
-            }
+            (Purpose::Retire, failure) => self.retired(me, server, failure.as_ref(), out),
             (Purpose::ForgetSequences, None) => {
                 let tag = server.holder.expect("it is done for a holder");
                 let client = clients.get(tag).expect("the holder of a server has a session");

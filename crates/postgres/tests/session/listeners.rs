@@ -134,6 +134,27 @@ fn an_unlisten_that_is_rolled_back_has_not_been() {
 }
 
 #[test]
+fn who_comes_while_the_shared_server_goes_back_keeps_it() {
+    in_all_pieces(PoolMode::Transaction, |world, one, hub| {
+        begin(world, one, hub);
+        let other = whole(world, add_server);
+        let two = whole(world, add_client);
+        world.client_leaves(one);
+        assert_eq!(text(&world.server_got(hub)), text(&messages("Q:UNLISTEN_*")));
+        // It is known as the one that is shared until it has gone back: there may be room for no other.
+        join(world, two, other, "a");
+        assert_eq!(world.client_got(two), b"");
+        world.server_says(hub, &messages("C:UNLISTEN~ Z:I"));
+        assert_eq!(text(&world.server_got(hub)), text(&messages("Q:LISTEN_\"a\";")));
+        world.server_says(hub, &messages("C:LISTEN~ Z:I"));
+        assert_eq!(world.client_got(two), messages("Z:I"));
+        world.server_says(hub, &messages(NOTIFICATION));
+        assert_eq!(world.client_got(two), messages(NOTIFICATION));
+        assert_eq!(world.releases.last(), Some(&(other, Verdict::Clean)));
+    });
+}
+
+#[test]
 fn whoever_listens_is_told_when_the_shared_server_is_lost() {
     in_all_pieces(PoolMode::Transaction, |world, one, hub| {
         begin(world, one, hub);
@@ -199,4 +220,19 @@ fn what_waits_during_a_transaction_is_bounded() {
     assert_eq!(error_code(&world.client_got(client)), "54000");
     assert!(world.clients.0[&client.0].closed.is_some());
     assert_eq!(world.releases.last().unwrap().0, other);
+}
+
+#[test]
+fn channels_of_a_client_are_bounded() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    world.client_says(client, &messages("Q:LISTEN_many"));
+    world.server_says(server, &messages("C:LISTEN~ Z:I"));
+    world.client_got(client);
+    let names: Vec<String> = (0..1001).map(|number| format!("c{number}")).collect();
+    let rows: Vec<[&str; 3]> = names.iter().map(|name| ["l", name.as_str(), ""]).collect();
+    assert_surveyed(&mut world, server, &rows);
+    let got = world.client_got(client);
+    assert_eq!(error_code(&got), "54000");
+    assert_eq!(verdicts(&world), [Verdict::Reset]);
 }
