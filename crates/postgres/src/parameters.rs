@@ -138,6 +138,11 @@ impl Settings {
         first.strip_prefix(b"\"").unwrap_or(first).starts_with(b"pg_temp")
     }
 
+    /// Whether who acts was changed in two ways. Whether both can be had again on another server depends on their order.
+    pub(crate) fn acts_as_two(&self) -> bool {
+        IDENTITY.iter().all(|identity| self.extras.get(identity).is_some())
+    }
+
     fn compute_context(&mut self) {
         let mut hasher = DefaultHasher::new();
         for (name, value) in self.reported.iter().chain(self.extras.iter()) {

@@ -69,6 +69,8 @@ pub(crate) enum Pin {
     Prepare,
     Sequence,
     Settings,
+    /// It acts in a role, and with another session authorization than that of its login.
+    Identity,
     /// A parameter was set whose name could not be seen.
     UnknownSetting,
 }
@@ -84,6 +86,7 @@ impl Pin {
             Pin::Prepare => "sql_prepare",
             Pin::Sequence => "sequence",
             Pin::Settings => "settings",
+            Pin::Identity => "identity",
             Pin::UnknownSetting => "unknown_setting",
         }
     }
@@ -327,6 +330,9 @@ impl Postgres {
         }
         if client.settings.as_ref().is_some_and(|settings| settings.creates_temporary()) {
             pin = pin.or(Some(Pin::Temporary));
+        }
+        if client.settings.as_ref().is_some_and(|settings| settings.acts_as_two()) {
+            pin = pin.or(Some(Pin::Identity));
         }
         if server.suspects.any(Suspects::UNNAMED) {
             pin = Some(Pin::UnknownSetting);

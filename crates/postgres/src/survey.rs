@@ -212,6 +212,7 @@ mod tests {
         let start = Settings::default();
         let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app"));
         assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
+        assert!(there.acts_as_two() && !start.acts_as_two());
     }
 
     #[test]
