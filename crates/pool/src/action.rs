@@ -167,3 +167,18 @@ pub enum Action {
         home: Home,
     },
 }
+
+impl Action {
+    /// Where it has to be done; `None`: wherever it was ordered. What nobody in particular waits for is dialled by worker 0.
+    pub fn place(&self) -> Option<Home> {
+        match self {
+            Action::AskPermit | Action::WithdrawPermit | Action::Grant(_) => None,
+            Action::Connect { home, .. } => Some(home.unwrap_or(Home(0))),
+            Action::Fail { home, .. }
+            | Action::Close { home, .. }
+            | Action::Check { home, .. }
+            | Action::Reset { home, .. }
+            | Action::Interrupt { home, .. } => Some(*home),
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Home, ServerId, Ticket, WaiterId};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId};
 use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
@@ -336,17 +336,7 @@ impl<P: Protocol> Worker<P> {
 
     /// Does what a pool wants, here or where the server lives.
     pub(super) fn perform(&mut self, pool: Arc<SharedPool>, action: Action) {
-        let place = match &action {
-            Action::AskPermit | Action::WithdrawPermit | Action::Grant(_) => None,
-            // What nobody in particular waits for is dialled by the first worker.
-            Action::Connect { home, .. } => Some(home.unwrap_or(Home(0))),
-            Action::Fail { home, .. }
-            | Action::Close { home, .. }
-            | Action::Check { home, .. }
-            | Action::Reset { home, .. }
-            | Action::Interrupt { home, .. } => Some(*home),
-        };
-        if let Some(place) = place.filter(|place| *place != self.home()) {
+        if let Some(place) = action.place().filter(|place| *place != self.home()) {
             let message = match action {
                 Action::Fail { waiter, reason, waited, .. } => {
                     pool.lock().stats.on_failed(reason);

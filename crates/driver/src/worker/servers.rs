@@ -138,7 +138,10 @@ impl<P: Protocol> Worker<P> {
             return;
         }
         if server.kept && self.posts_wait() {
-            return self.posters.push(slot as u32);
+            if !self.posters.contains(&(slot as u32)) {
+                self.posters.push(slot as u32);
+            }
+            return;
         }
         self.reactor.receive(server.conn);
     }

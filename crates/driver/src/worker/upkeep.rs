@@ -82,6 +82,7 @@ impl<P: Protocol> Worker<P> {
             if self.own_times.client_idle {
                 self.look_through_idle();
             }
+            self.expire_unserved();
         }
         if !self.own_times.client_idle {
             self.expire_idle();
@@ -112,6 +113,20 @@ impl<P: Protocol> Worker<P> {
         for slot in late {
             self.refuse(slot, Refusal::IdleTimeout);
             self.refresh_state(slot);
+        }
+    }
+
+    /// Clients whose request is under way without a server of their own: it waits for what another session does.
+    fn expire_unserved(&mut self) {
+        let late = |client: &ClientConn<P::Client>| {
+            let limit = || self.timeouts_of(client).query;
+            client.state == State::Active
+                && client.lease == Lease::None
+                && limit().is_some_and(|limit| self.now - client.since >= limit)
+        };
+        let late: Vec<usize> = self.clients.iter().filter(|(_, client)| late(client)).map(|(slot, _)| slot).collect();
+        for slot in late {
+            self.refuse(slot, Refusal::QueryTimeout);
         }
     }
 

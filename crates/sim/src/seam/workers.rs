@@ -172,16 +172,7 @@ impl<P: Protocol> Driver<P> {
 
     /// Does what a pool wants, here or where it has to be done.
     fn perform(&mut self, here: u8, pool: usize, action: Action) {
-        let place = match &action {
-            Action::AskPermit | Action::WithdrawPermit | Action::Grant(_) => None,
-            Action::Connect { home, .. } => Some(home.unwrap_or(Home(0))),
-            Action::Fail { home, .. }
-            | Action::Close { home, .. }
-            | Action::Check { home, .. }
-            | Action::Reset { home, .. }
-            | Action::Interrupt { home, .. } => Some(*home),
-        };
-        if let Some(Home(place)) = place.filter(|place| place.0 != here) {
+        if let Some(Home(place)) = action.place().filter(|place| place.0 != here) {
             let message = match action {
                 Action::Fail { waiter, reason, .. } => Message::Failed(waiter.0, reason),
                 action => Message::Act(pool, action),
