@@ -1,5 +1,6 @@
 """What a session leaves behind beyond its transactions follows its client, or keeps the server for it; nobody else meets it."""
 
+import contextlib
 import json
 import time
 
@@ -98,35 +99,39 @@ def test_prepared_statements_work_on_whichever_server_comes(start):
             connection.close()
 
 
+@contextlib.contextmanager
+def changing_table(pooler):
+    """A connection that prepares all it does, and another; and a table for them."""
+    with pooler.connect(prepare_threshold=0) as one, pooler.connect() as other:
+        other.execute("DROP TABLE IF EXISTS t_changing; CREATE TABLE t_changing (a int)")
+        yield one, other
+        other.execute("DROP TABLE t_changing")
+
+
 def test_a_table_that_changes_under_a_statement_is_not_noticed(start):
     """A driver that is told the columns with each answer: the statement is parsed again and used again."""
     pooler = start(max_size=2)
-    with pooler.connect(prepare_threshold=0, autocommit=True) as one, pooler.connect(autocommit=True) as other:
-        other.execute("DROP TABLE IF EXISTS t_changing; CREATE TABLE t_changing (a int)")
+    with changing_table(pooler) as (one, other):
         for _ in range(4):
             one.execute("SELECT * FROM t_changing").fetchall()
         other.execute("ALTER TABLE t_changing ADD b text")
         for _ in range(8):
             assert len(one.execute("SELECT * FROM t_changing").description) == 2
-        other.execute("DROP TABLE t_changing")
 
 
 def test_a_write_whose_table_changes_is_done_once(start):
     pooler = start(max_size=2)
-    with pooler.connect(prepare_threshold=0, autocommit=True) as one, pooler.connect(autocommit=True) as other:
-        other.execute("DROP TABLE IF EXISTS t_changing; CREATE TABLE t_changing (a int)")
+    with changing_table(pooler) as (one, other):
         for number in range(6):
             if number in (2, 4):
                 other.execute(f"ALTER TABLE t_changing ADD b{number} text")
             assert one.execute("INSERT INTO t_changing VALUES (%s) RETURNING *", [number]).fetchone()[0] == number
         assert other.execute("SELECT array_agg(a) FROM t_changing").fetchone() == (list(range(6)),)
-        other.execute("DROP TABLE t_changing")
 
 
 def test_in_a_transaction_a_table_that_changes_is_noticed_once(start):
     pooler = start(max_size=2)
-    with pooler.connect(prepare_threshold=0, autocommit=True) as one, pooler.connect(autocommit=True) as other:
-        other.execute("DROP TABLE IF EXISTS t_changing; CREATE TABLE t_changing (a int)")
+    with changing_table(pooler) as (one, other):
         for _ in range(4):
             one.execute("SELECT * FROM t_changing").fetchall()
         other.execute("ALTER TABLE t_changing ADD b text")
@@ -138,7 +143,6 @@ def test_in_a_transaction_a_table_that_changes_is_noticed_once(start):
             except psycopg.errors.FeatureNotSupported:
                 failures += 1
         assert failures == 1, "every server parses it again after the first error"
-        other.execute("DROP TABLE t_changing")
 
 
 def test_a_client_told_the_columns_before_is_told_that_they_have_changed(start):

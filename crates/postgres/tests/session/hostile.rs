@@ -1,7 +1,7 @@
 //! Clients and servers that break the rules on purpose, or by accident at the worst moment.
 
 use postgres::{OnState, PoolMode, Proof, StatePolicy};
-use protocol::Verdict;
+use protocol::{ClientTag, ServerTag, Verdict};
 
 use crate::{
     dialogues::{add_client, add_server, assert_surveyed, error_code, text},
@@ -15,11 +15,17 @@ fn with_state(mode: PoolMode, on_state: OnState) -> World {
     World::new(Doors { state, ..Doors::new(mode, Proof::Trust, None) })
 }
 
+/// A server and a client in transaction mode.
+fn one_of_each() -> (World, ServerTag, ClientTag) {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    (world, server, client)
+}
+
 #[test]
 fn the_rest_of_a_message_that_was_replaced_is_not_taken_for_messages() {
     // A Close with more behind its name, which arrives later and looks like a message of its own.
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     world.client_says(client, &messages("P:a~select_1~~~ S"));
@@ -51,8 +57,7 @@ fn the_rest_of_a_long_query_that_was_rejected_is_not_taken_for_messages() {
 #[test]
 fn a_server_lost_while_it_is_asked_what_was_left_behind_takes_its_client_along() {
     // The client has been told that its setting is made; nobody could bring it to another server.
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &messages("Q:SET_search_path_=_tenant"));
     world.server_says(server, &messages("C:SET~ Z:I"));
     world.client_got(client);
@@ -63,8 +68,7 @@ fn a_server_lost_while_it_is_asked_what_was_left_behind_takes_its_client_along()
 
 #[test]
 fn a_transaction_whose_server_is_lost_does_not_go_on_elsewhere() {
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     world.client_says(client, &messages("Q:RESET_work_mem"));
@@ -202,8 +206,7 @@ fn what_a_server_leaves_unanswered_is_not_charged_to_the_next_client() {
 
 #[test]
 fn an_answer_of_ours_does_not_land_in_half_a_message() {
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     world.client_says(client, &messages("P:a~select_1~~~ S"));
@@ -218,8 +221,7 @@ fn an_answer_of_ours_does_not_land_in_half_a_message() {
 
 #[test]
 fn a_function_that_is_called_without_sql_may_leave_something_behind() {
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     // It may be pg_advisory_lock.
     world.client_says(client, &message(b'F', &[0; 10]));
     world.server_got(server);
@@ -243,8 +245,7 @@ fn all_statements_are_deallocated_whatever_server_is_at_hand() {
 
 #[test]
 fn a_client_that_prepares_without_end_in_one_transaction_is_bounded() {
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     let (mut parsed, mut closed) = (0, 0);
@@ -261,8 +262,7 @@ fn a_client_that_prepares_without_end_in_one_transaction_is_bounded() {
 
 #[test]
 fn texts_that_are_asked_for_and_not_answered_are_bounded() {
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     let long = "x".repeat(10_000);
     for number in 0..2000 {
         world.client_says(client, &messages(&format!("P:{number}~{long}~~~")));
@@ -277,8 +277,7 @@ fn texts_that_are_asked_for_and_not_answered_are_bounded() {
 
 #[test]
 fn names_of_parameters_set_in_one_transaction_are_bounded() {
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     for number in 0..2000 {
@@ -299,8 +298,7 @@ fn names_of_parameters_set_in_one_transaction_are_bounded() {
 
 #[test]
 fn a_text_that_ends_a_failed_transaction_is_suspected_like_any_other() {
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     world.client_says(client, &messages("Q:wrong"));
@@ -314,8 +312,7 @@ fn a_text_that_ends_a_failed_transaction_is_suspected_like_any_other() {
 #[test]
 fn tables_created_where_temporary_ones_are_keep_the_server() {
     // CREATE TABLE says nothing of it then.
-    let mut world = World::trusting(PoolMode::Transaction);
-    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    let (mut world, server, client) = one_of_each();
     world.client_says(client, &ours("Q:SET_search#path_=_pg#temp,_public"));
     world.server_got(server);
     world.server_says(server, &messages("C:SET~ Z:I"));
