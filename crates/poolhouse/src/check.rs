@@ -3,7 +3,8 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use proxy::{Machine, Severity};
+use proxy::Machine;
+use settings::Severity;
 
 use crate::BAD_USAGE;
 

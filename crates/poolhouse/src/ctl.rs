@@ -86,7 +86,7 @@ struct Which {
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
     /// How long to wait until it is done
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = proxy::parse_duration_on)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
     time: Duration,
 }
 
@@ -127,7 +127,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
 fn token(file: Option<&std::path::Path>) -> anyhow::Result<Option<String>> {
     let token = match file {
         Some(path) => {
-            let text = proxy::read_small(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = settings::read_small(path).with_context(|| format!("cannot read {}", path.display()))?;
             Some(text)
         }
         None => std::env::var(TOKEN).ok(),
@@ -138,7 +138,7 @@ fn token(file: Option<&std::path::Path>) -> anyhow::Result<Option<String>> {
 /// What is asked over HTTP for an order, and how long that may take.
 fn request(order: &Order) -> request::Request {
     let which = |path: &str, which: &Which| {
-        let time = proxy::show_duration(which.time);
+        let time = settings::show_duration(which.time);
         let parameters = [("time", Some(time)), ("database", which.database.clone())];
         let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         request::Request { method: Method::Post, path: path.to_owned(), parameters, patience: which.time }

@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
-use proxy::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, Problem, Problems, ServeError};
+use proxy::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError};
+use settings::{Problem, Problems};
 
 use crate::BAD_USAGE;
 
@@ -142,7 +143,7 @@ struct UrlFlags {
 struct Off<T>(Option<T>);
 
 fn time(text: &str) -> Result<Off<Duration>, String> {
-    proxy::parse_duration(text).map(Off)
+    settings::parse_duration(text).map(Off)
 }
 
 fn admin(text: &str) -> Result<Off<SocketAddr>, String> {
@@ -213,12 +214,12 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
     let url = match (args.url, &args.url_file) {
         (Some(url), _) => url,
         (None, Some(path)) => {
-            proxy::read_small(path).map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?
+            settings::read_small(path).map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?
         }
         (None, None) => unreachable!("clap asks for a URL, a file with it, or a configuration"),
     };
     let flags = Flags { insecure_no_auth: args.insecure_no_auth, ..args.flags.into() };
-    proxy::from_url(&url, &flags, &proxy::environment)
+    proxy::from_url(&url, &flags, &settings::environment)
 }
 
 impl From<UrlFlags> for Flags {

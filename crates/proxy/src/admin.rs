@@ -18,9 +18,10 @@ use axum::{
 };
 use driver::{PoolSnapshot, Snapshot};
 use serde_json::Value;
+use settings::Secret;
 use tokio::sync::Semaphore;
 
-use crate::{Secret, config::Config};
+use crate::config::Config;
 
 mod api;
 pub mod door;

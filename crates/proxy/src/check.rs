@@ -6,11 +6,9 @@ mod users;
 use std::{collections::HashMap, time::Duration};
 
 use driver::Address;
+use settings::{Problem, show_duration};
 
-use crate::{
-    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Listener, Mode, Problem, User, show_duration},
-    tls::Tls,
-};
+use crate::{config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Listener, Mode, User}, tls::Tls};
 
 /// What one new connection is taken to cost. Measured ones lie between 7 and 175 ms, most of it TLS and authentication.
 const ASSUMED_CONNECT_COST: Duration = Duration::from_millis(100);
@@ -280,7 +278,7 @@ fn files(config: &Config, found: &mut Vec<Problem>) {
 fn holds_plain_secret(config: &Config) -> bool {
     let Some(source) = &config.source else { return false };
     let text = source.text.reveal();
-    let literal = |spots: &crate::config::Spots, key: &str| {
+    let literal = |spots: &settings::Spots, key: &str| {
         let value = spots.get(key).and_then(|span| text.get(span.clone()));
         value.is_some_and(|value| !value.contains("${") && !value.contains("SCRAM-SHA-256$"))
     };

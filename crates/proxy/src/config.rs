@@ -6,32 +6,25 @@ use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
+use settings::{Problem, Secret, Spots};
+use upstream::UpstreamTls;
 
-use crate::{Password, Secret};
+use crate::Password;
 
 mod auth_query;
 mod endpoint;
 mod file;
 mod flags;
 mod options;
-mod problem;
-mod section;
 mod tls;
-mod url;
 mod userlist;
-mod value;
 
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
 pub use file::{from_file, from_text};
 pub use flags::{Flags, from_url};
-pub use problem::{Place, Problem, Problems, Severity};
-pub use section::{Spots, choose, read_small};
-pub use tls::{ClientAuth, ListenerTls, Root, SslMode, UpstreamTls};
-pub use url::UpstreamUrl;
-pub(crate) use url::decode as percent_decode;
+pub use tls::{ClientAuth, ListenerTls};
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
-pub use value::{Variables, environment, parse_duration, parse_duration_on, show_duration};
 
 /// Everything that is configured.
 #[derive(Clone, Debug)]

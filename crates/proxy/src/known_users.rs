@@ -98,7 +98,7 @@ fn make_room<V>(map: &mut HashMap<Box<str>, V>, user: &str, most: usize, until: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secret;
+    use settings::Secret;
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -37,7 +37,7 @@ impl std::str::FromStr for LogFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        crate::config::choose(text, Self::WORDS)
+        settings::choose(text, Self::WORDS)
     }
 }
 

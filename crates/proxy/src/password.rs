@@ -7,8 +7,7 @@ use std::{
 };
 
 use scram::Verifier;
-
-use crate::Secret;
+use settings::Secret;
 
 /// A user's password as it is stored.
 #[derive(Clone)]

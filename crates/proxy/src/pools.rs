@@ -16,13 +16,10 @@ use std::{
 
 use postgres::{Encryption, Unknown};
 use protocol::PoolId;
+use settings::Secret;
+use upstream::UpstreamTls;
 
-use crate::{
-    Password, Secret,
-    config::{AuthQuery, Config, Database, Endpoint, FALLBACK, UpstreamTls, User},
-    known_users::KnownUsers,
-    tls::Tls,
-};
+use crate::{Password, config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User}, known_users::KnownUsers, tls::Tls};
 
 /// Most pools of a process.
 pub const MAX_POOLS: usize = 4096;

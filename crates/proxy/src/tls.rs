@@ -1,19 +1,13 @@
 //! Certificates and keys of a configuration, read from their files and made into what the driver uses. They can be read again while
 //! it runs. Decides nothing about who may log in.
 
-use std::{io::Read, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
-use driver::{Address, ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};
+use driver::{ClientCertificates, TlsAcceptor, TlsConnector, TlsIdentity};
+use settings::{Problem, Problems};
+use upstream::{ALPN, about_file, connector, read_pem};
 
-use crate::config::{
-    ClientAuth, Config, Database, Endpoint, ListenerTls, Problem, Problems, Root, SslMode, UpstreamTls,
-};
-
-/// Bytes that a file of certificates or a key may have.
-const MAX_FILE: u64 = 4 * 1024 * 1024;
-
-/// The application protocol inside (ALPN).
-const PROTOCOL: &[&[u8]] = &[b"postgresql"];
+use crate::config::{ClientAuth, Config, Database, Endpoint, ListenerTls};
 
 /// What listeners show and databases demand, in the order of the configuration.
 #[derive(Debug)]
@@ -85,58 +79,23 @@ impl Tls {
     }
 }
 
-/// Whether connections to a database may be in TLS: as in libpq, never on a Unix socket.
+/// Whether connections to a database may be in TLS.
 pub fn uses_tls(database: &Database) -> bool {
-    let is_socket = |address: &Address| matches!(address, Address::Unix(_));
-    database.tls.mode != SslMode::Disable && !database.hosts.addresses.iter().all(is_socket)
+    upstream::uses_tls(&database.hosts, &database.tls)
 }
 
 fn acceptor(tls: &ListenerTls) -> Result<TlsAcceptor, (&'static str, String)> {
     let identity = TlsIdentity {
-        certificates: read(&tls.cert).map_err(|message| ("tls_cert", message))?,
-        key: read(&tls.key).map_err(|message| ("tls_key", message))?,
+        certificates: read_pem(&tls.cert).map_err(|message| ("tls_cert", message))?,
+        key: read_pem(&tls.key).map_err(|message| ("tls_key", message))?,
     };
-    let authority = |path: &Path| read(path).map_err(|message| ("tls_client_ca", message));
+    let authority = |path: &Path| read_pem(path).map_err(|message| ("tls_client_ca", message));
     let clients = match &tls.clients {
         ClientAuth::Off => ClientCertificates::Ignored,
         ClientAuth::Optional(path) => ClientCertificates::Optional(authority(path)?),
         ClientAuth::Required(path) => ClientCertificates::Required(authority(path)?),
     };
-    TlsAcceptor::new(&identity, &clients, PROTOCOL).map_err(|error| ("tls_cert", about(&tls.cert, &error)))
-}
-
-fn connector(tls: &UpstreamTls) -> Result<TlsConnector, String> {
-    let trust = match (&tls.root, tls.mode) {
-        (Some(Root::System), _) => Trust::System,
-        (Some(Root::File(path)), SslMode::VerifyFull) => Trust::Host(read(path)?),
-        // As in libpq: whoever names an authority wants it to be asked.
-        (Some(Root::File(path)), _) => Trust::Authority(read(path)?),
-        (None, _) => Trust::Anybody,
-    };
-    let identity = match &tls.identity {
-        Some((cert, key)) => Some(TlsIdentity { certificates: read(cert)?, key: read(key)? }),
-        None => None,
-    };
-    let file = match (&tls.root, &tls.identity) {
-        (_, Some((cert, _))) => cert,
-        (Some(Root::File(path)), None) => path,
-        _ => Path::new("TLS"),
-    };
-    TlsConnector::new(&trust, identity.as_ref(), PROTOCOL).map_err(|error| about(file, &error))
-}
-
-fn about(path: &Path, error: &TlsError) -> String {
-    format!("{}: {error}", path.display())
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
-    match read {
-        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
-        Ok(length) if length as u64 > MAX_FILE => Err(format!("{} has more than {MAX_FILE} bytes", path.display())),
-        Ok(_) => Ok(bytes),
-    }
+    TlsAcceptor::new(&identity, &clients, ALPN).map_err(|error| ("tls_cert", about_file(&tls.cert, &error)))
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use axum::http::{
     HeaderMap,
     header::{AUTHORIZATION, HOST, ORIGIN},
 };
-
-use crate::Secret;
+use settings::Secret;
 
 /// The header that must be there when there is no token; its value does not matter.
 pub const HEADER: &str = "x-poolhouse";

@@ -17,15 +17,13 @@ use axum::{
 };
 use driver::PoolState;
 use serde_json::{Value, json};
+use settings::parse_duration_on;
 
 use super::{
     Admin, Inner, busy,
     guard::{self, Denied},
 };
-use crate::{
-    config::{FALLBACK, parse_duration_on},
-    reload::one_line,
-};
+use crate::{config::FALLBACK, reload::one_line};
 
 /// How long an order waits for what it ordered, unless it says otherwise, and at most.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
@@ -222,7 +220,7 @@ fn parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, String
         if !known.contains(&name) {
             return Err(format!("the only parameters are {}", known.join(", ")));
         }
-        let value = crate::config::percent_decode(value).map_err(|error| format!("{name}: {error}"))?;
+        let value = upstream::percent_decode(value).map_err(|error| format!("{name}: {error}"))?;
         found.push((name.to_owned(), value));
     }
     Ok(found)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, Database, Mode, Problem, User, show_duration};
+use settings::{Problem, show_duration};
+
+use crate::config::{Config, Database, Mode, User};
 
 /// Everything that is wrong with the rules of users.
 pub fn users(config: &Config, found: &mut Vec<Problem>) {

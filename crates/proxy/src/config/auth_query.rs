@@ -3,8 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{FALLBACK, options::MAX_COUNT, problem::Problem, section::Section, url::UpstreamUrl};
-use crate::Secret;
+use settings::Secret;
+use settings::{Problem, Section};
+use upstream::UpstreamUrl;
+
+use super::{FALLBACK, options::MAX_COUNT};
 
 /// The keys, in `[auth]` and in `[[database]]`.
 pub const AUTH_QUERY_KEYS: &[&str] = &[

@@ -1,7 +1,6 @@
 //! A configuration file, read into a [`Config`] or into the list of everything that is wrong with it.
 
 use std::{
-    cell::RefCell,
     collections::HashMap,
     path::{Path, PathBuf},
     time::Duration,
@@ -9,28 +8,17 @@ use std::{
 
 use driver::{PoolTimeouts, Timeouts};
 use pool::GateConfig;
-use toml::de::DeTable;
+use settings::{Document, Problem, Problems, Secret, Section, Variables, choose, environment, load_text, read_text};
+use upstream::UpstreamUrl;
 
-use super::{
-    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source,
-    User,
-    auth_query::{AUTH_QUERY_KEYS, AuthKeys},
-    endpoint::parse_tcp,
-    options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
-    problem::{Problem, Problems},
-    section::{Document, Section, choose},
-    tls::{LISTENER_TLS_KEYS, listener_tls},
-    url::UpstreamUrl,
-    userlist,
-    value::{Variables, environment},
-};
-use crate::{Password, Secret};
+use super::{Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source, User, auth_query::{AUTH_QUERY_KEYS, AuthKeys}, endpoint::parse_tcp, options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings}, tls::{LISTENER_TLS_KEYS, listener_tls}, userlist};
+use crate::Password;
 
 /// Characters that an admin token must have: it is guessed at the speed of HTTP.
 const MIN_TOKEN: usize = 16;
 
-/// Bytes that a configuration file may have.
-const MAX_FILE: u64 = 4 * 1024 * 1024;
+/// Bytes that a file of users may have.
+const MAX_USERLIST: u64 = 16 * 1024 * 1024;
 
 const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user"];
 const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file"];
@@ -69,38 +57,17 @@ const USER_KEYS: &[&str] = &[
 
 /// Reads a file; `${ENV}` comes from the environment.
 pub fn from_file(path: &Path) -> Result<Config, Problems> {
-    let text = std::fs::metadata(path).and_then(|meta| match meta.len() > MAX_FILE {
-        true => Err(std::io::Error::other(format!("it has more than {MAX_FILE} bytes"))),
-        false => std::fs::read_to_string(path),
-    });
-    match text {
-        Ok(text) => from_text(path, &text, &environment),
-        Err(error) => Err(Problem::error(format!("cannot read it: {error}")).in_file(path).into()),
-    }
+    from_text(path, &load_text(path)?, &environment)
 }
 
 /// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
 pub fn from_text(path: &Path, text: &str, variables: Variables<'_>) -> Result<Config, Problems> {
-    let document = Document { path, text, variables, problems: RefCell::default() };
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let span = error.span().unwrap_or(0..0);
-        document.error(span, format!("this is no TOML: {}", error.message()));
-    }
-    if !document.problems.borrow().is_empty() {
-        return Err(Problems(document.problems.into_inner()));
-    }
-    let root = Section::new(&document, "the file", table.get_ref(), 0..0, &[ROOT_KEYS]);
-    let mut reader = Reader { document: &document, secret_files: vec![path.to_owned()] };
-    let config = reader.config(&root);
-    let secret_files = reader.secret_files;
-    let mut problems = document.problems.into_inner();
-    if !problems.is_empty() {
-        problems.sort_by_key(|p| p.place.as_ref().map_or((0, 0), |place| (place.line, place.column)));
-        return Err(Problems(problems));
-    }
-    let source = Source { path: path.to_owned(), text: Secret::new(text), secret_files };
-    Ok(Config { source: Some(source), ..config })
+    read_text(path, text, variables, &[ROOT_KEYS], |document, root| {
+        let mut reader = Reader { document, secret_files: vec![path.to_owned()] };
+        let config = reader.config(root);
+        let source = Source { path: path.to_owned(), text: Secret::new(text), secret_files: reader.secret_files };
+        Config { source: Some(source), ..config }
+    })
 }
 
 struct Reader<'d> {
@@ -379,7 +346,7 @@ fn serve(section: &Section<'_>) -> Serve {
 
 /// A list of users may be larger than other secret files.
 fn read_userlist(path: &Path) -> std::io::Result<String> {
-    match std::fs::metadata(path)?.len() > MAX_FILE * 4 {
+    match std::fs::metadata(path)?.len() > MAX_USERLIST {
         true => Err(std::io::Error::other("it is too large for a list of users")),
         false => std::fs::read_to_string(path),
     }

@@ -2,14 +2,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::{
-    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User,
-    default_soft_limit,
-    problem::{Problem, Problems},
-    url::UpstreamUrl,
-    value::{Variables, interpolate_url},
-};
-use crate::{Password, Secret};
+use settings::Secret;
+use settings::{Problem, Problems, Variables, interpolate_url};
+use upstream::UpstreamUrl;
+
+use super::{Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User, default_soft_limit};
+use crate::Password;
 
 /// What the command line may say; `None` is the default. `Some(None)` of a duration is off.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::Secret;
+use settings::Secret;
 
 /// Most users of one list.
 pub const MAX_USERS: usize = 100_000;

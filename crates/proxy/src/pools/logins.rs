@@ -3,16 +3,13 @@
 use std::{sync::Arc, time::Instant};
 
 use postgres::{
-    Ask, Directory, Encryption, PoolMode, Proof, Route, ServerEncryption, ServerLogin, StatePolicy, Unknown,
+    Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown,
 };
 use protocol::{Origin, PoolId};
+use settings::Secret;
 
 use super::{Lookups, MAX_NAME, Pools};
-use crate::{
-    Password, Secret,
-    config::{Database, Mode, PoolSettings, Reset},
-    tls::uses_tls,
-};
+use crate::{Password, config::{Database, Mode, PoolSettings, Reset}};
 
 impl Directory for Pools {
     fn encryption(&self, listener: u16) -> Encryption {
@@ -92,7 +89,7 @@ impl Directory for Pools {
                 user: entry.user.to_string(),
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
-                encryption: encryption(database),
+                encryption: upstream::encryption(&database.hosts, &database.tls),
                 ..ServerLogin::default()
             };
         }
@@ -108,17 +105,8 @@ impl Directory for Pools {
             mode: mode(settings.mode),
             state: state_policy(&settings),
             target: database.target,
-            encryption: encryption(database),
+            encryption: upstream::encryption(&database.hosts, &database.tls),
         }
-    }
-}
-
-fn encryption(database: &Database) -> ServerEncryption {
-    let tls = &database.tls;
-    match uses_tls(database) {
-        true => ServerEncryption { tls: tls.mode.tls(), direct: tls.direct, binding: tls.binding },
-        // Without TLS there is nothing to bind to, and nobody in between on a Unix socket.
-        false => ServerEncryption::default(),
     }
 }
 

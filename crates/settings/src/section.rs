@@ -14,11 +14,14 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{
-    problem::Problem,
+use crate::{
+    Secret,
+    problem::{Problem, Problems},
     value::{Variables, interpolate, interpolate_url, parse_duration, parse_duration_on},
 };
-use crate::Secret;
+
+/// Bytes that a file of settings may have.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// Bytes that a file named by a `*_file` key may have.
 pub const MAX_SECRET_FILE: u64 = 64 * 1024;
@@ -53,6 +56,48 @@ impl Document<'_> {
     pub fn resolve(&self, path: &str) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
+}
+
+/// Reads a whole file of settings. `keys` are those of its outermost table, and `read` makes of it what is meant.
+///
+/// # Errors
+/// All that is wrong with it, in the order of the text.
+pub fn read_text<T>(
+    path: &Path,
+    text: &str,
+    variables: Variables<'_>,
+    keys: &'static [&'static [&'static str]],
+    read: impl FnOnce(&Document<'_>, &Section<'_>) -> T,
+) -> Result<T, Problems> {
+    let document = Document { path, text, variables, problems: RefCell::default() };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let span = error.span().unwrap_or(0..0);
+        document.error(span, format!("this is no TOML: {}", error.message()));
+    }
+    if !document.problems.borrow().is_empty() {
+        return Err(Problems(document.problems.into_inner()));
+    }
+    let root = Section::new(&document, "the file", table.get_ref(), 0..0, keys);
+    let result = read(&document, &root);
+    let mut problems = document.problems.into_inner();
+    if problems.is_empty() {
+        return Ok(result);
+    }
+    problems.sort_by_key(|p| p.place.as_ref().map_or((0, 0), |place| (place.line, place.column)));
+    Err(Problems(problems))
+}
+
+/// The text of a file of settings.
+///
+/// # Errors
+/// It cannot be read, or is far too large.
+pub fn load_text(path: &Path) -> Result<String, Problems> {
+    let text = std::fs::metadata(path).and_then(|meta| match meta.len() > MAX_FILE {
+        true => Err(std::io::Error::other(format!("it has more than {MAX_FILE} bytes"))),
+        false => std::fs::read_to_string(path),
+    });
+    text.map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path).into())
 }
 
 /// One table of the file.

@@ -5,12 +5,9 @@ use std::{path::PathBuf, time::Duration};
 
 use driver::{Address, Hosts, MAX_HOSTS};
 use postgres::Target;
+use settings::{Secret, choose, nearest};
 
-use super::{
-    section::{choose, nearest},
-    tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls},
-};
-use crate::Secret;
+use crate::tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
 
 /// What a URL says.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,15 @@
+//! The load generator: what `poolhouse bench` and `poolhouse sweep` do.
+//!
+//! ```text
+//! plan      what is to be run: a shape of load, a pool under test, a target, faults on the way
+//! engine    the state machine between them: arrivals, pool, books; no I/O and no clock
+//! target    carries out what the engine orders: PostgreSQL through the driver, HTTP through hyper
+//! result    what was measured, as it is written to JSON
+//! report    the result as a table, a page, a comparison
+//! sweep     many runs, and what they say about how many connections a database can use
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod plan;
+pub mod result;

@@ -1,0 +1,178 @@
+//! What was measured, as it is written to JSON and read back. Times are in milliseconds, as their names say; what is not known is
+//! null, never zero. Histograms are kept whole (HdrHistogram's V2 encoding in base64), so that results can be merged and compared.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of this format.
+pub const FORMAT: u32 = 1;
+
+/// One result file.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct BenchResult {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What was run.
+    pub name: String,
+    /// Where and with what.
+    pub about: About,
+    /// The whole run after the warm-up.
+    #[serde(flatten)]
+    pub total: Measured,
+    /// The same for each stage, burst or point.
+    pub steps: Vec<Step>,
+    /// Second by second, the warm-up included.
+    pub series: Vec<Second>,
+    /// It was interrupted: what there is until then.
+    pub interrupted: bool,
+    /// What the reader must know to read it rightly, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Where and with what something was measured.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct About {
+    /// Seconds since 1970, when it began.
+    pub started: u64,
+    /// The seed.
+    pub seed: u64,
+    /// `closed`, `open` or `burst`.
+    pub shape: String,
+    /// The load in words, for people.
+    pub load: String,
+    /// The pool under test in words.
+    pub pool: String,
+    /// Without password.
+    pub target: String,
+    /// Name and version of the server, as it reports them.
+    pub server: Option<String>,
+    /// Poolhouse's version.
+    pub version: String,
+    /// The machine: processors and their name, memory, kernel.
+    pub machine: String,
+}
+
+/// A part of a run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Step {
+    /// What people call it: `100/s to 300/s`, `burst 3`.
+    pub name: String,
+    /// Seconds from the beginning of the run.
+    pub from_s: f64,
+    /// What was measured.
+    #[serde(flatten)]
+    pub measured: Measured,
+}
+
+/// What was measured over some time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// Operations that were done.
+    pub requests: u64,
+    /// Kinds of errors, and how many of each: `sqlstate 40001`, `connect refused`, `check-out timeout`, `status 503`.
+    pub errors: BTreeMap<String, u64>,
+    /// Arrivals that were never begun, because `max_in_flight` operations had not ended.
+    pub dropped: u64,
+    /// Seconds.
+    pub duration_s: f64,
+    /// From the scheduled arrival to the end. In a closed loop: from the moment a client was free.
+    pub response_ms: Option<Percentiles>,
+    /// From sending to the end: what the target took.
+    pub service_ms: Option<Percentiles>,
+    /// From asking the pool for a connection to getting it.
+    pub pool_wait_ms: Option<Percentiles>,
+    /// The phases of making a connection.
+    pub connect_ms: ConnectPhases,
+    /// Connections made and closed.
+    pub connections: Connections,
+    /// Processor time of the load generator itself, in seconds.
+    pub generator_cpu_s: Option<f64>,
+}
+
+/// The phases of making a connection; `None`: there was no such phase.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ConnectPhases {
+    /// The name's address.
+    pub dns: Option<Percentiles>,
+    /// TCP's handshake.
+    pub tcp: Option<Percentiles>,
+    /// That of TLS, the request for it included.
+    pub tls: Option<Percentiles>,
+    /// From the start-up message until the server has let us in.
+    pub auth: Option<Percentiles>,
+    /// From there to ReadyForQuery.
+    pub ready: Option<Percentiles>,
+    /// All of them together.
+    pub total: Option<Percentiles>,
+}
+
+/// Connections made and closed.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Connections {
+    /// Made.
+    pub created: u64,
+    /// Of these: `burst` (somebody waited for it), `minimum` (to keep `min_size`), `rotation` (one had reached its life time),
+    /// `replacement` (one was lost).
+    pub created_for: BTreeMap<String, u64>,
+    /// Closed, by reason: `idle`, `life`, `error`, `discarded`, `pool_closed`, ...
+    pub closed: BTreeMap<String, u64>,
+    /// The most at one time.
+    pub most: u32,
+    /// At the end.
+    pub last: u32,
+}
+
+/// Percentiles of a histogram, in milliseconds.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// How many values.
+    pub count: u64,
+    /// Smallest.
+    pub min: f64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Largest.
+    pub max: f64,
+    /// The histogram of microseconds in HdrHistogram's V2 encoding, base64; null where it was not kept.
+    pub histogram: Option<String>,
+}
+
+/// One second of a run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Second {
+    /// Seconds from the beginning of the run.
+    pub at_s: f64,
+    /// Arrivals that were scheduled in it; in a closed loop, operations that were begun.
+    pub arrived: u64,
+    /// Operations that ended well.
+    pub requests: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Arrivals dropped.
+    pub dropped: u64,
+    /// Response time, in milliseconds.
+    pub p50_ms: Option<f64>,
+    /// The same.
+    pub p99_ms: Option<f64>,
+    /// The same.
+    pub max_ms: Option<f64>,
+    /// Open connections at its end.
+    pub connections: u32,
+    /// Of these in use.
+    pub in_use: u32,
+    /// Waiting for one.
+    pub waiting: u32,
+    /// Connections made in it.
+    pub created: u32,
+}

@@ -1,0 +1,11 @@
+//! An upstream as a URL describes it: where it is, whom to log in as, and what to demand of its TLS. What the proxy and the load
+//! generator both need before they connect. Opens no connection.
+#![forbid(unsafe_code)]
+
+mod connector;
+mod tls;
+mod url;
+
+pub use connector::{ALPN, about_file, connector, encryption, read_pem, uses_tls};
+pub use tls::{Root, SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
+pub use url::{UpstreamUrl, decode as percent_decode};

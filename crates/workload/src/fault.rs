@@ -1,0 +1,43 @@
+//! What goes wrong between a client and a server.
+
+use std::time::Duration;
+
+/// Something that happens to bytes on their way.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fault {
+    /// Everything takes so much longer, in each direction.
+    Delay {
+        /// At least.
+        delay: Duration,
+        /// And up to so much more, at random.
+        jitter: Duration,
+    },
+    /// In these windows, what comes from the server arrives so much later: a stall.
+    Stall {
+        /// By how much.
+        delay: Duration,
+        /// When.
+        window: Window,
+    },
+    /// In these windows nothing arrives at all; what was sent arrives afterwards.
+    BlackHole {
+        /// When.
+        window: Window,
+    },
+    /// At the beginning of each window all connections are cut.
+    Cut {
+        /// When.
+        window: Window,
+    },
+}
+
+/// A time that comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// The first begins this long after the load.
+    pub first: Duration,
+    /// How long each lasts.
+    pub length: Duration,
+    /// From the beginning of one to the next. `None`: only once.
+    pub every: Option<Duration>,
+}
