@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use postgres::{Requester, RequesterLogin, ServerLogin, Verdict};
+use postgres::{Parameters, Requester, RequesterLogin, ServerLogin, Verdict};
 
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let mut requester = Requester::begin(&login, &mut out);
     if how & 3 != 0 {
         while requester.take(&login, &mut &WELCOME[..], &mut out) != Ok(Verdict::Ready) {}
-        requester.prepared(0, "SELECT $1", [&b"1"[..]].into_iter(), &mut out);
+        requester.prepared(0, "SELECT 1", &Parameters::default(), &mut out);
         if how & 3 == 2 {
             requester.keep_row();
         }

@@ -4,6 +4,7 @@
 //! plan      what is to be run: a shape of load, a pool under test, a target, faults on the way
 //! engine    the state machine between them: arrivals, pool, books; no I/O and no clock
 //! target    carries out what the engine orders: PostgreSQL through the driver, HTTP through hyper
+//! script    what an operation on PostgreSQL does: the script language of pgbench
 //! result    what was measured, as it is written to JSON
 //! report    the result as a table, a page, a comparison
 //! sweep     many runs, and what they say about how many connections a database can use
@@ -13,4 +14,5 @@
 pub mod engine;
 pub mod plan;
 pub mod result;
+pub mod script;
 pub mod target;

@@ -8,7 +8,7 @@
 
 mod answer;
 
-use std::{fmt, sync::Arc};
+use std::{convert::Infallible, fmt, sync::Arc};
 
 use protocol::{
     Bytes, CloseReason, Effect, Input, Origin, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure,
@@ -47,6 +47,42 @@ impl fmt::Debug for RequesterLogin {
         f.debug_struct("RequesterLogin").finish_non_exhaustive()
     }
 }
+
+/// The parameters of a statement, as texts; their types are left to the server.
+#[derive(Clone, Default, Debug)]
+pub struct Parameters {
+    count: u16,
+    /// As they stand in Bind.
+    bytes: Vec<u8>,
+}
+
+impl Parameters {
+    /// None again; the memory is kept.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.bytes.clear();
+    }
+
+    /// Adds one. `value` appends it and returns true, or false for NULL.
+    ///
+    /// # Errors
+    /// Those of `value`; the parameters are of no use then.
+    pub fn push<E>(&mut self, value: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>) -> Result<(), E> {
+        self.count = self.count.checked_add(1).expect("a statement has at most 65,535 parameters");
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&NULL);
+        if value(&mut self.bytes)? {
+            let length = u32::try_from(self.bytes.len() - start - NULL.len()).expect("parameters are short");
+            self.bytes[start..start + NULL.len()].copy_from_slice(&length.to_be_bytes());
+        } else {
+            self.bytes.truncate(start + NULL.len());
+        }
+        Ok(())
+    }
+}
+
+/// The length of a NULL in Bind.
+const NULL: [u8; 4] = (-1i32).to_be_bytes();
 
 /// What has come of the input so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,15 +218,38 @@ impl Requester {
         self.refusal(reason, login)
     }
 
-    /// Sends a statement, or several, as one Query message.
-    pub fn query(&mut self, sql: &str, out: &mut Vec<u8>) {
-        self.reader.begin();
-        write(out, front::QUERY, |to| write_text(to, sql));
+    /// Sends what `write` appends, a statement or several, as one Query message.
+    ///
+    /// # Errors
+    /// Those of `write`; nothing is sent then.
+    pub fn query_with<E>(
+        &mut self,
+        out: &mut Vec<u8>,
+        text: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = out.len();
+        let mut written = Ok(());
+        write(out, front::QUERY, |to| {
+            written = text(to);
+            to.push(0);
+        });
+        match written {
+            Ok(()) => self.reader.begin(),
+            Err(_) => out.truncate(start),
+        }
+        written
     }
 
-    /// Sends one statement with parameters (as texts, their types left to the server): Parse, Bind, Describe, Execute, Sync, as
-    /// libpq's `PQexecParams` does.
-    pub fn extended<'a>(&mut self, sql: &str, parameters: impl Iterator<Item = &'a [u8]> + Clone, out: &mut Vec<u8>) {
+    /// Sends a statement, or several, as one Query message.
+    pub fn query(&mut self, sql: &str, out: &mut Vec<u8>) {
+        let Ok(()) = self.query_with(out, |to| -> Result<(), Infallible> {
+            to.extend_from_slice(sql.as_bytes());
+            Ok(())
+        });
+    }
+
+    /// Sends one statement with parameters: Parse, Bind, Describe, Execute, Sync, as libpq's `PQexecParams` does.
+    pub fn extended(&mut self, sql: &str, parameters: &Parameters, out: &mut Vec<u8>) {
         self.reader.begin();
         write_parse(out, "", sql);
         write_execution(out, "", parameters);
@@ -198,13 +257,7 @@ impl Requester {
 
     /// The same with a statement that is prepared when it is first used on this connection, and only executed from then on.
     /// `number`: its own among those of this connection, below [`MAX_PREPARED`].
-    pub fn prepared<'a>(
-        &mut self,
-        number: u32,
-        sql: &str,
-        parameters: impl Iterator<Item = &'a [u8]> + Clone,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn prepared(&mut self, number: u32, sql: &str, parameters: &Parameters, out: &mut Vec<u8>) {
         assert!(number < MAX_PREPARED, "a connection prepares at most {MAX_PREPARED} statements");
         self.reader.begin();
         let index = number as usize;
@@ -378,19 +431,14 @@ fn write_parse(out: &mut Vec<u8>, name: &str, sql: &str) {
 }
 
 /// Bind, Describe, Execute and Sync, all parameters and results as text.
-fn write_execution<'a>(out: &mut Vec<u8>, statement: &str, parameters: impl Iterator<Item = &'a [u8]> + Clone) {
+fn write_execution(out: &mut Vec<u8>, statement: &str, parameters: &Parameters) {
     write(out, front::BIND, |to| {
         // The unnamed portal.
         to.push(0);
         write_text(to, statement);
         to.extend_from_slice(&[0; 2]);
-        let count = u16::try_from(parameters.clone().count()).expect("a statement has at most 65,535 parameters");
-        to.extend_from_slice(&count.to_be_bytes());
-        for value in parameters {
-            let length = u32::try_from(value.len()).expect("parameters are short");
-            to.extend_from_slice(&length.to_be_bytes());
-            to.extend_from_slice(value);
-        }
+        to.extend_from_slice(&parameters.count.to_be_bytes());
+        to.extend_from_slice(&parameters.bytes);
         to.extend_from_slice(&[0; 2]);
     });
     write(out, front::DESCRIBE, |to| to.extend_from_slice(b"P\0"));

@@ -158,7 +158,12 @@ fn the_first_error_is_kept_and_the_connection_goes_on() {
 #[test]
 fn a_statement_is_prepared_once_and_again_if_that_failed() {
     let mut line = Line::ready();
-    let parameters = || [&b"7"[..]].into_iter();
+    let mut parameters = Parameters::default();
+    let _: Result<(), ()> = parameters.push(|to| {
+        to.push(b'7');
+        Ok(true)
+    });
+    let _: Result<(), ()> = parameters.push(|_| Ok(false));
     let types = |sent: &[u8]| {
         let (mut at, mut types) = (0, String::new());
         while let Some(header) = Header::read(&sent[at..]) {
@@ -167,16 +172,16 @@ fn a_statement_is_prepared_once_and_again_if_that_failed() {
         }
         types
     };
-    line.requester.prepared(3, "SELECT $1", parameters(), &mut line.sent);
+    line.requester.prepared(3, "SELECT $1", &parameters, &mut line.sent);
     assert_eq!(types(&line.sent), "PBDES");
     line.hear(&[message(b'E', b"SERROR\0C42601\0Msyntax\0\0"), message(b'Z', b"I")].concat(), 100).unwrap();
     for expected in ["PBDES", "BDES"] {
         line.sent.clear();
-        line.requester.prepared(3, "SELECT $1", parameters(), &mut line.sent);
+        line.requester.prepared(3, "SELECT $1", &parameters, &mut line.sent);
         assert_eq!(types(&line.sent), expected);
         line.hear(&[message(b'1', b""), message(b'2', b""), message(b'Z', b"I")].concat(), 100).unwrap();
     }
-    let bind = b"P_0003\0\0\0\0\x01\0\0\0\x017\0\0";
+    let bind = b"P_0003\0\0\0\0\x02\0\0\0\x017\xff\xff\xff\xff\0\0";
     assert!(line.sent.windows(bind.len()).any(|part| part == bind));
 }
 
