@@ -416,7 +416,8 @@ impl Lines {
             }
             self.impatient.pop_front();
             // One that is connected has forgotten the other addresses.
-            let waits = self.is_current(name) && self.line(name).conn.is_some() && !self.line(name).addresses.is_empty();
+            let waits =
+                self.is_current(name) && self.line(name).conn.is_some() && !self.line(name).addresses.is_empty();
             if waits {
                 self.next_address(name, &io::ErrorKind::TimedOut.into());
             }
@@ -512,7 +513,9 @@ impl LineFault {
             Kind::ConnectionReset | Kind::BrokenPipe | Kind::ConnectionAborted => Self::Reset,
             Kind::OutOfMemory | Kind::AddrNotAvailable | Kind::AddrInUse => Self::Exhausted,
             _ => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOBUFS) => Self::Exhausted,
+                Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOBUFS) => {
+                    Self::Exhausted
+                }
                 // A Unix socket whose queue is full.
                 Some(rustix::io::Errno::AGAIN) => Self::Refused,
                 _ => Self::Other,

@@ -10,9 +10,7 @@ mod answer;
 
 use std::{convert::Infallible, fmt, sync::Arc};
 
-use protocol::{
-    Bytes, CloseReason, Effect, Input, Origin, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure,
-};
+use protocol::{Bytes, CloseReason, Effect, Input, Origin, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
 pub use answer::{Answer, SqlError, TransactionStatus};
 
@@ -181,7 +179,9 @@ impl Requester {
     /// The login is refused, or the server does not keep to the protocol.
     pub fn take(&mut self, login: &RequesterLogin, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
         let taken = match self.phase {
-            Phase::Open => self.reader.take(input).map(|answered| if answered { Verdict::Answered } else { Verdict::More }),
+            Phase::Open => {
+                self.reader.take(input).map(|answered| if answered { Verdict::Answered } else { Verdict::More })
+            }
             Phase::Login(_) => self.take_login(login, input, out),
             Phase::Closed => Err(Fault::violation("the connection is closed")),
         };
@@ -407,7 +407,6 @@ impl fmt::Debug for Requester {
         f.debug_struct("Requester").field("asking", &self.is_asking()).finish_non_exhaustive()
     }
 }
-
 
 /// The SQLSTATE of the error among messages of a login, if there is one. What answers the request for TLS, a single byte, is none.
 fn code_of_error(mut messages: &[u8]) -> Option<[u8; 5]> {

@@ -57,7 +57,8 @@ impl SqlError {
     /// From the body of an ErrorResponse.
     pub(super) fn read(body: &[u8]) -> Self {
         let mut failure = crate::error::Failure::read(body);
-        let code = failure.code.as_bytes().try_into().ok().filter(|code: &[u8; 5]| code.iter().all(u8::is_ascii_alphanumeric));
+        let code =
+            failure.code.as_bytes().try_into().ok().filter(|code: &[u8; 5]| code.iter().all(u8::is_ascii_alphanumeric));
         if let Some(end) = (0..=MAX_ERROR_TEXT).rev().find(|end| failure.message.is_char_boundary(*end)) {
             failure.message.truncate(end);
         }

@@ -37,7 +37,8 @@ impl Place {
         };
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let user = url.user.or_else(|| environment("PGUSER")).or_else(|| environment("USER"));
-        let user = user.ok_or_else(|| TargetError::configuration("the url names no user: write postgres://USER@..."))?;
+        let user =
+            user.ok_or_else(|| TargetError::configuration("the url names no user: write postgres://USER@..."))?;
         let mut parameters = url.parameters;
         if !parameters.iter().any(|(name, _)| name == "application_name") {
             parameters.push(("application_name".to_owned(), APPLICATION_NAME.to_owned()));
