@@ -18,7 +18,7 @@ mod value;
 use std::{borrow::Cow, time::Duration};
 
 use evaluate::{Failure, World, evaluate};
-use names::{Names, VarId};
+use names::Names;
 use program::{Amount, Command};
 use random::Random;
 use sql::Piece;
