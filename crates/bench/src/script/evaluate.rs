@@ -4,9 +4,9 @@
 use super::{
     expression::{Expression, Function},
     names::VarId,
-    random::{MIN_GAUSSIAN, Random, ZIPFIAN, permute},
     value::{Scalar, Value},
 };
+use crate::random::{MIN_GAUSSIAN, Random, ZIPFIAN, permute};
 
 /// Why an expression has no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
