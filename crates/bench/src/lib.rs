@@ -5,6 +5,7 @@
 //! engine    the state machine between them: arrivals, pool, books; no I/O and no clock
 //! target    carries out what the engine orders: PostgreSQL through the driver, HTTP through hyper
 //! script    what an operation on PostgreSQL does: the script language of pgbench
+//! record    the books of a run: histograms, counters, the series by second
 //! result    what was measured, as it is written to JSON
 //! report    the result as a table, a page, a comparison
 //! sweep     many runs, and what they say about how many connections a database can use
@@ -13,6 +14,7 @@
 
 pub mod engine;
 pub mod plan;
+pub mod record;
 pub mod result;
 pub mod script;
 pub mod target;

@@ -61,7 +61,7 @@ pub fn run(
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
     let place = Place::of(target, around.via)?;
-    Run::new(&place, &scripts, target.protocol, plan.timeout, &around)?.run(engine, &mut around)
+    Run::new(&place, &scripts, target.protocol, &around)?.run(engine, &mut around)
 }
 
 fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {

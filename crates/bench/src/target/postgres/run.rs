@@ -1,7 +1,7 @@
 //! A run: the engine's orders on one side, links on the other, and between them what each operation does. Decides nothing about when
-//! something begins, but ends what takes too long.
+//! something begins, or has taken too long.
 
-use std::{cmp::Reverse, collections::BinaryHeap, io, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, io};
 
 use driver::{Event, Lines};
 use pool::Time;
@@ -22,16 +22,11 @@ use crate::{
 pub(super) const MAX_CONNECTIONS: usize = 100_000;
 /// Clients of one run.
 const MAX_CLIENTS: usize = 1_000_000;
-/// How exact the time-out of operations is, as a part of it; and within which limits.
-const EXACTNESS: u32 = 20;
-const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-
 /// See the module.
 pub(super) struct Run<'a> {
     place: &'a Place,
     scripts: &'a Scripts,
     protocol: QueryProtocol,
-    timeout: Duration,
     lines: Lines,
     conns: Vec<Option<Conn>>,
     clients: Vec<Option<Client>>,
@@ -54,10 +49,10 @@ enum Work {
     Making,
     /// Nothing.
     Idle,
-    /// An operation, since then, for this client.
-    Operation { client: u32, began: Time, serial: u64, asked: Option<u32> },
+    /// An operation for this client; `asked`: the number of the statement whose row is wanted.
+    Operation { client: u32, serial: u64, asked: Option<u32> },
     /// The transaction that a failed operation has left is being rolled back.
-    Tidying { error: ErrorKind, began: Time },
+    Tidying { error: ErrorKind },
     /// It has failed, or waits to be closed.
     Gone,
 }
@@ -71,8 +66,7 @@ impl<'a> Run<'a> {
         place: &'a Place,
         scripts: &'a Scripts,
         protocol: QueryProtocol,
-        timeout: Duration,
-        around: &Surroundings<'_>,
+            around: &Surroundings<'_>,
     ) -> Result<Self, TargetError> {
         if protocol == QueryProtocol::Prepared && scripts.statements() > MAX_PREPARED {
             let message = format!("the scripts have more than {MAX_PREPARED} statements to prepare");
@@ -82,7 +76,6 @@ impl<'a> Run<'a> {
             place,
             scripts,
             protocol,
-            timeout,
             lines: Lines::new(around.origin).map_err(|error| no_going_on(&error))?,
             conns: Vec::new(),
             clients: Vec::new(),
@@ -98,9 +91,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// The kernel refuses to wait.
     pub(super) fn run(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
-        let look = (self.timeout / EXACTNESS).clamp(LOOK.0, LOOK.1);
         let mut now = self.lines.now();
-        let (mut next_watch, mut next_look, mut stopped) = (now, now + look, false);
+        let (mut next_watch, mut stopped) = (now, false);
         loop {
             self.obey(engine, now);
             if engine.is_done() {
@@ -116,13 +108,8 @@ impl<'a> Run<'a> {
                     continue;
                 }
             }
-            if now >= next_look {
-                self.end_what_takes_too_long(engine, now);
-                next_look = now + look;
-                continue;
-            }
             let pause = self.pauses.peek().map(|Reverse((end, ..))| *end);
-            let until = [engine.deadline(), pause, Some(next_watch), Some(next_look)].into_iter().flatten().min();
+            let until = [engine.deadline(), pause, Some(next_watch)].into_iter().flatten().min();
             self.lines.wait(until).map_err(|error| no_going_on(&error))?;
             while let Some(event) = self.lines.next() {
                 now = self.happened(event, engine);
@@ -170,13 +157,10 @@ impl<'a> Run<'a> {
         let scripts = self.scripts;
         self.clients[index].get_or_insert_with(|| scripts.client(client)).begin(scripts);
         self.serial += 1;
+        let serial = self.serial;
         let work = &mut self.conn(conn).work;
         assert!(matches!(work, Work::Idle), "an operation runs where nothing else does");
-        *work = Work::Operation { client, began: now, serial: 0, asked: None };
-        let serial = self.serial;
-        if let Work::Operation { serial: own, .. } = &mut self.conn(conn).work {
-            *own = serial;
-        }
+        *work = Work::Operation { client, serial, asked: None };
         self.go_on(conn, engine, now);
     }
 
@@ -302,9 +286,8 @@ impl<'a> Run<'a> {
             open.work = Work::Idle;
             return engine.ended(conn, Outcome { error, reusable: true }, now);
         }
-        let Work::Operation { began, .. } = open.work else { unreachable!("an operation is under way") };
         let error = error.unwrap_or_else(|| ErrorKind("script: it leaves a transaction open".into()));
-        open.work = Work::Tidying { error, began };
+        open.work = Work::Tidying { error };
         out.clear();
         open.link.requester().query("ROLLBACK", out);
         lines.send(conn.0, out);
@@ -320,21 +303,6 @@ impl<'a> Run<'a> {
             if self.conns[key as usize].as_ref().is_some_and(own) {
                 self.go_on(ConnId(key), engine, now);
             }
-        }
-    }
-
-    /// The server may still be at work on it, so the connection is of no use any more.
-    fn end_what_takes_too_long(&mut self, engine: &mut Engine, now: Time) {
-        for index in 0..self.conns.len() {
-            let Some(open) = &mut self.conns[index] else { continue };
-            let (Work::Operation { began, .. } | Work::Tidying { began, .. }) = open.work else { continue };
-            if now - began < self.timeout {
-                continue;
-            }
-            open.work = Work::Gone;
-            let conn = ConnId(index as u32);
-            self.lines.close(conn.0);
-            engine.lost(conn, ErrorKind("timeout".into()), now);
         }
     }
 
