@@ -6,7 +6,6 @@ mod admin;
 mod banner;
 mod check;
 mod config;
-mod descriptors;
 mod generations;
 mod handover;
 mod known_users;
