@@ -12,4 +12,5 @@
 
 pub mod engine;
 pub mod plan;
+pub mod report;
 pub mod result;
