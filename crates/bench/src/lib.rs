@@ -13,3 +13,4 @@
 pub mod engine;
 pub mod plan;
 pub mod result;
+pub mod sweep;
