@@ -5,6 +5,7 @@
 //! ```text
 //! chooser    which point is measured next
 //! curve      medians, noise and drift of what was measured
+//! smooth     what neighbouring points say of one another
 //! fit        the Universal Scalability Law
 //! verdict    what follows: the best, the recommendation, how sure, the settings
 //! at_rate    latency at a given rate, against the number of connections
@@ -22,6 +23,7 @@ pub mod fit;
 pub mod judge;
 pub mod random;
 pub mod result;
+mod smooth;
 pub mod synthetic;
 pub mod verdict;
 

@@ -16,17 +16,21 @@ use super::{
 /// Points of an exhaustive sweep.
 pub const GRID: usize = 32;
 /// Points of one round, the reference included.
-const MAX_ROUND: usize = 7;
+const MAX_ROUND: usize = 9;
+/// While the budget lasts and several points may be the best, there are up to so many times the rounds asked for.
+const MORE_ROUNDS: u32 = 2;
 /// Rounds at the end that add no points, so that the last of them are visited often enough.
 const LAST_ROUNDS: u32 = 2;
 /// Two neighbours whose ratio is below this are close enough.
-const CLOSE: f64 = 1.12;
+const CLOSE: f64 = 1.08;
 /// The coarse pass ends when two points in a row have less than this share of the best ...
 const FALLEN: f64 = 0.75;
 /// ... and have at least so many times its clients.
 const WELL_PAST: u32 = 4;
 /// A point is out of the question when it is so many standard errors below the best.
 const ERRORS: f64 = 2.0;
+/// After the coarse pass, points above this share of the best are looked at once more: one measurement may have been unlucky.
+const SECOND_LOOK: f64 = 0.6;
 /// What a recommendation may lose against the best.
 pub const WITHIN: f64 = 0.05;
 
@@ -49,6 +53,8 @@ pub struct Chooser {
     queue: Vec<u32>,
     round: u32,
     reference: Option<u32>,
+    /// The smallest number that was refused.
+    ceiling: Option<u32>,
     visits: Vec<Visit>,
     /// What was handed out and has not been reported.
     outstanding: bool,
@@ -70,6 +76,7 @@ impl Chooser {
             queue,
             round: 0,
             reference: None,
+            ceiling: None,
             visits: Vec::new(),
             outstanding: false,
         }
@@ -80,13 +87,18 @@ impl Chooser {
         assert!(!self.outstanding, "the last point has not been reported");
         if self.round == 0 && self.is_well_past() {
             self.queue.clear();
+        } else if self.round == 0 && self.queue.is_empty() {
+            self.queue.extend(self.below_the_ceiling());
         }
         while self.queue.is_empty() {
-            if self.round >= self.rounds || self.left() == 0 || self.visits.is_empty() {
+            if self.round >= MORE_ROUNDS * self.rounds || self.left() == 0 || self.visits.is_empty() {
                 return None;
             }
             self.round += 1;
             self.queue = self.plan_round();
+            if self.queue.is_empty() {
+                return None;
+            }
         }
         if self.left() == 0 {
             return None;
@@ -106,12 +118,7 @@ impl Chooser {
     pub fn refused(&mut self, clients: u32) {
         assert!(std::mem::take(&mut self.outstanding), "nothing was to be measured");
         self.queue.retain(|&n| n < clients);
-        let most = self.visits.iter().map(|v| v.clients).max();
-        if self.round == 0
-            && let Some(between) = most.and_then(|most| middle((most, clients)))
-        {
-            self.queue.insert(0, between);
-        }
+        self.ceiling = Some(clients);
     }
 
     /// What was measured, in order.
@@ -129,6 +136,12 @@ impl Chooser {
         self.budget.saturating_sub(u32::try_from(self.visits.len()).expect("visits are few"))
     }
 
+    /// Half way between the largest number that was let in and the smallest that was not.
+    fn below_the_ceiling(&self) -> Option<u32> {
+        let most = self.visits.iter().map(|v| v.clients).max()?;
+        middle((most, self.ceiling?))
+    }
+
     /// The coarse pass has seen enough: throughput has fallen well below the best, twice.
     fn is_well_past(&self) -> bool {
         let best = self.visits.iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput));
@@ -141,39 +154,42 @@ impl Chooser {
         let known = Known::of(&self.visits);
         let Some(best) = known.best(1) else { return Vec::new() };
         let reference = *self.reference.get_or_insert(best.clients);
-        let rounds_left = (self.rounds - self.round + 1) as usize;
+        let rounds_left = self.rounds.saturating_sub(self.round) as usize + 1;
         let share = (self.left() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND);
+        let wanted = self.wanted(&known, best);
+        if self.round > self.rounds && wanted.len() < 2 {
+            return Vec::new();
+        }
         let mut chosen = vec![reference];
-        let mut add = |clients: u32, most: usize| {
-            if chosen.len() < most && !chosen.contains(&clients) {
+        for clients in wanted {
+            if chosen.len() < share && !chosen.contains(&clients) {
                 chosen.push(clients);
             }
-        };
-        add(best.clients, share);
-        let adds_points = self.round + LAST_ROUNDS <= self.rounds || self.rounds <= LAST_ROUNDS;
-        let at = known.points.iter().position(|p| p.clients == best.clients).expect("the best is one of them");
-        if adds_points {
-            for clients in gaps_beside(&known.points, at) {
-                add(clients, share);
-            }
-            if self.round > 1 {
-                edge(&known.points, best).into_iter().for_each(|clients| add(clients, share));
-            }
         }
-        let recommended = known.points.iter().find(|p| p.throughput >= (1.0 - WITHIN) * best.throughput);
-        let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| known.points.get(i));
-        let mut repeats: Vec<u32> = if self.round == 1 { neighbours.map(|p| p.clients).collect() } else { Vec::new() };
-        let mut contenders = contenders(&known, best);
-        if let Some(recommended) = recommended
-            && !adds_points
-            && contenders.len() > 1
-        {
-            contenders.insert(1, recommended.clients);
-        }
-        repeats.extend(contenders);
-        repeats.into_iter().for_each(|clients| add(clients, share));
         self.random.shuffle(&mut chosen);
         chosen
+    }
+
+    /// What is worth measuring, the most important first.
+    fn wanted(&self, known: &Known, best: Place) -> Vec<u32> {
+        let at = known.points.iter().position(|p| p.clients == best.clients).expect("the best is one of them");
+        let mut wanted = vec![best.clients];
+        let adds_points = self.round + LAST_ROUNDS <= self.rounds || self.rounds <= LAST_ROUNDS;
+        if adds_points {
+            wanted.extend(gaps_beside(&known.points, at));
+        }
+        if adds_points && self.round > 1 {
+            wanted.extend(edge(&known.points, best));
+        }
+        if self.round == 1 {
+            wanted.extend(second_look(&known.points, best));
+        }
+        if !adds_points {
+            let within = known.points.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed);
+            wanted.extend(within.map(|p| p.clients));
+        }
+        wanted.extend(contenders(known, best));
+        wanted
     }
 }
 
@@ -229,15 +245,23 @@ fn gaps_beside(points: &[Place], at: usize) -> Vec<u32> {
 
 /// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best, and the next.
 fn edge(points: &[Place], best: Place) -> Option<u32> {
-    let first = points.iter().position(|p| p.throughput >= (1.0 - WITHIN) * best.throughput)?;
+    let first = points.iter().position(|p| p.believed >= (1.0 - WITHIN) * best.believed)?;
     let before = points.get(first.checked_sub(1)?)?;
     middle((before.clients, points[first].clients))
 }
 
-/// Points that may still be the best, the most promising first: few visits leave much room.
+/// Coarse points that one unlucky measurement may hide, the highest first.
+fn second_look(points: &[Place], best: Place) -> Vec<u32> {
+    let mut near: Vec<&Place> = points.iter().filter(|p| p.throughput >= SECOND_LOOK * best.throughput).collect();
+    near.sort_by(|a, b| b.throughput.total_cmp(&a.throughput));
+    near.into_iter().map(|p| p.clients).collect()
+}
+
+/// Points that may still be the best, the most promising first: few visits leave much room, and of two visits one may have been unlucky.
 fn contenders(known: &Known, best: Place) -> Vec<u32> {
     let promise = |p: &Place| {
-        p.throughput * (1.0 + ERRORS * known.error(p.visits).hypot(known.error(best.visits))) / best.throughput
+        let value = if p.visits <= 2 { p.most.max(p.believed) } else { p.believed };
+        value * (1.0 + ERRORS * known.error(p.visits).hypot(known.error(best.visits))) / best.believed
     };
     let mut left: Vec<&Place> = known.points.iter().filter(|p| promise(p) >= 1.0).collect();
     left.sort_by(|a, b| promise(b).total_cmp(&promise(a)));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::result::Visit;
+use super::{result::Visit, smooth};
 
 /// What is believed of the noise of one visit before any point has been visited twice: a relative standard deviation, ...
 const NOISE_BEFORE: f64 = 0.04;
@@ -40,6 +40,10 @@ pub(crate) struct Place {
     pub visits: u32,
     /// The median throughput of its visits, corrected for drift if there was any.
     pub throughput: f64,
+    /// The highest of its visits.
+    pub most: f64,
+    /// What is believed of it: its median, drawn towards a smooth line through its neighbours as far as they lie on one.
+    pub believed: f64,
 }
 
 impl Known {
@@ -59,22 +63,25 @@ impl Known {
                 freedom += (values.len() - 1) as f64;
             }
             let visits = u32::try_from(values.len()).expect("visits are few");
-            points.push(Place { clients, visits, throughput });
+            let most = values.last().copied().unwrap_or(0.0);
+            points.push(Place { clients, visits, throughput, most, believed: throughput });
         }
         let noise = ((squares + WEIGHT_BEFORE * NOISE_BEFORE.powi(2)) / (freedom + WEIGHT_BEFORE)).sqrt();
-        Self {
+        let mut known = Self {
             points,
             noise: noise.max(LEAST_NOISE),
             measured_noise: (freedom > 0.0).then(|| (squares / freedom).sqrt()),
             drift: trend.change,
             drifted: trend.significant,
-        }
+        };
+        smooth::believe(&mut known);
+        known
     }
 
-    /// The point with the highest median among those visited at least so often; of equal ones the smallest.
+    /// The point that is believed to be the best of those visited at least so often; of equal ones the smallest.
     pub(crate) fn best(&self, least_visits: u32) -> Option<Place> {
         let seen = self.points.iter().filter(|p| p.visits >= least_visits && p.throughput > 0.0);
-        seen.copied().reduce(|best, p| if p.throughput > best.throughput { p } else { best })
+        seen.copied().reduce(|best, p| if p.believed > best.believed { p } else { best })
     }
 
     /// Relative standard error of a point's median.
@@ -150,7 +157,7 @@ mod tests {
     fn one_bad_visit_in_five_does_not_move_a_point() {
         let visits: Vec<_> = [100.0, 101.0, 40.0, 99.0, 100.5].iter().map(|&x| visit(0.0, 8, x)).collect();
         let known = Known::of(&visits);
-        assert_eq!(known.points, [Place { clients: 8, visits: 5, throughput: 100.0 }]);
+        assert_eq!((known.points.len(), known.points[0].visits, known.points[0].throughput), (1, 5, 100.0));
     }
 
     #[test]

@@ -18,8 +18,8 @@ const PARAMETERS: usize = 3;
 pub const MIN_POINTS: usize = PARAMETERS + 1;
 
 /// gamma, alpha, beta.
-type Vector = [f64; PARAMETERS];
-type Matrix = [Vector; PARAMETERS];
+pub(crate) type Vector = [f64; PARAMETERS];
+pub(crate) type Matrix = [Vector; PARAMETERS];
 
 /// The law's throughput at so many clients.
 pub fn throughput(gamma: f64, alpha: f64, beta: f64, clients: f64) -> f64 {
@@ -182,7 +182,7 @@ fn describe(points: &[(f64, f64)], at: Vector, from: f64, to: f64) -> Fit {
 
 /// Solves a small symmetric system by elimination with pivots, after bringing all diagonals to one (gamma and beta differ by ten orders
 /// of magnitude). `None`: it is singular.
-fn solve(mut matrix: Matrix, mut right: Vector) -> Option<Vector> {
+pub(crate) fn solve(mut matrix: Matrix, mut right: Vector) -> Option<Vector> {
     let scale: Vector = std::array::from_fn(|i| matrix[i][i].abs().sqrt());
     if scale.iter().any(|s| !(*s > 0.0 && s.is_finite())) {
         return None;

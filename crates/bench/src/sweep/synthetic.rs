@@ -172,7 +172,7 @@ pub fn systems() -> Vec<System> {
         system("law, narrow peak", 256, law(0.0, 1e-3), usual, 0.0, 8),
         system("law, much noise", 256, law(0.02, 1e-3), Noise::Normal(0.08), 0.0, 8),
         system("published shape", 1000, Course::Published, usual, 0.0, 32),
-        system("cliff at 41", 256, Course::Cliff { law: (1000.0, 0.0, 0.0), from: 41, share: 0.6 }, usual, 0.0, 16),
+        system("cliff at 41", 256, Course::Cliff { law: (1000.0, 0.03, 0.0), from: 41, share: 0.5 }, usual, 0.0, 16),
         system("cliff at 150", 256, Course::Cliff { law: (1000.0, 0.01, 1e-5), from: 150, share: 0.5 }, usual, 0.0, 32),
         system("knee at 24", 256, Course::Knee(24), usual, 0.0, 8),
         system("flat", 256, Course::Flat, usual, 0.0, 4),

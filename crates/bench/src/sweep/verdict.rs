@@ -13,9 +13,11 @@ use super::{
 
 /// Resamples of the curve.
 const RESAMPLES: usize = 1000;
-/// A curve still rises if its last doubling brought more than this, ...
+/// A curve still rises if its last step, ...
 const RISING: f64 = 0.02;
-/// ... and more than so many standard errors.
+/// ... to at least so many times the clients, brought more than that share.
+const STEP: f64 = 1.35;
+/// It has fallen if it is so many standard errors below its best.
 const ERRORS: f64 = 2.0;
 /// A curve that ends below this share of its best has a peak, otherwise a plateau.
 const FALLEN: f64 = 0.9;
@@ -43,7 +45,7 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
     let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(3);
     let best = known.best(often)?;
     let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often.min(2)).collect();
-    let recommended = *seen.iter().find(|p| p.throughput >= (1.0 - WITHIN) * best.throughput).unwrap_or(&best);
+    let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
     let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
     let bracketed = !still_rises(&known, best);
     let mut verdict = Verdict {
@@ -112,13 +114,16 @@ fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed
     (loss, winners().min().unwrap_or(best.clients).min(best.clients), winners().max().unwrap_or(0).max(best.clients))
 }
 
-/// At the largest number that was tested, throughput is about the best and well above what half as many clients reach.
+/// The largest number that was tested has about the best throughput, and a good deal more than about 0.7 times as many clients have: what
+/// still more clients would bring is not known. In doubt it rises.
 fn still_rises(known: &Known, best: Place) -> bool {
     let Some(last) = known.points.last() else { return false };
-    let Some(half) = known.points.iter().rev().find(|p| 2 * p.clients <= last.clients + 1) else { return true };
-    let margin = |a: &Place, b: &Place| RISING.max(ERRORS * known.error(a.visits).hypot(known.error(b.visits)));
-    last.throughput >= best.throughput * (1.0 - margin(last, &best).min(WITHIN))
-        && last.throughput > half.throughput * (1.0 + margin(last, half))
+    let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients)) else {
+        return true;
+    };
+    let error = |a: &Place, b: &Place| known.error(a.visits).hypot(known.error(b.visits));
+    let fallen = last.throughput < best.throughput * (1.0 - WITHIN.max(ERRORS * error(last, &best)));
+    !fallen && last.throughput > before.throughput * (1.0 + RISING.max(error(last, before)))
 }
 
 fn shape(known: &Known, best: Place, bracketed: bool) -> &'static str {
