@@ -16,4 +16,5 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod result;
+pub mod sweep;
 pub mod target;
