@@ -128,3 +128,48 @@ def variants():
     """Trouble and cures: the pool is too small for the stalls, larger, and large enough."""
     return [result("max_size 20", 20, warnings=["The pool was exhausted in 14 of 95 seconds: operations waited for a connection for up to 1.9 s."]),
             result("max_size 60", 60), result("max_size 150", 150)]
+
+
+def sweep(through=False, rate=None, most=256, seed=3):
+    """A made-up sweep of a database that follows the Universal Scalability Law, with noise."""
+    rng, gamma, alpha, beta = random.Random(seed), 1400.0, .03, .00045
+    law = lambda clients: gamma * clients / (1 + alpha * (clients - 1) + beta * clients * (clients - 1))
+
+    def curve(name, target, numbers, of):
+        points = []
+        for clients in numbers:
+            value = of(clients) * rng.gauss(1, .015)
+            p50 = clients / value * 1000
+            points.append({"clients": clients, "visits": 3, "throughput": value, "low": value * .97, "high": value * 1.03, "p50_ms": p50, "p95_ms": p50 * 1.9,
+                           "p99_ms": p50 * 3.4, "errors": 0, "generator_cores": .4, "machine_idle": .2})
+        visits = [{"at_s": 4.0 * index, "round": index % 3, "clients": point["clients"], "throughput": point["throughput"], "p50_ms": point["p50_ms"],
+                   "p95_ms": point["p95_ms"], "p99_ms": point["p99_ms"], "errors": 0, "per_second": [point["throughput"]] * 3, "generator_cores": .4,
+                   "machine_idle": .2} for index, point in enumerate(points)]
+        peak, estimate = math.sqrt((1 - alpha) / beta), lambda value: {"value": value, "low": value * .8, "high": value * 1.2}
+        line = [{"clients": at, "throughput": law(at)} for at in (1.15 ** step for step in range(int(math.log(max(numbers), 1.15)) + 1))]
+        return {"name": name, "target": target, "points": points, "visits": visits, "no_fit": None, "effort": {"visits": 31, "exhaustive_visits": 96, "seconds": 124.0},
+                "steadiness": {"noise": .015, "reference_clients": 16, "reference": [1.0, 1.01], "drift": .006, "drifted": False},
+                "fit": {"gamma": estimate(gamma), "alpha": estimate(alpha), "beta": estimate(beta), "peak_clients": peak, "peak_tested": peak < max(numbers),
+                        "r_squared": .994, "residual": .02, "line": line}}
+
+    numbers = [1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256]
+    direct = curve("directly", "postgres://app@127.0.0.1:5432/sample", [clients for clients in numbers if clients <= most], law)
+    pooled = curve("through the pooler", "postgres://app@127.0.0.1:6432/sample", numbers + [512, 1000, 2500, 5000, 10000], lambda clients: law(min(clients, 32)) * .96)
+    best = max(direct["points"], key=lambda point: point["throughput"])
+    use = next(point for point in direct["points"] if point["throughput"] >= best["throughput"] * .95)
+    at_rate = rate and {"rate": rate, "clients": 12, "points": [
+        {"clients": clients, "visits": 2, "p50_ms": 2 + 30 / clients, "p95_ms": 5 + 60 / clients + clients * .04, "p99_ms": 9 + 90 / clients + clients * .1, "kept_up": clients > 2}
+        for clients in (2, 4, 8, 12, 16, 32, 64)]}
+    return {
+        "format": 1, "kind": "sweep", "asked": {"clients_from": 1, "clients_to": most, "rounds": 3, "point_s": 3.0, "warmup_s": 1.0, "rate": rate},
+        "about": {"started": 1_795_327_845, "seed": seed, "shape": "closed", "load": "select-only, simple protocol, scale 50", "pool": "-",
+                  "target": direct["target"], "server": "SampleSQL 1.0", "version": "0.0.0 (a made-up sample)", "machine": "2 x a made-up processor, 8 GB",
+                  "command": "poolhouse sweep postgres://app@127.0.0.1:5432/sample"},
+        "direct": direct, "through": pooled if through else None, "at_rate": at_rate or None, "interrupted": False, "warnings": [],
+        "verdict": {"best_clients": best["clients"], "best_throughput": best["throughput"], "best_from": 32, "best_to": 64, "recommended_clients": use["clients"],
+                    "recommended_throughput": use["throughput"], "loss": {"value": .03, "low": .01, "high": .05}, "bracketed": most > 64, "shape": "peak",
+                    "limited_by": "database", "confidence": "high",
+                    "because": [f"Throughput was best with {best['clients']} clients.", f"{use['clients']} clients already give 95% of it.", "It falls on both sides."]},
+        "settings": {"max_size": use["clients"], "max_connections": use["clients"] + 14, "reserve": 14,
+                     "because": ["The pool: what was recommended.", "The server: that, and a reserve for administrators and backups.", "More would only queue inside the database."]},
+    }

@@ -2,7 +2,7 @@
 "use strict";
 (function () {
   const DATA = JSON.parse(document.getElementById("data").textContent);
-  const RUNS = DATA.runs || DATA;
+  const RUNS = DATA.runs || [], SWEEP = DATA.sweep;
   const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
   const DASHES = [undefined, [8, 4], [2, 3], [10, 3, 2, 3]];
   // Beyond this ratio of largest to smallest, small values could not be read on a straight axis.
@@ -61,8 +61,35 @@
     return Object.assign({ lines, data: joined(RUNS.map(pick)) }, more);
   }
   const columns = points => [points.map(point => point[0]), points.map(point => point[1])];
-  const percentiles = { x: { values: percentile, log: true, splits: [1, 2, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9], least: 1 }, y: { unit: "ms", log: "auto" } };
+  const percentiles = { x: { values: percentile, log: true, splits: [2, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9], least: 1 }, y: { unit: "ms", log: "auto" } };
   const seconds = { x: { values: time }, sync: "all" };
+
+  const powers = Array.from({ length: 18 }, (_, power) => 2 ** power);
+  const againstClients = { x: { log: true, splits: powers, room: 1.15, values: value => group(String(+value.toFixed(1))), unit: "clients", label: "clients (log)" } };
+  const column = (points, name) => points.map(point => point[name]);
+
+  function sweepThroughput() {
+    const lines = [], pairs = [], intervals = [];
+    const measured = (curve, stroke, dash) => {
+      lines.push(line(curve.name, stroke, { dots: true, span: true, dash }));
+      pairs.push([column(curve.points, "clients"), column(curve.points, "throughput")]);
+      intervals.push({ series: lines.length, stroke, points: curve.points.map(point => [point.clients, point.low, point.high]) });
+    };
+    measured(SWEEP.direct, "--c1");
+    if (SWEEP.through) measured(SWEEP.through, "--c3", [8, 4]);
+    if (SWEEP.fit.length) {
+      lines.push(line("fitted law", "--c2", { span: true, plain: true, dash: [4, 4] }));
+      pairs.push([SWEEP.fit.map(point => point[0]), SWEEP.fit.map(point => point[1])]);
+    }
+    return Object.assign({ lines, data: joined(pairs), intervals, marks: SWEEP.marks }, againstClients, { y: { unit: "/s" } });
+  }
+  function sweepLatency(curve) {
+    const names = ["p99", "p95", "p50"], looks = { p99: "--c2", p95: "--c4", p50: "--c1" };
+    return Object.assign({
+      lines: names.map(name => line(name === "p50" ? "median" : name, looks[name], { dots: true })),
+      data: [column(curve.points, "clients")].concat(names.map(name => column(curve.points, name))),
+    }, againstClients, { y: { unit: "ms", log: "auto" } });
+  }
 
   const KINDS = {
     rate: run => overTime(run, [
@@ -82,12 +109,20 @@
       line("opened", "--quiet", { of: "created", bars: true, unit: "/s" }),
       line("open", "--c1", { of: "connections", always: true }),
       line("in use", "--c3", { of: "in_use", fill: true, always: true }),
-      line("waiting", "--c2", { of: "waiting", dash: [5, 4] }),
     ], { y: { unit: "" } }),
+    waiting: run => overTime(run, [line("waiting", "--c2", { of: "waiting", fill: true })], { y: { unit: "" } }),
     distribution: run => Object.assign({
       lines: [line("response", "--c1"), line("service", "--c3", { dash: [6, 4] })],
       data: joined([columns(RUNS[run].response), columns(RUNS[run].service)]),
     }, percentiles),
+    "sweep-throughput": () => sweepThroughput(),
+    "sweep-latency": () => sweepLatency(SWEEP.direct),
+    "sweep-through-latency": () => sweepLatency(SWEEP.through),
+    "sweep-rate": () => Object.assign({
+      lines: [line("p99", "--c2", { plain: true }), line("p95", "--c4", { plain: true }), line("median", "--c1", { plain: true })],
+      data: [column(SWEEP.at_rate, "clients"), column(SWEEP.at_rate, "p99"), column(SWEEP.at_rate, "p95"), column(SWEEP.at_rate, "p50")],
+      marks: SWEEP.rate_marks,
+    }, againstClients, { y: { unit: "ms", log: "auto" } }),
     "all-distribution": () => ofAll(run => columns(run.response), percentiles),
     "all-p99": () => ofAll(run => [run.series.t, run.series.p99], Object.assign({ y: { unit: "ms", log: "auto" } }, seconds)),
     "all-rate": () => ofAll(run => [run.series.t, run.series.requests], Object.assign({ y: { unit: "/s" } }, seconds)),
@@ -224,11 +259,17 @@
     return { time: false, distr: 3, log: 10, range: (_, low, high) => [Math.max(low || 1, x.least || 0), high > low ? high * (x.room || 1) : (low || 1) * 10] };
   }
 
+  // Every second or third of them, where all would not have room.
+  function roomy(chart, splits) {
+    const each = Math.ceil(splits.length * 40 / Math.max(1, chart.bbox.width / (devicePixelRatio || 1)));
+    return splits.filter((_, index) => index % each === 0);
+  }
+
   function options(spec, width, height, follow) {
     const log = wantsLog(spec), quiet = () => colour("--soft"), grid = { stroke: () => colour("--grid"), width: 1 };
     const axis = { stroke: quiet, grid, ticks: { stroke: () => colour("--grid"), size: 5 }, font: "12px system-ui, sans-serif" };
     const x = Object.assign({}, axis, { values: (_, splits) => splits.map(spec.x.values || tick), space: spec.x.log ? 42 : 64, size: 34 });
-    if (spec.x.splits) x.splits = chart => spec.x.splits.filter(value => value >= chart.scales.x.min * .999 && value <= chart.scales.x.max * 1.001);
+    if (spec.x.splits) x.splits = chart => roomy(chart, spec.x.splits.filter(value => value >= chart.scales.x.min * .999 && value <= chart.scales.x.max * 1.001));
     if (spec.x.splits) x.filter = (_, splits) => splits;
     if (spec.x.values === time) x.incrs = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
     if (spec.x.label) Object.assign(x, { label: spec.x.label, labelSize: 20, labelFont: "12px system-ui, sans-serif" });

@@ -4,6 +4,7 @@
 pub mod files;
 pub mod html;
 pub mod live;
+pub mod sweep;
 pub mod table;
 
 mod charts;

@@ -54,9 +54,6 @@ pub struct About {
     pub version: String,
     /// The machine: processors and their name, memory, kernel.
     pub machine: String,
-    /// The command that repeats it, without passwords.
-    #[serde(default)]
-    pub command: Option<String>,
 }
 
 /// A part of a run.

@@ -1,16 +1,11 @@
-//! A histogram as a line: latency against the percentile. Knows HdrHistogram's encoding through its library, and no page.
+//! A histogram as a line: latency against the percentile. Knows no page.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hdrhistogram::{Histogram, serialization::Deserializer};
-
-use crate::result::Percentiles;
+use crate::{record::Histogram, result::Percentiles};
 
 /// Points for each tenfold step towards 100%.
 const POINTS_PER_DECADE: u32 = 24;
 /// Tenfold steps: 99.9999999% is far enough.
 const MAX_DECADES: u32 = 9;
-/// A histogram is never longer, in characters.
-const MAX_ENCODED: usize = 8 << 20;
 
 /// A point of the line.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,22 +21,13 @@ pub(super) fn line(percentiles: &Percentiles) -> Vec<Point> {
     if percentiles.count == 0 {
         return Vec::new();
     }
-    match percentiles.histogram.as_deref().and_then(decode) {
-        Some(histogram) if !histogram.is_empty() => of_histogram(&histogram),
+    match percentiles.histogram.as_deref().map(Histogram::decode) {
+        Some(Ok(histogram)) if !histogram.is_empty() => of_histogram(&histogram),
         _ => of_known(percentiles),
     }
 }
 
-/// A histogram of microseconds.
-fn decode(text: &str) -> Option<Histogram<u64>> {
-    if text.len() > MAX_ENCODED {
-        return None;
-    }
-    let bytes = STANDARD.decode(text).ok()?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
-}
-
-fn of_histogram(histogram: &Histogram<u64>) -> Vec<Point> {
+fn of_histogram(histogram: &Histogram) -> Vec<Point> {
     let count = histogram.len() as f64;
     let mut points = Vec::new();
     for step in 0..=POINTS_PER_DECADE * MAX_DECADES {
@@ -49,9 +35,9 @@ fn of_histogram(histogram: &Histogram<u64>) -> Vec<Point> {
         if one_in >= count {
             break;
         }
-        points.push(Point { one_in, ms: histogram.value_at_quantile(1.0 - 1.0 / one_in) as f64 / 1000.0 });
+        points.extend(histogram.quantile_ms(1.0 - 1.0 / one_in).map(|ms| Point { one_in, ms }));
     }
-    points.push(Point { one_in: count, ms: histogram.max() as f64 / 1000.0 });
+    points.extend(histogram.max_ms().map(|ms| Point { one_in: count, ms }));
     points
 }
 
@@ -64,16 +50,14 @@ fn of_known(all: &Percentiles) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
-    use hdrhistogram::serialization::{Serializer, V2Serializer};
+    use std::time::Duration;
 
     use super::*;
 
     fn encoded(values: impl Iterator<Item = u64>) -> Percentiles {
-        let mut histogram = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3).unwrap();
-        values.for_each(|value| histogram.record(value).unwrap());
-        let mut bytes = Vec::new();
-        V2Serializer::new().serialize(&histogram, &mut bytes).unwrap();
-        Percentiles { count: histogram.len(), histogram: Some(STANDARD.encode(bytes)), ..Percentiles::default() }
+        let mut histogram = Histogram::new();
+        values.for_each(|value| histogram.record(Duration::from_micros(value)));
+        histogram.percentiles(true).unwrap()
     }
 
     fn at(points: &[Point], one_in: f64) -> f64 {
@@ -102,7 +86,7 @@ mod tests {
     #[test]
     fn without_a_histogram_the_known_percentiles_are_the_line() {
         let known = Percentiles { count: 150, min: 1.0, p50: 2.0, p90: 3.0, p95: 4.0, p99: 5.0, p999: 6.0, max: 7.0, ..Percentiles::default() };
-        for histogram in [None, Some("no base64!".to_owned()), Some(STANDARD.encode("rubbish"))] {
+        for histogram in [None, Some("no base64!".to_owned()), Some("cnViYmlzaA==".to_owned())] {
             let points = line(&Percentiles { histogram, ..known.clone() });
             let pairs: Vec<_> = points.iter().map(|point| (point.one_in, point.ms)).collect();
             assert_eq!(pairs, [(1.0, 1.0), (2.0, 2.0), (10.0, 3.0), (20.0, 4.0), (100.0, 5.0), (150.0, 7.0)]);

@@ -135,6 +135,7 @@ fn digits(value: f64, most: usize) -> String {
         }
         size if size >= 9.995 => format!("{value:.0$}", most - 2),
         size if size >= 0.9995 => format!("{value:.0$}", most - 1),
+        0.0 => "0".to_owned(),
         _ => format!("{value:.most$}"),
     }
 }
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn three_digits_are_shown_of_a_time() {
         let shown: Vec<_> = [0.0, 0.0416, 0.99949, 0.9996, 1.234, 9.994, 9.996, 12.34, 99.94, 99.96, 123.4, 1234.4, 1_234_567.0].map(|value| ms(Some(value))).into();
-        assert_eq!(shown, ["0.000", "0.042", "0.999", "1.00", "1.23", "9.99", "10.0", "12.3", "99.9", "100", "123", "1,234", "1,234,567"]);
+        assert_eq!(shown, ["0", "0.042", "0.999", "1.00", "1.23", "9.99", "10.0", "12.3", "99.9", "100", "123", "1,234", "1,234,567"]);
         assert_eq!(ms(Some(-1234.0)), "-1,234");
     }
 

@@ -4,13 +4,14 @@
 
 use askama::Template;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
     charts,
     figures::{self, DASH},
 };
-use crate::result::{BenchResult, Connections, Measured, Percentiles};
+use crate::result::{About, BenchResult, Connections, Measured, Percentiles};
 
 /// uPlot 1.6.32 (MIT; its licence stands beside it and in the page).
 const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
@@ -31,20 +32,26 @@ pub fn page(results: &[BenchResult]) -> String {
         frame: Frame::new(title),
         overview: several.then(|| overview(results)),
         runs: results.iter().enumerate().map(|(index, result)| run(index, result)).collect(),
-        data: charts::json(&results.iter().map(charts::of).collect::<Vec<_>>()),
+        data: charts::json(&Data { runs: results.iter().map(charts::of).collect() }),
     };
     page.render().expect("a template of plain text does not fail")
 }
 
+/// What the script finds in the page.
+#[derive(Serialize)]
+struct Data<'a> {
+    runs: Vec<charts::Run<'a>>,
+}
+
 /// What every page has in common.
 pub(super) struct Frame {
-    title: String,
-    policy: String,
-    style: String,
-    uplot: &'static str,
-    uplot_license: &'static str,
-    script: &'static str,
-    version: &'static str,
+    pub(super) title: String,
+    pub(super) policy: String,
+    pub(super) style: String,
+    pub(super) uplot: &'static str,
+    pub(super) uplot_license: &'static str,
+    pub(super) script: &'static str,
+    pub(super) version: &'static str,
 }
 
 impl Frame {
@@ -91,12 +98,12 @@ struct RunView {
 }
 
 /// A figure that is read first.
-struct Tile {
-    label: &'static str,
-    value: String,
-    unit: &'static str,
-    note: String,
-    bad: bool,
+pub(super) struct Tile {
+    pub(super) label: &'static str,
+    pub(super) value: String,
+    pub(super) unit: &'static str,
+    pub(super) note: String,
+    pub(super) bad: bool,
 }
 
 /// What the script draws, and what is said about it. `kind` and `run` tell the script which.
@@ -105,6 +112,8 @@ pub(super) struct Chart {
     pub(super) run: usize,
     pub(super) title: &'static str,
     pub(super) note: String,
+    /// Over the whole width.
+    pub(super) whole: bool,
 }
 
 /// A phase of connecting, with bars whose lengths are parts of 100.
@@ -126,9 +135,28 @@ pub(super) struct Table {
     pub(super) groups: Vec<(&'static str, usize)>,
     pub(super) headings: Vec<String>,
     pub(super) words: usize,
-    pub(super) rows: Vec<Vec<String>>,
-    /// The last row sums up the others.
-    pub(super) sum: bool,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A row of it.
+pub(super) struct Row {
+    pub(super) cells: Vec<String>,
+    /// `sum` of those above, `chosen` among them, or nothing special.
+    pub(super) class: &'static str,
+}
+
+impl Table {
+    /// One without spanning headings, whose rows begin with one word.
+    pub(super) fn plain(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Self {
+        let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
+        let rows = rows.into_iter().map(|cells| Row { cells, class: "" }).collect();
+        Self { title: title.to_owned(), groups: Vec::new(), headings, words: 1, rows }
+    }
+
+    /// It has room beside another one.
+    pub(super) fn narrow(&self) -> bool {
+        self.headings.len() <= 3
+    }
 }
 
 fn run(index: usize, result: &BenchResult) -> RunView {
@@ -192,7 +220,7 @@ fn tiles(result: &BenchResult) -> Vec<Tile> {
 }
 
 fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
-    let chart = |kind, title, note: &str| Chart { kind, run, title, note: note.to_owned() };
+    let chart = |kind, title, note: &str| Chart { kind, run, title, note: note.to_owned(), whole: false };
     let mut list = Vec::new();
     if !result.series.is_empty() {
         let point = match charts::seconds_per_point(result) {
@@ -204,7 +232,10 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
         if result.series.iter().any(|second| second.errors > 0 || second.dropped > 0) {
             list.push(chart("errors", "Errors and drops", "Per second."));
         }
-        list.push(chart("connections", "Connections", "Open, in use, and operations waiting for one; bars: opened per second."));
+        list.push(chart("connections", "Connections", "Open and in use at the end of each second; bars: opened in it."));
+        if result.series.iter().any(|second| second.waiting > 0) {
+            list.push(chart("waiting", "Waiting for a connection", "Operations at the end of each second."));
+        }
     }
     if [&result.total.response_ms, &result.total.service_ms].into_iter().flatten().any(|all| all.count > 0) {
         let closed = if result.about.shape == "closed" { " In a closed loop the two hardly differ: whoever waits does not ask." } else { "" };
@@ -214,6 +245,9 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
             &format!("Where response is above service, operations waited for a connection or for their turn.{closed}"),
         ));
     }
+    // So that no place stays empty beside the last one.
+    let odd = list.len() % 2 == 1;
+    list.last_mut().into_iter().for_each(|last| last.whole = odd);
     list
 }
 
@@ -239,21 +273,24 @@ fn run_tables(result: &BenchResult) -> Vec<Table> {
     let mut tables = Vec::new();
     if figures::has_steps(result) {
         let steps = result.steps.iter().map(|step| (vec![step.name.clone()], &step.measured));
-        tables.push(by_step("By step", &["step"], steps.chain([(vec!["total".to_owned()], total)]).collect(), true));
+        tables.push(by_step("By step", &["step"], steps.chain([(vec![TOTAL.to_owned()], total)]).collect()));
     }
     tables.push(latencies(total));
     if !total.errors.is_empty() {
         let all = figures::errors_of(total) + total.requests;
         let row = |(kind, count): (&str, u64)| vec![kind.to_owned(), figures::count(count), figures::percent(count, all)];
         let rows = figures::by_count(&total.errors).into_iter().map(row).collect();
-        tables.push(plain("Errors", &["kind", "operations", "share"], rows));
+        tables.push(Table::plain("Errors", &["kind", "operations", "share"], rows));
     }
     tables.push(connections(&total.connections));
     tables
 }
 
+/// The row that sums up a run's steps.
+const TOTAL: &str = "total";
+
 /// A row for each step, under the columns that any of them has a value for.
-fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>, sum: bool) -> Table {
+fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> Table {
     let fields: Vec<_> = FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
     let mut groups: Vec<(&str, usize)> = vec![("", words.len())];
     for field in &fields {
@@ -263,9 +300,12 @@ fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>, sum
         }
     }
     let headings = words.iter().map(|word| (*word).to_owned()).chain(fields.iter().map(|field| field.heading.to_owned())).collect();
-    let cells = |(names, measured): (Vec<String>, &Measured)| names.into_iter().chain(fields.iter().map(|field| (field.shown)(measured))).collect();
-    let rows = rows.into_iter().map(cells).collect();
-    Table { title: title.to_owned(), groups, headings, words: words.len(), rows, sum }
+    let row = |(names, measured): (Vec<String>, &Measured)| Row {
+        class: if words.last() == Some(&"step") && names.last().is_some_and(|name| name == TOTAL) { "sum" } else { "" },
+        cells: names.into_iter().chain(fields.iter().map(|field| (field.shown)(measured))).collect(),
+    };
+    let rows = rows.into_iter().map(row).collect();
+    Table { title: title.to_owned(), groups, headings, words: words.len(), rows }
 }
 
 struct Field {
@@ -305,7 +345,7 @@ fn latencies(total: &Measured) -> Table {
         let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max].map(|value| figures::ms(Some(value)));
         Some([vec![name.to_owned(), figures::count(all.count)], times.to_vec()].concat())
     };
-    plain("Latency, ms", &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"], rows.filter_map(row).collect())
+    Table::plain("Latency, ms", &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"], rows.filter_map(row).collect())
 }
 
 fn connections(all: &Connections) -> Table {
@@ -316,12 +356,7 @@ fn connections(all: &Connections) -> Table {
     rows.extend(figures::by_count(&all.closed).into_iter().map(|(why, count)| row(&format!("because: {why}"), count)));
     rows.push(row("most at one time", all.most.into()));
     rows.push(row("at the end", all.last.into()));
-    plain("Connections", &["", "connections"], rows)
-}
-
-fn plain(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
-    let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
-    Table { title: title.to_owned(), groups: Vec::new(), headings, words: 1, rows, sum: false }
+    Table::plain("Connections", &["", "connections"], rows)
 }
 
 fn overview(results: &[BenchResult]) -> Overview {
@@ -331,11 +366,11 @@ fn overview(results: &[BenchResult]) -> Overview {
         if figures::has_steps(result) {
             rows.extend(result.steps.iter().map(|step| (vec![result.name.clone(), step.name.clone()], &step.measured)));
         }
-        rows.push((if steps { vec![result.name.clone(), "total".to_owned()] } else { vec![result.name.clone()] }, &result.total));
+        rows.push((if steps { vec![result.name.clone(), TOTAL.to_owned()] } else { vec![result.name.clone()] }, &result.total));
     }
-    let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned() };
+    let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
-        table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows, false),
+        table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows),
         charts: vec![
             chart("all-distribution", "Response time by percentile", "Each run's whole distribution."),
             chart("all-p99", "99th percentile of the response time", "By the second in which an operation ended."),
@@ -346,17 +381,21 @@ fn overview(results: &[BenchResult]) -> Overview {
 }
 
 fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
-    let about = &result.about;
+    let total = &result.total;
+    let cpu = total.generator_cpu_s.map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
+    let load = vec![("Load", result.about.load.clone()), ("Pool under test", result.about.pool.clone())];
+    [load, whereabouts(&result.about), vec![("Load generator's CPU", cpu)]].concat()
+}
+
+/// Where and with what it was measured.
+pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| DASH.to_owned());
     vec![
-        ("Load", about.load.clone()),
-        ("Pool under test", about.pool.clone()),
         ("Target", about.target.clone()),
         ("Server", known(&about.server)),
+        ("Machine", about.machine.clone()),
         ("Begun", figures::moment(about.started)),
         ("Seed", about.seed.to_string()),
-        ("Machine", about.machine.clone()),
-        ("Load generator's CPU", result.total.generator_cpu_s.map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(result.total.duration_s)))),
         ("Poolhouse", about.version.clone()),
         ("Command", known(&about.command)),
     ]
