@@ -7,6 +7,7 @@ use super::Start;
 use crate::{
     plan::{HttpTarget, PostgresTarget, QueryProtocol, Script, Target},
     script::Scripts,
+    target::http::template::Template,
 };
 
 pub(super) const KEYS: &[&str] = &[
@@ -175,7 +176,15 @@ fn http(section: &Section<'_>, url: Secret) -> HttpTarget {
         section.error("headers", "each header is written as \"Name: value\"");
         Vec::new()
     });
+    for (_, value) in &headers {
+        if let Err(message) = Template::parse(value) {
+            section.error("headers", message);
+        }
+    }
     let body = section.string("body");
+    if let Some(Err(message)) = body.as_deref().map(Template::parse) {
+        section.error("body", message);
+    }
     let method = section.string("method").unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
     let expect = section.numbers("expect", 100..=599).unwrap_or_default();
     HttpTarget { url, method, headers, body, expect: expect.into_iter().map(|status| status as u16).collect() }
