@@ -12,17 +12,16 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import re
 import resource
 import subprocess
 import sys
-import time
 
 import cpu
 import processes
 import stats
 from cluster import DATABASE, SETTINGS, USER, Cluster
+from run import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROTOCOLS = ("simple", "extended", "prepared")
@@ -49,9 +48,10 @@ def main():
                         measured = kinds[name](cluster, clients, protocol, options)
                         runs.append({"round": number, "generator": name, "clients": clients, "protocol": protocol} | measured)
                         print(json.dumps(runs[-1]), file=sys.stderr)
+        versions = {"PostgreSQL": cluster.version(), "poolhouse": timed([binary(), "--version"])[0].strip()}
     finally:
         cluster.stop()
-    result = describe(options, cluster_version=None, free=free) | {"runs": runs, "ratios": ratios(runs)}
+    result = describe(options, versions, free) | {"ratios": ratios(runs), "runs": runs}
     text = json.dumps(result, indent=1) + "\n"
     if options.json == "-":
         print(text, end="")
@@ -86,7 +86,7 @@ def pgbench(cluster, clients, protocol, options):
     out, used = timed(command)
     done = int(re.search(r"number of transactions actually processed: (\d+)", out).group(1))
     # Without the time for making connections.
-    throughput = float(re.search(r"tps = ([0-9.]+) \\(without initial", out.replace("(without initial", "\\(without initial")).group(1))
+    throughput = float(re.search(r"tps = ([0-9.]+) \(without initial", out).group(1))
     return {"transactions": done, "throughput": throughput, "cpu_us": used / done * 1e6}
 
 
@@ -94,7 +94,8 @@ def poolhouse(cluster, clients, protocol, options):
     """One run of ours."""
     url = f"postgres://{USER}@127.0.0.1:{cluster.port}/{DATABASE}?sslmode=disable"
     command = [binary(), "bench", url, "--select-only", "--schema", "public", "--scale", str(options.scale)]
-    command += ["--clients", str(clients), "--protocol", protocol, "--duration", f"{options.seconds}s", "--json", "-"]
+    command += ["--clients", str(clients), "--protocol", protocol, "--duration", f"{options.seconds}s"]
+    command += ["--warmup", "0s", "--json", "-"]
     out, used = timed(command)
     result = json.loads(out)
     if result["errors"]:
@@ -126,3 +127,24 @@ def ratios(runs):
             met = summary["median"] >= limit if field == "throughput" else summary["median"] <= limit
             found.append({"clients": clients, "protocol": protocol, "field": field, "limit": limit, "met": met} | summary)
     return found
+
+
+def describe(options, versions, free):
+    """What the numbers depend on."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "command": " ".join(["bench/generator.py", *sys.argv[1:]]),
+        "machine": machine() | {"free_before": round(free, 3)},
+        "versions": versions,
+        "settings": {
+            "rounds": options.rounds,
+            "seconds": options.seconds,
+            "scale": options.scale,
+            "pgbench_threads": 1,
+            "postgres": SETTINGS,
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
