@@ -166,7 +166,7 @@ mod tests {
         let lines = shown(&[NAME, P50, P99, WAIT], &[&["100/s", "1.23", "123,456", "-"], &["total", "10.0", "1", "0.100"]], 100);
         assert_eq!(
             lines,
-            ["        response ms   wait ms", "step    p50      p99      p99", "100/s  1.23  123,456        -", "total  10.0        1    0.100"]
+            ["         response ms  wait ms", "step    p50      p99      p99", "100/s  1.23  123,456        -", "total  10.0        1    0.100"]
         );
     }
 

@@ -354,6 +354,7 @@ fn connections(all: &Connections) -> Table {
     rows.extend(figures::by_count(&all.created_for).into_iter().map(|(why, count)| row(&format!("for: {why}"), count)));
     rows.push(row("closed", all.closed.values().sum()));
     rows.extend(figures::by_count(&all.closed).into_iter().map(|(why, count)| row(&format!("because: {why}"), count)));
+    rows.extend(figures::by_count(&all.failed).into_iter().map(|(why, count)| row(&format!("not opened: {why}"), count)));
     rows.push(row("most at one time", all.most.into()));
     rows.push(row("at the end", all.last.into()));
     Table::plain("Connections", &["", "connections"], rows)
@@ -462,7 +463,7 @@ mod tests {
     fn what_is_not_known_is_not_shown() {
         let nothing = page(&[BenchResult { name: "nothing".to_owned(), ..BenchResult::default() }]);
         let shown = nothing.split("<script").next().unwrap();
-        assert!(!shown.contains("class=\"chart") && !shown.contains("Making a connection"));
+        assert!(!shown.contains("<figure") && !shown.contains("Making a connection"));
         let full = page(&[sample::full("a sample")]);
         let shown = full.split("<script").next().unwrap();
         for title in ["Throughput", "Response time", "Errors and drops", "Connections", "Waiting for a connection", "Latency distribution", "Making a connection"] {

@@ -45,6 +45,7 @@ fn measured() -> Measured {
             created: 30,
             created_for: counts(&[("rotation", 10), ("burst", 20)]),
             closed: counts(&[("idle", 5)]),
+            failed: counts(&[("connect refused", 2)]),
             most: 25,
             last: 20,
         },

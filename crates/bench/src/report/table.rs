@@ -33,7 +33,7 @@ pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
 fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
     let about = &result.about;
     let shown = |text: &str| figures::printable(text);
-    writeln!(out, "{}{}", shown(&result.name), if result.interrupted { " (interrupted: what there is until then)" } else { "" })?;
+    line(out, "", &format!("{}{}", shown(&result.name), if result.interrupted { " (interrupted: what there is until then)" } else { "" }))?;
     let server = about.server.as_deref().map(|server| format!("{}, ", shown(server))).unwrap_or_default();
     line(out, "  target   ", &format!("{server}{}", shown(&about.target)))?;
     line(out, "  load     ", &shown(&about.load))?;
@@ -117,11 +117,14 @@ fn opened(measured: &Measured) -> String {
 fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()> {
     let total = &result.total;
     writeln!(out)?;
-    line(out, name, &format!("{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)))?;
+    line(out, "", &format!("{name}{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)))?;
     if !total.errors.is_empty() {
         line(out, "  errors       ", &list(&figures::by_count(&total.errors)))?;
     }
     line(out, "  connections  ", &connections(&total.connections))?;
+    if !total.connections.failed.is_empty() {
+        line(out, "  not opened   ", &list(&figures::by_count(&total.connections.failed)))?;
+    }
     let phases = figures::phases(total);
     if !phases.is_empty() {
         let column = |heading| Column { group: "", heading, words: false };
@@ -186,7 +189,9 @@ mod tests {
         let from = lines.iter().position(|line| line.contains("- response ms -")).expect("the table");
         assert_eq!(lines[from + 1].split_whitespace().collect::<Vec<_>>().join(" "), "step per s errors dropped p50 p95 p99 max p50 p99 p99 opened");
         assert!(lines[from + 2].starts_with("100/s ") && lines[from + 3].starts_with("300/s ") && lines[from + 4].starts_with("total "), "{table}");
-        assert!(table.contains("  connections  opened 30 (burst 20, rotation 10), closed 5 (idle 5), at most 25 at a time, 20 at the end\n"), "{table}");
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("connections opened 30 (burst 20, rotation 10), closed 5 (idle 5), at most 25 at a time, 20 at the end"), "{table}");
+        assert!(table.contains("  not opened   connect refused 2\n"), "{table}");
         assert!(table.contains("  warning: Something must be known.\n"), "{table}");
     }
 
@@ -201,7 +206,7 @@ mod tests {
         }
         for results in [vec![long.clone()], vec![long.clone(), long]] {
             let table = shown(&results);
-            let longest = table.lines().skip(1).map(|line| line.chars().count()).max();
+            let longest = table.lines().map(|line| line.chars().count()).max();
             assert!(longest <= Some(WIDTH), "{longest:?}\n{table}");
         }
     }
