@@ -5,12 +5,4 @@ fn main() {
         Ok(page) => print!("{page}"),
         Err(error) => panic!("{error}"),
     }
-<<<<<<< HEAD
-    let read =
-        |path: std::ffi::OsString| bench::report::files::read(path.as_ref()).unwrap_or_else(|error| panic!("{error}"));
-    let results: Vec<_> = paths.into_iter().map(read).collect();
-    print!("{}", bench::report::html::page(&results));
-    bench::report::table::write(&mut std::io::stderr(), &results).expect("standard error takes it");
-=======
->>>>>>> m-report
 }
