@@ -182,7 +182,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn comparison_text(comparison: &Comparison, a: &str, b: &str) -> String {
-    let head = ["", "A", "B", "change", "B - A, 95%", ""].map(str::to_owned);
+    let head = ["", "A", "B", "change", "B - A, 99%", ""].map(str::to_owned);
     let lines: Vec<[String; 6]> = std::iter::once(head).chain(comparison.rows.iter().map(cells)).collect();
     let mut text = format!("A: {a} ({})\nB: {b} ({})\n\n", comparison.a, comparison.b);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
