@@ -213,9 +213,8 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
     }
     let url = match (args.url, &args.url_file) {
         (Some(url), _) => url,
-        (None, Some(path)) => {
-            settings::read_small(path).map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?
-        }
+        (None, Some(path)) => settings::read_small(path)
+            .map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?,
         (None, None) => unreachable!("clap asks for a URL, a file with it, or a configuration"),
     };
     let flags = Flags { insecure_no_auth: args.insecure_no_auth, ..args.flags.into() };

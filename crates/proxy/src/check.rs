@@ -8,7 +8,10 @@ use std::{collections::HashMap, time::Duration};
 use driver::Address;
 use settings::{Problem, show_duration};
 
-use crate::{config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Listener, Mode, User}, tls::Tls};
+use crate::{
+    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Listener, Mode, User},
+    tls::Tls,
+};
 
 /// What one new connection is taken to cost. Measured ones lie between 7 and 175 ms, most of it TLS and authentication.
 const ASSUMED_CONNECT_COST: Duration = Duration::from_millis(100);

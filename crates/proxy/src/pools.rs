@@ -19,7 +19,12 @@ use protocol::PoolId;
 use settings::Secret;
 use upstream::UpstreamTls;
 
-use crate::{Password, config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User}, known_users::KnownUsers, tls::Tls};
+use crate::{
+    Password,
+    config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User},
+    known_users::KnownUsers,
+    tls::Tls,
+};
 
 /// Most pools of a process.
 pub const MAX_POOLS: usize = 4096;

@@ -12,7 +12,13 @@ use std::{
 use driver::{Changes, Handle};
 use settings::{Problem, Problems, Severity};
 
-use crate::{check::{Machine, check}, config::{Config, Listener, from_file}, generations::{Generations, Succession}, pools::Pools, tls::Tls};
+use crate::{
+    check::{Machine, check},
+    config::{Config, Listener, from_file},
+    generations::{Generations, Succession},
+    pools::Pools,
+    tls::Tls,
+};
 
 /// Reads a configuration again and puts it in force.
 pub struct Reloader {

@@ -14,7 +14,21 @@ use postgres::Postgres;
 use settings::{Problem, Problems, Severity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{admin::{Admin, Control, door}, banner, check::{Machine, check}, config::Config, descriptors, generations::Generations, handover::{self, Giver, Inherited, Sockets}, logs::{LogFormat, LogOptions, Logs}, pools::Pools, reload::Reloader, sockets::{Bound, SocketFile, adopt, bind, bind_admin}, systemd, tls::Tls};
+use crate::{
+    admin::{Admin, Control, door},
+    banner,
+    check::{Machine, check},
+    config::Config,
+    descriptors,
+    generations::Generations,
+    handover::{self, Giver, Inherited, Sockets},
+    logs::{LogFormat, LogOptions, Logs},
+    pools::Pools,
+    reload::Reloader,
+    sockets::{Bound, SocketFile, adopt, bind, bind_admin},
+    systemd,
+    tls::Tls,
+};
 
 /// Threads for questions of the admin address that block.
 const BLOCKING_THREADS: usize = 4;

@@ -11,7 +11,15 @@ use pool::GateConfig;
 use settings::{Document, Problem, Problems, Secret, Section, Variables, choose, environment, load_text, read_text};
 use upstream::UpstreamUrl;
 
-use super::{Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source, User, auth_query::{AUTH_QUERY_KEYS, AuthKeys}, endpoint::parse_tcp, options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings}, tls::{LISTENER_TLS_KEYS, listener_tls}, userlist};
+use super::{
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source,
+    User,
+    auth_query::{AUTH_QUERY_KEYS, AuthKeys},
+    endpoint::parse_tcp,
+    options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
+    tls::{LISTENER_TLS_KEYS, listener_tls},
+    userlist,
+};
 use crate::Password;
 
 /// Characters that an admin token must have: it is guessed at the speed of HTTP.

@@ -6,7 +6,10 @@ use settings::Secret;
 use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::UpstreamUrl;
 
-use super::{Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User, default_soft_limit};
+use super::{
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User,
+    default_soft_limit,
+};
 use crate::Password;
 
 /// What the command line may say; `None` is the default. `Some(None)` of a duration is off.

@@ -4,7 +4,9 @@ use driver::PoolTimeouts;
 use pool::PoolConfig;
 use settings::Section;
 
-use super::{DEFAULT_HARD_LIMIT, Listener, Mode, ON_STATE_WORDS, PoolSettings, Preset, Reset, StateSettings, default_soft_limit};
+use super::{
+    DEFAULT_HARD_LIMIT, Listener, Mode, ON_STATE_WORDS, PoolSettings, Preset, Reset, StateSettings, default_soft_limit,
+};
 
 /// Keys of `[pool]`, and of `[[database]]` where they override it.
 pub const POOL_KEYS: &[&str] = &[

@@ -2,14 +2,15 @@
 
 use std::{sync::Arc, time::Instant};
 
-use postgres::{
-    Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown,
-};
+use postgres::{Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 use settings::Secret;
 
 use super::{Lookups, MAX_NAME, Pools};
-use crate::{Password, config::{Database, Mode, PoolSettings, Reset}};
+use crate::{
+    Password,
+    config::{Mode, PoolSettings, Reset},
+};
 
 impl Directory for Pools {
     fn encryption(&self, listener: u16) -> Encryption {
