@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 mod check;
 mod ctl;
 mod demo;
+mod private;
 mod serve;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
