@@ -8,10 +8,13 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    charts,
+    charts, compare,
     figures::{self, DASH},
 };
-use crate::result::{About, BenchResult, Connections, Measured, Percentiles};
+use crate::{
+    compare::Comparison,
+    result::{About, BenchResult, Connections, Measured, Percentiles},
+};
 
 /// uPlot 1.6.32 (MIT; its licence stands beside it and in the page).
 const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
@@ -22,15 +25,27 @@ const STYLE: &str = include_str!("../../assets/report.css");
 
 /// A page of one result, or of several variants beside one another.
 pub fn page(results: &[BenchResult]) -> String {
-    let several = results.len() > 1;
     let title = match results {
         [] => "No result".to_owned(),
         [one] => one.name.clone(),
         [first, ..] => format!("{} and {} more", first.name, results.len() - 1),
     };
+    render(title, (results.len() > 1).then(|| overview(results)), results)
+}
+
+/// A page of two results, with what their differences amount to.
+pub fn comparison(comparison: &Comparison, results: [BenchResult; 2]) -> String {
+    let title = format!("{} against {}", comparison.b, comparison.a);
+    let mut overview = overview(&results);
+    overview.comparison = Some(compare::table(comparison));
+    overview.warnings.clone_from(&comparison.warnings);
+    render(title, Some(overview), &results)
+}
+
+fn render(title: String, overview: Option<Overview>, results: &[BenchResult]) -> String {
     let page = Page {
         frame: Frame::new(title),
-        overview: several.then(|| overview(results)),
+        overview,
         runs: results.iter().enumerate().map(|(index, result)| run(index, result)).collect(),
         data: charts::json(&Data { runs: results.iter().map(charts::of).collect() }),
     };
@@ -87,6 +102,8 @@ struct Page {
 
 /// Several runs beside one another.
 struct Overview {
+    comparison: Option<Table>,
+    warnings: Vec<String>,
     table: Table,
     charts: Vec<Chart>,
 }
@@ -407,6 +424,8 @@ fn overview(results: &[BenchResult]) -> Overview {
     }
     let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
+        comparison: None,
+        warnings: Vec::new(),
         table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows),
         charts: vec![
             chart("all-distribution", "Response time by percentile", "Each run's whole distribution."),
