@@ -110,6 +110,14 @@ def literals():
     return {word for path in SOURCES for word in re.findall(r'"([a-z]+(?:_[a-z]+)+)"', path.read_text())}
 
 
+def fields():
+    """The fields of result files."""
+    files = [path for path in SOURCES if path.name == "result.rs" and "bench" in path.parts]
+    found = {name for path in files for name in re.findall(r"^    pub (\w+):", path.read_text(), re.MULTILINE)}
+    assert {"response_ms", "created_for", "in_use"} <= found
+    return found
+
+
 def of_pgbouncer(text):
     """The words of the first column of its page's tables, and of its own files there."""
     columns = " ".join(re.findall(r"^\| (.*?) \|", text, re.MULTILINE))
@@ -131,7 +139,7 @@ def unknown_words(text, allowed):
 
 @pytest.mark.parametrize("path", PAGES, ids=NAMES)
 def test_every_key_that_is_named_exists(path):
-    text, allowed = path.read_text(), keys() | literals() | OTHERS
+    text, allowed = path.read_text(), keys() | literals() | fields() | OTHERS
     if path.name == "from-pgbouncer.md":
         text, allowed = without_first_columns(text), allowed | of_pgbouncer(text)
     assert not unknown_words(text, allowed)
