@@ -109,6 +109,16 @@ pub enum Target {
     Http(HttpTarget),
 }
 
+impl Target {
+    /// Its URL.
+    pub fn url(&self) -> &str {
+        match self {
+            Self::Postgres(target) => target.url.reveal(),
+            Self::Http(target) => target.url.reveal(),
+        }
+    }
+}
+
 /// What is asked of a PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct PostgresTarget {

@@ -11,3 +11,5 @@ mod charts;
 mod distribution;
 mod figures;
 mod grid;
+#[cfg(test)]
+mod sample;

@@ -64,7 +64,15 @@ impl Frame {
             hash(SCRIPT),
             hash(&style)
         );
-        Self { title, policy, style, uplot: UPLOT, uplot_license: UPLOT_LICENSE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") }
+        Self {
+            title,
+            policy,
+            style,
+            uplot: UPLOT,
+            uplot_license: UPLOT_LICENSE,
+            script: SCRIPT,
+            version: env!("CARGO_PKG_VERSION"),
+        }
     }
 }
 
@@ -227,18 +235,30 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
             1 => String::new(),
             many => format!(" Each point stands for {many} seconds: the median's median, the largest of the others."),
         };
-        list.push(chart("rate", "Throughput", "Operations that were due or begun, and those that ended well, per second."));
+        list.push(chart(
+            "rate",
+            "Throughput",
+            "Operations that were due or begun, and those that ended well, per second.",
+        ));
         list.push(chart("latency", "Response time", &format!("By the second in which an operation ended.{point}")));
         if result.series.iter().any(|second| second.errors > 0 || second.dropped > 0) {
             list.push(chart("errors", "Errors and drops", "Per second."));
         }
-        list.push(chart("connections", "Connections", "Open and in use at the end of each second; bars: opened in it."));
+        list.push(chart(
+            "connections",
+            "Connections",
+            "Open and in use at the end of each second; bars: opened in it.",
+        ));
         if result.series.iter().any(|second| second.waiting > 0) {
             list.push(chart("waiting", "Waiting for a connection", "Operations at the end of each second."));
         }
     }
     if [&result.total.response_ms, &result.total.service_ms].into_iter().flatten().any(|all| all.count > 0) {
-        let closed = if result.about.shape == "closed" { " In a closed loop the two hardly differ: whoever waits does not ask." } else { "" };
+        let closed = if result.about.shape == "closed" {
+            " In a closed loop the two hardly differ: whoever waits does not ask."
+        } else {
+            ""
+        };
         list.push(chart(
             "distribution",
             "Latency distribution",
@@ -278,7 +298,8 @@ fn run_tables(result: &BenchResult) -> Vec<Table> {
     tables.push(latencies(total));
     if !total.errors.is_empty() {
         let all = figures::errors_of(total) + total.requests;
-        let row = |(kind, count): (&str, u64)| vec![kind.to_owned(), figures::count(count), figures::percent(count, all)];
+        let row =
+            |(kind, count): (&str, u64)| vec![kind.to_owned(), figures::count(count), figures::percent(count, all)];
         let rows = figures::by_count(&total.errors).into_iter().map(row).collect();
         tables.push(Table::plain("Errors", &["kind", "operations", "share"], rows));
     }
@@ -291,7 +312,8 @@ const TOTAL: &str = "total";
 
 /// A row for each step, under the columns that any of them has a value for.
 fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> Table {
-    let fields: Vec<_> = FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
+    let fields: Vec<_> =
+        FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
     let mut groups: Vec<(&str, usize)> = vec![("", words.len())];
     for field in &fields {
         match groups.last_mut() {
@@ -299,7 +321,11 @@ fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> 
             _ => groups.push((field.group, 1)),
         }
     }
-    let headings = words.iter().map(|word| (*word).to_owned()).chain(fields.iter().map(|field| field.heading.to_owned())).collect();
+    let headings = words
+        .iter()
+        .map(|word| (*word).to_owned())
+        .chain(fields.iter().map(|field| field.heading.to_owned()))
+        .collect();
     let row = |(names, measured): (Vec<String>, &Measured)| Row {
         class: if words.last() == Some(&"step") && names.last().is_some_and(|name| name == TOTAL) { "sum" } else { "" },
         cells: names.into_iter().chain(fields.iter().map(|field| (field.shown)(measured))).collect(),
@@ -342,10 +368,15 @@ fn latencies(total: &Measured) -> Table {
     let rows = names.into_iter().zip([&total.response_ms, &total.service_ms, &total.pool_wait_ms]);
     let row = |(name, all): (&str, &Option<Percentiles>)| {
         let all = all.as_ref().filter(|all| all.count > 0)?;
-        let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max].map(|value| figures::ms(Some(value)));
+        let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max]
+            .map(|value| figures::ms(Some(value)));
         Some([vec![name.to_owned(), figures::count(all.count)], times.to_vec()].concat())
     };
-    Table::plain("Latency, ms", &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"], rows.filter_map(row).collect())
+    Table::plain(
+        "Latency, ms",
+        &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"],
+        rows.filter_map(row).collect(),
+    )
 }
 
 fn connections(all: &Connections) -> Table {
@@ -354,6 +385,7 @@ fn connections(all: &Connections) -> Table {
     rows.extend(figures::by_count(&all.created_for).into_iter().map(|(why, count)| row(&format!("for: {why}"), count)));
     rows.push(row("closed", all.closed.values().sum()));
     rows.extend(figures::by_count(&all.closed).into_iter().map(|(why, count)| row(&format!("because: {why}"), count)));
+    rows.extend(figures::by_count(&all.failed).into_iter().map(|(why, count)| row(&format!("not opened: {why}"), count)));
     rows.push(row("most at one time", all.most.into()));
     rows.push(row("at the end", all.last.into()));
     Table::plain("Connections", &["", "connections"], rows)
@@ -366,7 +398,10 @@ fn overview(results: &[BenchResult]) -> Overview {
         if figures::has_steps(result) {
             rows.extend(result.steps.iter().map(|step| (vec![result.name.clone(), step.name.clone()], &step.measured)));
         }
-        rows.push((if steps { vec![result.name.clone(), TOTAL.to_owned()] } else { vec![result.name.clone()] }, &result.total));
+        rows.push((
+            if steps { vec![result.name.clone(), TOTAL.to_owned()] } else { vec![result.name.clone()] },
+            &result.total,
+        ));
     }
     let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
@@ -382,7 +417,9 @@ fn overview(results: &[BenchResult]) -> Overview {
 
 fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
     let total = &result.total;
-    let cpu = total.generator_cpu_s.map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
+    let cpu = total
+        .generator_cpu_s
+        .map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
     let load = vec![("Load", result.about.load.clone()), ("Pool under test", result.about.pool.clone())];
     [load, whereabouts(&result.about), vec![("Load generator's CPU", cpu)]].concat()
 }
@@ -399,4 +436,85 @@ pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
         ("Poolhouse", about.version.clone()),
         ("Command", known(&about.command)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{report::sample, result::Second};
+
+    #[test]
+    fn every_text_is_escaped() {
+        let evil = "</script><img src=x onerror=alert(1)>\"'&";
+        let mut result = sample::full(evil);
+        result.about.target = evil.to_owned();
+        result.about.server = Some(evil.to_owned());
+        result.about.command = Some(evil.to_owned());
+        result.warnings = vec![evil.to_owned()];
+        result.steps.iter_mut().for_each(|step| step.name = evil.to_owned());
+        result.total.errors.insert(evil.to_owned(), 3);
+        for page in [page(std::slice::from_ref(&result)), page(&[result.clone(), result])] {
+            assert!(!page.contains("<img") && !page.contains("</script><") && page.contains("&#60;img"), "{page}");
+            assert_eq!(page.matches("<script").count(), 3, "the data, the library, ours");
+            assert_eq!(page.matches("</script>").count(), 3);
+        }
+    }
+
+    #[test]
+    fn the_policy_names_exactly_what_is_in_the_page() {
+        let page = page(&[sample::full("a sample")]);
+        let policy = page.split("Content-Security-Policy\" content=\"").nth(1).unwrap().split('"').next().unwrap().replace("&#39;", "'");
+        let scripts: Vec<_> = page.split("<script>").skip(1).map(|rest| rest.split("</script>").next().unwrap()).collect();
+        let style = page.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+        assert_eq!(scripts.len(), 2);
+        for text in scripts.into_iter().chain([style]) {
+            let hash = format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+            assert!(policy.contains(&hash), "{hash} is not in {policy}");
+        }
+        assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+    }
+
+    #[test]
+    fn nothing_is_fetched_from_elsewhere() {
+        let page = page(&[sample::full("a sample")]);
+        let elements = page.split("<script>").next().unwrap();
+        assert!(!elements.contains("src=") && !elements.contains("url(") && !elements.contains("@import"));
+        let links: Vec<_> = elements.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert!(links.iter().all(|link| link.starts_with('#') || *link == "data:,"), "{links:?}");
+    }
+
+    #[test]
+    fn a_page_is_small_and_a_long_run_does_not_make_it_large() {
+        let empty = page(&[BenchResult::default()]);
+        assert!(empty.len() < 120_000, "{}", empty.len());
+        let mut long = sample::full("a day");
+        let second = |at: u32| Second { at_s: at.into(), requests: 12_345, p99_ms: Some(1.234_567), ..Second::default() };
+        long.series = (0..86_400).map(second).collect();
+        let day = page(&[long]);
+        assert!(day.len() < empty.len() + 150_000, "{}", day.len());
+        assert!(day.contains("Each point stands for 72 seconds"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_shown() {
+        let nothing = page(&[BenchResult { name: "nothing".to_owned(), ..BenchResult::default() }]);
+        let shown = nothing.split("<script").next().unwrap();
+        assert!(!shown.contains("<figure") && !shown.contains("Making a connection"));
+        let full = page(&[sample::full("a sample")]);
+        let shown = full.split("<script").next().unwrap();
+        for title in ["Throughput", "Response time", "Errors and drops", "Connections", "Waiting for a connection", "Latency distribution", "Making a connection"] {
+            assert!(shown.contains(title), "{title}");
+        }
+        assert!(!shown.contains(">DNS<") && shown.contains(">TLS<"), "a phase that there was not");
+    }
+
+    #[test]
+    fn variants_stand_beside_one_another_with_a_row_for_each_step() {
+        let page = page(&[sample::full("one"), sample::full("two"), sample::full("three")]);
+        let table = page.split("<h3>All runs</h3>").nth(1).unwrap().split("</table>").next().unwrap();
+        assert_eq!(table.matches("<tr").count(), 2 + 3 * 3, "headings, and two steps and a total of each");
+        assert_eq!(page.matches("<section").count(), 4);
+        let id = |id: &str| page.matches(&format!("id=\"{id}\"")).count();
+        assert_eq!([id("run-0"), id("run-2"), id("chart-rate-1"), id("main")], [1; 4]);
+    }
 }

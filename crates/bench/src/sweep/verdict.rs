@@ -118,7 +118,8 @@ fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed
 /// still more clients would bring is not known. In doubt it rises.
 fn still_rises(known: &Known, best: Place) -> bool {
     let Some(last) = known.points.last() else { return false };
-    let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients)) else {
+    let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients))
+    else {
         return true;
     };
     let error = |a: &Place, b: &Place| known.error(a.visits).hypot(known.error(b.visits));

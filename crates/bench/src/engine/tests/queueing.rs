@@ -26,7 +26,7 @@ fn a_closed_loop_does_as_many_operations_as_its_clients_can() {
     assert_eq!(result.total.pool_wait_ms.unwrap().max, 0.0);
     near(result.total.duration_s, 10.0, 0.001);
     assert_eq!(world.most, (10, 10));
-    assert_eq!((result.series.len(), result.series[5].requests, result.series[5].in_use), (10, 1000, 10));
+    assert_eq!((result.series.len(), result.series[5].requests, result.series[5].in_use), (11, 1000, 10));
     assert_eq!(result.total.connections.created_for, [("start".to_owned(), 10)].into());
     assert!(result.warnings.is_empty(), "{:?}", result.warnings);
 }
