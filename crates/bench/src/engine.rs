@@ -16,7 +16,7 @@ mod summary;
 
 use std::{borrow::Cow, collections::VecDeque, time::Duration};
 
-use pool::Time;
+pub use pool::Time;
 
 use self::{
     connections::{Connections, State},

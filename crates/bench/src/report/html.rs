@@ -8,10 +8,13 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    charts,
+    charts, compare,
     figures::{self, DASH},
 };
-use crate::result::{About, BenchResult, Connections, Measured, Percentiles};
+use crate::{
+    compare::Comparison,
+    result::{About, BenchResult, Connections, Measured, Percentiles},
+};
 
 /// uPlot 1.6.32 (MIT; its licence stands beside it and in the page).
 const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
@@ -22,15 +25,27 @@ const STYLE: &str = include_str!("../../assets/report.css");
 
 /// A page of one result, or of several variants beside one another.
 pub fn page(results: &[BenchResult]) -> String {
-    let several = results.len() > 1;
     let title = match results {
         [] => "No result".to_owned(),
         [one] => one.name.clone(),
         [first, ..] => format!("{} and {} more", first.name, results.len() - 1),
     };
+    render(title, (results.len() > 1).then(|| overview(results)), results)
+}
+
+/// A page of two results, with what their differences amount to.
+pub fn comparison(comparison: &Comparison, results: [BenchResult; 2]) -> String {
+    let title = format!("{} against {}", comparison.b, comparison.a);
+    let mut overview = overview(&results);
+    overview.comparison = Some(compare::table(comparison));
+    overview.warnings.clone_from(&comparison.warnings);
+    render(title, Some(overview), &results)
+}
+
+fn render(title: String, overview: Option<Overview>, results: &[BenchResult]) -> String {
     let page = Page {
         frame: Frame::new(title),
-        overview: several.then(|| overview(results)),
+        overview,
         runs: results.iter().enumerate().map(|(index, result)| run(index, result)).collect(),
         data: charts::json(&Data { runs: results.iter().map(charts::of).collect() }),
     };
@@ -87,6 +102,8 @@ struct Page {
 
 /// Several runs beside one another.
 struct Overview {
+    comparison: Option<Table>,
+    warnings: Vec<String>,
     table: Table,
     charts: Vec<Chart>,
 }
@@ -385,7 +402,9 @@ fn connections(all: &Connections) -> Table {
     rows.extend(figures::by_count(&all.created_for).into_iter().map(|(why, count)| row(&format!("for: {why}"), count)));
     rows.push(row("closed", all.closed.values().sum()));
     rows.extend(figures::by_count(&all.closed).into_iter().map(|(why, count)| row(&format!("because: {why}"), count)));
-    rows.extend(figures::by_count(&all.failed).into_iter().map(|(why, count)| row(&format!("not opened: {why}"), count)));
+    rows.extend(
+        figures::by_count(&all.failed).into_iter().map(|(why, count)| row(&format!("not opened: {why}"), count)),
+    );
     rows.push(row("most at one time", all.most.into()));
     rows.push(row("at the end", all.last.into()));
     Table::plain("Connections", &["", "connections"], rows)
@@ -405,6 +424,8 @@ fn overview(results: &[BenchResult]) -> Overview {
     }
     let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
+        comparison: None,
+        warnings: Vec::new(),
         table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows),
         charts: vec![
             chart("all-distribution", "Response time by percentile", "Each run's whole distribution."),
@@ -421,7 +442,7 @@ fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
         .generator_cpu_s
         .map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
     let load = vec![("Load", result.about.load.clone()), ("Pool under test", result.about.pool.clone())];
-    [load, whereabouts(&result.about), vec![("Load generator's CPU", cpu)]].concat()
+    [load, vec![("Load generator's CPU", cpu)], whereabouts(&result.about)].concat()
 }
 
 /// Where and with what it was measured.
@@ -463,8 +484,16 @@ mod tests {
     #[test]
     fn the_policy_names_exactly_what_is_in_the_page() {
         let page = page(&[sample::full("a sample")]);
-        let policy = page.split("Content-Security-Policy\" content=\"").nth(1).unwrap().split('"').next().unwrap().replace("&#39;", "'");
-        let scripts: Vec<_> = page.split("<script>").skip(1).map(|rest| rest.split("</script>").next().unwrap()).collect();
+        let policy = page
+            .split("Content-Security-Policy\" content=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .replace("&#39;", "'");
+        let scripts: Vec<_> =
+            page.split("<script>").skip(1).map(|rest| rest.split("</script>").next().unwrap()).collect();
         let style = page.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
         assert_eq!(scripts.len(), 2);
         for text in scripts.into_iter().chain([style]) {
@@ -488,7 +517,8 @@ mod tests {
         let empty = page(&[BenchResult::default()]);
         assert!(empty.len() < 120_000, "{}", empty.len());
         let mut long = sample::full("a day");
-        let second = |at: u32| Second { at_s: at.into(), requests: 12_345, p99_ms: Some(1.234_567), ..Second::default() };
+        let second =
+            |at: u32| Second { at_s: at.into(), requests: 12_345, p99_ms: Some(1.234_567), ..Second::default() };
         long.series = (0..86_400).map(second).collect();
         let day = page(&[long]);
         assert!(day.len() < empty.len() + 150_000, "{}", day.len());
@@ -502,7 +532,15 @@ mod tests {
         assert!(!shown.contains("<figure") && !shown.contains("Making a connection"));
         let full = page(&[sample::full("a sample")]);
         let shown = full.split("<script").next().unwrap();
-        for title in ["Throughput", "Response time", "Errors and drops", "Connections", "Waiting for a connection", "Latency distribution", "Making a connection"] {
+        for title in [
+            "Throughput",
+            "Response time",
+            "Errors and drops",
+            "Connections",
+            "Waiting for a connection",
+            "Latency distribution",
+            "Making a connection",
+        ] {
             assert!(shown.contains(title), "{title}");
         }
         assert!(!shown.contains(">DNS<") && shown.contains(">TLS<"), "a phase that there was not");

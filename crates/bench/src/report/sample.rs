@@ -31,7 +31,9 @@ pub(crate) fn full(name: &str) -> BenchResult {
 }
 
 fn measured() -> Measured {
-    let counts = |list: &[(&str, u64)]| list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<BTreeMap<_, _>>();
+    let counts = |list: &[(&str, u64)]| {
+        list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<BTreeMap<_, _>>()
+    };
     Measured {
         requests: 12_000,
         errors: counts(&[("check-out timeout", 12), ("sqlstate 40001", 3)]),
@@ -40,7 +42,12 @@ fn measured() -> Measured {
         response_ms: Some(percentiles(2.0)),
         service_ms: Some(percentiles(1.0)),
         pool_wait_ms: Some(percentiles(0.5)),
-        connect_ms: ConnectPhases { tcp: Some(percentiles(0.1)), tls: Some(percentiles(2.0)), total: Some(percentiles(7.0)), ..ConnectPhases::default() },
+        connect_ms: ConnectPhases {
+            tcp: Some(percentiles(0.1)),
+            tls: Some(percentiles(2.0)),
+            total: Some(percentiles(7.0)),
+            ..ConnectPhases::default()
+        },
         connections: Connections {
             created: 30,
             created_for: counts(&[("rotation", 10), ("burst", 20)]),
@@ -54,7 +61,8 @@ fn measured() -> Measured {
 }
 
 fn percentiles(scale: f64) -> Percentiles {
-    let [min, mean, p50, p90, p95, p99, p999, max] = [0.5, 1.2, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0].map(|value| value * scale);
+    let [min, mean, p50, p90, p95, p99, p999, max] =
+        [0.5, 1.2, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0].map(|value| value * scale);
     Percentiles { count: 12_000, min, mean, p50, p90, p95, p99, p999, max, histogram: None }
 }
 
