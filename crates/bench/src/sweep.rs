@@ -1,0 +1,248 @@
+//! Finds the number of connections at which a database stops gaining: measures throughput at many numbers of clients, and says what
+//! follows. Everything here is written against [`Probe`], so that it runs on a real database and, in virtual time, on synthetic ones
+//! whose best number is known. Knows nothing of protocols.
+//!
+//! ```text
+//! chooser    which point is measured next
+//! curve      medians, noise and drift of what was measured
+//! smooth     what neighbouring points say of one another
+//! fit        the Universal Scalability Law
+//! verdict    what follows: the best, the recommendation, how sure, the settings
+//! at_rate    latency at a given rate, against the number of connections
+//! result     the types of the JSON file
+//! synthetic  databases whose best number is known
+//! judge      how much is lost by believing a sweep, a formula, a rule of thumb
+//! ```
+
+use std::time::Duration;
+
+pub mod at_rate;
+pub mod chooser;
+mod curve;
+pub mod fit;
+pub mod judge;
+pub mod random;
+pub mod result;
+mod smooth;
+pub mod synthetic;
+pub mod verdict;
+
+use chooser::Chooser;
+use curve::Known;
+use result::{Curve, CurvePoint, Effort, Steadiness, Visit};
+
+/// Something that can be measured with so many clients.
+pub trait Probe {
+    /// Lets so many clients, each with a connection of its own, work as fast as they can for `warmup` (not counted) and `duration`.
+    ///
+    /// # Errors
+    /// See [`ProbeError`].
+    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError>;
+
+    /// Lets operations arrive at `rate` per second and shares so many connections among them.
+    ///
+    /// # Errors
+    /// See [`ProbeError`].
+    fn measure_at_rate(
+        &mut self,
+        clients: u32,
+        rate: f64,
+        warmup: Duration,
+        duration: Duration,
+    ) -> Result<Point, ProbeError>;
+
+    /// Seconds since the sweep began.
+    fn now_s(&self) -> f64;
+}
+
+/// What was measured in one visit.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Point {
+    /// Operations per second, failed ones not counted.
+    pub throughput: f64,
+    /// Response time; `None`: nothing ended.
+    pub p50_ms: Option<f64>,
+    /// The same.
+    pub p95_ms: Option<f64>,
+    /// The same.
+    pub p99_ms: Option<f64>,
+    /// Operations that failed, or at a rate could not be begun.
+    pub errors: u64,
+    /// Operations in each whole second.
+    pub per_second: Vec<f64>,
+    /// Processors that the load generator used.
+    pub generator_cores: Option<f64>,
+    /// Share of its machine that was idle, 0 to 1.
+    pub machine_idle: Option<f64>,
+}
+
+/// Why a point was not measured.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// So many clients are not let in; with fewer it may go on.
+    #[error("{0}")]
+    TooMany(String),
+    /// Nothing can be measured.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// How a sweep is made.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Options {
+    /// Fewest clients.
+    pub from: u32,
+    /// Most clients.
+    pub to: u32,
+    /// Times that a point in question is measured.
+    pub rounds: u32,
+    /// What each measurement counts.
+    pub duration: Duration,
+    /// What it leaves out before.
+    pub warmup: Duration,
+    /// For the order of points and for resampling.
+    pub seed: u64,
+}
+
+/// What a sweep is doing, for whoever shows it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress<'a> {
+    /// Measured until now.
+    pub done: usize,
+    /// At most so many more.
+    pub left: u32,
+    /// What is being measured.
+    pub clients: u32,
+    /// 0: the coarse pass.
+    pub round: u32,
+    /// What was measured last.
+    pub last: Option<&'a Visit>,
+}
+
+/// A curve, and how it ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// What there is.
+    pub curve: Curve,
+    /// The user stopped it.
+    pub interrupted: bool,
+    /// Why more clients were not let in, if so.
+    pub refused: Option<String>,
+}
+
+/// Measures a curve. `name` and `target` are for people.
+///
+/// # Errors
+/// [`ProbeError::Failed`] from the probe; also if not even the smallest number of clients is let in. An interruption is no error: what
+/// was measured until then is returned.
+pub fn measure(
+    probe: &mut dyn Probe,
+    options: &Options,
+    (name, target): (&str, &str),
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Measured, ProbeError> {
+    let mut chooser = Chooser::new(options.from, options.to, options.rounds, options.seed);
+    let (mut interrupted, mut refused) = (false, None);
+    while let Some(next) = chooser.next() {
+        progress(&Progress {
+            done: chooser.visits().len(),
+            left: chooser.left(),
+            clients: next.clients,
+            round: next.round,
+            last: chooser.visits().last(),
+        });
+        let at_s = probe.now_s();
+        match probe.measure(next.clients, options.warmup, options.duration) {
+            Ok(point) => chooser.record(visit(at_s, next, point)),
+            Err(ProbeError::Interrupted) => {
+                interrupted = true;
+                break;
+            }
+            Err(ProbeError::TooMany(why)) if !chooser.visits().is_empty() => {
+                chooser.refused(next.clients);
+                refused = Some(why);
+            }
+            Err(ProbeError::TooMany(why) | ProbeError::Failed(why)) => return Err(ProbeError::Failed(why)),
+        }
+    }
+    let mut curve = curve_of(chooser.visits(), chooser.reference());
+    (curve.name, curve.target) = (name.to_owned(), target.to_owned());
+    let grid = chooser::exhaustive(options.from, options.to).len();
+    curve.effort = Effort {
+        visits: u32::try_from(curve.visits.len()).expect("visits are few"),
+        exhaustive_visits: u32::try_from(grid).expect("at most 32") * options.rounds,
+        seconds: probe.now_s(),
+    };
+    Ok(Measured { curve, interrupted, refused })
+}
+
+fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
+    Visit {
+        at_s,
+        round: next.round,
+        clients: next.clients,
+        throughput: point.throughput,
+        p50_ms: point.p50_ms,
+        p95_ms: point.p95_ms,
+        p99_ms: point.p99_ms,
+        errors: point.errors,
+        per_second: point.per_second,
+        generator_cores: point.generator_cores,
+        machine_idle: point.machine_idle,
+    }
+}
+
+/// The curve that visits make; without names and effort.
+pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
+    let known = Known::of(visits);
+    let points: Vec<CurvePoint> = known
+        .points
+        .iter()
+        .map(|place| {
+            let here: Vec<&Visit> = visits.iter().filter(|v| v.clients == place.clients).collect();
+            let half = 1.96 * known.error(place.visits) * place.throughput;
+            CurvePoint {
+                clients: place.clients,
+                visits: place.visits,
+                throughput: place.throughput,
+                low: (place.throughput - half).max(0.0),
+                high: place.throughput + half,
+                p50_ms: middle(&here, |v| v.p50_ms),
+                p95_ms: middle(&here, |v| v.p95_ms),
+                p99_ms: middle(&here, |v| v.p99_ms),
+                errors: here.iter().map(|v| v.errors).sum(),
+                generator_cores: middle(&here, |v| v.generator_cores),
+                machine_idle: middle(&here, |v| v.machine_idle),
+            }
+        })
+        .collect();
+    let pairs: Vec<(f64, f64)> = points.iter().map(|p| (f64::from(p.clients), p.throughput)).collect();
+    let (fit, no_fit) = match fit::fit(&pairs) {
+        Ok(fit) => (Some(fit), None),
+        Err(why) => (None, Some(why)),
+    };
+    let of_reference = visits.iter().filter(|v| Some(v.clients) == reference);
+    Curve {
+        points,
+        visits: visits.to_vec(),
+        fit,
+        no_fit,
+        steadiness: Steadiness {
+            noise: known.measured_noise,
+            reference_clients: reference,
+            reference: of_reference.map(|v| v.throughput).collect(),
+            drift: known.drift,
+            drifted: known.drifted,
+        },
+        ..Curve::default()
+    }
+}
+
+/// The median of what is known of some visits.
+fn middle(visits: &[&Visit], of: impl Fn(&Visit) -> Option<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = visits.iter().filter_map(|v| of(v)).collect();
+    (!values.is_empty()).then(|| curve::median(&mut values))
+}

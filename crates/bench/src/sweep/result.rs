@@ -1,0 +1,267 @@
+//! What a sweep has found, as it is written to JSON and drawn by the report. Plain values: what was measured (visits and the curves made
+//! of them), what was fitted to it, and what follows. Times are in milliseconds where the name says so; what is not known is null,
+//! never zero.
+
+use serde::{Deserialize, Serialize};
+
+use crate::result::About;
+
+/// The version of this format.
+pub const FORMAT: u32 = 1;
+
+/// One result file of `poolhouse sweep`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SweepResult {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Always `sweep`: tells such a file from that of a single run.
+    pub kind: String,
+    /// Where and with what.
+    pub about: About,
+    /// What was asked for.
+    pub asked: Asked,
+    /// Straight to the database.
+    pub direct: Curve,
+    /// The same load through a pooler, if one was named.
+    pub through: Option<Curve>,
+    /// What follows from [`Self::direct`]; null if too little was measured.
+    pub verdict: Option<Verdict>,
+    /// Latency at a given rate of arrivals, if one was asked for.
+    pub at_rate: Option<AtRate>,
+    /// The settings to use; null without a verdict.
+    pub settings: Option<Settings>,
+    /// It was interrupted: what there is until then.
+    pub interrupted: bool,
+    /// What the reader must know to read it rightly, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Asked {
+    /// The smallest number of clients.
+    pub clients_from: u32,
+    /// The largest, after the server's own limit has been respected.
+    pub clients_to: u32,
+    /// Times that a point in question is measured.
+    pub rounds: u32,
+    /// Seconds that each measurement counts.
+    pub point_s: f64,
+    /// Seconds before each of them that do not.
+    pub warmup_s: f64,
+    /// Operations per second for [`SweepResult::at_rate`].
+    pub rate: Option<f64>,
+}
+
+/// Throughput and latency against the number of clients.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Curve {
+    /// `directly` or `through the pooler`.
+    pub name: String,
+    /// Its URL without password.
+    pub target: String,
+    /// By number of clients, each once.
+    pub points: Vec<CurvePoint>,
+    /// Every measurement in the order in which they were made.
+    pub visits: Vec<Visit>,
+    /// The Universal Scalability Law; null where it cannot be fitted.
+    pub fit: Option<Fit>,
+    /// Why not.
+    pub no_fit: Option<String>,
+    /// What noise there was, and whether the database changed meanwhile.
+    pub steadiness: Steadiness,
+    /// What it cost.
+    pub effort: Effort,
+}
+
+/// A number of clients, over all its visits.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// Clients, each with a connection of its own.
+    pub clients: u32,
+    /// Visits.
+    pub visits: u32,
+    /// Operations per second, failed ones not counted: the median of the visits.
+    pub throughput: f64,
+    /// The median's 95% interval, from the noise of the whole curve (see [`Steadiness::noise`]).
+    pub low: f64,
+    /// Its other end.
+    pub high: f64,
+    /// Median response time: the median of the visits.
+    pub p50_ms: Option<f64>,
+    /// The same.
+    pub p95_ms: Option<f64>,
+    /// The same.
+    pub p99_ms: Option<f64>,
+    /// Operations that failed, over all visits.
+    pub errors: u64,
+    /// Processors that the load generator used; the median.
+    pub generator_cores: Option<f64>,
+    /// Share of the load generator's machine that was idle; the median, 0 to 1.
+    pub machine_idle: Option<f64>,
+}
+
+/// One measurement.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Visit {
+    /// Seconds from the beginning of the sweep until this began (its warm-up included).
+    pub at_s: f64,
+    /// 0: the coarse pass. 1 and more: the rounds after it.
+    pub round: u32,
+    /// Clients.
+    pub clients: u32,
+    /// Operations per second, failed ones not counted.
+    pub throughput: f64,
+    /// Response time.
+    pub p50_ms: Option<f64>,
+    /// The same.
+    pub p95_ms: Option<f64>,
+    /// The same.
+    pub p99_ms: Option<f64>,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Operations in each whole second.
+    pub per_second: Vec<f64>,
+    /// Processors that the load generator used.
+    pub generator_cores: Option<f64>,
+    /// Share of its machine that was idle, 0 to 1.
+    pub machine_idle: Option<f64>,
+}
+
+/// X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)), fitted to the medians. It describes what was measured and says nothing beyond it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Fit {
+    /// Throughput of one client.
+    pub gamma: Estimate,
+    /// Contention: the share of the work that is serial.
+    pub alpha: Estimate,
+    /// Coherency: the cost of each pair of clients.
+    pub beta: Estimate,
+    /// Where the law has its peak; null if it has none (`beta` is 0).
+    pub peak_clients: Option<f64>,
+    /// The peak lies within what was tested. Otherwise it is an extrapolation, and nothing is concluded from it.
+    pub peak_tested: bool,
+    /// Share of the variance that the law explains.
+    pub r_squared: f64,
+    /// Residual standard error, as a share of the mean throughput. Above 0.1 the law does not describe this database.
+    pub residual: f64,
+    /// The fitted line for drawing, within what was tested.
+    pub line: Vec<LinePoint>,
+}
+
+/// A value with its 95% interval.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The value.
+    pub value: f64,
+    /// 2.5% of the distribution lie below.
+    pub low: f64,
+    /// 2.5% lie above.
+    pub high: f64,
+}
+
+/// A point of a line.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct LinePoint {
+    /// Clients.
+    pub clients: f64,
+    /// Operations per second.
+    pub throughput: f64,
+}
+
+/// How steady the database and the machine were.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Steadiness {
+    /// Relative standard deviation of one visit, pooled over all points visited more than once; null: there was none.
+    pub noise: Option<f64>,
+    /// The point that was measured in every round to see drift.
+    pub reference_clients: Option<u32>,
+    /// Its throughput in each round.
+    pub reference: Vec<f64>,
+    /// How much it changed from the first to the last round, as a share, by a straight line through [`Self::reference`].
+    pub drift: Option<f64>,
+    /// That is more than noise: the curve's choice of points was corrected for it, and the reader is warned.
+    pub drifted: bool,
+}
+
+/// What the measurement cost.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Effort {
+    /// Visits made.
+    pub visits: u32,
+    /// Visits that an exhaustive sweep would have made: every round at each of up to 32 numbers of clients, spaced evenly in the logarithm.
+    pub exhaustive_visits: u32,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+/// What follows from the curve.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The number of clients with the highest throughput.
+    pub best_clients: u32,
+    /// That throughput.
+    pub best_throughput: f64,
+    /// Tested numbers of clients that may just as well be the best: the smallest and largest that won in at least 2.5% of the resamples.
+    pub best_from: u32,
+    /// See there.
+    pub best_to: u32,
+    /// The smallest tested number within 5% of the best throughput: use this one.
+    pub recommended_clients: u32,
+    /// Its throughput.
+    pub recommended_throughput: f64,
+    /// What it loses against the best, as a share, with its interval from resampling.
+    pub loss: Estimate,
+    /// The peak lies within what was tested. False: throughput still rises at the largest number, and more may be better.
+    pub bracketed: bool,
+    /// `peak` (it falls on both sides), `plateau` (beyond the knee it stays), `rising` (not bracketed), `flat` (one client does as well).
+    pub shape: String,
+    /// What was the limit: `database`, `generator` (it used all of its processors) or `machine` (nothing was idle, and the generator
+    /// took its share of it); null: not known.
+    pub limited_by: Option<String>,
+    /// `high`, `medium` or `low`.
+    pub confidence: String,
+    /// Why, and how the numbers came about: three lines for people.
+    pub because: Vec<String>,
+}
+
+/// Latency at a given rate of arrivals, against the number of connections.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct AtRate {
+    /// Arrivals per second.
+    pub rate: f64,
+    /// The smallest number of connections whose 95th percentile is within 5% of the lowest; null: none could serve that rate.
+    pub clients: Option<u32>,
+    /// By number of connections.
+    pub points: Vec<RatePoint>,
+}
+
+/// Latency with so many connections.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct RatePoint {
+    /// Connections.
+    pub clients: u32,
+    /// Visits.
+    pub visits: u32,
+    /// Response time from the scheduled arrival: the median of the visits.
+    pub p50_ms: Option<f64>,
+    /// The same.
+    pub p95_ms: Option<f64>,
+    /// The same.
+    pub p99_ms: Option<f64>,
+    /// It kept up with the rate in every visit.
+    pub kept_up: bool,
+}
+
+/// The settings to use.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Settings {
+    /// `max_size` of the pool; with several instances of the application, the sum of theirs.
+    pub max_size: u32,
+    /// `max_connections` of the server.
+    pub max_connections: u32,
+    /// Of these kept free for administrators, backups, replication and a second pool during a deployment.
+    pub reserve: u32,
+    /// The reasoning in three lines.
+    pub because: Vec<String>,
+}

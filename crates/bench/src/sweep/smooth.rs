@@ -1,0 +1,123 @@
+//! Neighbours on a curve know something of one another: what is believed of each point near the top is its own median, drawn towards a
+//! parabola through them all (throughput over the logarithm of clients). How far, the points say themselves (empirical Bayes): if they
+//! scatter about the parabola no more than their noise explains, it is believed; beside a cliff they do not lie on one, and the medians
+//! stand.
+
+use super::{
+    curve::{Known, Place},
+    fit::{self, Vector},
+};
+
+/// Neighbours: points within this factor of the highest one's clients.
+const REACH: f64 = 2.6;
+/// Points that a parabola needs so that something is left to judge it by.
+const LEAST: usize = 5;
+
+/// Sets [`Place::believed`].
+pub(crate) fn believe(known: &mut Known) {
+    let highest = known.points.iter().copied().reduce(|a, b| if b.throughput > a.throughput { b } else { a });
+    let Some(top) = highest.filter(|top| top.throughput > 0.0) else { return };
+    let errors: Vec<f64> = known.points.iter().map(|p| known.error(p.visits)).collect();
+    let near: Vec<usize> = (0..known.points.len())
+        .filter(|&i| {
+            let ratio = f64::from(known.points[i].clients) / f64::from(top.clients);
+            (1.0 / REACH..=REACH).contains(&ratio)
+        })
+        .collect();
+    if near.len() < LEAST {
+        return;
+    }
+    let at = |place: &Place| (f64::from(place.clients) / f64::from(top.clients)).ln();
+    let value = |place: &Place| place.throughput / top.throughput;
+    // Twice: how far the points lie off the parabola decides how much each of them weighs.
+    let mut off = 0.0;
+    let mut line = None;
+    for _ in 0..2 {
+        let weighed = near.iter().map(|&i| {
+            let place = &known.points[i];
+            (at(place), value(place), 1.0 / (errors[i].powi(2) + off))
+        });
+        let Some(found) = parabola(weighed) else { return };
+        off = misfit(known, &near, &errors, |place| value(place) - height(&found, at(place)));
+        line = Some(found);
+    }
+    let line = line.expect("found twice");
+    for &i in &near {
+        let place = &mut known.points[i];
+        let own = errors[i].powi(2);
+        let weight = off / (off + own);
+        let believed = weight * value(place) + (1.0 - weight) * height(&line, at(place));
+        place.believed = believed * top.throughput;
+    }
+}
+
+/// The variance that noise does not explain.
+fn misfit(known: &Known, near: &[usize], errors: &[f64], residual: impl Fn(&Place) -> f64) -> f64 {
+    let scatter: f64 = near.iter().map(|&i| residual(&known.points[i]).powi(2)).sum();
+    let noise: f64 = near.iter().map(|&i| errors[i].powi(2)).sum();
+    let freedom = (near.len() - 3) as f64;
+    (scatter / freedom - noise / near.len() as f64).max(0.0)
+}
+
+fn height(line: &Vector, x: f64) -> f64 {
+    line[0] + line[1] * x + line[2] * x * x
+}
+
+/// The weighed least squares' parabola.
+fn parabola(points: impl Iterator<Item = (f64, f64, f64)>) -> Option<Vector> {
+    let mut normal = [[0.0; 3]; 3];
+    let mut right = [0.0; 3];
+    for (x, y, weight) in points {
+        let terms = [1.0, x, x * x];
+        for i in 0..3 {
+            right[i] += weight * terms[i] * y;
+            for j in 0..3 {
+                normal[i][j] += weight * terms[i] * terms[j];
+            }
+        }
+    }
+    fit::solve(normal, right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::{random::Random, result::Visit};
+
+    const AT: [u32; 7] = [16, 22, 27, 32, 38, 45, 64];
+
+    fn known(curve: impl Fn(f64) -> f64, noise: f64, seed: u64) -> Known {
+        let mut random = Random::new(seed);
+        let visits: Vec<Visit> = (0..28)
+            .map(|i| {
+                let clients = AT[i % AT.len()];
+                let throughput = curve(f64::from(clients)) * (1.0 + noise * random.normal());
+                Visit { clients, throughput, ..Visit::default() }
+            })
+            .collect();
+        Known::of(&visits)
+    }
+
+    #[test]
+    fn a_smooth_curve_is_known_better_from_its_neighbours() {
+        let curve = |n: f64| fit::throughput(100.0, 0.02, 1e-3, n);
+        let (mut alone, mut together) = (0.0, 0.0);
+        for seed in 0..50 {
+            for place in known(curve, 0.08, seed).points {
+                let truth = curve(f64::from(place.clients));
+                alone += (place.throughput / truth - 1.0).powi(2);
+                together += (place.believed / truth - 1.0).powi(2);
+            }
+        }
+        assert!(together < 0.6 * alone, "{together} against {alone}");
+    }
+
+    #[test]
+    fn beside_a_cliff_the_medians_stand() {
+        let curve = |n: f64| if n < 36.0 { 10.0 * n } else { 5.0 * n };
+        for seed in 0..50 {
+            let known = known(curve, 0.03, seed);
+            assert_eq!(known.best(1).unwrap().clients, 32, "seed {seed}: {:?}", known.points);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What follows from a measured curve: the best number of clients, the one to use, how sure that is, what the limit was, and the settings.
+//! Concludes nothing beyond the largest number that was tested.
+//!
+//! The recommendation is the smallest tested number within 5% of the best throughput: near its top a curve is flat, so that the best
+//! number itself is chance, while every connection saved is memory and latency.
+
+use super::{
+    chooser::WITHIN,
+    curve::{Known, Place},
+    random::Random,
+    result::{Curve, CurvePoint, Estimate, Settings, Verdict},
+};
+
+/// Resamples of the curve.
+const RESAMPLES: usize = 1000;
+/// A curve still rises if its last step, ...
+const RISING: f64 = 0.02;
+/// ... to at least so many times the clients, brought more than that share.
+const STEP: f64 = 1.35;
+/// It has fallen if it is so many standard errors below its best.
+const ERRORS: f64 = 2.0;
+/// A curve that ends below this share of its best has a peak, otherwise a plateau.
+const FALLEN: f64 = 0.9;
+/// The load generator is the limit from this share of its processors on.
+const GENERATOR_FULL: f64 = 0.9;
+/// A machine with less idle than this is full.
+const MACHINE_FULL: f64 = 0.05;
+/// A generator that takes this share of a full machine is part of the limit.
+const GENERATOR_SHARE: f64 = 0.15;
+/// Connections kept free at least: administrators, monitoring, backups, replication.
+const LEAST_RESERVE: u32 = 10;
+
+/// What is known of the machine that made the load.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Generator {
+    /// Threads that make the load: the most processors it can use.
+    pub threads: u32,
+    /// Processors of its machine.
+    pub processors: u32,
+}
+
+/// The verdict; `None` if at no number of clients anything was done.
+pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
+    let known = Known::of(&curve.visits);
+    let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(3);
+    let best = known.best(often)?;
+    let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often.min(2)).collect();
+    let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
+    let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
+    let bracketed = !still_rises(&known, best);
+    let mut verdict = Verdict {
+        best_clients: best.clients,
+        best_throughput: best.throughput,
+        best_from,
+        best_to,
+        recommended_clients: recommended.clients,
+        recommended_throughput: recommended.throughput,
+        loss,
+        bracketed,
+        shape: shape(&known, best, bracketed).to_owned(),
+        limited_by: limit(point(curve, best.clients), generator),
+        confidence: String::new(),
+        because: Vec::new(),
+    };
+    verdict.confidence = confidence(&verdict, &known).to_owned();
+    verdict.because = because(curve, &verdict);
+    Some(verdict)
+}
+
+/// The settings that follow. `superuser_reserved`: what the server keeps for superusers, if known.
+pub fn settings(verdict: &Verdict, superuser_reserved: Option<u32>) -> Settings {
+    let max_size = verdict.recommended_clients;
+    let reserve = LEAST_RESERVE.max(max_size.div_ceil(10)) + superuser_reserved.unwrap_or(0);
+    let at_least = if verdict.bracketed { "" } else { " or more (more than was tested may be better)" };
+    let because = vec![
+        format!(
+            "max_size {max_size}{at_least}: the fewest connections within 5% of the best throughput; whoever finds them all busy waits in \
+             the pool, where waiting costs the database nothing."
+        ),
+        format!(
+            "max_connections {}: those {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
+            max_size + reserve,
+            superuser_reserved
+                .map_or_else(String::new, |n| format!(" ({n} of them are superuser_reserved_connections)")),
+        ),
+        format!(
+            "All instances of the application share these {max_size}: with 4 instances each has {}, or one pooler in front has them all.",
+            (max_size / 4).max(1)
+        ),
+    ];
+    Settings { max_size, max_connections: max_size + reserve, reserve, because }
+}
+
+/// Draws curves that could as well have been measured: what the recommendation loses, and which points win, the smallest and largest
+/// of those that win in at least 2.5% of the draws.
+fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed: u64) -> (Estimate, u32, u32) {
+    let mut random = Random::new(seed ^ 0x5eed_0f5a);
+    let mut losses = Vec::with_capacity(RESAMPLES);
+    let mut wins = vec![0usize; seen.len()];
+    for _ in 0..RESAMPLES {
+        let drawn: Vec<f64> =
+            seen.iter().map(|p| p.throughput * (1.0 + known.error(p.visits) * random.normal())).collect();
+        let top = (0..seen.len()).max_by(|&a, &b| drawn[a].total_cmp(&drawn[b])).expect("the best was seen");
+        wins[top] += 1;
+        let of =
+            |place: Place| seen.iter().position(|p| p.clients == place.clients).map_or(place.throughput, |i| drawn[i]);
+        losses.push(1.0 - of(recommended) / of(best));
+    }
+    losses.sort_by(f64::total_cmp);
+    let share = |s: f64| losses[(s * (RESAMPLES - 1) as f64).round() as usize];
+    let value = 1.0 - recommended.throughput / best.throughput;
+    let loss = Estimate { value, low: share(0.025).min(value), high: share(0.975).max(value) };
+    let winners = || seen.iter().zip(&wins).filter(|(_, won)| **won * 40 >= RESAMPLES).map(|(p, _)| p.clients);
+    (loss, winners().min().unwrap_or(best.clients).min(best.clients), winners().max().unwrap_or(0).max(best.clients))
+}
+
+/// The largest number that was tested has about the best throughput, and a good deal more than about 0.7 times as many clients have: what
+/// still more clients would bring is not known. In doubt it rises.
+fn still_rises(known: &Known, best: Place) -> bool {
+    let Some(last) = known.points.last() else { return false };
+    let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients))
+    else {
+        return true;
+    };
+    let error = |a: &Place, b: &Place| known.error(a.visits).hypot(known.error(b.visits));
+    let fallen = last.throughput < best.throughput * (1.0 - WITHIN.max(ERRORS * error(last, &best)));
+    !fallen && last.throughput > before.throughput * (1.0 + RISING.max(error(last, before)))
+}
+
+fn shape(known: &Known, best: Place, bracketed: bool) -> &'static str {
+    let (first, last) = (known.points.first(), known.points.last());
+    if !bracketed {
+        "rising"
+    } else if first.is_some_and(|p| p.throughput >= (1.0 - WITHIN) * best.throughput) {
+        "flat"
+    } else if last.is_some_and(|p| p.throughput < FALLEN * best.throughput) {
+        "peak"
+    } else {
+        "plateau"
+    }
+}
+
+fn limit(at: Option<&CurvePoint>, generator: Generator) -> Option<String> {
+    let at = at?;
+    let cores = at.generator_cores?;
+    let who = if cores >= GENERATOR_FULL * f64::from(generator.threads) {
+        "generator"
+    } else if at.machine_idle? <= MACHINE_FULL && cores >= GENERATOR_SHARE * f64::from(generator.processors) {
+        "machine"
+    } else {
+        "database"
+    };
+    Some(who.to_owned())
+}
+
+fn confidence(verdict: &Verdict, known: &Known) -> &'static str {
+    let foreign = matches!(verdict.limited_by.as_deref(), Some("generator"));
+    if !verdict.bracketed || foreign || verdict.loss.high > 0.15 || known.noise > 0.15 {
+        "low"
+    } else if verdict.loss.high > 0.10 || known.drifted || known.measured_noise.is_none() {
+        "medium"
+    } else {
+        "high"
+    }
+}
+
+/// The three lines.
+fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
+    let last = curve.points.last().expect("there is a best point");
+    let best = amount(verdict.best_throughput);
+    let clients = |n: u32| if n == 1 { "1 client".to_owned() } else { format!("{n} clients") };
+    let top = format!("{best} operations/s with {}", clients(verdict.best_clients));
+    let range = if verdict.best_from == verdict.best_to {
+        String::new()
+    } else {
+        format!(" (any of {} to {} may be the best)", verdict.best_from, verdict.best_to)
+    };
+    let course = match verdict.shape.as_str() {
+        "rising" => format!("{top}, and throughput still rises there: the peak is not bracketed, test more clients."),
+        "flat" => format!("{top}, but fewer do as well and more gain nothing: {}", ends(last)),
+        "peak" => format!("{top}{range}; beyond that it falls: {}", ends(last)),
+        _ => format!("{top}{range}; beyond the knee more clients gain nothing: {}", ends(last)),
+    };
+    let recommended = point(curve, verdict.recommended_clients);
+    let latency = |p: Option<&CurvePoint>| p.and_then(|p| p.p95_ms);
+    let saved = match (latency(recommended), latency(point(curve, verdict.best_clients))) {
+        (Some(here), Some(there)) if verdict.recommended_clients != verdict.best_clients => {
+            format!(", and 95% of the operations take at most {here:.2} ms instead of {there:.2} ms")
+        }
+        _ => String::new(),
+    };
+    let rule = format!(
+        "{} reach {} operations/s, {:.1}% less than the best ({:.1}% to {:.1}%){saved}.",
+        clients(verdict.recommended_clients),
+        amount(verdict.recommended_throughput),
+        100.0 * verdict.loss.value,
+        100.0 * verdict.loss.low,
+        100.0 * verdict.loss.high,
+    );
+    let limit = match verdict.limited_by.as_deref() {
+        Some("generator") => "the load generator used all of its processor: the database may do more",
+        Some("machine") => {
+            "nothing of the machine was idle and the load generator took its share: from another machine the database may do more"
+        }
+        Some(_) => "the limit was the database, not the load generator",
+        None => "what the limit was is not known",
+    };
+    let noise = curve.steadiness.noise.map_or_else(
+        || "nothing was measured twice".to_owned(),
+        |noise| format!("one measurement varies by {:.1}%", 100.0 * noise),
+    );
+    vec![
+        course,
+        rule,
+        format!("Confidence {}: {} measurements, {noise}, {limit}.", verdict.confidence, curve.visits.len()),
+    ]
+}
+
+fn ends(last: &CurvePoint) -> String {
+    format!("{} operations/s with {} clients.", amount(last.throughput), last.clients)
+}
+
+fn point(curve: &Curve, clients: u32) -> Option<&CurvePoint> {
+    curve.points.iter().find(|p| p.clients == clients)
+}
+
+/// A number for people: `12,341`, `8.4`.
+pub fn amount(number: f64) -> String {
+    if number < 100.0 {
+        return format!("{number:.1}");
+    }
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::{curve_of, result::Visit};
+
+    const GENERATOR: Generator = Generator { threads: 1, processors: 2 };
+
+    /// A curve of five visits at each of some points, with 1% of noise.
+    fn curve(points: &[(u32, f64)]) -> Curve {
+        let mut random = Random::new(1);
+        let mut visits = Vec::new();
+        for round in 0..5 {
+            for &(clients, x) in points {
+                let throughput = x * (1.0 + 0.01 * random.normal());
+                visits.push(Visit { at_s: visits.len() as f64, round, clients, throughput, ..Visit::default() });
+            }
+        }
+        curve_of(&visits, None)
+    }
+
+    fn judged(points: &[(u32, f64)]) -> Verdict {
+        verdict(&curve(points), GENERATOR, 1).unwrap()
+    }
+
+    #[test]
+    fn the_smallest_number_within_five_percent_is_recommended() {
+        let verdict = judged(&[(1, 10.0), (8, 70.0), (16, 97.5), (24, 100.0), (32, 98.0), (64, 60.0)]);
+        assert_eq!((verdict.recommended_clients, verdict.shape.as_str()), (16, "peak"));
+        assert!(verdict.bracketed && verdict.confidence == "high", "{verdict:?}");
+        assert!((0.0..0.06).contains(&verdict.loss.value) && verdict.loss.high > verdict.loss.value);
+    }
+
+    #[test]
+    fn a_curve_that_still_rises_is_not_bracketed_and_says_so() {
+        let verdict = judged(&[(1, 10.0), (2, 20.0), (4, 40.0), (8, 78.0), (16, 150.0)]);
+        assert!(!verdict.bracketed);
+        assert_eq!((verdict.shape.as_str(), verdict.confidence.as_str()), ("rising", "low"));
+        assert!(verdict.because[0].contains("not bracketed"), "{:?}", verdict.because);
+        assert!(settings(&verdict, Some(3)).because[0].contains("or more"));
+    }
+
+    #[test]
+    fn a_plateau_is_bracketed_and_a_flat_curve_needs_one_connection() {
+        let plateau = judged(&[(1, 10.0), (8, 80.0), (16, 100.0), (32, 100.5), (64, 100.0), (128, 99.0)]);
+        assert_eq!((plateau.shape.as_str(), plateau.recommended_clients, plateau.bracketed), ("plateau", 16, true));
+        let flat = judged(&[(1, 100.0), (8, 101.0), (32, 100.0), (128, 99.5)]);
+        assert_eq!((flat.shape.as_str(), flat.recommended_clients, flat.bracketed), ("flat", 1, true));
+    }
+
+    #[test]
+    fn the_limit_is_told_from_processors() {
+        let at = |cores: f64, idle: f64| {
+            let point = CurvePoint { generator_cores: Some(cores), machine_idle: Some(idle), ..CurvePoint::default() };
+            limit(Some(&point), GENERATOR).unwrap()
+        };
+        assert_eq!(at(0.97, 0.4), "generator");
+        assert_eq!(at(0.6, 0.01), "machine");
+        assert_eq!(at(0.1, 0.01), "database");
+        assert_eq!(at(0.4, 0.3), "database");
+        assert_eq!(limit(Some(&CurvePoint::default()), GENERATOR), None, "what is not known is not guessed");
+    }
+
+    #[test]
+    fn settings_leave_a_reserve_on_the_server() {
+        let verdict = Verdict { recommended_clients: 40, bracketed: true, ..Verdict::default() };
+        let few = settings(&verdict, Some(3));
+        assert_eq!((few.max_size, few.reserve, few.max_connections), (40, 13, 53));
+        let many = settings(&Verdict { recommended_clients: 400, ..verdict }, None);
+        assert_eq!((many.reserve, many.max_connections), (40, 440));
+    }
+
+    #[test]
+    fn nothing_done_gives_no_verdict() {
+        assert_eq!(verdict(&curve(&[(1, 0.0), (2, 0.0)]), GENERATOR, 1), None);
+        assert_eq!(verdict(&Curve::default(), GENERATOR, 1), None);
+    }
+
+    #[test]
+    fn amounts_have_thousands_set_apart() {
+        assert_eq!(
+            [amount(8.44), amount(999.4), amount(12_341.2), amount(1_234_567.0)],
+            ["8.4", "999", "12,341", "1,234,567"]
+        );
+    }
+}
