@@ -61,14 +61,32 @@ pub enum ReadError {
 pub fn page(paths: &[PathBuf]) -> Result<String, ReadError> {
     if let [path] = paths {
         let text = read_text(path)?;
-        let Kind { kind } = parse(path, &text)?;
+        // Several runs are an array, which has no kind.
+        let kind = parse(path, &text).map_or_else(|_| String::new(), |Kind { kind }| kind);
         if kind == SWEEP {
             let result: SweepResult = parse(path, &text)?;
             return expect(path, result.format, sweep::result::FORMAT).map(|()| super::sweep::page(&result));
         }
     }
-    let results: Vec<_> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let mut results = Vec::new();
+    for path in paths {
+        results.extend(read_all(path)?);
+    }
     Ok(html::page(&results))
+}
+
+/// The results that `poolhouse bench --json` has written: of a scenario with variants there are several.
+///
+/// # Errors
+/// If there is none, or not one that this version reads.
+pub fn read_all(path: &Path) -> Result<Vec<BenchResult>, ReadError> {
+    let text = read_text(path)?;
+    if !text.trim_ascii_start().starts_with(b"[") {
+        return read(path).map(|result| vec![result]);
+    }
+    let results: Vec<BenchResult> = parse(path, &text)?;
+    results.iter().try_for_each(|result| expect(path, result.format, FORMAT))?;
+    Ok(results)
 }
 
 /// A result that `poolhouse bench --json` has written.
