@@ -49,6 +49,14 @@ pub enum ReadError {
         /// What it would have to say.
         expected: u32,
     },
+    /// The variants of a scenario.
+    #[error("{}: {results} results, where one is needed", path.display())]
+    Several {
+        /// Which.
+        path: PathBuf,
+        /// How many.
+        results: usize,
+    },
     /// It has a page of its own.
     #[error("{}: the result of `poolhouse sweep`, which stands alone: it cannot be put beside runs", .0.display())]
     Sweep(PathBuf),
@@ -61,46 +69,44 @@ pub enum ReadError {
 pub fn page(paths: &[PathBuf]) -> Result<String, ReadError> {
     if let [path] = paths {
         let text = read_text(path)?;
-        // Several runs are an array, which has no kind.
-        let kind = parse(path, &text).map_or_else(|_| String::new(), |Kind { kind }| kind);
-        if kind == SWEEP {
+        if !is_list(&text) && parse::<Kind>(path, &text)?.kind == SWEEP {
             let result: SweepResult = parse(path, &text)?;
             return expect(path, result.format, sweep::result::FORMAT).map(|()| super::sweep::page(&result));
         }
     }
-    let mut results = Vec::new();
-    for path in paths {
-        results.extend(read_all(path)?);
-    }
-    Ok(html::page(&results))
+    let results: Vec<_> = paths.iter().map(|path| read_all(path)).collect::<Result<_, _>>()?;
+    Ok(html::page(&results.concat()))
 }
 
-/// The results that `poolhouse bench --json` has written: of a scenario with variants there are several.
+/// The result that `poolhouse bench --json` has written.
+///
+/// # Errors
+/// If there is none, several, or not one that this version reads.
+pub fn read(path: &Path) -> Result<BenchResult, ReadError> {
+    let mut results = read_all(path)?;
+    match (results.pop(), results.len()) {
+        (Some(result), 0) => Ok(result),
+        (last, rest) => Err(ReadError::Several { path: path.to_owned(), results: rest + usize::from(last.is_some()) }),
+    }
+}
+
+/// The result of a run, or those of a scenario's variants, which are a list.
 ///
 /// # Errors
 /// If there is none, or not one that this version reads.
 pub fn read_all(path: &Path) -> Result<Vec<BenchResult>, ReadError> {
     let text = read_text(path)?;
-    if !text.trim_ascii_start().starts_with(b"[") {
-        return read(path).map(|result| vec![result]);
-    }
-    let results: Vec<BenchResult> = parse(path, &text)?;
+    let results: Vec<BenchResult> = if is_list(&text) {
+        parse(path, &text)?
+    } else {
+        let Kind { kind } = parse(path, &text)?;
+        if kind == SWEEP {
+            return Err(ReadError::Sweep(path.to_owned()));
+        }
+        vec![parse(path, &text)?]
+    };
     results.iter().try_for_each(|result| expect(path, result.format, FORMAT))?;
     Ok(results)
-}
-
-/// A result that `poolhouse bench --json` has written.
-///
-/// # Errors
-/// If there is none, or not one that this version reads.
-pub fn read(path: &Path) -> Result<BenchResult, ReadError> {
-    let text = read_text(path)?;
-    let Kind { kind } = parse(path, &text)?;
-    if kind == SWEEP {
-        return Err(ReadError::Sweep(path.to_owned()));
-    }
-    let result: BenchResult = parse(path, &text)?;
-    expect(path, result.format, FORMAT).map(|()| result)
 }
 
 /// What tells a sweep's result from a run's.
@@ -111,6 +117,10 @@ struct Kind {
 }
 
 const SWEEP: &str = "sweep";
+
+fn is_list(text: &[u8]) -> bool {
+    text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
+}
 
 fn parse<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, ReadError> {
     serde_json::from_slice(text).map_err(|source| ReadError::NotAResult { path: path.to_owned(), source })
@@ -160,6 +170,17 @@ mod tests {
         assert!(newer.contains("format 2, and this Poolhouse reads format 1"), "{newer}");
         assert!(read(Path::new("/no/such/file")).unwrap_err().to_string().starts_with("/no/such/file: "));
     }
+    #[test]
+    fn the_variants_of_a_scenario_are_a_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("variants.json");
+        let variants = ["one", "two"].map(super::super::sample::full);
+        std::fs::write(&path, serde_json::to_string_pretty(&variants).unwrap()).unwrap();
+        assert_eq!(read_all(&path).unwrap(), variants);
+        assert!(page(std::slice::from_ref(&path)).unwrap().contains("All runs"));
+        assert!(read(&path).unwrap_err().to_string().ends_with("2 results, where one is needed"));
+    }
+
     #[test]
     fn a_sweep_has_a_page_of_its_own_and_cannot_be_put_beside_runs() {
         let directory = tempfile::tempdir().unwrap();

@@ -78,7 +78,48 @@ fn second(at: u32) -> Second {
         max_ms: Some(20.0),
         connections: 20,
         in_use: 7,
-        waiting: u32::from(at % 10 == 0),
+        waiting: u32::from(at.is_multiple_of(10)),
         created: u32::from(at == 0) * 20,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::full;
+
+    /// Below `<!-- fields:NAME -->`: what the first column of the table names.
+    fn documented(name: &str) -> BTreeSet<String> {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measuring.md");
+        let page = std::fs::read_to_string(page).expect("the page is there");
+        let table =
+            page.split(&format!("<!-- fields:{name} -->\n")).nth(1).unwrap_or_else(|| panic!("no table of {name}"));
+        let rows = table.lines().take_while(|line| line.starts_with('|')).filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| row.split('`').next().expect("something").to_owned()).collect()
+    }
+
+    fn fields(value: &Value) -> BTreeSet<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    }
+
+    #[test]
+    fn every_field_of_a_result_file_is_explained_and_no_other() {
+        let file = serde_json::to_value(full("a sample")).unwrap();
+        let measured = serde_json::to_value(super::measured()).unwrap();
+        assert_eq!(fields(&measured), documented("measured"));
+        assert_eq!(&fields(&file) - &fields(&measured), documented("file"));
+        assert_eq!(&fields(&file["steps"][0]) - &fields(&measured), documented("step"));
+        for (value, name) in [
+            (&file["about"], "about"),
+            (&file["connect_ms"], "connect_ms"),
+            (&file["connections"], "connections"),
+            (&file["response_ms"], "percentiles"),
+            (&file["series"][0], "second"),
+        ] {
+            assert_eq!(fields(value), documented(name), "{name}");
+        }
     }
 }

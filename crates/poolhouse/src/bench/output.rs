@@ -8,8 +8,7 @@ use std::{
 };
 
 use ::bench::{
-    compare::{Comparison, Row, Verdict},
-    report::{files, html, table},
+    report::{self, files, html, table},
     result::BenchResult,
 };
 use anyhow::Context;
@@ -72,6 +71,9 @@ pub struct CompareArgs {
     /// Write the comparison to a file, or with - to standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with both, which needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// `poolhouse bench merge`
@@ -170,61 +172,20 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         (Ok(a), Ok(b)) => (a, b),
         (Err(error), _) | (_, Err(error)) => return Ok(bad_usage(&error)),
     };
-    let comparison = ::bench::compare::compare(&a, &b);
+    let mut comparison = ::bench::compare::compare(&a, &b);
     if let Some(path) = &args.json {
         write_json(path, &comparison)?;
     }
+    comparison.a = format!("{} ({})", comparison.a, args.a.display());
+    comparison.b = format!("{} ({})", comparison.b, args.b.display());
+    if let Some(path) = &args.html {
+        let page = html::comparison(&comparison, [a, b]);
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if args.json.as_deref() != Some(Path::new("-")) {
-        let (a, b) = (args.a.display().to_string(), args.b.display().to_string());
-        io::stdout().lock().write_all(comparison_text(&comparison, &a, &b).as_bytes())?;
+        report::compare::write(&mut io::stdout().lock(), &comparison)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn comparison_text(comparison: &Comparison, a: &str, b: &str) -> String {
-    let head = ["", "A", "B", "change", "B - A, 95%", ""].map(str::to_owned);
-    let lines: Vec<[String; 6]> = std::iter::once(head).chain(comparison.rows.iter().map(cells)).collect();
-    let mut text = format!("A: {a} ({})\nB: {b} ({})\n\n", comparison.a, comparison.b);
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
-    for line in &lines {
-        let mut shown = format!("{:width$}", line[0], width = widths[0]);
-        for column in 1..5 {
-            shown += &format!("  {:>width$}", line[column], width = widths[column]);
-        }
-        text += &format!("{shown}  {}", line[5]);
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    for warning in &comparison.warnings {
-        text += &format!("\n{warning}");
-    }
-    text + "\n"
-}
-
-fn cells(row: &Row) -> [String; 6] {
-    let number = |value: f64| match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        0.0 => "0".to_owned(),
-        _ => format!("{value:.3}"),
-    };
-    let value = |value: Option<f64>| value.map_or("-".to_owned(), number);
-    let verdict = match row.verdict {
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::Noise => "no more than noise",
-        Verdict::Unknown => "",
-    };
-    let name = if row.unit.is_empty() { row.metric.clone() } else { format!("{}, {}", row.metric, row.unit) };
-    [
-        name,
-        value(row.a),
-        value(row.b),
-        row.change.map_or("-".to_owned(), |change| format!("{:+.1}%", change * 100.0)),
-        row.interval.map_or("-".to_owned(), |(low, high)| format!("{} to {}", number(low), number(high))),
-        verdict.to_owned(),
-    ]
 }
 
 /// Runs `poolhouse bench merge`.
@@ -269,27 +230,5 @@ mod tests {
         assert_eq!(without_secret("--header=Authorization: hunter2", false), "--header=Authorization: ***");
         assert_eq!(without_secret("-HAuthorization: hunter2", false), "-HAuthorization: ***");
         assert_eq!(shell_word("p99>50ms"), "'p99>50ms'");
-    }
-
-    #[test]
-    fn a_comparison_says_what_is_noise() {
-        let row = |metric: &str, verdict, interval| Row {
-            metric: metric.to_owned(),
-            unit: "ms".to_owned(),
-            a: Some(10.0),
-            b: Some(12.0),
-            change: Some(0.2),
-            interval,
-            verdict,
-        };
-        let comparison = Comparison {
-            rows: vec![
-                row("response p99", Verdict::Worse, Some((1.5, 2.5))),
-                row("service p99", Verdict::Unknown, None),
-            ],
-            ..Comparison::default()
-        };
-        let text = comparison_text(&comparison, "a.json", "b.json");
-        assert!(text.contains("+20.0%") && text.contains("1.500 to 2.500  worse"), "{text}");
     }
 }
