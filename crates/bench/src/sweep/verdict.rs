@@ -42,9 +42,9 @@ pub struct Generator {
 /// The verdict; `None` if at no number of clients anything was done.
 pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
     let known = Known::of(&curve.visits);
-    let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(3);
-    let best = known.best(often)?;
-    let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often.min(2)).collect();
+    let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
+    let best = known.best()?;
+    let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
     let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
     let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
     let bracketed = !still_rises(&known, best);
@@ -118,7 +118,8 @@ fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed
 /// still more clients would bring is not known. In doubt it rises.
 fn still_rises(known: &Known, best: Place) -> bool {
     let Some(last) = known.points.last() else { return false };
-    let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients)) else {
+    let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients))
+    else {
         return true;
     };
     let error = |a: &Place, b: &Place| known.error(a.visits).hypot(known.error(b.visits));
