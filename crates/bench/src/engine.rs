@@ -4,11 +4,40 @@
 //! Call order: [`Engine::new`], then again and again: [`Engine::poll_order`] until there is none, wait for something to happen or for
 //! [`Engine::deadline`], report it. It is over when [`Engine::is_done`] and there are no more orders.
 
-use std::{borrow::Cow, time::Duration};
+//!
+//! Its parts: here what is reported to it and ordered by it; `load` says when operations begin, `operations` and `connections` know what
+//! is under way, `instances` asks the pools under test, `summary` makes the result.
+
+mod connections;
+mod instances;
+mod load;
+mod operations;
+mod summary;
+
+use std::{borrow::Cow, collections::VecDeque, time::Duration};
 
 use pool::Time;
 
-use crate::{plan::Plan, result::BenchResult};
+use self::{
+    connections::{Connections, State},
+    instances::Instances,
+    load::{Load, Next},
+    operations::Operations,
+};
+use crate::{
+    plan::Plan,
+    record::{Books, Cause, EPHEMERAL, Gauges},
+    result::Second,
+};
+
+/// After [`Engine::stop`], what is under way has so long to end.
+pub const STOP_TIME: Duration = Duration::from_secs(1);
+/// At the end, connections have so long to close.
+pub const CLOSE_TIME: Duration = Duration::from_secs(5);
+/// So many failed connects in a row end the run while the pool is being filled.
+pub const MAX_FAILURES_AT_START: u32 = 3;
+/// A client of a closed loop whose operation failed before it had a connection pauses for so long, or it would ask without end.
+const FAILURE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection of the pool under test: a small number, used again after [`Engine::closed`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -61,62 +90,549 @@ pub struct Phases {
 }
 
 /// See the module.
-pub struct Engine {}
+#[derive(Debug)]
+pub struct Engine {
+    phase: Phase,
+    load: Load,
+    /// The pools under test; `None`: each operation has a connection of its own.
+    instances: Option<Instances>,
+    conns: Connections,
+    ops: Operations,
+    orders: VecDeque<(Order, u32)>,
+    books: Books,
+    timeout: Duration,
+    /// Connects that failed in a row.
+    failed_connects: u32,
+    /// One has succeeded.
+    has_connected: bool,
+    failure: Option<ErrorKind>,
+    /// The load begins when the pool has its minimum.
+    warm: bool,
+    interrupted: bool,
+    about: summary::Notes,
+}
 
-#[expect(unused_variables, reason = "to be written")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The pool is being filled.
+    Filling,
+    /// Operations begin.
+    Loading,
+    /// None begins any more; those under way end, until then.
+    Draining(Time),
+    /// All connections are being closed, until then.
+    Closing(Time),
+    Done,
+}
+
+/// How far a run is, for a display.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Progress<'a> {
+    /// Since the load began; zero while the pool is being filled.
+    pub at: Duration,
+    /// How long it will take, if that is known.
+    pub length: Option<Duration>,
+    /// The step under way; `warm-up` before the first.
+    pub step: &'a str,
+    /// The last whole second.
+    pub last: Option<&'a Second>,
+    /// Operations that ended well, the warm-up included.
+    pub done: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Arrivals dropped.
+    pub dropped: u64,
+}
+
 impl Engine {
-    /// A run that begins now.
+    /// A run that begins now. The plan must be valid ([`Plan::check`]).
     pub fn new(plan: &Plan, now: Time) -> Self {
-        todo!()
+        if let Err(error) = plan.check() {
+            panic!("an invalid plan reached the engine: {error}");
+        }
+        let instances = plan.pool.reuse.then(|| Instances::new(&plan.pool, plan.seed, now));
+        let mut engine = Self {
+            phase: Phase::Filling,
+            load: Load::new(&plan.shape, plan.warmup, plan.seed),
+            instances,
+            conns: Connections::default(),
+            ops: Operations::default(),
+            orders: VecDeque::new(),
+            books: Books::new(),
+            timeout: plan.timeout,
+            failed_connects: 0,
+            has_connected: false,
+            failure: None,
+            warm: plan.pool.warm,
+            interrupted: false,
+            about: summary::Notes::new(plan),
+        };
+        if engine.instances.is_some() {
+            engine.pools_changed(now);
+        }
+        engine.begin_if_filled(now);
+        engine
     }
 
     /// What is to be done next.
     pub fn poll_order(&mut self, now: Time) -> Option<Order> {
-        todo!()
+        self.books.roll(self.gauges(), now);
+        self.handle_times(now);
+        loop {
+            while let Some((order, serial)) = self.orders.pop_front() {
+                if self.is_due(order, serial, now) {
+                    return Some(order);
+                }
+            }
+            if self.phase != Phase::Loading || !self.begin_next(now) {
+                return None;
+            }
+        }
     }
 
     /// When `poll_order` is to be called again if nothing is reported before.
     pub fn deadline(&self) -> Option<Time> {
-        todo!()
+        let phase = match self.phase {
+            Phase::Draining(until) | Phase::Closing(until) => until,
+            Phase::Loading => self.load.deadline(),
+            Phase::Filling | Phase::Done => Time::NEVER,
+        };
+        let pools = self.instances.as_ref().map_or(Time::NEVER, Instances::deadline);
+        let at = phase.min(pools).min(self.ops.first_due(self.timeout)).min(self.books.deadline());
+        (at < Time::NEVER && self.phase != Phase::Done).then_some(at)
     }
 
     /// A connection is there.
     pub fn connected(&mut self, conn: ConnId, phases: &Phases, now: Time) {
-        todo!()
+        (self.failed_connects, self.has_connected) = (0, true);
+        let entry = self.conns.get_mut(conn);
+        if entry.state == State::Closing {
+            return;
+        }
+        assert!(entry.state == State::Connecting, "{conn:?} was reported connected while {:?}", entry.state);
+        let taken = phases.sum().unwrap_or(now - entry.since);
+        entry.state = State::Idle;
+        let (cause, instance, server, op) = (entry.cause, entry.instance, entry.server, entry.op);
+        self.books.created(cause, phases, taken);
+        match (server, op) {
+            (Some(server), _) => {
+                self.pools().connected(instance, server, now);
+                self.pools_changed(now);
+                self.begin_if_filled(now);
+            }
+            (None, Some(client)) => self.run(conn, client),
+            (None, None) => unreachable!("a connection without a pool belongs to an operation"),
+        }
     }
 
-    /// A connection could not be made. `permanent`: trying again will not cure it.
+    /// A connection could not be made, and is gone. `permanent`: trying again will not cure it.
     pub fn connect_failed(&mut self, conn: ConnId, error: ErrorKind, permanent: bool, now: Time) {
-        todo!()
+        let entry = self.conns.get(conn);
+        if entry.state == State::Closing {
+            return self.closed(conn, now);
+        }
+        assert!(entry.state == State::Connecting, "{conn:?} was reported unable to connect while {:?}", entry.state);
+        let (instance, server, op) = (entry.instance, entry.server, entry.op);
+        self.conns.remove(conn);
+        self.note_failed_connect(error.clone(), permanent, now);
+        if let Some(client) = op {
+            self.fail_operation(client, error, None, now);
+        }
+        if let Some(server) = server {
+            self.pools().connect_failed(instance, server, permanent, now);
+            self.pools_changed(now);
+        }
+        self.end_if_over(now);
     }
 
     /// An operation has ended.
     pub fn ended(&mut self, conn: ConnId, outcome: Outcome, now: Time) {
-        todo!()
+        let entry = self.conns.get_mut(conn);
+        if entry.state == State::Closing {
+            return;
+        }
+        assert!(entry.state == State::Busy, "{conn:?} was reported to have ended an operation while {:?}", entry.state);
+        let client = entry.op.take().expect("whoever is busy has an operation");
+        entry.state = State::Idle;
+        let (instance, server) = (entry.instance, entry.server);
+        match outcome.error {
+            None => {
+                let op = self.ops.end(client);
+                self.books.ended(op.part, now - op.scheduled, now - op.started, now);
+                self.load.op_over(client, now, Duration::ZERO);
+            }
+            Some(error) => self.fail_operation(client, error, None, now),
+        }
+        match server {
+            Some(server) => {
+                self.pools().check_in(instance, server, outcome.reusable, now);
+                self.pools_changed(now);
+            }
+            None => self.close(conn, EPHEMERAL),
+        }
+        self.end_if_over(now);
     }
 
-    /// A connection was lost: idle, or in the middle of an operation, which has failed then.
+    /// A connection was lost, and is gone: idle, or in the middle of an operation, which has failed then.
     pub fn lost(&mut self, conn: ConnId, error: ErrorKind, now: Time) {
-        todo!()
+        let entry = self.conns.get(conn);
+        match entry.state {
+            State::Closing => return self.closed(conn, now),
+            State::Connecting => return self.connect_failed(conn, error, false, now),
+            State::Idle | State::Busy => {}
+        }
+        let (instance, server, op) = (entry.instance, entry.server, entry.op);
+        self.conns.remove(conn);
+        self.books.closed("error");
+        if let Some(client) = op {
+            self.fail_operation(client, error, None, now);
+        }
+        if let Some(server) = server {
+            self.pools().lost(instance, server, now);
+            self.pools_changed(now);
+        }
+        self.end_if_over(now);
     }
 
     /// A connection is closed, as was ordered.
     pub fn closed(&mut self, conn: ConnId, now: Time) {
-        todo!()
+        let entry = self.conns.get(conn);
+        assert!(entry.state == State::Closing, "{conn:?} was reported closed without an order");
+        let (instance, server) = (entry.instance, entry.server);
+        self.conns.remove(conn);
+        if let Some(server) = server {
+            self.pools().closed(instance, server, now);
+            self.pools_changed(now);
+        }
+        self.end_if_over(now);
     }
 
-    /// Begin nothing more; what is under way may end.
+    /// Begin nothing more; what is under way may end within [`STOP_TIME`].
     pub fn stop(&mut self, now: Time) {
-        todo!()
+        match self.phase {
+            Phase::Filling | Phase::Loading => {
+                self.interrupted = true;
+                self.books.end_step(now);
+                self.drain(now + STOP_TIME, now);
+            }
+            Phase::Draining(until) if !self.interrupted => {
+                self.interrupted = true;
+                self.cancel_waiting(now);
+                self.phase = Phase::Draining(until.min(now + STOP_TIME));
+                self.end_if_over(now);
+            }
+            Phase::Draining(_) | Phase::Closing(_) | Phase::Done => {}
+        }
     }
 
     /// Nothing is under way and nothing will begin.
     pub fn is_done(&self) -> bool {
-        todo!()
+        self.phase == Phase::Done
     }
 
-    /// What was measured until now.
-    pub fn result(&self, now: Time) -> BenchResult {
-        todo!()
+    /// Why the run ended before it began: no connection could be made.
+    pub fn failure(&self) -> Option<&ErrorKind> {
+        self.failure.as_ref()
+    }
+
+    /// Whether what happens now is measured: after the warm-up, before the end.
+    pub fn is_measuring(&self) -> bool {
+        self.books.steps() > 0 && matches!(self.phase, Phase::Loading | Phase::Draining(_))
+    }
+
+    /// How far the run is.
+    pub fn progress(&self, now: Time) -> Progress<'_> {
+        let (done, errors, dropped) = self.books.totals();
+        Progress {
+            at: self.books.origin().map_or(Duration::ZERO, |origin| now - origin),
+            length: self.load.length(),
+            step: self.books.step_name().unwrap_or("warm-up"),
+            last: self.books.last_second(),
+            done,
+            errors,
+            dropped,
+        }
     }
 }
+
+/// What follows from a report or from time.
+impl Engine {
+    /// All time-outs that are due, and the ends of phases.
+    fn handle_times(&mut self, now: Time) {
+        while self.ops.first_due(self.timeout) <= now {
+            let client = self.ops.first().expect("the one that is due");
+            self.time_out(client, now);
+        }
+        if self.instances.as_ref().is_some_and(|instances| instances.deadline() <= now) {
+            self.pools().handle_timeout(now);
+            self.pools_changed(now);
+        }
+        if self.phase == Phase::Loading && self.load.is_over(now, self.ops.len()) {
+            self.end_load(now);
+        }
+        match self.phase {
+            Phase::Draining(until) if until <= now => self.finish(now),
+            Phase::Closing(until) if until <= now => self.phase = Phase::Done,
+            _ => {}
+        }
+    }
+
+    /// Whether an order still holds when the target takes it; then its time begins.
+    #[inline]
+    fn is_due(&mut self, order: Order, serial: u32, now: Time) -> bool {
+        let (Order::Connect(conn) | Order::Run { conn, .. } | Order::Close(conn)) = order;
+        let Some(entry) = self.conns.find(conn, serial) else { return false };
+        match order {
+            Order::Connect(_) => entry.since = now,
+            Order::Run { client, .. } => {
+                if entry.state != State::Busy {
+                    return false;
+                }
+                self.ops.start(client, now);
+            }
+            Order::Close(_) => {}
+        }
+        true
+    }
+
+    /// Begins one operation, or drops one, if it is time.
+    #[inline]
+    fn begin_next(&mut self, now: Time) -> bool {
+        match self.load.next(now, self.ops.len(), &mut self.books) {
+            Next::Nothing => false,
+            Next::Drop(part) => {
+                self.books.arrived();
+                self.books.dropped(part);
+                true
+            }
+            Next::Begin { client, scheduled, part } => {
+                self.books.arrived();
+                self.ops.begin(client, scheduled, part);
+                match &mut self.instances {
+                    None => {
+                        let conn = self.conns.open(0, None, Some(client), Cause::Ephemeral, now);
+                        self.ops.connect(client, conn, now);
+                        self.order(Order::Connect(conn));
+                    }
+                    Some(instances) => {
+                        instances.check_out(client, self.load.is_closed(), now);
+                        self.pools_changed(now);
+                    }
+                }
+                true
+            }
+        }
+    }
+
+    /// Takes up what the pools have decided.
+    #[inline]
+    fn pools_changed(&mut self, now: Time) {
+        while let Some(change) = self.pools().poll(now) {
+            self.pool_change(change, now);
+        }
+    }
+
+    fn pool_change(&mut self, change: instances::Change, now: Time) {
+        use instances::Change;
+        match change {
+            Change::Connect { instance, server, cause } => {
+                let conn = self.conns.open(instance, Some(server), None, cause, now);
+                self.pools().opened(instance, server, conn);
+                self.order(Order::Connect(conn));
+            }
+            Change::Grant { conn, client, waited } => {
+                let part = self.ops.grant(client, conn);
+                self.books.waited(part, waited);
+                self.conns.get_mut(conn).op = Some(client);
+                self.run(conn, client);
+            }
+            Change::Fail { client, kind, waited, time_is_up } => {
+                let taken = now - self.ops.get(client).scheduled;
+                let response = time_is_up.then_some(taken.max(waited));
+                self.fail_operation(client, ErrorKind(Cow::Borrowed(kind)), response, now);
+                self.end_if_over(now);
+            }
+            Change::Close { conn, reason } => {
+                let connecting = self.conns.get(conn).state == State::Connecting;
+                self.close(conn, reason);
+                if connecting && reason == "error" {
+                    self.note_failed_connect(ErrorKind(Cow::Borrowed("connect timeout")), false, now);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn run(&mut self, conn: ConnId, client: u32) {
+        self.conns.get_mut(conn).state = State::Busy;
+        self.order(Order::Run { conn, client });
+    }
+
+    /// Orders a close, whatever the connection is doing.
+    fn close(&mut self, conn: ConnId, reason: &'static str) {
+        let entry = self.conns.get_mut(conn);
+        if entry.state != State::Connecting {
+            self.books.closed(reason);
+        }
+        let entry = self.conns.get_mut(conn);
+        entry.state = State::Closing;
+        entry.op = None;
+        self.order(Order::Close(conn));
+    }
+
+    #[inline]
+    fn order(&mut self, order: Order) {
+        let (Order::Connect(conn) | Order::Run { conn, .. } | Order::Close(conn)) = order;
+        self.orders.push_back((order, self.conns.get(conn).serial));
+    }
+
+    /// An operation has been under way for too long.
+    #[cold]
+    fn time_out(&mut self, client: u32, now: Time) {
+        let op = *self.ops.get(client);
+        let conn = op.conn.expect("whoever is under way has a connection");
+        self.fail_operation(client, ErrorKind(Cow::Borrowed("timeout")), Some(now - op.scheduled), now);
+        self.discard(conn, now);
+        self.end_if_over(now);
+    }
+
+    /// Closes a connection in the middle of what it is doing.
+    fn discard(&mut self, conn: ConnId, now: Time) {
+        let entry = self.conns.get_mut(conn);
+        entry.op = None;
+        let (instance, server) = (entry.instance, entry.server);
+        match server {
+            Some(server) => {
+                entry.state = State::Idle;
+                self.pools().check_in(instance, server, false, now);
+                self.pools_changed(now);
+            }
+            None => self.close(conn, EPHEMERAL),
+        }
+    }
+
+    #[cold]
+    fn fail_operation(&mut self, client: u32, error: ErrorKind, response: Option<Duration>, now: Time) {
+        let op = self.ops.end(client);
+        self.books.failed(op.part, error, response, now);
+        self.load.op_over(client, now, if op.conn.is_none() { FAILURE_PAUSE } else { Duration::ZERO });
+    }
+
+    fn begin_if_filled(&mut self, now: Time) {
+        let filled = self.instances.as_ref().is_none_or(|instances| !self.warm || instances.are_filled());
+        if self.phase == Phase::Filling && filled {
+            self.phase = Phase::Loading;
+            self.books.begin(now);
+            self.load.begin(now);
+        }
+    }
+
+    /// Without a single connection, or without those it is to begin with, a run has no sense.
+    #[cold]
+    fn note_failed_connect(&mut self, error: ErrorKind, permanent: bool, now: Time) {
+        self.failed_connects += 1;
+        self.books.connect_failed(error.clone());
+        let filling = self.phase == Phase::Filling && self.failed_connects >= MAX_FAILURES_AT_START;
+        if filling || (permanent && !self.has_connected) {
+            self.fail(error, now);
+        }
+    }
+
+    /// No connection can be made: the run ends.
+    fn fail(&mut self, error: ErrorKind, now: Time) {
+        self.failure.get_or_insert(error);
+        self.stop(now);
+    }
+
+    /// The plan is fulfilled: what has arrived may end.
+    fn end_load(&mut self, now: Time) {
+        self.books.end_step(self.load.end().unwrap_or(now));
+        if self.load.is_closed() {
+            self.cancel_waiting(now);
+        }
+        self.phase = Phase::Draining(now + self.timeout);
+        self.end_if_over(now);
+    }
+
+    fn drain(&mut self, until: Time, now: Time) {
+        self.cancel_waiting(now);
+        self.phase = Phase::Draining(until);
+        self.end_if_over(now);
+    }
+
+    /// Those who have no connection yet leave the queue: they never began.
+    fn cancel_waiting(&mut self, now: Time) {
+        for client in self.ops.waiting() {
+            // Who has left the queue meanwhile has a grant or a failure on its way.
+            if self.pools().cancel(client, now) {
+                self.ops.end(client);
+            }
+        }
+        if self.instances.is_some() {
+            self.pools_changed(now);
+        }
+    }
+
+    fn end_if_over(&mut self, now: Time) {
+        if matches!(self.phase, Phase::Draining(_)) && self.ops.len() == 0 {
+            self.finish(now);
+        }
+        if matches!(self.phase, Phase::Closing(_)) && self.conns.len() == 0 {
+            self.phase = Phase::Done;
+        }
+    }
+
+    /// Closes the books, and then all connections.
+    fn finish(&mut self, now: Time) {
+        self.phase = Phase::Closing(now + CLOSE_TIME);
+        for client in self.ops.waiting() {
+            if self.pools().cancel(client, now) {
+                self.give_up(client, now);
+            }
+        }
+        if self.instances.is_some() {
+            self.pools_changed(now);
+        }
+        for client in self.ops.under_way() {
+            self.give_up(client, now);
+        }
+        self.books.freeze(self.gauges(), now);
+        if let Some(instances) = &mut self.instances {
+            instances.close(now);
+            self.pools_changed(now);
+        }
+        for conn in self.conns.present() {
+            self.discard(conn, now);
+        }
+        self.end_if_over(now);
+    }
+
+    /// An operation that was not over when the run was.
+    fn give_up(&mut self, client: u32, now: Time) {
+        let op = self.ops.end(client);
+        if !self.interrupted {
+            let taken = now - op.scheduled;
+            self.books.failed(op.part, ErrorKind(Cow::Borrowed("unfinished")), Some(taken), now);
+        }
+    }
+
+    #[inline]
+    fn gauges(&self) -> Gauges {
+        Gauges { in_use: self.ops.with_connection(), waiting: self.ops.len() - self.ops.with_connection() }
+    }
+
+    #[inline]
+    fn pools(&mut self) -> &mut Instances {
+        self.instances.as_mut().expect("there are pools")
+    }
+}
+
+impl Phases {
+    /// All that there were together; `None` if there was none.
+    fn sum(&self) -> Option<Duration> {
+        [self.dns, self.tcp, self.tls, self.auth, self.ready].into_iter().flatten().reduce(|a, b| a + b)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,8 @@
 //! plan      what is to be run: a shape of load, a pool under test, a target, faults on the way
 //! engine    the state machine between them: arrivals, pool, books; no I/O and no clock
 //! target    carries out what the engine orders: PostgreSQL through the driver, HTTP through hyper
+//! script    what an operation on PostgreSQL does: the script language of pgbench
+//! record    the books of a run: histograms, counters, the series by second
 //! result    what was measured, as it is written to JSON
 //! report    the result as a table, a page, a comparison
 //! sweep     many runs, and what they say about how many connections a database can use
@@ -12,5 +14,8 @@
 
 pub mod engine;
 pub mod plan;
+pub mod record;
 pub mod result;
+pub mod script;
 pub mod sweep;
+pub mod target;

@@ -29,6 +29,64 @@ pub struct Plan {
     pub fail_if: Vec<String>,
 }
 
+/// The most clients of a closed loop, and of a burst.
+pub const MAX_CLIENTS: u32 = 100_000;
+/// The most operations under way in an open loop.
+pub const MAX_IN_FLIGHT: u32 = 1_000_000;
+/// The most instances of the application.
+pub const MAX_INSTANCES: u32 = 10_000;
+/// The most stages of an open load.
+pub const MAX_STAGES: usize = crate::record::MAX_STEPS;
+/// The highest rate, in operations per second.
+pub const MAX_RATE: f64 = 10_000_000.0;
+
+impl Plan {
+    /// Whether it can be run: says what is wrong, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        self.pool.config.validate().map_err(|error| error.to_string())?;
+        within("instances", self.pool.instances, MAX_INSTANCES)?;
+        if self.timeout.is_zero() {
+            return Err("the time-out of an operation is 0: give it a duration above nothing".to_owned());
+        }
+        match &self.shape {
+            Shape::Closed { clients, duration, .. } => {
+                within("clients", *clients, MAX_CLIENTS)?;
+                above_zero("the duration", *duration)
+            }
+            Shape::Open { stages, max_in_flight, .. } => {
+                within("max_in_flight", *max_in_flight, MAX_IN_FLIGHT)?;
+                if stages.is_empty() || stages.len() > MAX_STAGES {
+                    return Err(format!("{} stages: give 1 to {MAX_STAGES}", stages.len()));
+                }
+                for stage in stages {
+                    above_zero("the duration of a stage", stage.duration)?;
+                    if let Some(rate) = [stage.from, stage.to].into_iter().find(|rate| !(0.0..=MAX_RATE).contains(rate))
+                    {
+                        return Err(format!("a rate of {rate}/s: give one from 0 to {MAX_RATE}"));
+                    }
+                }
+                if stages.iter().map(workload::Stage::expected).sum::<f64>() < 1.0 {
+                    return Err("not one operation would arrive: raise the rate or the duration".to_owned());
+                }
+                Ok(())
+            }
+            Shape::Burst { size, at_once, rounds, .. } => {
+                within("operations of a burst", *size, MAX_CLIENTS)?;
+                within("operations at once", *at_once, MAX_CLIENTS)?;
+                within("rounds", *rounds, MAX_CLIENTS)
+            }
+        }
+    }
+}
+
+fn within(what: &str, value: u32, most: u32) -> Result<(), String> {
+    if (1..=most).contains(&value) { Ok(()) } else { Err(format!("{value} {what}: give 1 to {most}")) }
+}
+
+fn above_zero(what: &str, value: Duration) -> Result<(), String> {
+    if value.is_zero() { Err(format!("{what} is 0: give it a duration above nothing")) } else { Ok(()) }
+}
+
 /// Connections as an application would keep them.
 #[derive(Clone, Debug)]
 pub struct PoolUnderTest {

@@ -45,6 +45,9 @@ pub struct About {
     pub pool: String,
     /// Without password.
     pub target: String,
+    /// The command line, without passwords.
+    #[serde(default)]
+    pub command: Option<String>,
     /// Name and version of the server, as it reports them.
     pub server: Option<String>,
     /// Poolhouse's version.
@@ -68,7 +71,7 @@ pub struct Step {
 /// What was measured over some time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// Operations that were done.
+    /// Operations that ended well. In a step: of those that arrived in it.
     pub requests: u64,
     /// Kinds of errors, and how many of each: `sqlstate 40001`, `connect refused`, `check-out timeout`, `status 503`.
     pub errors: BTreeMap<String, u64>,
@@ -76,9 +79,10 @@ pub struct Measured {
     pub dropped: u64,
     /// Seconds.
     pub duration_s: f64,
-    /// From the scheduled arrival to the end. In a closed loop: from the moment a client was free.
+    /// From the scheduled arrival to the end. In a closed loop: from the moment a client was free. Of operations that ended well, and of
+    /// those that failed because their time was up (with the time they had taken by then).
     pub response_ms: Option<Percentiles>,
-    /// From sending to the end: what the target took.
+    /// From sending to the end: what the target took. Of operations that ended well.
     pub service_ms: Option<Percentiles>,
     /// From asking the pool for a connection to getting it.
     pub pool_wait_ms: Option<Percentiles>,
@@ -113,10 +117,13 @@ pub struct Connections {
     /// Made.
     pub created: u64,
     /// Of these: `burst` (somebody waited for it), `minimum` (to keep `min_size`), `rotation` (one had reached its life time),
-    /// `replacement` (one was lost).
+    /// `replacement` (one was lost), `ephemeral` (for one operation), `start` (before the measured time).
     pub created_for: BTreeMap<String, u64>,
     /// Closed, by reason: `idle`, `life`, `error`, `discarded`, `pool_closed`, ...
     pub closed: BTreeMap<String, u64>,
+    /// Connections that could not be made, by kind of error. What operations failed for is in [`Measured::errors`].
+    #[serde(default)]
+    pub failed: BTreeMap<String, u64>,
     /// The most at one time.
     pub most: u32,
     /// At the end.

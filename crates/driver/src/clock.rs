@@ -5,13 +5,18 @@ use std::time::Instant;
 
 use pool::Time;
 
-/// Tells the time since the driver was started.
+/// Tells the time since the driver was started, or since another origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
 impl Clock {
     pub(crate) fn start() -> Self {
         Self(Instant::now())
+    }
+
+    /// Counts from `origin`.
+    pub(crate) fn since(origin: Instant) -> Self {
+        Self(origin)
     }
 
     pub(crate) fn now(self) -> Time {

@@ -1,7 +1,8 @@
 //! The driver: sockets, reactors, worker threads and the real clock. The only crate that touches
 //! the network path. It knows no protocol: sessions tell it what to do through the seam.
 //!
-//! [`Driver::start`] begins the work, [`Handle`] watches and steers it.
+//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. [`Lines`] are the outgoing connections of somebody who
+//! asks on his own account: the load generator.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,7 @@ mod config;
 mod driver;
 mod handle;
 mod histogram;
+mod lines;
 mod listener;
 mod mailbox;
 mod orders;
@@ -29,6 +31,7 @@ pub use config::{
 };
 pub use driver::Driver;
 pub use handle::Handle;
+pub use lines::{Event, LineError, LineFault, Lines, Received};
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolState, ServerInfo,
     Snapshot, WorkerSnapshot,

@@ -8,7 +8,7 @@
 //! `named` follow its prepared statements (`statements` remembers them, `replan` repeats one whose table has changed), `scan` finds what may outlive a transaction (`tokens`
 //! reads SQL, `deallocate` DEALLOCATE); `amend` makes RESET lead to a client's own start, and `retold` keeps that from the client; `state` decides what becomes of that, and `survey` asks the server for it, `sequences` sees to their last values;
 //! `listeners` is LISTEN for many on one server; `target` tells which of several hosts
-//! will do; `work` is what Poolhouse itself asks of servers; `ending` is how leases and connections end.
+//! will do; `work` is what Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod amend;
@@ -32,6 +32,7 @@ mod named;
 mod outcomes;
 mod parameters;
 mod replan;
+mod requester;
 mod requests;
 mod retold;
 mod scan;
@@ -59,6 +60,9 @@ pub use client::Client;
 pub use directory::{Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, Unknown};
 pub use encryption::{Binding, ServerEncryption, Tls};
 pub use md5::{is_md5_hash, md5_hash};
+pub use requester::{
+    Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, SqlError, TransactionStatus, Verdict,
+};
 pub use server::Server;
 pub use state::{OnState, StatePolicy};
 pub use target::Target;

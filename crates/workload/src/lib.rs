@@ -2,8 +2,12 @@
 //! does: no socket, no clock, no file.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod fault;
+mod random;
 mod shape;
 
+pub use arrivals::{Arrival, Arrivals};
 pub use fault::{Fault, Window};
+pub use random::Random;
 pub use shape::{Shape, Spacing, Stage};

@@ -1,0 +1,225 @@
+//! A histogram of durations in microseconds: what percentiles are taken from, and how it is kept in result files. Knows nothing of what
+//! the durations are of.
+
+use std::{fmt, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hdrhistogram::{
+    Histogram as Hdr,
+    serialization::{Deserializer, Serializer, V2Serializer},
+};
+
+use crate::result::Percentiles;
+
+/// Longer durations are counted as this long: one hour, in microseconds.
+pub const LONGEST_US: u64 = 3_600_000_000;
+
+/// Three significant digits: no value is off by more than 0.1%.
+const DIGITS: u8 = 3;
+
+/// The largest histogram that is read back, in bytes: one with all its counts different takes less.
+const MAX_ENCODED: usize = 1 << 20;
+
+/// The corrected histogram may get so many values for one that was measured.
+const MAX_CORRECTION: u64 = 1000;
+
+/// Durations, counted by length. It grows with the longest one, to at most about 200 kB.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Histogram {
+    counts: Hdr<u64>,
+    /// How many were longer than [`LONGEST_US`].
+    too_long: u64,
+}
+
+/// Why a kept histogram cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadHistogram(&'static str);
+
+impl fmt::Display for BadHistogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a histogram cannot be read: {}", self.0)
+    }
+}
+
+impl std::error::Error for BadHistogram {}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty one.
+    pub fn new() -> Self {
+        let mut counts = Hdr::new_with_bounds(1, 2048, DIGITS).expect("bounds that a histogram can have");
+        counts.auto(true);
+        Self { counts, too_long: 0 }
+    }
+
+    /// Counts one.
+    #[inline]
+    pub fn record(&mut self, duration: Duration) {
+        let micros = (duration.as_nanos() as u64).saturating_add(500) / 1000;
+        if micros > LONGEST_US {
+            self.too_long += 1;
+        }
+        self.counts.record(micros.min(LONGEST_US)).expect("it grows up to the longest");
+    }
+
+    /// Counts those of another one too.
+    pub fn add(&mut self, other: &Self) {
+        self.counts.add(&other.counts).expect("it grows up to the longest");
+        self.too_long += other.too_long;
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.counts.clear();
+        self.too_long = 0;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.counts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// How many were longer than it can tell.
+    pub fn too_long(&self) -> u64 {
+        self.too_long
+    }
+
+    /// The duration that this part of all (0 to 1) does not exceed, in milliseconds; `None` if there are none.
+    pub fn quantile_ms(&self, quantile: f64) -> Option<f64> {
+        (!self.is_empty()).then(|| self.counts.value_at_quantile(quantile) as f64 / 1e3)
+    }
+
+    /// The longest, in milliseconds.
+    pub fn max_ms(&self) -> Option<f64> {
+        self.quantile_ms(1.0)
+    }
+
+    /// The same as results show it; `None` if there are none.
+    pub fn percentiles(&self, keep: bool) -> Option<Percentiles> {
+        if self.is_empty() {
+            return None;
+        }
+        let at = |quantile| self.counts.value_at_quantile(quantile) as f64 / 1e3;
+        Some(Percentiles {
+            count: self.len(),
+            min: self.counts.min() as f64 / 1e3,
+            mean: self.counts.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: at(1.0),
+            histogram: keep.then(|| self.encode()),
+        })
+    }
+
+    /// The same with what a closed loop did not ask while it waited for a long answer: for each duration d beyond the usual one u,
+    /// also d - u, d - 2u, ... (Tene's correction for coordinated omission).
+    pub fn corrected(&self) -> Self {
+        let usual = self.counts.value_at_quantile(0.5).max(self.counts.max() / MAX_CORRECTION).max(1);
+        Self { counts: self.counts.clone_correct(usual), too_long: self.too_long }
+    }
+
+    /// HdrHistogram's V2 encoding, in base64.
+    pub fn encode(&self) -> String {
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&self.counts, &mut bytes).expect("memory takes whatever is written");
+        STANDARD.encode(bytes)
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(text: &str) -> Result<Self, BadHistogram> {
+        if text.len() > MAX_ENCODED {
+            return Err(BadHistogram("it is too large"));
+        }
+        let bytes = STANDARD.decode(text).map_err(|_| BadHistogram("it is not in base64"))?;
+        let mut counts: Hdr<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|_| BadHistogram("it is not in HdrHistogram's V2 encoding"))?;
+        if counts.sigfig() != DIGITS || counts.low() != 1 || counts.high() > 2 * LONGEST_US {
+            return Err(BadHistogram("it is not one of microseconds up to an hour with three digits"));
+        }
+        counts.auto(true);
+        Ok(Self { counts, too_long: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(micros: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        micros.into_iter().for_each(|n| histogram.record(Duration::from_micros(n)));
+        histogram
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_values() {
+        let shown = of(1..=1000).percentiles(false).unwrap();
+        assert_eq!((shown.count, shown.min, shown.p50, shown.p99, shown.max), (1000, 0.001, 0.5, 0.99, 1.0));
+        assert!((shown.mean - 0.5005).abs() < 1e-9);
+        assert_eq!(shown.histogram, None);
+    }
+
+    #[test]
+    fn an_empty_one_has_no_percentiles_rather_than_zeros() {
+        assert_eq!(Histogram::new().percentiles(true), None);
+        assert_eq!(Histogram::new().max_ms(), None);
+    }
+
+    #[test]
+    fn longer_than_an_hour_counts_as_an_hour_and_is_noted() {
+        let histogram = of([1, 2 * LONGEST_US]);
+        assert_eq!((histogram.len(), histogram.too_long()), (2, 1));
+        assert!((histogram.max_ms().unwrap() - 3_600_000.0).abs() < 3_600.0);
+    }
+
+    #[test]
+    fn a_long_answer_counts_for_those_who_would_have_asked_meanwhile() {
+        // 99 answers of 10 ms, then one of a second.
+        let histogram = of(std::iter::repeat_n(10_000, 99).chain([1_000_000]));
+        assert!(histogram.quantile_ms(0.95).unwrap() < 11.0);
+        let corrected = histogram.corrected();
+        assert!(corrected.len() > 190, "{}", corrected.len());
+        assert!(corrected.quantile_ms(0.95).unwrap() > 800.0);
+        // Where nothing stands out, nothing is added.
+        assert_eq!(of(std::iter::repeat_n(10_000, 99)).corrected().len(), 99);
+    }
+
+    #[test]
+    fn what_is_no_histogram_is_refused() {
+        for text in ["", "%", "AAAA", "HISTFAAAAA=="] {
+            assert!(Histogram::decode(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_histogram_survives_being_kept_and_added(a in proptest::collection::vec(0u64..10_000_000, 0..200),
+                                                     b in proptest::collection::vec(0u64..10_000_000, 1..200)) {
+            let kept = Histogram::decode(&of(a.clone()).encode()).unwrap();
+            prop_assert_eq!(kept.percentiles(false), of(a.clone()).percentiles(false));
+            let mut sum = kept;
+            sum.add(&of(b.clone()));
+            prop_assert_eq!(sum.percentiles(false), of(a.into_iter().chain(b)).percentiles(false));
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "[A-Za-z0-9+/]{0,80}") {
+            let _ = Histogram::decode(&text);
+        }
+    }
+}

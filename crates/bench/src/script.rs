@@ -1,0 +1,315 @@
+//! The script language of pgbench, the common part: SQL statements with `:variables`, `\set` with expressions, `\if`, `\sleep`,
+//! `\gset`. What is not supported is an error that says so, with file, line and column.
+//!
+//! A run's scripts are read once ([`Scripts::new`]); each client then has a [`Client`] with variables of its own, which goes
+//! through one script for each operation: [`Client::begin`], then [`Client::next`] until [`Step::End`] or [`Step::Failed`]. Sends
+//! nothing and waits for nothing: whoever drives it does.
+
+mod builtin;
+mod error;
+mod evaluate;
+mod expression;
+mod names;
+mod program;
+mod random;
+mod sql;
+mod value;
+
+use std::{borrow::Cow, time::Duration};
+
+use evaluate::{Failure, World, evaluate};
+use names::{Names, VarId};
+use program::{Amount, Command};
+use random::Random;
+use sql::Piece;
+use value::{Scalar, Value};
+
+use crate::{
+    engine::ErrorKind,
+    plan::{QueryProtocol, Script},
+};
+
+pub use builtin::{ACCOUNTS, BRANCHES, TELLERS};
+pub use error::ScriptError;
+pub use program::Program;
+pub use sql::Statement;
+
+/// The longest `\sleep`: a day.
+const MAX_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
+/// Scripts of one run.
+const MAX_SCRIPTS: usize = 128;
+
+/// The scripts of a run, their weights, and the variables that they share.
+#[derive(Clone, Debug)]
+pub struct Scripts {
+    names: Names,
+    programs: Vec<Program>,
+    /// The sums of the weights up to each program.
+    weights: Vec<u64>,
+    /// What the variables of a new client hold.
+    initial: Vec<Value>,
+    statements: u32,
+    seed: u64,
+}
+
+impl Scripts {
+    /// Reads the scripts of a run. `variables` are those of the command line (`-D name=value`); they win over `:scale` and
+    /// `:random_seed`, which are set by themselves.
+    ///
+    /// # Errors
+    /// The first mistake in a script; a statement that `protocol` cannot carry; no script, or no weight above 0.
+    pub fn new(
+        scripts: &[(Script, u32)],
+        protocol: QueryProtocol,
+        scale: u32,
+        variables: &[(String, String)],
+        seed: u64,
+    ) -> Result<Self, ScriptError> {
+        let mut names = Names::new();
+        let (mut programs, mut weights) = (Vec::new(), Vec::new());
+        let (mut statements, mut weight) = (0, 0);
+        if scripts.len() > MAX_SCRIPTS {
+            return Err(ScriptError::of("the scripts", format!("there are more than {MAX_SCRIPTS}")));
+        }
+        for (script, share) in scripts {
+            let (name, text) = source(script);
+            let program = Program::parse(&name, text, &mut names, statements)?;
+            fits(&program, text, protocol)?;
+            statements += program.statements().count() as u32;
+            weight += u64::from(*share);
+            programs.push(program);
+            weights.push(weight);
+        }
+        if weight == 0 {
+            return Err(ScriptError::of("the scripts", "there is none with a weight above 0"));
+        }
+        let mut initial = Vec::new();
+        let automatic = [
+            (Names::DEFAULT_SEED, Random::new(seed, u32::MAX).next() as i64),
+            (Names::RANDOM_SEED, seed as i64),
+            (Names::SCALE, i64::from(scale)),
+        ];
+        for (name, _) in variables {
+            names.intern(name).map_err(|message| ScriptError::of("-D", message))?;
+        }
+        initial.resize(names.len(), Value::Unset);
+        for (id, number) in automatic {
+            initial[id.index()] = Value::Scalar(Scalar::Int(number));
+        }
+        for (name, value) in variables {
+            let id = names.find(name).expect("it was entered above");
+            initial[id.index()] = Value::Text(value.as_str().into());
+        }
+        Ok(Self { names, programs, weights, initial, statements, seed })
+    }
+
+    /// The variables and the chance of one client.
+    pub fn client(&self, client: u32) -> Client {
+        let mut values = self.initial.clone();
+        if values[Names::CLIENT_ID.index()] == Value::Unset {
+            values[Names::CLIENT_ID.index()] = Value::Scalar(Scalar::Int(i64::from(client)));
+        }
+        let random = Random::new(self.seed, client);
+        Client { values: values.into(), random, program: 0, at: usize::MAX }
+    }
+
+    /// The scripts, in the order given.
+    pub fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// How many statements there are: their numbers are below this.
+    pub fn statements(&self) -> u32 {
+        self.statements
+    }
+
+    fn error(&self, failure: Failure) -> ErrorKind {
+        ErrorKind(match failure {
+            Failure::Undefined(id) => Cow::Owned(format!("script: the variable :{} is not set", self.names.name(id))),
+            Failure::Because(why) => Cow::Owned(format!("script: {why}")),
+        })
+    }
+}
+
+/// What a client does next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step<'s> {
+    /// Send this and wait for the answer; text and parameters come from [`Client::write_query`] or
+    /// [`Client::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to [`Client::take_column`].
+    Send(&'s Statement),
+    /// Wait for so long.
+    Sleep(Duration),
+    /// The operation has ended.
+    End,
+    /// The script cannot go on: the operation has failed.
+    Failed(ErrorKind),
+}
+
+/// One client's variables, chance and place in its script.
+#[derive(Clone, Debug)]
+pub struct Client {
+    values: Box<[Value]>,
+    random: Random,
+    program: usize,
+    /// The next command.
+    at: usize,
+}
+
+impl Client {
+    /// Begins an operation: chooses a script by weight. Variables keep their values from one operation to the next.
+    pub fn begin(&mut self, scripts: &Scripts) {
+        let total = *scripts.weights.last().expect("there is a script");
+        if scripts.programs.len() > 1 {
+            let drawn = self.random.below(total);
+            self.program = scripts.weights.partition_point(|sum| *sum <= drawn);
+        }
+        self.at = 0;
+    }
+
+    /// Goes on to the next statement or pause.
+    pub fn next<'s>(&mut self, scripts: &'s Scripts) -> Step<'s> {
+        let commands = &scripts.programs[self.program].commands;
+        while let Some(command) = commands.get(self.at) {
+            self.at += 1;
+            match command {
+                Command::Sql(statement) => return Step::Send(statement),
+                Command::Set(id, expression) => match self.evaluate(expression) {
+                    Ok(value) => self.values[id.index()] = Value::Scalar(value),
+                    Err(failure) => return self.failed(scripts, failure),
+                },
+                Command::Jump(to) => self.at = *to,
+                Command::Unless(condition, to) => match self.evaluate(condition) {
+                    Ok(value) if value.truth() => {}
+                    Ok(_) => self.at = *to,
+                    Err(failure) => return self.failed(scripts, failure),
+                },
+                Command::Sleep(amount, unit) => match self.amount(amount) {
+                    Ok(0) => {}
+                    Ok(number) => return Step::Sleep(unit.times(number).min(MAX_SLEEP)),
+                    Err(failure) => return self.failed(scripts, failure),
+                },
+            }
+        }
+        self.at = usize::MAX;
+        Step::End
+    }
+
+    /// Appends a statement as it goes in a Query message, with the values of its variables.
+    ///
+    /// # Errors
+    /// A variable that is not set.
+    pub fn write_query(&self, scripts: &Scripts, statement: &Statement, out: &mut Vec<u8>) -> Result<(), ErrorKind> {
+        for piece in &statement.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Variable(id) | Piece::Quoted(id) => match &self.values[id.index()] {
+                    Value::Scalar(scalar) => scalar.write(out),
+                    Value::Text(text) => out.extend_from_slice(text.as_bytes()),
+                    Value::Unset if matches!(piece, Piece::Quoted(_)) => {
+                        out.push(b':');
+                        out.extend_from_slice(scripts.names.name(*id).as_bytes());
+                    }
+                    Value::Unset => return Err(scripts.error(Failure::Undefined(*id))),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the value of a statement's parameter (from 0) as text; `false`: it is NULL.
+    ///
+    /// # Errors
+    /// A variable that is not set.
+    pub fn write_parameter(
+        &self,
+        scripts: &Scripts,
+        statement: &Statement,
+        parameter: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, ErrorKind> {
+        let id = statement.parameters[parameter];
+        match &self.values[id.index()] {
+            Value::Scalar(Scalar::Null) => return Ok(false),
+            Value::Scalar(scalar) => scalar.write(out),
+            Value::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Value::Unset => return Err(scripts.error(Failure::Undefined(id))),
+        }
+        Ok(true)
+    }
+
+    /// Takes a column of the row that a statement with `\gset` gave; `value` is `None` for NULL. A column that no script
+    /// mentions is left out.
+    ///
+    /// # Errors
+    /// Its value is no UTF-8.
+    pub fn take_column(
+        &mut self,
+        scripts: &Scripts,
+        statement: &Statement,
+        column: &str,
+        value: Option<&[u8]>,
+    ) -> Result<(), ErrorKind> {
+        let prefix = statement.gset().unwrap_or_default();
+        let id = match prefix {
+            "" => scripts.names.find(column),
+            _ => scripts.names.find(&format!("{prefix}{column}")),
+        };
+        let Some(id) = id else { return Ok(()) };
+        self.values[id.index()] = match value {
+            None => Value::Scalar(Scalar::Null),
+            Some(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Value::Text(text.into()),
+                Err(_) => return Err(scripts.error(Failure::Because("a column for \\gset is no UTF-8"))),
+            },
+        };
+        Ok(())
+    }
+
+    fn evaluate(&mut self, expression: &expression::Expression) -> Result<Scalar, Failure> {
+        evaluate(expression, &mut World { values: &self.values, random: &mut self.random })
+    }
+
+    fn amount(&mut self, amount: &Amount) -> Result<u64, Failure> {
+        let id = match amount {
+            Amount::Number(number) => return Ok(*number),
+            Amount::Variable(id) => *id,
+        };
+        match self.evaluate(&expression::Expression::Variable(id))? {
+            Scalar::Int(i) => Ok(u64::try_from(i).unwrap_or(0)),
+            Scalar::Double(d) if d.is_finite() => Ok(d.max(0.0) as u64),
+            _ => Err(Failure::Because("\\sleep needs a number")),
+        }
+    }
+
+    fn failed<'s>(&mut self, scripts: &Scripts, failure: Failure) -> Step<'s> {
+        self.at = usize::MAX;
+        Step::Failed(scripts.error(failure))
+    }
+}
+
+/// The name and the text of a script.
+fn source(script: &Script) -> (String, &str) {
+    match script {
+        Script::SelectOnly => ("select-only".to_owned(), builtin::SELECT_ONLY),
+        Script::TpcbLike => ("tpcb-like".to_owned(), builtin::TPCB_LIKE),
+        Script::SimpleUpdate => ("simple-update".to_owned(), builtin::SIMPLE_UPDATE),
+        Script::File(path, text) => (path.display().to_string(), text),
+    }
+}
+
+/// Whether the protocol can carry all statements.
+fn fits(program: &Program, text: &str, protocol: QueryProtocol) -> Result<(), ScriptError> {
+    if protocol == QueryProtocol::Simple {
+        return Ok(());
+    }
+    match program.statements().find_map(|statement| Some((statement.offset, statement.simple_only?))) {
+        None => Ok(()),
+        Some((offset, why)) => {
+            let message = format!("{why}, which only works with --protocol simple");
+            Err(ScriptError::at(program.name(), text, offset, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

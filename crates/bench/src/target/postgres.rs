@@ -1,0 +1,70 @@
+//! PostgreSQL, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
+//! requester's side of the wire protocol. Decides nothing about when.
+//!
+//! `place` reads the URL, `link` is one connection, `run` a whole run; `once` asks single questions before it, `tables` makes the tables of
+//! the built-in scripts.
+
+mod link;
+mod once;
+mod place;
+mod run;
+mod tables;
+
+use std::time::Duration;
+
+use super::{Surroundings, TargetError};
+use crate::{
+    engine::Engine,
+    plan::{Plan, PostgresTarget, Script},
+    script::Scripts,
+};
+use once::Once;
+use place::Place;
+use run::Run;
+
+/// A target that takes longer to let one connection in is taken for dead.
+const CHECK_TIME: Duration = Duration::from_secs(10);
+
+/// One connection before any load: a dead target, a wrong password, missing tables or a mistake in a script are clear errors. Returns the
+/// server's name and version: `PostgreSQL 15.3`.
+///
+/// # Errors
+/// Why no load can be run against it.
+pub fn check(target: &PostgresTarget) -> Result<String, TargetError> {
+    scripts(target, 0)?;
+    let place = Place::of(target, None)?;
+    let mut once = Once::connect(&place, CHECK_TIME)?;
+    if target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))) {
+        tables::check(&mut once, target, CHECK_TIME)?;
+    }
+    Ok(once.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}")))
+}
+
+/// Makes the built-in scripts' tables anew, in the schema of the target and nowhere else.
+///
+/// # Errors
+/// Why that was not possible.
+pub fn init(target: &PostgresTarget) -> Result<(), TargetError> {
+    let place = Place::of(target, None)?;
+    tables::init(&mut Once::connect(&place, CHECK_TIME)?, target)
+}
+
+/// Carries out the engine's orders until it is done.
+///
+/// # Errors
+/// What makes going on impossible. Errors of single connections and operations are reported to the engine.
+pub fn run(
+    target: &PostgresTarget,
+    plan: &Plan,
+    engine: &mut Engine,
+    mut around: Surroundings<'_>,
+) -> Result<(), TargetError> {
+    let scripts = scripts(target, plan.seed)?;
+    let place = Place::of(target, around.via)?;
+    Run::new(&place, &scripts, target.protocol, &around)?.run(engine, &mut around)
+}
+
+fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {
+    Scripts::new(&target.scripts, target.protocol, target.scale, &target.variables, seed)
+        .map_err(|error| TargetError::configuration(error.to_string()))
+}

@@ -1,0 +1,123 @@
+//! One connection that is asked one thing after the other, and waited for: what is done before any load. Measures nothing.
+
+use std::time::{Duration, Instant};
+
+use driver::{Event, Lines};
+use pool::Time;
+use postgres::Answer;
+
+use super::{
+    link::{Down, Link, News},
+    place::Place,
+};
+use crate::target::TargetError;
+
+/// The only connection.
+const KEY: u32 = 0;
+
+/// A connection.
+pub(super) struct Once<'a> {
+    place: &'a Place,
+    lines: Lines,
+    link: Option<Link>,
+    out: Vec<u8>,
+}
+
+impl<'a> Once<'a> {
+    /// Connects and logs in, within so long.
+    ///
+    /// # Errors
+    /// Why that was not possible.
+    pub(super) fn connect(place: &'a Place, within: Duration) -> Result<Self, TargetError> {
+        let mut lines = Lines::new(Instant::now()).map_err(|error| TargetError::machine(error.to_string()))?;
+        let now = lines.now();
+        let link = Link::open(KEY, &mut lines, place, now);
+        let mut this = Self { place, lines, link: Some(link), out: Vec::new() };
+        match this.wait(now + within)? {
+            News::Up => Ok(this),
+            News::Down(down) => Err(this.explain(&down)),
+            News::Nothing => Err(TargetError::target(format!(
+                "{} does not answer within {} s",
+                this.address(),
+                within.as_secs_f64()
+            ))),
+            News::Answered => unreachable!("nothing was asked"),
+        }
+    }
+
+    /// The server's version, as it says.
+    pub(super) fn version(&mut self) -> Option<String> {
+        self.link.as_mut()?.requester().version().map(str::to_owned)
+    }
+
+    /// Asks something and waits for the answer; keeps the first row.
+    ///
+    /// # Errors
+    /// The server's error, or that it is gone or takes longer than `within`.
+    pub(super) fn ask(&mut self, sql: &str, within: Duration) -> Result<Answer, TargetError> {
+        let link = self.link.as_mut().expect("the connection is open");
+        self.out.clear();
+        link.requester().query(sql, &mut self.out);
+        link.requester().keep_row();
+        self.lines.send(KEY, &self.out);
+        let until = self.lines.now() + within;
+        match self.wait(until)? {
+            News::Answered => {}
+            News::Down(down) => return Err(self.explain(&down)),
+            _ => return Err(TargetError::target(format!("{} takes too long for an answer", self.address()))),
+        }
+        let answer = self.link.as_mut().expect("it has answered").requester().answer().clone();
+        match &answer.error {
+            Some(error) => Err(TargetError::target(error.to_string())),
+            None => Ok(answer),
+        }
+    }
+
+    /// What comes of the request, or nothing by then.
+    fn wait(&mut self, until: Time) -> Result<News, TargetError> {
+        while self.lines.now() < until {
+            self.lines.wait(Some(until)).map_err(|error| TargetError::machine(error.to_string()))?;
+            while let Some(event) = self.lines.next() {
+                let Self { lines, link, place, out, .. } = self;
+                let link = link.as_mut().expect("the connection is there");
+                let news = match event {
+                    Event::Received { bytes, .. } => {
+                        let news = link.received(&bytes, lines, place, out);
+                        lines.done(bytes);
+                        news
+                    }
+                    event => link.happened(event, lines, place, out),
+                };
+                match news {
+                    News::Nothing => {}
+                    News::Down(down) => {
+                        self.link = None;
+                        return Ok(News::Down(down));
+                    }
+                    news => return Ok(news),
+                }
+            }
+        }
+        Ok(News::Nothing)
+    }
+
+    fn explain(&self, down: &Down) -> TargetError {
+        let message = &down.message;
+        match down.message.contains(&self.address()) {
+            true => TargetError::target(message.clone()),
+            false => TargetError::target(format!("{}: {message}", self.address())),
+        }
+    }
+
+    fn address(&self) -> String {
+        self.place.hosts[0].0.to_string()
+    }
+}
+
+impl Drop for Once<'_> {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.close(&mut self.lines);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Lines to real sockets of this machine.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    thread,
+};
+
+use super::*;
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+fn tcp(host: &str, port: u16) -> Arc<Address> {
+    Arc::new(Address::Tcp { host: host.to_owned(), port })
+}
+
+fn lines() -> Lines {
+    Lines::new(Instant::now()).unwrap()
+}
+
+/// A port where each connection is given to `serve`, one after the other.
+fn serve(serve: impl Fn(TcpStream) + Send + 'static) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || listener.incoming().for_each(|socket| serve(socket.unwrap())));
+    port
+}
+
+/// Sends back what it receives, `length` bytes at a time.
+fn echo(mut socket: TcpStream, length: usize) {
+    thread::spawn(move || {
+        let mut bytes = vec![0; length];
+        while socket.read_exact(&mut bytes).is_ok() && socket.write_all(&bytes).is_ok() {}
+    });
+}
+
+/// The next event.
+fn next(lines: &mut Lines) -> Event {
+    let late = lines.now() + LONG;
+    loop {
+        if let Some(event) = lines.next() {
+            return event;
+        }
+        assert!(lines.now() < late, "nothing happens");
+        lines.wait(Some(late)).unwrap();
+    }
+}
+
+#[test]
+fn what_is_sent_comes_back_whole() {
+    let length = 3_000_000;
+    let port = serve(move |socket| echo(socket, length));
+    let mut lines = lines();
+    lines.open(7, &tcp("127.0.0.1", port));
+    assert!(matches!(next(&mut lines), Event::Connected { key: 7 }));
+    let sent: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
+    lines.send(7, &sent);
+    let mut received = Vec::new();
+    while received.len() < length {
+        let Event::Received { key: 7, bytes } = next(&mut lines) else { panic!("bytes were expected") };
+        received.extend_from_slice(&bytes);
+        lines.done(bytes);
+    }
+    assert!(received == sent);
+    lines.close(7);
+    assert!(!lines.is_open(7));
+}
+
+#[test]
+fn a_name_is_resolved_and_its_addresses_are_tried_in_turn() {
+    // Of "localhost" there is often an IPv6 address too, where nobody listens.
+    let port = serve(|socket| echo(socket, 1));
+    let mut lines = lines();
+    lines.open(0, &tcp("localhost", port));
+    assert!(matches!(next(&mut lines), Event::Resolved { key: 0, .. }));
+    assert!(matches!(next(&mut lines), Event::Connected { key: 0 }));
+}
+
+#[test]
+fn an_address_that_does_not_answer_gives_way_to_the_next() {
+    // A queue that is full: further connects are not answered.
+    let full = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let silent = full.local_addr().unwrap();
+    socket2::SockRef::from(&full).listen(0).unwrap();
+    let _queue: Vec<_> = (0..2).map(|_| socket::connect_tcp(silent).unwrap()).collect();
+    thread::sleep(Duration::from_millis(50));
+    let port = serve(|socket| echo(socket, 1));
+    let mut lines = lines();
+    let key = 3;
+    lines.open(key, &tcp("127.0.0.1", silent.port()));
+    // As if it were a name with two addresses.
+    lines.close(key);
+    let line = Line { serial: 99, address: tcp("two", 0), conn: None, addresses: VecDeque::new() };
+    lines.lines[key as usize] = Some(line);
+    let began = lines.now();
+    lines.try_addresses(Name { key, serial: 99 }, [silent, SocketAddr::from(([127, 0, 0, 1], port))].into());
+    assert!(matches!(next(&mut lines), Event::Connected { key: 3 }));
+    let took = lines.now() - began;
+    assert!(took >= PATIENCE && took < PATIENCE * 2, "{took:?}");
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_refused_and_the_key_is_free_again() {
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let mut lines = lines();
+    for _ in 0..2 {
+        lines.open(1, &tcp("127.0.0.1", port));
+        let Event::Failed { key: 1, error } = next(&mut lines) else { panic!("nobody listens there") };
+        assert_eq!(error.fault, LineFault::Refused);
+        assert!(error.message.contains(&format!("127.0.0.1:{port}")), "{error}");
+    }
+    lines.open(1, &Arc::new(Address::Unix("/nowhere/at/all".into())));
+    assert!(matches!(next(&mut lines), Event::Failed { key: 1, error } if error.fault == LineFault::Refused));
+}
+
+#[test]
+fn a_name_that_there_is_not_fails_after_the_time_it_took() {
+    let mut lines = lines();
+    lines.open(1, &tcp("no-such-host.invalid", 1));
+    assert!(matches!(next(&mut lines), Event::Resolved { key: 1, .. }));
+    let Event::Failed { key: 1, error } = next(&mut lines) else { panic!("there is no such host") };
+    assert_eq!(error.fault, LineFault::Resolve);
+    assert!(error.message.contains("no-such-host.invalid"));
+}
+
+#[test]
+fn nothing_is_told_of_a_connection_that_was_closed() {
+    let port = serve(|socket| echo(socket, 1));
+    let mut lines = lines();
+    lines.open(1, &tcp("localhost", port));
+    lines.close(1);
+    lines.open(1, &tcp("127.0.0.1", port));
+    let mut connected = 0;
+    let late = lines.now() + Duration::from_millis(300);
+    while lines.now() < late {
+        lines.wait(Some(late)).unwrap();
+        while let Some(event) = lines.next() {
+            assert!(matches!(event, Event::Connected { key: 1 }), "{event:?}");
+            connected += 1;
+        }
+    }
+    assert_eq!(connected, 1);
+}
+
+#[test]
+fn an_end_and_a_break_are_told_apart() {
+    let port = serve(|mut socket| {
+        let mut first = [0];
+        socket.read_exact(&mut first).unwrap();
+        match first[0] {
+            b'e' => socket.shutdown(Shutdown::Both).unwrap(),
+            _ => socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap(),
+        }
+    });
+    let mut lines = lines();
+    for (word, ends) in [(b"e", true), (b"b", false)] {
+        lines.open(0, &tcp("127.0.0.1", port));
+        assert!(matches!(next(&mut lines), Event::Connected { key: 0 }));
+        lines.send(0, word);
+        match next(&mut lines) {
+            Event::Ended { key: 0 } => assert!(ends),
+            Event::Failed { key: 0, error } => assert!(!ends && error.fault == LineFault::Reset, "{error}"),
+            event => panic!("{event:?}"),
+        }
+        assert!(!lines.is_open(0));
+    }
+}
+
+#[test]
+fn a_wait_ends_at_its_time_and_never_before() {
+    let mut lines = lines();
+    let mut late = Vec::new();
+    for i in 0..200 {
+        let until = lines.now() + Duration::from_micros(100 + 37 * i);
+        while lines.now() < until {
+            lines.wait(Some(until)).unwrap();
+        }
+        late.push(lines.now() - until);
+    }
+    late.sort();
+    // On a machine that has other work too, not every wait can be punctual.
+    assert!(late[late.len() / 2] < Duration::from_millis(1), "half of them are later than {:?}", late[late.len() / 2]);
+}
+
+#[test]
+fn an_alarm_that_was_set_early_does_not_end_later_waits_for_good() {
+    let mut lines = lines();
+    let near = lines.now() + Duration::from_millis(5);
+    lines.wait(Some(near)).unwrap();
+    let far = near + Duration::from_millis(60);
+    let mut waits = 0;
+    while lines.now() < far {
+        lines.wait(Some(far)).unwrap();
+        waits += 1;
+    }
+    assert!(waits < 10, "it sleeps");
+}
+
+#[test]
+fn hundreds_of_connections_are_carried_at_once() {
+    const CONNECTIONS: u32 = 400;
+    let port = serve(|socket| echo(socket, 4));
+    let mut lines = lines();
+    let address = tcp("127.0.0.1", port);
+    (0..CONNECTIONS).for_each(|key| lines.open(key, &address));
+    let mut rounds = vec![0; CONNECTIONS as usize];
+    while rounds.iter().any(|round| *round < 5) {
+        match next(&mut lines) {
+            Event::Connected { key } => lines.send(key, &key.to_be_bytes()),
+            Event::Received { key, bytes } => {
+                assert_eq!(*bytes, key.to_be_bytes());
+                lines.done(bytes);
+                rounds[key as usize] += 1;
+                if rounds[key as usize] < 5 {
+                    lines.send(key, &key.to_be_bytes());
+                }
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Reading the answer to one request, up to its ReadyForQuery, in whatever pieces it arrives. Rows are counted and thrown away: only what
+//! somebody wants to know is ever put together. Knows no login and no request.
+
+use std::fmt;
+
+use super::Fault;
+use crate::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u32};
+
+/// Longest message that is put together: an error, or a row that somebody wants to know.
+const MAX_KEPT: u32 = 256 * 1024;
+/// Longest text of an error that is kept.
+const MAX_ERROR_TEXT: usize = 1000;
+/// Columns of a row that is kept, as PostgreSQL has at most.
+const MAX_COLUMNS: usize = 1664;
+
+/// What a request has led to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// Rows, of all statements together.
+    pub rows: u64,
+    /// The first error.
+    pub error: Option<SqlError>,
+    /// Where it has left the connection.
+    pub status: TransactionStatus,
+    /// Columns of the first row of the last result, if they were asked for and there is a row: name and value, `None` for NULL.
+    pub row: Option<Vec<(Box<str>, Option<Box<str>>)>>,
+    /// Rows of the last result that had any columns.
+    pub last_rows: u64,
+    /// A statement was prepared.
+    pub(super) parsed: bool,
+}
+
+/// Whether a transaction is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TransactionStatus {
+    /// No.
+    #[default]
+    Idle,
+    /// Yes.
+    Open,
+    /// Yes, and it can only be rolled back.
+    Failed,
+}
+
+/// An error of the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SqlError {
+    /// The SQLSTATE; `None` if the server gave none that could be one.
+    pub code: Option<[u8; 5]>,
+    /// The server closes the connection.
+    pub fatal: bool,
+    /// For people; shortened if it is long.
+    pub message: Box<str>,
+}
+
+impl SqlError {
+    /// From the body of an ErrorResponse.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let mut failure = crate::error::Failure::read(body);
+        let code =
+            failure.code.as_bytes().try_into().ok().filter(|code: &[u8; 5]| code.iter().all(u8::is_ascii_alphanumeric));
+        if let Some(end) = (0..=MAX_ERROR_TEXT).rev().find(|end| failure.message.is_char_boundary(*end)) {
+            failure.message.truncate(end);
+        }
+        Self { code, fatal: failure.fatal, message: failure.message.into() }
+    }
+
+    /// The SQLSTATE as a text; `?????` where there is none.
+    pub fn code(&self) -> &str {
+        self.code.as_ref().map_or("?????", |code| std::str::from_utf8(code).expect("only ASCII is taken"))
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (SQLSTATE {})", self.message, self.code())
+    }
+}
+
+/// Reads answers.
+#[derive(Default)]
+pub(super) struct Reader {
+    /// Of the request under way, or the last one.
+    pub(super) answer: Answer,
+    asking: bool,
+    wants_row: bool,
+    /// Names of the columns of the result at hand.
+    columns: Vec<Box<str>>,
+    /// The beginning of a message that is not complete.
+    partial: Vec<u8>,
+    /// Bytes still to come that are of no interest.
+    skip: usize,
+}
+
+impl Reader {
+    /// A request is sent: an answer is due.
+    pub(super) fn begin(&mut self) {
+        assert!(!self.asking, "one request after the other");
+        self.asking = true;
+        self.wants_row = false;
+        let status = self.answer.status;
+        self.answer = Answer { status, ..Answer::default() };
+    }
+
+    pub(super) fn keep_row(&mut self) {
+        assert!(self.asking, "a row belongs to a request");
+        self.wants_row = true;
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// Takes input; true as soon as the request is answered.
+    pub(super) fn take(&mut self, input: &mut &[u8]) -> Result<bool, Fault> {
+        loop {
+            if self.skip > 0 {
+                let skipped = self.skip.min(input.len());
+                *input = &input[skipped..];
+                self.skip -= skipped;
+                if self.skip > 0 {
+                    return Ok(false);
+                }
+            }
+            let answered = match self.partial.is_empty() {
+                true => self.whole(input)?,
+                false => self.piece(input)?,
+            };
+            match answered {
+                Some(true) => return Ok(true),
+                Some(false) => {}
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Looks at a message that begins with the input. `None`: it is not complete.
+    fn whole(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
+        let bytes = *input;
+        let Some(header) = Header::read(bytes) else {
+            self.partial.extend_from_slice(bytes);
+            *input = &[];
+            return Ok(None);
+        };
+        let total = self.check(header)?;
+        if !self.wants(header.kind) {
+            self.note(header.kind)?;
+            let here = total.min(bytes.len());
+            *input = &bytes[here..];
+            self.skip = total - here;
+            return Ok(Some(false));
+        }
+        let Some(message) = bytes.get(..total) else {
+            self.partial.extend_from_slice(bytes);
+            *input = &[];
+            return Ok(None);
+        };
+        *input = &bytes[total..];
+        self.message(header.kind, &message[HEADER..]).map(Some)
+    }
+
+    /// The same for one whose beginning has come before.
+    fn piece(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
+        if !self.fill(input, HEADER) {
+            return Ok(None);
+        }
+        let header = Header::read(&self.partial).expect("the header is complete");
+        let total = self.check(header)?;
+        if !self.wants(header.kind) {
+            self.note(header.kind)?;
+            self.skip = total - self.partial.len();
+            self.partial.clear();
+            return Ok(Some(false));
+        }
+        if !self.fill(input, total) {
+            return Ok(None);
+        }
+        let message = std::mem::take(&mut self.partial);
+        self.message(header.kind, &message[HEADER..]).map(Some)
+    }
+
+    /// Puts input behind the beginning until that has so many bytes; false if it has not.
+    fn fill(&mut self, input: &mut &[u8], wanted: usize) -> bool {
+        let missing = wanted.saturating_sub(self.partial.len()).min(input.len());
+        self.partial.extend_from_slice(&input[..missing]);
+        *input = &input[missing..];
+        self.partial.len() >= wanted
+    }
+
+    /// Whether a message of this kind is put together, and not only noted.
+    fn wants(&self, kind: u8) -> bool {
+        match kind {
+            back::READY_FOR_QUERY | back::ERROR_RESPONSE => true,
+            back::ROW_DESCRIPTION => self.wants_row,
+            back::DATA_ROW => self.wants_row && self.answer.row.is_none(),
+            _ => false,
+        }
+    }
+
+    /// The bytes of a message, if that can be.
+    fn check(&self, header: Header) -> Result<usize, Fault> {
+        let possible = match header.kind {
+            back::READY_FOR_QUERY => header.length == 5,
+            kind if self.wants(kind) => (4..=MAX_KEPT).contains(&header.length),
+            _ => (4..=LARGE_LIMIT).contains(&header.length),
+        };
+        match possible {
+            true => Ok(header.total()),
+            false => Err(Fault::violation(format!(
+                "the server sent a message of type 0x{:02X} with {} bytes, which cannot be",
+                header.kind, header.length
+            ))),
+        }
+    }
+
+    /// A message of which only the type is of interest.
+    fn note(&mut self, kind: u8) -> Result<(), Fault> {
+        match kind {
+            back::NOTICE_RESPONSE | back::PARAMETER_STATUS | back::NOTIFICATION_RESPONSE => return Ok(()),
+            _ if !self.asking => {}
+            back::DATA_ROW => {
+                self.answer.rows += 1;
+                self.answer.last_rows += 1;
+                return Ok(());
+            }
+            back::ROW_DESCRIPTION => {
+                self.answer.last_rows = 0;
+                return Ok(());
+            }
+            back::PARSE_COMPLETE => {
+                self.answer.parsed = true;
+                return Ok(());
+            }
+            back::COMMAND_COMPLETE
+            | back::BIND_COMPLETE
+            | back::CLOSE_COMPLETE
+            | back::NO_DATA
+            | back::EMPTY_QUERY_RESPONSE
+            | back::PORTAL_SUSPENDED
+            | back::PARAMETER_DESCRIPTION
+            | back::COPY_OUT_RESPONSE
+            | back::COPY_DATA
+            | back::COPY_DONE => return Ok(()),
+            back::COPY_IN_RESPONSE | back::COPY_BOTH_RESPONSE => {
+                return Err(Fault::violation("COPY FROM STDIN cannot be used here: there is nothing to send"));
+            }
+            _ => {}
+        }
+        Err(Fault::violation(format!("the server sent a message of type 0x{kind:02X} out of turn")))
+    }
+
+    /// A whole message; true if it ends the answer.
+    fn message(&mut self, kind: u8, body: &[u8]) -> Result<bool, Fault> {
+        match kind {
+            back::ERROR_RESPONSE => {
+                // While nothing is asked, it is about the end of the connection, whatever the last answer was.
+                if !self.asking || self.answer.error.is_none() {
+                    self.answer.error = Some(SqlError::read(body));
+                }
+                Ok(false)
+            }
+            back::READY_FOR_QUERY if !self.asking => Err(Fault::violation("the server is ready though nobody asked")),
+            back::READY_FOR_QUERY => {
+                self.answer.status = match body {
+                    b"I" => TransactionStatus::Idle,
+                    b"T" => TransactionStatus::Open,
+                    b"E" => TransactionStatus::Failed,
+                    _ => return Err(Fault::violation("the server is ready in a state that there is not")),
+                };
+                self.asking = false;
+                Ok(true)
+            }
+            back::ROW_DESCRIPTION => {
+                self.note(kind)?;
+                self.answer.row = None;
+                self.columns = read_columns(body).ok_or_else(|| malformed("RowDescription"))?;
+                Ok(false)
+            }
+            back::DATA_ROW => {
+                self.note(kind)?;
+                let values = read_values(body).ok_or_else(|| malformed("DataRow"))?;
+                if values.len() != self.columns.len() {
+                    return Err(Fault::violation("the server sent a row that does not fit its description"));
+                }
+                self.answer.row = Some(self.columns.iter().cloned().zip(values).collect());
+                Ok(false)
+            }
+            kind => unreachable!("a message of type 0x{kind:02X} is not put together"),
+        }
+    }
+}
+
+fn malformed(what: &str) -> Fault {
+    Fault::violation(format!("the server sent a malformed {what}"))
+}
+
+/// The names in a RowDescription.
+fn read_columns(mut body: &[u8]) -> Option<Vec<Box<str>>> {
+    let mut columns = Vec::new();
+    for _ in 0..take_count(&mut body)? {
+        columns.push(String::from_utf8_lossy(take_text(&mut body)?).into());
+        // Table, attribute, type, its length and modifier, format.
+        body = body.get(4 + 2 + 4 + 2 + 4 + 2..)?;
+    }
+    body.is_empty().then_some(columns)
+}
+
+/// The values in a DataRow.
+fn read_values(mut body: &[u8]) -> Option<Vec<Option<Box<str>>>> {
+    let mut values = Vec::new();
+    for _ in 0..take_count(&mut body)? {
+        let length = take_u32(&mut body)?;
+        if length == u32::MAX {
+            values.push(None);
+            continue;
+        }
+        let (value, rest) = body.split_at_checked(length as usize)?;
+        body = rest;
+        values.push(Some(String::from_utf8_lossy(value).into()));
+    }
+    body.is_empty().then_some(values)
+}
+
+fn take_count(body: &mut &[u8]) -> Option<usize> {
+    let (count, rest) = body.split_first_chunk::<2>()?;
+    *body = rest;
+    Some(usize::from(u16::from_be_bytes(*count))).filter(|count| *count <= MAX_COLUMNS)
+}

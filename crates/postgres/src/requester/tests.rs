@@ -1,0 +1,232 @@
+//! A requester against servers that tests play by hand.
+
+use super::*;
+use crate::{ServerEncryption, Tls};
+
+fn login() -> ServerLogin {
+    ServerLogin {
+        database: "db".into(),
+        user: "app".into(),
+        password: Some("pencil".into()),
+        parameters: vec![("search_path".into(), "poolhouse_bench".into())],
+        ..ServerLogin::default()
+    }
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes, kind, |to| to.extend_from_slice(body));
+    bytes
+}
+
+fn welcome() -> Vec<u8> {
+    [
+        message(b'R', &[0; 4]),
+        message(b'S', b"server_version\015.18\0"),
+        message(b'K', &[0, 0, 0, 1, 0, 0, 0, 2]),
+        message(b'Z', b"I"),
+    ]
+    .concat()
+}
+
+/// One connection with what it has sent and said.
+struct Line {
+    login: RequesterLogin,
+    requester: Requester,
+    sent: Vec<u8>,
+    said: Vec<Verdict>,
+}
+
+impl Line {
+    fn open(login: ServerLogin) -> Self {
+        let login = RequesterLogin::new(login);
+        let mut sent = Vec::new();
+        let requester = Requester::begin(&login, &mut sent);
+        Self { login, requester, sent, said: Vec::new() }
+    }
+
+    fn ready() -> Self {
+        let mut line = Self::open(login());
+        line.hear(&welcome(), usize::MAX).unwrap();
+        assert_eq!(line.said, [Verdict::Authenticated, Verdict::Ready]);
+        line.said.clear();
+        line.sent.clear();
+        line
+    }
+
+    fn hear(&mut self, bytes: &[u8], piece: usize) -> Result<(), Fault> {
+        for mut input in bytes.chunks(piece) {
+            loop {
+                match self.requester.take(&self.login, &mut input, &mut self.sent)? {
+                    Verdict::More => break,
+                    verdict => self.said.push(verdict),
+                }
+            }
+            assert!(input.is_empty(), "all input is taken");
+        }
+        Ok(())
+    }
+}
+
+/// Two rows of two columns, and the end.
+fn two_rows() -> Vec<u8> {
+    let column = |name: &str| [name.as_bytes(), &[0], &[0; 18]].concat();
+    [
+        message(b'T', &[&[0, 2][..], &column("a"), &column("b")].concat()),
+        message(b'D', b"\0\x02\0\0\0\x0242\xff\xff\xff\xff"),
+        message(b'D', b"\0\x02\0\0\0\x0243\xff\xff\xff\xff"),
+        message(b'C', b"SELECT 2\0"),
+        message(b'Z', b"T"),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_login_is_told_step_by_step_in_whatever_pieces_it_comes() {
+    for piece in [1, 2, 7, usize::MAX] {
+        let mut line = Line::open(login());
+        assert!(line.sent.windows(16).any(|part| part == b"poolhouse_bench\0"));
+        line.hear(&welcome(), piece).unwrap();
+        assert_eq!(line.said, [Verdict::Authenticated, Verdict::Ready]);
+        assert_eq!(line.requester.version(), Some("15.18"));
+    }
+}
+
+#[test]
+fn a_refused_login_keeps_its_sqlstate() {
+    let mut line = Line::open(login());
+    let error = message(b'E', b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed\0\0");
+    let fault = line.hear(&error, 3).unwrap_err();
+    assert!(fault.permanent && !fault.detour && !fault.violation);
+    assert_eq!(fault.code, Some(*b"28P01"));
+    assert!(fault.message.contains("password authentication failed"));
+}
+
+#[test]
+fn a_server_that_turns_tls_away_is_asked_once_more_without() {
+    let login = RequesterLogin::new(ServerLogin {
+        encryption: ServerEncryption { tls: Tls::Prefer, ..ServerEncryption::default() },
+        ..login()
+    });
+    let rejection = message(b'E', b"SFATAL\0VFATAL\0C28000\0Mno pg_hba.conf entry\0\0");
+    let mut out = Vec::new();
+    let mut first = Requester::begin(&login, &mut out);
+    assert_eq!(out, b"\0\0\0\x08\x04\xd2\x16\x2f");
+    assert_eq!(first.take(&login, &mut &b"S"[..], &mut out), Ok(Verdict::StartTls));
+    first.secured(&login, Secured::default(), &mut out).unwrap();
+    assert!(first.take(&login, &mut &rejection[..], &mut out).unwrap_err().detour);
+    out.clear();
+    let mut second = Requester::begin(&login, &mut out);
+    assert_eq!(&out[4..8], [0, 3, 0, 0], "it does not ask for TLS");
+    assert!(!second.take(&login, &mut &rejection[..], &mut out).unwrap_err().detour, "one detour is enough");
+}
+
+#[test]
+fn rows_are_counted_and_the_first_is_kept_when_it_is_wanted() {
+    for piece in [1, 2, 5, 17, usize::MAX] {
+        for wanted in [false, true] {
+            let mut line = Line::ready();
+            line.requester.query("SELECT a, b FROM t", &mut line.sent);
+            if wanted {
+                line.requester.keep_row();
+            }
+            line.hear(&two_rows(), piece).unwrap();
+            assert_eq!(line.said, [Verdict::Answered]);
+            let answer = line.requester.answer();
+            assert_eq!((answer.rows, answer.last_rows, &answer.error), (2, 2, &None));
+            assert_eq!(line.requester.transaction(), TransactionStatus::Open);
+            let row = wanted.then(|| vec![("a".into(), Some("42".into())), ("b".into(), None)]);
+            assert_eq!(answer.row, row);
+        }
+    }
+}
+
+#[test]
+fn the_first_error_is_kept_and_the_connection_goes_on() {
+    let mut line = Line::ready();
+    line.requester.query("SELECT 1/0", &mut line.sent);
+    let error = |code: &str| message(b'E', format!("SERROR\0C{code}\0Mdivision by zero\0\0").as_bytes());
+    line.hear(&[error("22012"), error("XX000"), message(b'Z', b"E")].concat(), 4).unwrap();
+    let error = line.requester.error().unwrap();
+    assert_eq!((error.code(), error.fatal), ("22012", false));
+    assert_eq!(line.requester.transaction(), TransactionStatus::Failed);
+    line.requester.query("ROLLBACK", &mut line.sent);
+    line.hear(&[message(b'C', b"ROLLBACK\0"), message(b'Z', b"I")].concat(), 1).unwrap();
+    assert_eq!((line.requester.error(), line.requester.transaction()), (None, TransactionStatus::Idle));
+}
+
+#[test]
+fn a_statement_is_prepared_once_and_again_if_that_failed() {
+    let mut line = Line::ready();
+    let mut parameters = Parameters::default();
+    let _: Result<(), ()> = parameters.push(|to| {
+        to.push(b'7');
+        Ok(true)
+    });
+    let _: Result<(), ()> = parameters.push(|_| Ok(false));
+    let types = |sent: &[u8]| {
+        let (mut at, mut types) = (0, String::new());
+        while let Some(header) = Header::read(&sent[at..]) {
+            types.push(char::from(header.kind));
+            at += header.total();
+        }
+        types
+    };
+    line.requester.prepared(3, "SELECT $1", &parameters, &mut line.sent);
+    assert_eq!(types(&line.sent), "PBDES");
+    line.hear(&[message(b'E', b"SERROR\0C42601\0Msyntax\0\0"), message(b'Z', b"I")].concat(), 100).unwrap();
+    for expected in ["PBDES", "BDES"] {
+        line.sent.clear();
+        line.requester.prepared(3, "SELECT $1", &parameters, &mut line.sent);
+        assert_eq!(types(&line.sent), expected);
+        line.hear(&[message(b'1', b""), message(b'2', b""), message(b'Z', b"I")].concat(), 100).unwrap();
+    }
+    let bind = b"P_0003\0\0\0\0\x02\0\0\0\x017\xff\xff\xff\xff\0\0";
+    assert!(line.sent.windows(bind.len()).any(|part| part == bind));
+}
+
+#[test]
+fn a_server_that_leaves_says_why() {
+    let mut line = Line::ready();
+    line.hear(&message(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"), 9).unwrap();
+    let error = line.requester.error().unwrap();
+    assert!(error.fatal && error.code() == "57P01");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_allocated() {
+    let asked = |bytes: &[u8], kept: bool| {
+        let mut line = Line::ready();
+        line.requester.query("SELECT 1", &mut line.sent);
+        if kept {
+            line.requester.keep_row();
+        }
+        line.hear(bytes, usize::MAX).unwrap_err()
+    };
+    for bytes in [
+        &b"E\x7f\xff\xff\xff"[..],
+        b"D\xff\xff\xff\xff",
+        b"Z\0\0\0\x04",
+        b"Z\0\0\0\x05X",
+        b"T\0\0\0\x03",
+        b"G\0\0\0\x04",
+        b"R\0\0\0\x08\0\0\0\0",
+        b"?\0\0\0\x04",
+    ] {
+        assert!(asked(bytes, false).violation, "{bytes:?}");
+    }
+    assert!(asked(b"D\0\x10\0\0", true).violation, "a row that is kept is not large");
+    assert!(asked(&message(b'D', b"\0\x01\0\0\0\x011"), true).violation, "a row needs a description");
+    assert!(asked(&message(b'T', b"\0\x01a\0"), true).violation, "a description has types");
+    let mut idle = Line::ready();
+    assert!(idle.hear(&message(b'Z', b"I"), usize::MAX).unwrap_err().violation, "nobody asked");
+}
+
+#[test]
+fn large_rows_are_skipped_without_being_kept() {
+    let mut line = Line::ready();
+    line.requester.query("SELECT repeat('x', 1000000)", &mut line.sent);
+    let row = message(b'D', &[&b"\0\x01\0\x0f\x42\x40"[..], &[b'x'; 1_000_000]].concat());
+    line.hear(&[row, message(b'C', b"SELECT 1\0"), message(b'Z', b"I")].concat(), 4096).unwrap();
+    assert_eq!((line.said.as_slice(), line.requester.answer().rows), (&[Verdict::Answered][..], 1));
+}

@@ -1,0 +1,161 @@
+"""`poolhouse bench` against a real PostgreSQL: directly, through Poolhouse, in TLS; and what goes wrong before any load."""
+
+import json
+import subprocess
+import time
+
+import pytest
+
+import pooler
+from cluster import PASSWORDS, free_port
+
+pytestmark = pytest.mark.poolhouse_only
+
+PHASES = ("dns", "tcp", "tls", "auth", "ready")
+
+
+def run(*arguments, seconds=120, environment=None):
+    """Runs the verb; what it wrote and how it ended."""
+    return subprocess.run([pooler.BINARY, "bench", *map(str, arguments)], capture_output=True, text=True, check=False,
+                          timeout=seconds, stdin=subprocess.DEVNULL, env=environment)
+
+
+def bench(url, *arguments, **options):
+    """A run that must succeed, as the JSON it prints."""
+    done = run(url, *arguments, "--json", "-", **options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def tables(session_cluster):
+    """The built-in scripts' tables, made by the bench itself."""
+    if not session_cluster.running():
+        session_cluster.start()
+    done = run(session_cluster.url(), "--init", "--scale", 1, "--duration", "1s", "--clients", 1)
+    assert done.returncode == 0, done.stderr
+    return session_cluster
+
+
+def count(cluster, table):
+    return cluster.query(f"SELECT count(*) FROM poolhouse_bench.pgbench_{table}", database="bench")[0][0]
+
+
+def test_init_makes_tables_of_the_right_size_in_a_schema_of_its_own(tables):
+    assert [count(tables, name) for name in ("accounts", "branches", "tellers")] == [100_000, 1, 10]
+    elsewhere = tables.query("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'pgbench%'"
+                             " AND schemaname <> 'poolhouse_bench'", database="bench")
+    assert elsewhere == [(0,)]
+
+
+def test_init_leaves_a_schema_alone_that_somebody_else_has_made(tables, cluster):
+    cluster.query("CREATE SCHEMA IF NOT EXISTS precious; SELECT 1", database="bench")
+    done = run(cluster.url(), "--init", "--schema", "precious", "--duration", "1s")
+    assert done.returncode == 2 and "precious" in done.stderr, done.stderr
+    assert cluster.query("SELECT count(*) FROM pg_tables WHERE schemaname = 'precious'", database="bench") == [(0,)]
+
+
+@pytest.mark.parametrize("protocol", ["simple", "extended", "prepared"])
+@pytest.mark.parametrize("script", ["select-only", "tpcb-like", "simple-update"])
+def test_each_script_runs_in_each_protocol_without_an_error(tables, cluster, protocol, script):
+    before = count(cluster, "history")
+    result = bench(cluster.url(), f"--{script}", "--protocol", protocol, "--clients", 4, "--duration", "1s")
+    assert result["errors"] == {} and result["requests"] > 20
+    written = count(cluster, "history") - before
+    # Each operation writes one row; those of a warm-up are not in the result.
+    assert written == 0 if script == "select-only" else written >= result["requests"]
+    sums = cluster.query("SELECT (SELECT sum(abalance) FROM poolhouse_bench.pgbench_accounts),"
+                         " (SELECT sum(delta) FROM poolhouse_bench.pgbench_history)", database="bench")
+    assert sums[0][0] == (sums[0][1] or 0), "whatever was begun was ended, or rolled back"
+
+
+def test_the_phases_of_a_login_with_scram_are_told(tables, cluster):
+    phases = bench(cluster.url(host="localhost"), "--clients", 3, "--duration", "1s")["connect_ms"]
+    for phase in ("dns", "tcp", "auth", "ready"):
+        assert phases[phase]["count"] >= 3 and phases[phase]["max"] < 10_000, phase
+    assert phases["tls"] is None, "there was none"
+
+
+def test_tls_is_a_phase_of_its_own(secure_cluster, certificates):
+    url = secure_cluster.url(host="localhost") + f"?sslmode=verify-full&sslrootcert={certificates.authority.certificate}"
+    result = bench(url, "--init", "--scale", 1, "--clients", 3, "--duration", "1s")
+    assert result["errors"] == {} and result["requests"] > 20
+    assert all(result["connect_ms"][phase]["count"] >= 3 for phase in PHASES)
+
+
+def test_a_certificate_that_is_not_believed_ends_it_before_any_load(secure_cluster, certificates):
+    url = secure_cluster.url() + f"?sslmode=verify-full&sslrootcert={certificates.other_authority.certificate}"
+    done = run(url, "--clients", 3, "--duration", "1s")
+    assert done.returncode == 1 and "certificate" in done.stderr, done.stderr
+
+
+def test_it_runs_through_poolhouse_with_more_clients_than_servers(tables, cluster, start):
+    through = start(max_size=5)
+    url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"
+    for protocol in ("simple", "extended", "prepared"):
+        result = bench(url, "--clients", 100, "--duration", "2s", "--protocol", protocol)
+        assert result["errors"] == {} and result["requests"] > 200
+        assert result["connections"]["most"] == 100
+
+
+def test_a_wrong_password_is_a_clear_error_and_not_repeated(tables, cluster):
+    url = f"postgres://app:hunter2hunter2@127.0.0.1:{cluster.port}/bench"
+    done = run(url, "--clients", 3, "--duration", "30s", seconds=20)
+    assert done.returncode == 1 and "password authentication failed" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_a_dead_target_is_a_clear_error_before_any_load(cluster):
+    port = free_port()
+    began = time.monotonic()
+    done = run(f"postgres://app:x@127.0.0.1:{port}/bench", "--clients", 3, "--duration", "30s", seconds=25)
+    assert done.returncode == 1 and f"127.0.0.1:{port}" in done.stderr and "refused" in done.stderr
+    assert time.monotonic() - began < 10
+
+
+def test_missing_tables_are_a_clear_error_that_says_what_to_do(cluster):
+    done = run(cluster.url(database="other"), "--clients", 3, "--duration", "30s", seconds=25)
+    assert done.returncode == 1 and "--init" in done.stderr, done.stderr
+
+
+def test_a_transaction_that_fails_half_way_is_rolled_back_before_the_connection_is_used_again(tables, cluster, tmp_path):
+    script = tmp_path / "half.sql"
+    script.write_text("\\set n random(1, 2)\nBEGIN;\nSELECT 1;\nSELECT 1 / (:n - 1);\nEND;\n")
+    result = bench(cluster.url(), "--script", script, "--clients", 2, "--duration", "1s")
+    assert set(result["errors"]) == {"sqlstate 22012"} and result["requests"] > 10
+    assert result["connections"]["created"] == 2, "no connection is given up for it"
+
+
+def test_a_server_that_ends_all_sessions_is_counted_and_survived(tables, cluster):
+    command = [pooler.BINARY, "bench", cluster.url(), "--clients", "5", "--duration", "4s", "--json", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(2)
+        cluster.terminate("app")
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    result = json.loads(out)
+    assert 1 <= sum(result["errors"].values()) <= 20 and result["requests"] > 20, result["errors"]
+    assert result["connections"]["created"] >= 10
+
+
+def test_an_operation_that_takes_too_long_is_a_timeout(cluster, tmp_path):
+    script = tmp_path / "sleep.sql"
+    script.write_text("SELECT pg_sleep(3);\n")
+    result = bench(cluster.url(), "--script", script, "--clients", 2, "--duration", "1s", "--timeout", "300ms")
+    assert set(result["errors"]) == {"timeout"} and result["requests"] == 0
+
+
+def test_gset_and_sleep_work_against_the_server(cluster, tmp_path):
+    script = tmp_path / "gset.sql"
+    script.write_text("SELECT 6 * 7 AS answer \\gset\n\\sleep 20 ms\nSELECT 1 / (CASE WHEN :answer = 42 THEN 1 ELSE 0 END);\n")
+    for protocol in ("simple", "extended", "prepared"):
+        result = bench(cluster.url(), "--script", script, "--clients", 2, "--duration", "1s", "--protocol", protocol)
+        assert result["errors"] == {} and 10 < result["requests"] <= 110
+        assert result["service_ms"]["min"] >= 20
+
+
+def test_a_thousand_connections_go_through_poolhouse_at_once(tables, cluster, start):
+    through = start(max_size=10, hard_limit=3000)
+    url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"
+    result = bench(url, "--clients", 1000, "--duration", "5s")
+    assert result["errors"] == {} and result["connections"]["most"] == 1000
