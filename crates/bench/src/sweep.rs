@@ -10,6 +10,7 @@
 //! verdict    what follows: the best, the recommendation, how sure, the settings
 //! at_rate    latency at a given rate, against the number of connections
 //! result     the types of the JSON file
+//! real       a PostgreSQL as such a probe
 //! synthetic  databases whose best number is known
 //! judge      how much is lost by believing a sweep, a formula, a rule of thumb
 //! ```
@@ -22,6 +23,7 @@ mod curve;
 pub mod fit;
 pub mod judge;
 pub mod random;
+pub mod real;
 pub mod result;
 mod smooth;
 pub mod synthetic;

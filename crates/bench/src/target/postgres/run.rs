@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
         place: &'a Place,
         scripts: &'a Scripts,
         protocol: QueryProtocol,
-            around: &Surroundings<'_>,
+        around: &Surroundings<'_>,
     ) -> Result<Self, TargetError> {
         if protocol == QueryProtocol::Prepared && scripts.statements() > MAX_PREPARED {
             let message = format!("the scripts have more than {MAX_PREPARED} statements to prepare");
