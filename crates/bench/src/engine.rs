@@ -176,7 +176,7 @@ impl Engine {
 
     /// What is to be done next.
     pub fn poll_order(&mut self, now: Time) -> Option<Order> {
-        self.books.roll(self.gauges(), now);
+        self.roll(now);
         self.handle_times(now);
         loop {
             while let Some((order, serial)) = self.orders.pop_front() {
@@ -204,6 +204,7 @@ impl Engine {
 
     /// A connection is there.
     pub fn connected(&mut self, conn: ConnId, phases: &Phases, now: Time) {
+        self.roll(now);
         (self.failed_connects, self.has_connected) = (0, true);
         let entry = self.conns.get_mut(conn);
         if entry.state == State::Closing {
@@ -227,6 +228,7 @@ impl Engine {
 
     /// A connection could not be made, and is gone. `permanent`: trying again will not cure it.
     pub fn connect_failed(&mut self, conn: ConnId, error: ErrorKind, permanent: bool, now: Time) {
+        self.roll(now);
         let entry = self.conns.get(conn);
         if entry.state == State::Closing {
             return self.closed(conn, now);
@@ -234,19 +236,20 @@ impl Engine {
         assert!(entry.state == State::Connecting, "{conn:?} was reported unable to connect while {:?}", entry.state);
         let (instance, server, op) = (entry.instance, entry.server, entry.op);
         self.conns.remove(conn);
-        self.note_failed_connect(error.clone(), permanent, now);
         if let Some(client) = op {
-            self.fail_operation(client, error, None, now);
+            self.fail_operation(client, error.clone(), None, now);
         }
         if let Some(server) = server {
             self.pools().connect_failed(instance, server, permanent, now);
             self.pools_changed(now);
         }
+        self.note_failed_connect(error, permanent, now);
         self.end_if_over(now);
     }
 
     /// An operation has ended.
     pub fn ended(&mut self, conn: ConnId, outcome: Outcome, now: Time) {
+        self.roll(now);
         let entry = self.conns.get_mut(conn);
         if entry.state == State::Closing {
             return;
@@ -275,6 +278,7 @@ impl Engine {
 
     /// A connection was lost, and is gone: idle, or in the middle of an operation, which has failed then.
     pub fn lost(&mut self, conn: ConnId, error: ErrorKind, now: Time) {
+        self.roll(now);
         let entry = self.conns.get(conn);
         match entry.state {
             State::Closing => return self.closed(conn, now),
@@ -296,6 +300,7 @@ impl Engine {
 
     /// A connection is closed, as was ordered.
     pub fn closed(&mut self, conn: ConnId, now: Time) {
+        self.roll(now);
         let entry = self.conns.get(conn);
         assert!(entry.state == State::Closing, "{conn:?} was reported closed without an order");
         let (instance, server) = (entry.instance, entry.server);
@@ -309,6 +314,7 @@ impl Engine {
 
     /// Begin nothing more; what is under way may end within [`STOP_TIME`].
     pub fn stop(&mut self, now: Time) {
+        self.roll(now);
         match self.phase {
             Phase::Filling | Phase::Loading => {
                 self.interrupted = true;
@@ -338,6 +344,11 @@ impl Engine {
     /// Whether what happens now is measured: after the warm-up, before the end.
     pub fn is_measuring(&self) -> bool {
         self.books.steps() > 0 && matches!(self.phase, Phase::Loading | Phase::Draining(_))
+    }
+
+    /// When what is measured begins; known as soon as the load begins, the warm-up included. Windows of faults count from there.
+    pub fn measured_from(&self) -> Option<Time> {
+        self.books.origin().map(|_| self.load.measured_from())
     }
 
     /// How far the run is.
@@ -613,6 +624,14 @@ impl Engine {
         if !self.interrupted {
             let taken = now - op.scheduled;
             self.books.failed(op.part, ErrorKind(Cow::Borrowed("unfinished")), Some(taken), now);
+        }
+    }
+
+    /// What happened until now belongs to the seconds that are over.
+    #[inline]
+    fn roll(&mut self, now: Time) {
+        if self.books.deadline() <= now {
+            self.books.roll(self.gauges(), now);
         }
     }
 

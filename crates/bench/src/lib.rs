@@ -1,10 +1,12 @@
 //! The load generator: what `poolhouse bench` and `poolhouse sweep` do.
 //!
 //! ```text
+//! scenario  a file that says what is to be run
 //! plan      what is to be run: a shape of load, a pool under test, a target, faults on the way
 //! engine    the state machine between them: arrivals, pool, books; no I/O and no clock
 //! target    carries out what the engine orders: PostgreSQL through the driver, HTTP through hyper
 //! script    what an operation on PostgreSQL does: the script language of pgbench
+//! relay     what lies between generator and target: delays, stalls, cuts
 //! record    the books of a run: histograms, counters, the series by second
 //! result    what was measured, as it is written to JSON
 //! report    the result as a table, a page, a comparison
@@ -14,8 +16,12 @@
 
 pub mod engine;
 pub mod plan;
+mod random;
 pub mod record;
+pub mod relay;
+pub mod report;
 pub mod result;
+pub mod scenario;
 pub mod script;
 pub mod sweep;
 pub mod target;

@@ -11,22 +11,23 @@ mod evaluate;
 mod expression;
 mod names;
 mod program;
-mod random;
+
 mod sql;
 mod value;
 
 use std::{borrow::Cow, time::Duration};
 
 use evaluate::{Failure, World, evaluate};
-use names::{Names, VarId};
+use names::Names;
 use program::{Amount, Command};
-use random::Random;
+
 use sql::Piece;
 use value::{Scalar, Value};
 
 use crate::{
     engine::ErrorKind,
     plan::{QueryProtocol, Script},
+    random::Random,
 };
 
 pub use builtin::{ACCOUNTS, BRANCHES, TELLERS};

@@ -228,6 +228,11 @@ impl Load {
         }
     }
 
+    /// When the warm-up is over.
+    pub fn measured_from(&self) -> Time {
+        self.measured
+    }
+
     /// Whether clients wait for their own operations.
     #[inline]
     pub fn is_closed(&self) -> bool {

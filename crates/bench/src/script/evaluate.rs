@@ -4,9 +4,9 @@
 use super::{
     expression::{Expression, Function},
     names::VarId,
-    random::{MIN_GAUSSIAN, Random, ZIPFIAN, permute},
     value::{Scalar, Value},
 };
+use crate::random::{MIN_GAUSSIAN, Random, ZIPFIAN, permute};
 
 /// Why an expression has no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -378,7 +378,7 @@ mod tests {
             let (at, message) = mistake(text);
             assert!(at == offset && message.contains(part), "{text}: {at} {message}");
         }
-        assert!(mistake(&"(".repeat(5000)).1.contains("100 levels"));
+        assert!(mistake(&"(".repeat(500)).1.contains("100 levels"));
         assert!(mistake(&"1+".repeat(5000)).1.contains("1000 parts"));
     }
 

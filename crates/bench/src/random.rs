@@ -1,26 +1,26 @@
-//! Chance for scripts: a small generator of its own for each client, and the distributions of pgbench's functions. Fast and
+//! Chance from a seed: a small generator, and the distributions of pgbench's functions. Fast and
 //! reproducible; no source of secrets.
 
 use std::f64::consts::TAU;
 
 /// The smallest parameter of [`Random::gaussian`].
-pub(super) const MIN_GAUSSIAN: f64 = 2.0;
+pub(crate) const MIN_GAUSSIAN: f64 = 2.0;
 /// The parameters of [`Random::zipfian`].
-pub(super) const ZIPFIAN: std::ops::RangeInclusive<f64> = 1.001..=1000.0;
+pub(crate) const ZIPFIAN: std::ops::RangeInclusive<f64> = 1.001..=1000.0;
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The generator of one client of a run.
-    pub(super) fn new(seed: u64, client: u32) -> Self {
+    pub(crate) fn new(seed: u64, client: u32) -> Self {
         // Two steps apart from the seed, or neighbouring clients would draw the same numbers a step later.
         let own = Self(seed).next() ^ u64::from(client).wrapping_mul(0xd1b5_4a32_d192_ed03);
         Self(Self(own).next())
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +34,7 @@ impl Random {
     }
 
     /// Uniform in `0..count`, where 0 stands for 2^64. The bias is below `count` / 2^64.
-    pub(super) fn below(&mut self, count: u64) -> u64 {
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
         match count {
             0 => self.next(),
             _ => ((u128::from(self.next()) * u128::from(count)) >> 64) as u64,
@@ -42,14 +42,14 @@ impl Random {
     }
 
     /// Uniform in `min..=max`.
-    pub(super) fn uniform(&mut self, min: i64, max: i64) -> i64 {
+    pub(crate) fn uniform(&mut self, min: i64, max: i64) -> i64 {
         debug_assert!(min <= max);
         min.wrapping_add(self.below(max.wrapping_sub(min).wrapping_add(1) as u64) as i64)
     }
 
     /// In `min..=max`, the smaller the likelier: an exponential distribution cut off at `parameter`, as pgbench's manual
     /// gives it for `random_exponential`.
-    pub(super) fn exponential(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
+    pub(crate) fn exponential(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
         let cut = (-parameter).exp();
         let uniform = 1.0 - self.fraction();
         share(min, max, -(cut + (1.0 - cut) * uniform).ln() / parameter)
@@ -57,7 +57,7 @@ impl Random {
 
     /// In `min..=max`, the middle likeliest: a normal distribution cut off at `parameter` standard deviations on either side,
     /// as pgbench's manual gives it for `random_gaussian`.
-    pub(super) fn gaussian(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
+    pub(crate) fn gaussian(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
         debug_assert!(parameter >= MIN_GAUSSIAN);
         // At two deviations 4.6% are drawn again, so this ends.
         loop {
@@ -71,7 +71,7 @@ impl Random {
 
     /// In `min..=max`, the k-th with a likelihood of 1 / k^`parameter` (Zipf), by rejection: Devroye, "Non-Uniform Random
     /// Variate Generation", chapter X.6.
-    pub(super) fn zipfian(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
+    pub(crate) fn zipfian(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
         debug_assert!(ZIPFIAN.contains(&parameter));
         let count = max.wrapping_sub(min) as u64 as f64 + 1.0;
         let s = parameter - 1.0;
@@ -99,7 +99,7 @@ fn share(min: i64, max: i64, fraction: f64) -> i64 {
 /// The new place of `value` (modulo `size`) in a pseudo-random permutation of `0..size` that `seed` names: a Feistel network of
 /// six rounds on the next even number of bits, walked along until it falls into the range (Black and Rogaway, "Ciphers with
 /// arbitrary finite domains", 2002). A permutation as pgbench's, but not the same one.
-pub(super) fn permute(value: i64, size: i64, seed: i64) -> i64 {
+pub(crate) fn permute(value: i64, size: i64, seed: i64) -> i64 {
     debug_assert!(size > 0);
     let half = (64 - ((size - 1) as u64).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half) - 1;

@@ -1,0 +1,175 @@
+//! What goes wrong: time-outs, refusals, interruptions.
+
+use std::time::Duration;
+
+use pool::{PoolConfig, Time};
+use workload::{Shape, Spacing};
+
+use super::{
+    closed, fixed, ms, open, plan, seconds,
+    world::{Fate, World, always},
+};
+
+fn at(second: u64) -> Time {
+    Time(0) + seconds(second)
+}
+
+#[test]
+fn an_operation_that_takes_too_long_fails_and_its_connection_is_replaced() {
+    let mut n = 0;
+    let mut world = World::new(move |_| {
+        n += 1;
+        Fate::Served(if n % 50 == 0 { seconds(1000) } else { ms(10) })
+    });
+    let mut plan = plan(closed(5, seconds(10)), fixed(5));
+    plan.timeout = ms(200);
+    let result = world.run(&plan);
+    let timeouts = result.total.errors["timeout"];
+    assert!(timeouts > 20, "{timeouts}");
+    assert_eq!(result.total.connections.closed["discarded"], timeouts);
+    // Who gave up after 200 ms is among the response times, and not among the service times.
+    let response = result.total.response_ms.unwrap();
+    assert_eq!(response.count, result.total.requests + timeouts);
+    assert!((response.max - 200.0).abs() < 0.5, "{}", response.max);
+    assert!(result.total.service_ms.unwrap().max < 10.1);
+}
+
+#[test]
+fn errors_are_counted_by_kind_and_their_connections_are_used_again() {
+    let mut n = 0;
+    let mut world = World::new(move |_| {
+        n += 1;
+        if n % 10 == 0 { Fate::Failed(ms(1)) } else { Fate::Served(ms(10)) }
+    });
+    let result = world.run(&plan(open(100.0, seconds(10), Spacing::Even), fixed(10)));
+    assert_eq!((result.total.requests, result.total.errors["sqlstate 40001"]), (900, 100));
+    assert_eq!(result.total.response_ms.unwrap().count, 900);
+    assert_eq!(result.total.connections.created, 10);
+    assert_eq!(result.series.iter().map(|second| second.errors).sum::<u64>(), 100);
+}
+
+#[test]
+fn a_wrong_password_ends_the_run_at_once() {
+    for reuse in [true, false] {
+        for warm in [true, false] {
+            let mut plan = plan(closed(10, seconds(60)), PoolConfig { max_connecting: 1, ..fixed(10) });
+            (plan.pool.reuse, plan.pool.warm) = (reuse, warm);
+            let mut world = World::new(always(ms(1)));
+            (world.connect, world.permanent) = (None, true);
+            let engine = world.run_engine(&plan);
+            assert_eq!(engine.failure().map(|kind| kind.0.as_ref()), Some("connect refused"));
+            assert!(world.over < at(2), "{:?}", world.over);
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_cannot_be_filled_ends_the_run() {
+    let mut world = World::new(always(ms(1)));
+    // The first connections work; after a second no more.
+    (world.connect, world.refuses_from) = (Some(ms(400)), at(1));
+    let engine = world.run_engine(&plan(closed(10, seconds(60)), PoolConfig { max_connecting: 1, ..fixed(10) }));
+    assert!(engine.failure().is_some());
+    assert!(world.over < at(30), "{:?}", world.over);
+}
+
+#[test]
+fn a_target_that_dies_in_the_middle_fails_what_waits_and_the_run_ends_in_time() {
+    let mut world = World::new(|now| if now < at(5) { Fate::Served(ms(10)) } else { Fate::Lost(ms(1)) });
+    world.refuses_from = at(5);
+    let config = PoolConfig { unavailable_wait_time: Some(seconds(1)), ..fixed(10) };
+    let result = world.run(&plan(open(100.0, seconds(10), Spacing::Even), config));
+    assert!(result.total.requests.abs_diff(499) <= 2);
+    assert_eq!(result.total.requests + result.total.errors.values().sum::<u64>(), 1000);
+    assert!(result.total.errors["check-out unavailable"] > 400, "{:?}", result.total.errors);
+    assert!(result.total.connections.failed["connect refused"] > 0);
+    assert!(world.over < at(12));
+}
+
+#[test]
+fn connects_of_operations_without_a_pool_fail_with_them() {
+    let mut plan = plan(open(100.0, seconds(10), Spacing::Even), PoolConfig::default());
+    plan.pool.reuse = false;
+    let mut world = World::new(always(ms(1)));
+    world.refuses_from = at(5);
+    let result = world.run(&plan);
+    assert!(result.total.errors["connect refused"].abs_diff(500) <= 1);
+    assert!(result.total.requests.abs_diff(500) <= 1);
+}
+
+#[test]
+fn an_interrupted_run_says_so_and_keeps_what_there_is() {
+    for shape in [closed(10, seconds(60)), open(1000.0, seconds(60), Spacing::Even)] {
+        let mut world = World::new(always(ms(10)));
+        world.stop_at = Some(at(3) + ms(500));
+        let result = world.run(&plan(shape, fixed(10)));
+        assert!(result.interrupted);
+        assert!(result.total.requests.abs_diff(3500) <= 20, "{}", result.total.requests);
+        assert!((result.total.duration_s - 3.5).abs() < 0.03, "{}", result.total.duration_s);
+        assert!(world.over < at(4));
+        assert!(result.total.errors.is_empty(), "{:?}", result.total.errors);
+    }
+}
+
+#[test]
+fn an_interrupted_run_does_not_wait_for_what_hangs() {
+    for shape in [closed(10, seconds(60)), Shape::Burst { size: 5, at_once: 5, idle: seconds(1), rounds: 9 }] {
+        let mut world = World::new(always(seconds(1000)));
+        world.stop_at = Some(at(3));
+        let mut plan = plan(shape, fixed(10));
+        plan.timeout = seconds(500);
+        let result = world.run(&plan);
+        assert!(result.interrupted && result.total.requests == 0);
+        assert!(world.over <= at(4) + ms(1), "{:?}", world.over);
+        assert!(result.warnings.iter().any(|warning| warning.contains("No operation ended well")));
+    }
+}
+
+#[test]
+fn what_does_not_end_in_time_after_the_last_arrival_is_counted_as_unfinished() {
+    let mut plan = plan(open(10.0, seconds(10), Spacing::Even), fixed(1));
+    plan.timeout = seconds(20);
+    // One connection, a second each: 100 arrivals need 100 s, but only 10 + 20 are given.
+    let result = World::new(always(seconds(1))).run(&plan);
+    assert!(result.total.requests.abs_diff(30) <= 1, "{}", result.total.requests);
+    assert_eq!(result.total.errors["unfinished"] + result.total.requests, 100);
+}
+
+#[test]
+fn a_full_queue_does_not_make_clients_ask_without_end() {
+    let config = PoolConfig { max_waiters: 1, ..fixed(1) };
+    let result = World::new(always(ms(100))).run(&plan(closed(10, seconds(1)), config));
+    // Eight clients are refused, and come back after a millisecond each.
+    assert!(result.total.errors["check-out queue full"] <= 8 * 1000);
+    assert!(result.total.requests >= 9);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result() {
+    let run = |seed| {
+        let mut plan = plan(open(500.0, seconds(5), Spacing::Poisson), PoolConfig::default());
+        plan.seed = seed;
+        World::new(always(ms(7))).run(&plan)
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).total, run(2).total);
+}
+
+#[test]
+fn no_password_of_the_plan_is_in_its_result_or_in_what_debug_shows() {
+    let plan = plan(closed(1, ms(100)), fixed(1));
+    let mut world = World::new(always(ms(1)));
+    let engine = world.run_engine(&plan);
+    let result = engine.result(world.over);
+    assert!(!format!("{plan:?} {engine:?} {result:?}").contains("hunter2"));
+    assert!(!serde_json::to_string(&result).unwrap().contains("hunter2"));
+}
+
+#[test]
+fn a_progress_is_there_from_the_first_moment() {
+    let plan = plan(closed(1, seconds(3)), fixed(1));
+    let engine = crate::engine::Engine::new(&plan, Time(0));
+    let progress = engine.progress(Time(0));
+    assert_eq!((progress.at, progress.length, progress.step), (Duration::ZERO, Some(seconds(3)), "warm-up"));
+    assert_eq!(engine.result(Time(0)).total.requests, 0);
+}

@@ -1,0 +1,180 @@
+//! What the faults of a plan do to bytes, as numbers: when what is given to the relay now arrives, and when connections are cut.
+//! Knows no socket and no clock.
+
+use std::time::Duration;
+
+use workload::{Fault, Window};
+
+use crate::random::Random;
+
+/// Windows of silence that one arrival is pushed over in a row.
+const MAX_PUSHES: usize = 16;
+
+/// Where bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+/// The faults of a plan. All times are nanoseconds of one monotonic clock.
+#[derive(Debug)]
+pub(super) struct Weather {
+    /// When the load began; windows count from there.
+    pub(super) began: Option<u64>,
+    faults: Vec<Fault>,
+    random: Random,
+}
+
+impl Weather {
+    pub(super) fn new(faults: &[Fault], seed: u64) -> Self {
+        Self { began: None, faults: faults.to_vec(), random: Random::new(seed, u32::MAX - 1) }
+    }
+
+    /// When something arrives that sets out now.
+    pub(super) fn arrival(&mut self, direction: Direction, now: u64) -> u64 {
+        let mut due = now;
+        let since = self.began.and_then(|began| now.checked_sub(began));
+        for fault in &self.faults {
+            match fault {
+                Fault::Delay { delay, jitter } => due += nanos(*delay) + self.random.below(nanos(*jitter) + 1),
+                Fault::Stall { delay, window } if direction == Direction::Down => {
+                    due += since.filter(|t| begins_at(window, *t).is_some()).map_or(0, |_| nanos(*delay));
+                }
+                Fault::Stall { .. } | Fault::BlackHole { .. } | Fault::Cut { .. } => {}
+            }
+        }
+        self.out_of_silence(due)
+    }
+
+    /// A round trip: what TCP's handshake would take.
+    pub(super) fn round_trip(&mut self) -> u64 {
+        let mut trip = 0;
+        for fault in &self.faults {
+            if let Fault::Delay { delay, jitter } = fault {
+                trip +=
+                    2 * nanos(*delay) + self.random.below(nanos(*jitter) + 1) + self.random.below(nanos(*jitter) + 1);
+            }
+        }
+        trip
+    }
+
+    /// The first cut after a time.
+    pub(super) fn next_cut(&self, after: u64) -> Option<u64> {
+        let began = self.began?;
+        let cuts = self.faults.iter().filter_map(|fault| match fault {
+            Fault::Cut { window } => Some(window),
+            _ => None,
+        });
+        cuts.filter_map(|window| {
+            let first = began + nanos(window.first);
+            match (after.checked_sub(first), window.every) {
+                (None, _) => Some(first),
+                (Some(_), None) => None,
+                (Some(since), Some(every)) => Some(first + (since / nanos(every) + 1) * nanos(every)),
+            }
+        })
+        .min()
+    }
+
+    /// The end of the silence that a time falls into, or the time itself.
+    fn out_of_silence(&self, mut due: u64) -> u64 {
+        let Some(began) = self.began else { return due };
+        for _ in 0..MAX_PUSHES {
+            let window = self.faults.iter().find_map(|fault| match fault {
+                Fault::BlackHole { window } => {
+                    begins_at(window, due.checked_sub(began)?).map(|begin| began + begin + nanos(window.length))
+                }
+                _ => None,
+            });
+            match window {
+                Some(end) => due = end,
+                None => break,
+            }
+        }
+        due
+    }
+}
+
+/// When the window began that a time falls into; both since the beginning of the load.
+fn begins_at(window: &Window, at: u64) -> Option<u64> {
+    let since = at.checked_sub(nanos(window.first))?;
+    let within = window.every.map_or(since, |every| since % nanos(every).max(1));
+    (within < nanos(window.length)).then(|| at - within)
+}
+
+/// A duration in nanoseconds: at most 584 years.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn weather(faults: &[Fault]) -> Weather {
+        Weather { began: Some(1000 * MS), ..Weather::new(faults, 1) }
+    }
+
+    fn window(first: u64, length: u64, every: Option<u64>) -> Window {
+        Window { first: ms(first), length: ms(length), every: every.map(ms) }
+    }
+
+    #[test]
+    fn delays_hold_in_both_directions_and_jitter_stays_within_its_limit() {
+        let mut weather = weather(&[Fault::Delay { delay: ms(5), jitter: ms(2) }]);
+        let mut late: Vec<u64> = Vec::new();
+        for direction in [Direction::Up, Direction::Down].repeat(200) {
+            late.push(weather.arrival(direction, 50 * MS) - 50 * MS);
+        }
+        assert!(late.iter().all(|late| (5 * MS..=7 * MS).contains(late)));
+        assert!(late.iter().any(|late| *late < 5_500_000) && late.iter().any(|late| *late > 6_500_000));
+        assert!((10 * MS..=14 * MS).contains(&weather.round_trip()));
+    }
+
+    #[test]
+    fn a_stall_holds_up_what_comes_from_the_server_in_its_windows_only() {
+        let mut weather = weather(&[Fault::Stall { delay: ms(200), window: window(100, 20, Some(500)) }]);
+        let mut late = |direction, at: u64| weather.arrival(direction, at * MS) / MS - at;
+        for at in [1100, 1119, 1600, 2119] {
+            assert_eq!(late(Direction::Down, at), 200, "{at}");
+            assert_eq!(late(Direction::Up, at), 0);
+        }
+        for at in [0, 999, 1099, 1120, 1599] {
+            assert_eq!(late(Direction::Down, at), 0, "{at}");
+        }
+        weather.began = None;
+        assert_eq!(weather.arrival(Direction::Down, 1100 * MS), 1100 * MS);
+    }
+
+    #[test]
+    fn nothing_arrives_in_a_silence_also_if_it_set_out_before() {
+        let mut weather = weather(&[
+            Fault::Delay { delay: ms(10), jitter: Duration::ZERO },
+            Fault::BlackHole { window: window(100, 50, None) },
+            Fault::BlackHole { window: window(140, 30, None) },
+        ]);
+        let mut arrival = |at: u64| weather.arrival(Direction::Up, at * MS) / MS;
+        assert_eq!(arrival(1080), 1090);
+        assert_eq!(arrival(1095), 1170);
+        assert_eq!(arrival(1159), 1170);
+        assert_eq!(arrival(1165), 1175);
+    }
+
+    #[test]
+    fn cuts_come_back() {
+        let weather =
+            weather(&[Fault::Cut { window: window(100, 1, Some(300)) }, Fault::Cut { window: window(250, 1, None) }]);
+        let next = |after: u64| weather.next_cut(after * MS).unwrap() / MS;
+        assert_eq!([0, 1099, 1100, 1250, 1400].map(next), [1100, 1100, 1250, 1400, 1700]);
+        assert_eq!(Weather::new(&[], 1).next_cut(0), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! What the page's script draws, as JSON that may stand in a page. Knows the data only: the script knows how they are drawn.
+
+use serde::Serialize;
+
+use super::distribution;
+use crate::result::{BenchResult, Percentiles, Second};
+
+/// Points of a line over time; a longer run has several seconds to a point.
+pub(super) const MAX_POINTS: usize = 1200;
+
+
+
+/// A run's lines.
+#[derive(Serialize)]
+pub(super) struct Run<'a> {
+    name: &'a str,
+    /// Where each step begins, and its name.
+    steps: Vec<(f64, &'a str)>,
+    series: Series,
+    /// `[1 / (1 - quantile), ms]`.
+    response: Vec<[f64; 2]>,
+    service: Vec<[f64; 2]>,
+}
+
+/// Columns, one value for each point in time.
+#[derive(Serialize, Default)]
+struct Series {
+    t: Vec<f64>,
+    arrived: Vec<f64>,
+    requests: Vec<f64>,
+    errors: Vec<f64>,
+    dropped: Vec<f64>,
+    p50: Vec<Option<f64>>,
+    p99: Vec<Option<f64>>,
+    max: Vec<Option<f64>>,
+    connections: Vec<f64>,
+    in_use: Vec<f64>,
+    waiting: Vec<f64>,
+    created: Vec<f64>,
+}
+
+/// The lines of a run.
+pub(super) fn of(result: &BenchResult) -> Run<'_> {
+    Run {
+        name: &result.name,
+        steps: result.steps.iter().map(|step| (short(step.from_s), step.name.as_str())).collect(),
+        series: series(&result.series),
+        response: line(result.total.response_ms.as_ref()),
+        service: line(result.total.service_ms.as_ref()),
+    }
+}
+
+/// How many seconds one point stands for.
+pub(super) fn seconds_per_point(result: &BenchResult) -> usize {
+    result.series.len().div_ceil(MAX_POINTS).max(1)
+}
+
+/// JSON that can stand in a `<script>` element: nothing in it ends that element or begins a comment.
+pub(super) fn json(data: &impl Serialize) -> String {
+    let text = serde_json::to_string(data).expect("plain values have a JSON form");
+    let mut safe = String::with_capacity(text.len());
+    for one in text.chars() {
+        match one {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => safe.push_str(&format!("\\u{:04x}", u32::from(one))),
+            _ => safe.push(one),
+        }
+    }
+    safe
+}
+
+/// Four digits: more cannot be seen, and would make the page large.
+pub(super) fn short(value: f64) -> f64 {
+    if value.is_finite() { format!("{value:.3e}").parse().expect("a number that was just written") } else { 0.0 }
+}
+
+fn line(percentiles: Option<&Percentiles>) -> Vec<[f64; 2]> {
+    let points = percentiles.map(distribution::line).unwrap_or_default();
+    points.iter().map(|point| [short(point.one_in), short(point.ms)]).collect()
+}
+
+/// Counts become means per second, medians their median, what is largest its largest.
+fn series(seconds: &[Second]) -> Series {
+    let mut all = Series::default();
+    for group in seconds.chunks(seconds.len().div_ceil(MAX_POINTS).max(1)) {
+        let mean = |of: fn(&Second) -> u64| short(group.iter().map(|second| of(second) as f64).sum::<f64>() / group.len() as f64);
+        let most = |of: fn(&Second) -> u32| f64::from(group.iter().map(of).max().unwrap_or(0));
+        all.t.push(short_time(group[0].at_s));
+        all.arrived.push(mean(|second| second.arrived));
+        all.requests.push(mean(|second| second.requests));
+        all.errors.push(mean(|second| second.errors));
+        all.dropped.push(mean(|second| second.dropped));
+        all.created.push(mean(|second| second.created.into()));
+        all.p50.push(median(group.iter().filter_map(|second| second.p50_ms).collect()).map(short));
+        all.p99.push(largest(group.iter().filter_map(|second| second.p99_ms)).map(short));
+        all.max.push(largest(group.iter().filter_map(|second| second.max_ms)).map(short));
+        all.connections.push(most(|second| second.connections));
+        all.in_use.push(most(|second| second.in_use));
+        all.waiting.push(most(|second| second.waiting));
+    }
+    all
+}
+
+/// To the hundredth of a second, however long the run is.
+fn short_time(at: f64) -> f64 {
+    if at.is_finite() { (at * 100.0).round() / 100.0 } else { 0.0 }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.max_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_ends_the_script_element() {
+        let text = json(&["</script><script>alert(1)</script>", "<!--", "a & b", "\u{2028}"]);
+        assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
+        let back: Vec<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back[0], "</script><script>alert(1)</script>");
+    }
+
+    #[test]
+    fn a_long_run_keeps_its_extremes_and_its_mean_rate() {
+        let of = |at: u32| Second {
+            at_s: at.into(),
+            requests: if at == 5000 { 4000 } else { 100 },
+            p50_ms: Some(1.0),
+            max_ms: Some(if at == 5000 { 999.0 } else { 2.0 }),
+            waiting: u32::from(at == 5000) * 7,
+            ..Second::default()
+        };
+        let seconds: Vec<_> = (0..10_000).map(of).collect();
+        let all = series(&seconds);
+        assert!(all.t.len() <= MAX_POINTS && all.t.len() * 2 > MAX_POINTS, "{}", all.t.len());
+        assert_eq!(largest(all.max.iter().flatten().copied()), Some(999.0));
+        assert_eq!(largest(all.waiting.iter().copied()), Some(7.0));
+        let mean = all.requests.iter().sum::<f64>() / all.t.len() as f64;
+        assert!((mean / 100.39 - 1.0).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn a_second_without_an_answer_has_no_latency() {
+        let all = series(&[Second { at_s: 1.0, ..Second::default() }]);
+        assert_eq!((all.p50[0], all.max[0], all.requests[0]), (None, None, 0.0));
+    }
+
+    #[test]
+    fn four_digits_are_kept() {
+        assert_eq!([short(123_456.0), short(0.001_234_56), short(f64::NAN)], [123_500.0, 0.001_235, 0.0]);
+    }
+}

@@ -1,0 +1,188 @@
+//! Columns of text of at most a given width: words to the left, numbers to the right, headings that span several columns. Knows
+//! nothing of what stands in them.
+
+use std::io::{self, Write};
+
+/// Between two columns.
+const GAP: usize = 2;
+/// Words are not cut shorter than this to make room.
+const LEAST_WORDS: usize = 8;
+
+/// A column.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    /// Spans all neighbours with the same; empty: none.
+    pub(super) group: &'static str,
+    /// Above the column itself.
+    pub(super) heading: &'static str,
+    /// Words stand to the left and are cut where there is no room; numbers stand to the right and never are.
+    pub(super) words: bool,
+}
+
+/// See the module.
+pub(super) struct Grid {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    pub(super) fn new(columns: Vec<Column>) -> Self {
+        Self { columns, rows: Vec::new() }
+    }
+
+    /// One cell for each column.
+    pub(super) fn push(&mut self, row: Vec<String>) {
+        assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
+        self.rows.push(row);
+    }
+
+    /// The headings, and the rows.
+    pub(super) fn write(&self, out: &mut dyn Write, most: usize) -> io::Result<()> {
+        let widths = self.widths(most);
+        if let Some(line) = self.groups(&widths) {
+            writeln!(out, "{line}")?;
+        }
+        let headings: Vec<_> = self.columns.iter().map(|column| column.heading).collect();
+        writeln!(out, "{}", self.line(&headings, &widths))?;
+        for row in &self.rows {
+            let cells: Vec<_> = row.iter().map(String::as_str).collect();
+            writeln!(out, "{}", self.line(&cells, &widths))?;
+        }
+        Ok(())
+    }
+
+    fn widths(&self, most: usize) -> Vec<usize> {
+        let wide = |index: usize| self.rows.iter().map(|row| chars(&row[index])).max().unwrap_or(0).max(chars(self.columns[index].heading));
+        let mut widths: Vec<_> = (0..self.columns.len()).map(wide).collect();
+        for (from, to) in self.spans() {
+            let have = span(&widths, from, to);
+            widths[to - 1] += chars(self.columns[from].group).saturating_sub(have);
+        }
+        while span(&widths, 0, widths.len()) > most {
+            let words = (0..widths.len()).filter(|index| self.columns[*index].words && widths[*index] > LEAST_WORDS);
+            let Some(widest) = words.max_by_key(|index| widths[*index]) else { break };
+            widths[widest] -= 1;
+        }
+        widths
+    }
+
+    /// The groups' columns: the first, and the one after the last.
+    fn spans(&self) -> Vec<(usize, usize)> {
+        let mut spans: Vec<(usize, usize)> = Vec::new();
+        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.group.is_empty()) {
+            match spans.last_mut() {
+                Some((from, to)) if *to == index && self.columns[*from].group == column.group => *to += 1,
+                _ => spans.push((index, index + 1)),
+            }
+        }
+        spans
+    }
+
+    fn groups(&self, widths: &[usize]) -> Option<String> {
+        let spans = self.spans();
+        let mut line = String::new();
+        for (from, to) in &spans {
+            let start = span(widths, 0, *from) + if *from > 0 { GAP } else { 0 };
+            line.push_str(&" ".repeat(start - chars(&line)));
+            let room = span(widths, *from, *to).saturating_sub(chars(self.columns[*from].group));
+            // A rule on both sides where there is room for one.
+            let (left, right) = if room >= 4 { (room / 2, room - room / 2) } else { (0, 0) };
+            match left {
+                0 => line.push_str(&format!("{}{}", " ".repeat(room), self.columns[*from].group)),
+                _ => line.push_str(&format!("{} {} {}", "-".repeat(left - 1), self.columns[*from].group, "-".repeat(right - 1))),
+            }
+        }
+        (!spans.is_empty()).then_some(line)
+    }
+
+    fn line(&self, cells: &[&str], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
+            let (cell, width) = (cut(cell, *width), *width);
+            line.push_str(&" ".repeat(if index > 0 { GAP } else { 0 }));
+            match self.columns[index].words {
+                true => line.push_str(&format!("{cell:<width$}")),
+                false => line.push_str(&format!("{cell:>width$}")),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+/// Broken between words into lines of at most `most` characters. The first begins in column `indent`, where the others are indented to.
+/// A word that is longer stands as it is.
+pub(super) fn wrap(text: &str, indent: usize, most: usize) -> String {
+    let (mut lines, mut length) = (String::new(), indent);
+    for (index, word) in text.split_whitespace().enumerate() {
+        if index > 0 && length + 1 + chars(word) > most {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(indent));
+            length = indent;
+        } else if index > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines.push_str(word);
+        length += chars(word);
+    }
+    lines
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn span(widths: &[usize], from: usize, to: usize) -> usize {
+    widths[from..to].iter().sum::<usize>() + GAP * (to - from).saturating_sub(1)
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if chars(text) <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: Column = Column { group: "", heading: "step", words: true };
+    const P50: Column = Column { group: "response ms", heading: "p50", words: false };
+    const P99: Column = Column { group: "response ms", heading: "p99", words: false };
+    const WAIT: Column = Column { group: "wait ms", heading: "p99", words: false };
+
+    fn shown(columns: &[Column], rows: &[&[&str]], most: usize) -> Vec<String> {
+        let mut grid = Grid::new(columns.to_vec());
+        rows.iter().for_each(|row| grid.push(row.iter().map(|cell| (*cell).to_owned()).collect()));
+        let mut out = Vec::new();
+        grid.write(&mut out, most).unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn numbers_stand_below_one_another_and_below_their_heading() {
+        let lines = shown(&[NAME, P50, P99, WAIT], &[&["100/s", "1.23", "123,456", "-"], &["total", "10.0", "1", "0.100"]], 100);
+        assert_eq!(
+            lines,
+            ["        response ms   wait ms", "step    p50      p99      p99", "100/s  1.23  123,456        -", "total  10.0        1    0.100"]
+        );
+    }
+
+    #[test]
+    fn words_are_cut_where_there_is_no_room_and_numbers_never() {
+        let long = "a name that somebody has written with much love";
+        let lines = shown(&[NAME, P50], &[&[long, "123,456,789"]], 30);
+        assert_eq!(lines[2], "a name that some…  123,456,789");
+        let lines = shown(&[NAME, P50], &[&[long, "123,456,789"]], 5);
+        assert_eq!(lines[2], "a name …  123,456,789");
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words() {
+        assert_eq!(wrap("one two three four", 2, 9), "one two\n  three\n  four");
+        assert_eq!(wrap("verylongword x", 2, 5), "verylongword\n  x");
+        assert_eq!(wrap("", 2, 5), "");
+    }
+}

@@ -1,0 +1,402 @@
+//! The page: one file that needs nothing else, neither network nor server. Its tables say everything; the charts are drawn by a script
+//! from the same figures. Every text is escaped (names come from users), and the policy in the page's head lets only the two scripts
+//! and the one style run that are part of it. Knows results; how a chart looks is the script's affair.
+
+use askama::Template;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{
+    charts,
+    figures::{self, DASH},
+};
+use crate::result::{About, BenchResult, Connections, Measured, Percentiles};
+
+/// uPlot 1.6.32 (MIT; its licence stands beside it and in the page).
+const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
+const UPLOT_LICENSE: &str = include_str!("../../assets/uPlot.LICENSE");
+const SCRIPT: &str = include_str!("../../assets/report.js");
+const STYLE: &str = include_str!("../../assets/report.css");
+
+/// A page of one result, or of several variants beside one another.
+pub fn page(results: &[BenchResult]) -> String {
+    let several = results.len() > 1;
+    let title = match results {
+        [] => "No result".to_owned(),
+        [one] => one.name.clone(),
+        [first, ..] => format!("{} and {} more", first.name, results.len() - 1),
+    };
+    let page = Page {
+        frame: Frame::new(title),
+        overview: several.then(|| overview(results)),
+        runs: results.iter().enumerate().map(|(index, result)| run(index, result)).collect(),
+        data: charts::json(&Data { runs: results.iter().map(charts::of).collect() }),
+    };
+    page.render().expect("a template of plain text does not fail")
+}
+
+/// What the script finds in the page.
+#[derive(Serialize)]
+struct Data<'a> {
+    runs: Vec<charts::Run<'a>>,
+}
+
+/// What every page has in common.
+pub(super) struct Frame {
+    pub(super) title: String,
+    pub(super) policy: String,
+    pub(super) style: String,
+    pub(super) uplot: &'static str,
+    pub(super) uplot_license: &'static str,
+    pub(super) script: &'static str,
+    pub(super) version: &'static str,
+}
+
+impl Frame {
+    pub(super) fn new(title: String) -> Self {
+        let style = format!("{UPLOT_STYLE}\n{STYLE}");
+        let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+        let policy = format!(
+            "default-src 'none'; script-src {} {}; style-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+            hash(UPLOT),
+            hash(SCRIPT),
+            hash(&style)
+        );
+        Self { title, policy, style, uplot: UPLOT, uplot_license: UPLOT_LICENSE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page {
+    frame: Frame,
+    overview: Option<Overview>,
+    runs: Vec<RunView>,
+    data: String,
+}
+
+/// Several runs beside one another.
+struct Overview {
+    table: Table,
+    charts: Vec<Chart>,
+}
+
+struct RunView {
+    id: String,
+    name: String,
+    interrupted: bool,
+    subtitle: String,
+    load: String,
+    warnings: Vec<String>,
+    tiles: Vec<Tile>,
+    charts: Vec<Chart>,
+    phases: Vec<Phase>,
+    tables: Vec<Table>,
+    about: Vec<(&'static str, String)>,
+}
+
+/// A figure that is read first.
+pub(super) struct Tile {
+    pub(super) label: &'static str,
+    pub(super) value: String,
+    pub(super) unit: &'static str,
+    pub(super) note: String,
+    pub(super) bad: bool,
+}
+
+/// What the script draws, and what is said about it. `kind` and `run` tell the script which.
+pub(super) struct Chart {
+    pub(super) kind: &'static str,
+    pub(super) run: usize,
+    pub(super) title: &'static str,
+    pub(super) note: String,
+    /// Over the whole width.
+    pub(super) whole: bool,
+}
+
+/// A phase of connecting, with bars whose lengths are parts of 100.
+struct Phase {
+    name: &'static str,
+    times: String,
+    p50: String,
+    p95: String,
+    p99: String,
+    max: String,
+    bar_p50: String,
+    bar_p99: String,
+}
+
+/// A table; the first cells of a row are words and the rest are numbers.
+pub(super) struct Table {
+    pub(super) title: String,
+    /// Spanning headings: text and columns; empty: none.
+    pub(super) groups: Vec<(&'static str, usize)>,
+    pub(super) headings: Vec<String>,
+    pub(super) words: usize,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A row of it.
+pub(super) struct Row {
+    pub(super) cells: Vec<String>,
+    /// `sum` of those above, `chosen` among them, or nothing special.
+    pub(super) class: &'static str,
+}
+
+impl Table {
+    /// One without spanning headings, whose rows begin with one word.
+    pub(super) fn plain(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Self {
+        let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
+        let rows = rows.into_iter().map(|cells| Row { cells, class: "" }).collect();
+        Self { title: title.to_owned(), groups: Vec::new(), headings, words: 1, rows }
+    }
+
+    /// It has room beside another one.
+    pub(super) fn narrow(&self) -> bool {
+        self.headings.len() <= 3
+    }
+}
+
+fn run(index: usize, result: &BenchResult) -> RunView {
+    let about = &result.about;
+    RunView {
+        id: format!("run-{index}"),
+        name: result.name.clone(),
+        interrupted: result.interrupted,
+        subtitle: about.server.iter().map(|server| format!("{server} at ")).chain([about.target.clone()]).collect(),
+        load: about.load.clone(),
+        warnings: result.warnings.clone(),
+        tiles: tiles(result),
+        charts: run_charts(index, result),
+        phases: phases(&result.total),
+        tables: run_tables(result),
+        about: settings(result),
+    }
+}
+
+fn tiles(result: &BenchResult) -> Vec<Tile> {
+    let total = &result.total;
+    let percentile = |label, of: &Option<Percentiles>, which: fn(&Percentiles) -> f64, note: &str| Tile {
+        label,
+        value: figures::of(of.as_ref(), which),
+        unit: "ms",
+        note: note.to_owned(),
+        bad: false,
+    };
+    let errors = figures::errors_of(total);
+    let note = figures::by_count(&total.errors).first().map(|(kind, _)| format!("most: {kind}")).unwrap_or_default();
+    let mut tiles = vec![
+        Tile {
+            label: "Throughput",
+            value: figures::rate(figures::rate_of(total)),
+            unit: "/s",
+            note: format!("{} in {}", figures::count(total.requests), figures::seconds(total.duration_s)),
+            bad: false,
+        },
+        percentile("Response, median", &total.response_ms, |all| all.p50, "half were faster"),
+        percentile("Response, p99", &total.response_ms, |all| all.p99, "1 in 100 was slower"),
+        percentile("Service, p99", &total.service_ms, |all| all.p99, "what the target took"),
+        Tile { label: "Errors", value: figures::error_share(total), unit: "", note, bad: errors > 0 },
+    ];
+    if total.dropped > 0 {
+        tiles.push(Tile {
+            label: "Dropped",
+            value: figures::count(total.dropped),
+            unit: "",
+            note: "due and never begun".to_owned(),
+            bad: true,
+        });
+    }
+    tiles.push(Tile {
+        label: "Connections opened",
+        value: figures::count(total.connections.created),
+        unit: "",
+        note: format!("at most {} at a time", figures::count(total.connections.most.into())),
+        bad: false,
+    });
+    tiles
+}
+
+fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
+    let chart = |kind, title, note: &str| Chart { kind, run, title, note: note.to_owned(), whole: false };
+    let mut list = Vec::new();
+    if !result.series.is_empty() {
+        let point = match charts::seconds_per_point(result) {
+            1 => String::new(),
+            many => format!(" Each point stands for {many} seconds: the median's median, the largest of the others."),
+        };
+        list.push(chart("rate", "Throughput", "Operations that were due or begun, and those that ended well, per second."));
+        list.push(chart("latency", "Response time", &format!("By the second in which an operation ended.{point}")));
+        if result.series.iter().any(|second| second.errors > 0 || second.dropped > 0) {
+            list.push(chart("errors", "Errors and drops", "Per second."));
+        }
+        list.push(chart("connections", "Connections", "Open and in use at the end of each second; bars: opened in it."));
+        if result.series.iter().any(|second| second.waiting > 0) {
+            list.push(chart("waiting", "Waiting for a connection", "Operations at the end of each second."));
+        }
+    }
+    if [&result.total.response_ms, &result.total.service_ms].into_iter().flatten().any(|all| all.count > 0) {
+        let closed = if result.about.shape == "closed" { " In a closed loop the two hardly differ: whoever waits does not ask." } else { "" };
+        list.push(chart(
+            "distribution",
+            "Latency distribution",
+            &format!("Where response is above service, operations waited for a connection or for their turn.{closed}"),
+        ));
+    }
+    // So that no place stays empty beside the last one.
+    let odd = list.len() % 2 == 1;
+    list.last_mut().into_iter().for_each(|last| last.whole = odd);
+    list
+}
+
+fn phases(total: &Measured) -> Vec<Phase> {
+    let all = figures::phases(total);
+    let longest = all.iter().map(|(_, times)| times.p99).fold(f64::MIN_POSITIVE, f64::max);
+    let bar = |value: f64| format!("{:.2}", (value / longest * 100.0).clamp(0.4, 100.0));
+    let phase = |(name, times): (&'static str, &Percentiles)| Phase {
+        name,
+        times: figures::count(times.count),
+        p50: figures::ms(Some(times.p50)),
+        p95: figures::ms(Some(times.p95)),
+        p99: figures::ms(Some(times.p99)),
+        max: figures::ms(Some(times.max)),
+        bar_p50: bar(times.p50),
+        bar_p99: bar(times.p99),
+    };
+    all.into_iter().map(phase).collect()
+}
+
+fn run_tables(result: &BenchResult) -> Vec<Table> {
+    let total = &result.total;
+    let mut tables = Vec::new();
+    if figures::has_steps(result) {
+        let steps = result.steps.iter().map(|step| (vec![step.name.clone()], &step.measured));
+        tables.push(by_step("By step", &["step"], steps.chain([(vec![TOTAL.to_owned()], total)]).collect()));
+    }
+    tables.push(latencies(total));
+    if !total.errors.is_empty() {
+        let all = figures::errors_of(total) + total.requests;
+        let row = |(kind, count): (&str, u64)| vec![kind.to_owned(), figures::count(count), figures::percent(count, all)];
+        let rows = figures::by_count(&total.errors).into_iter().map(row).collect();
+        tables.push(Table::plain("Errors", &["kind", "operations", "share"], rows));
+    }
+    tables.push(connections(&total.connections));
+    tables
+}
+
+/// The row that sums up a run's steps.
+const TOTAL: &str = "total";
+
+/// A row for each step, under the columns that any of them has a value for.
+fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> Table {
+    let fields: Vec<_> = FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
+    let mut groups: Vec<(&str, usize)> = vec![("", words.len())];
+    for field in &fields {
+        match groups.last_mut() {
+            Some((group, columns)) if *group == field.group => *columns += 1,
+            _ => groups.push((field.group, 1)),
+        }
+    }
+    let headings = words.iter().map(|word| (*word).to_owned()).chain(fields.iter().map(|field| field.heading.to_owned())).collect();
+    let row = |(names, measured): (Vec<String>, &Measured)| Row {
+        class: if words.last() == Some(&"step") && names.last().is_some_and(|name| name == TOTAL) { "sum" } else { "" },
+        cells: names.into_iter().chain(fields.iter().map(|field| (field.shown)(measured))).collect(),
+    };
+    let rows = rows.into_iter().map(row).collect();
+    Table { title: title.to_owned(), groups, headings, words: words.len(), rows }
+}
+
+struct Field {
+    group: &'static str,
+    heading: &'static str,
+    shown: fn(&Measured) -> String,
+}
+
+const FIELDS: &[Field] = &[
+    Field { group: "", heading: "per s", shown: |all| figures::rate(figures::rate_of(all)) },
+    Field { group: "", heading: "errors", shown: figures::error_share },
+    Field { group: "", heading: "dropped", shown: |all| some(all.dropped) },
+    Field { group: "response, ms", heading: "p50", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50) },
+    Field { group: "response, ms", heading: "p90", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p90) },
+    Field { group: "response, ms", heading: "p95", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95) },
+    Field { group: "response, ms", heading: "p99", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p99) },
+    Field { group: "response, ms", heading: "p99.9", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p999) },
+    Field { group: "response, ms", heading: "max", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.max) },
+    Field { group: "service, ms", heading: "p50", shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p50) },
+    Field { group: "service, ms", heading: "p99", shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99) },
+    Field { group: "wait, ms", heading: "p50", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p50) },
+    Field { group: "wait, ms", heading: "p99", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99) },
+    Field { group: "connections", heading: "opened", shown: |all| some(all.connections.created) },
+    Field { group: "connections", heading: "at most", shown: |all| some(all.connections.most.into()) },
+];
+
+/// A dash where there was none, so that a column without any goes.
+fn some(count: u64) -> String {
+    if count == 0 { DASH.to_owned() } else { figures::count(count) }
+}
+
+fn latencies(total: &Measured) -> Table {
+    let names = ["response", "service", "waiting for a connection"];
+    let rows = names.into_iter().zip([&total.response_ms, &total.service_ms, &total.pool_wait_ms]);
+    let row = |(name, all): (&str, &Option<Percentiles>)| {
+        let all = all.as_ref().filter(|all| all.count > 0)?;
+        let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max].map(|value| figures::ms(Some(value)));
+        Some([vec![name.to_owned(), figures::count(all.count)], times.to_vec()].concat())
+    };
+    Table::plain("Latency, ms", &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"], rows.filter_map(row).collect())
+}
+
+fn connections(all: &Connections) -> Table {
+    let row = |what: &str, count: u64| vec![what.to_owned(), figures::count(count)];
+    let mut rows = vec![row("opened", all.created)];
+    rows.extend(figures::by_count(&all.created_for).into_iter().map(|(why, count)| row(&format!("for: {why}"), count)));
+    rows.push(row("closed", all.closed.values().sum()));
+    rows.extend(figures::by_count(&all.closed).into_iter().map(|(why, count)| row(&format!("because: {why}"), count)));
+    rows.push(row("most at one time", all.most.into()));
+    rows.push(row("at the end", all.last.into()));
+    Table::plain("Connections", &["", "connections"], rows)
+}
+
+fn overview(results: &[BenchResult]) -> Overview {
+    let steps = results.iter().any(figures::has_steps);
+    let mut rows = Vec::new();
+    for result in results {
+        if figures::has_steps(result) {
+            rows.extend(result.steps.iter().map(|step| (vec![result.name.clone(), step.name.clone()], &step.measured)));
+        }
+        rows.push((if steps { vec![result.name.clone(), TOTAL.to_owned()] } else { vec![result.name.clone()] }, &result.total));
+    }
+    let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
+    Overview {
+        table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows),
+        charts: vec![
+            chart("all-distribution", "Response time by percentile", "Each run's whole distribution."),
+            chart("all-p99", "99th percentile of the response time", "By the second in which an operation ended."),
+            chart("all-rate", "Throughput", "Operations that ended well, per second."),
+            chart("all-connections", "Open connections", "At the end of each second."),
+        ],
+    }
+}
+
+fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
+    let total = &result.total;
+    let cpu = total.generator_cpu_s.map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
+    let load = vec![("Load", result.about.load.clone()), ("Pool under test", result.about.pool.clone())];
+    [load, whereabouts(&result.about), vec![("Load generator's CPU", cpu)]].concat()
+}
+
+/// Where and with what it was measured.
+pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| DASH.to_owned());
+    vec![
+        ("Target", about.target.clone()),
+        ("Server", known(&about.server)),
+        ("Machine", about.machine.clone()),
+        ("Begun", figures::moment(about.started)),
+        ("Seed", about.seed.to_string()),
+        ("Poolhouse", about.version.clone()),
+        ("Command", known(&about.command)),
+    ]
+}

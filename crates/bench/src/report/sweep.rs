@@ -1,0 +1,300 @@
+//! The page of a sweep: the measured curve with its intervals, the fitted law, what is recommended and how sure that is. Knows what a
+//! sweep has found, not how.
+
+use askama::Template;
+use serde::Serialize;
+
+use super::{
+    charts::{self, short},
+    figures::{self, DASH},
+    html::{Chart, Frame, Row, Table, Tile, whereabouts},
+};
+use crate::sweep::result::{AtRate, Curve, CurvePoint, Estimate, Fit, RatePoint, SweepResult, Verdict};
+
+/// A page of one sweep.
+pub fn page(result: &SweepResult) -> String {
+    let verdict = result.verdict.as_ref();
+    let page = Page {
+        frame: Frame::new("How many connections".to_owned()),
+        subtitle: result.about.server.iter().map(|server| format!("{server} at ")).chain([result.about.target.clone()]).collect(),
+        load: result.about.load.clone(),
+        interrupted: result.interrupted,
+        notice: notice(result),
+        warnings: result.warnings.clone(),
+        tiles: tiles(result),
+        because: verdict.map(|verdict| verdict.because.clone()).unwrap_or_default(),
+        settings: result.settings.as_ref().map(|settings| settings.because.clone()).unwrap_or_default(),
+        charts: sweep_charts(result),
+        tables: tables(result),
+        about: about(result),
+        data: charts::json(&Data { sweep: lines(result) }),
+    };
+    page.render().expect("a template of plain text does not fail")
+}
+
+#[derive(Template)]
+#[template(path = "sweep.html")]
+struct Page {
+    frame: Frame,
+    subtitle: String,
+    load: String,
+    interrupted: bool,
+    notice: Option<String>,
+    warnings: Vec<String>,
+    tiles: Vec<Tile>,
+    because: Vec<String>,
+    settings: Vec<String>,
+    charts: Vec<Chart>,
+    tables: Vec<Table>,
+    about: Vec<(&'static str, String)>,
+    data: String,
+}
+
+#[derive(Serialize)]
+struct Data {
+    sweep: Lines,
+}
+
+/// What the script draws.
+#[derive(Serialize)]
+struct Lines {
+    direct: Line,
+    through: Option<Line>,
+    fit: Vec<[f64; 2]>,
+    marks: Vec<Mark>,
+    at_rate: Vec<LinePoint>,
+    rate_marks: Vec<Mark>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    points: Vec<LinePoint>,
+}
+
+#[derive(Serialize, Default)]
+struct LinePoint {
+    clients: u32,
+    throughput: f64,
+    low: f64,
+    high: f64,
+    p50: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
+}
+
+/// An upright line and what it says.
+#[derive(Serialize)]
+struct Mark {
+    x: u32,
+    text: String,
+    stroke: &'static str,
+    dash: bool,
+}
+
+fn notice(result: &SweepResult) -> Option<String> {
+    let verdict = result.verdict.as_ref()?;
+    (!verdict.bracketed).then(|| {
+        format!(
+            "The best number is not bracketed: throughput still rises at {}, the most that was tested. More may be better; nothing is concluded beyond it.",
+            figures::count(result.asked.clients_to.into())
+        )
+    })
+}
+
+fn tiles(result: &SweepResult) -> Vec<Tile> {
+    let tile = |label, value: String, unit, note: String| Tile { label, value, unit, note, bad: false };
+    let Some(verdict) = &result.verdict else {
+        return vec![tile("Recommended", DASH.to_owned(), "", "too little was measured".to_owned())];
+    };
+    let count = |clients: u32| figures::count(clients.into());
+    let mut tiles = vec![
+        tile("Recommended", count(verdict.recommended_clients), "clients", "the fewest within 5% of the best".to_owned()),
+        tile("Throughput there", figures::rate(Some(verdict.recommended_throughput)), "/s", loss(&verdict.loss)),
+        tile("Best measured", count(verdict.best_clients), "clients", best(verdict)),
+    ];
+    if let Some(settings) = &result.settings {
+        tiles.push(tile("max_size", count(settings.max_size), "", "of the pool".to_owned()));
+        tiles.push(tile("max_connections", count(settings.max_connections), "", format!("of the server, {} in reserve", count(settings.reserve))));
+    }
+    if let Some(AtRate { rate, clients, .. }) = &result.at_rate {
+        let value = clients.map_or(DASH.to_owned(), count);
+        tiles.push(tile("Lowest latency", value, "clients", format!("at {} operations/s", figures::rate(Some(*rate)))));
+    }
+    let limit = verdict.limited_by.as_deref().map_or("limit not known".to_owned(), |limit| format!("limited by the {limit}"));
+    let weak = verdict.confidence == "low";
+    tiles.push(Tile { label: "Confidence", value: verdict.confidence.clone(), unit: "", note: limit, bad: weak });
+    tiles
+}
+
+fn loss(loss: &Estimate) -> String {
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    format!("{} below the best ({} to {})", percent(loss.value), percent(loss.low), percent(loss.high))
+}
+
+fn best(verdict: &Verdict) -> String {
+    let rate = figures::rate(Some(verdict.best_throughput));
+    match (verdict.best_from, verdict.best_to) {
+        (from, to) if from == to => format!("{rate}/s"),
+        (from, to) => format!("{rate}/s; may be {from} to {to}"),
+    }
+}
+
+fn sweep_charts(result: &SweepResult) -> Vec<Chart> {
+    let chart = |kind, title, note: &str, whole| Chart { kind, run: 0, title, note: note.to_owned(), whole };
+    let mut list = vec![chart(
+        "sweep-throughput",
+        "Throughput against clients",
+        "Dots: medians of what was measured, with their 95% intervals. The fitted law is drawn only where there are measurements.",
+        true,
+    )];
+    let second = if result.through.is_some() { "directly" } else { "by clients" };
+    list.push(chart("sweep-latency", "Response time", &format!("Closed loop, {second}: each client asks again when it has its answer."), result.through.is_none() && result.at_rate.is_none()));
+    if result.through.is_some() {
+        list.push(chart("sweep-through-latency", "Response time through the pooler", "The same load, through the pooler.", false));
+    }
+    if let Some(at_rate) = &result.at_rate {
+        let note = format!("{} operations per second arrive, however many connections there are.", figures::rate(Some(at_rate.rate)));
+        list.push(chart("sweep-rate", "Response time at a given rate", &note, result.through.is_some()));
+    }
+    list
+}
+
+fn tables(result: &SweepResult) -> Vec<Table> {
+    let chosen = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
+    let mut tables = vec![curve("Measured directly", &result.direct, chosen)];
+    tables.extend(result.through.as_ref().map(|through| curve("Measured through the pooler", through, None)));
+    tables.extend(result.at_rate.as_ref().map(at_rate));
+    tables.push(fit(&result.direct));
+    tables.push(steadiness(&result.direct));
+    tables
+}
+
+fn curve(title: &str, curve: &Curve, chosen: Option<u32>) -> Table {
+    let headings = ["clients", "per s", "from", "to", "p50 ms", "p95 ms", "p99 ms", "errors", "visits", "generator cores", "machine idle"];
+    let row = |point: &CurvePoint| {
+        vec![
+            figures::count(point.clients.into()),
+            figures::rate(Some(point.throughput)),
+            figures::rate(Some(point.low)),
+            figures::rate(Some(point.high)),
+            figures::ms(point.p50_ms),
+            figures::ms(point.p95_ms),
+            figures::ms(point.p99_ms),
+            figures::count(point.errors),
+            figures::count(point.visits.into()),
+            point.generator_cores.map_or(DASH.to_owned(), |cores| format!("{cores:.2}")),
+            point.machine_idle.map_or(DASH.to_owned(), |share| format!("{:.0}%", share * 100.0)),
+        ]
+    };
+    let mut table = Table::plain(title, &headings, curve.points.iter().map(row).collect());
+    for (row, _) in table.rows.iter_mut().zip(&curve.points).filter(|(_, point)| Some(point.clients) == chosen) {
+        row.class = "chosen";
+    }
+    table
+}
+
+fn at_rate(all: &AtRate) -> Table {
+    let row = |point: &RatePoint| Row {
+        cells: vec![
+            figures::count(point.clients.into()),
+            figures::ms(point.p50_ms),
+            figures::ms(point.p95_ms),
+            figures::ms(point.p99_ms),
+            if point.kept_up { "yes" } else { "no" }.to_owned(),
+            figures::count(point.visits.into()),
+        ],
+        class: if Some(point.clients) == all.clients { "chosen" } else { "" },
+    };
+    let title = format!("At {} operations per second", figures::rate(Some(all.rate)));
+    let headings = ["clients", "p50 ms", "p95 ms", "p99 ms", "kept up", "visits"];
+    Table { rows: all.points.iter().map(row).collect(), ..Table::plain(&title, &headings, Vec::new()) }
+}
+
+fn fit(curve: &Curve) -> Table {
+    let title = "Universal Scalability Law";
+    let Some(Fit { gamma, alpha, beta, peak_clients, peak_tested, r_squared, residual, .. }) = &curve.fit else {
+        let why = curve.no_fit.clone().unwrap_or_else(|| DASH.to_owned());
+        return Table::plain(title, &["", "value"], vec![vec!["not fitted".to_owned(), why]]);
+    };
+    let row = |name: &str, of: &Estimate, shown: fn(f64) -> String| vec![name.to_owned(), shown(of.value), format!("{} to {}", shown(of.low), shown(of.high))];
+    let share = |value: f64| format!("{value:.3e}");
+    let peak = peak_clients.map_or("none".to_owned(), |clients| figures::ms(Some(clients)));
+    let beyond = if *peak_tested || peak_clients.is_none() { "" } else { "beyond what was tested: not to be relied on" };
+    let rows = vec![
+        row("one client, per s", gamma, |value| figures::rate(Some(value))),
+        row("contention", alpha, share),
+        row("coherency", beta, share),
+        vec!["its peak, clients".to_owned(), peak, beyond.to_owned()],
+        vec!["variance explained".to_owned(), format!("{:.1}%", r_squared * 100.0), String::new()],
+        vec!["residual".to_owned(), format!("{:.1}%", residual * 100.0), String::new()],
+    ];
+    Table::plain(title, &["", "value", "95% interval"], rows)
+}
+
+fn steadiness(curve: &Curve) -> Table {
+    let percent = |share: Option<f64>| share.map_or(DASH.to_owned(), |share| format!("{:.1}%", share * 100.0));
+    let (steady, effort) = (&curve.steadiness, &curve.effort);
+    let drift = if steady.drifted { "more than noise" } else { "within noise" };
+    let rows = vec![
+        vec!["noise of one visit".to_owned(), percent(steady.noise), String::new()],
+        vec!["drift".to_owned(), percent(steady.drift), if steady.drift.is_some() { drift.to_owned() } else { String::new() }],
+        vec!["visits".to_owned(), figures::count(effort.visits.into()), format!("an exhaustive sweep: {}", figures::count(effort.exhaustive_visits.into()))],
+        vec!["took".to_owned(), figures::seconds(effort.seconds), String::new()],
+    ];
+    Table::plain("Effort and steadiness", &["", "value", ""], rows)
+}
+
+fn about(result: &SweepResult) -> Vec<(&'static str, String)> {
+    let asked = &result.asked;
+    let each = format!("{} each after {} of warm-up, {} rounds", figures::seconds(asked.point_s), figures::seconds(asked.warmup_s), asked.rounds);
+    let load = vec![
+        ("Load", result.about.load.clone()),
+        ("Clients tested", format!("{} to {}", figures::count(asked.clients_from.into()), figures::count(asked.clients_to.into()))),
+        ("Measurements", each),
+    ];
+    let through = result.through.iter().map(|through| ("Through", through.target.clone())).collect();
+    [load, through, whereabouts(&result.about)].concat()
+}
+
+fn lines(result: &SweepResult) -> Lines {
+    let mut marks = Vec::new();
+    if let Some(verdict) = &result.verdict {
+        let (use_this, best) = (verdict.recommended_clients, verdict.best_clients);
+        marks.push(Mark { x: use_this, text: format!("recommended: {}", figures::count(use_this.into())), stroke: "--c2", dash: false });
+        if best != use_this {
+            marks.push(Mark { x: best, text: format!("best: {}", figures::count(best.into())), stroke: "--soft", dash: true });
+        }
+    }
+    let at_rate = result.at_rate.as_ref();
+    let least = at_rate.and_then(|all| all.clients);
+    let rate_mark = |clients: u32| Mark { x: clients, text: format!("lowest p95: {}", figures::count(clients.into())), stroke: "--c4", dash: false };
+    let rate_point = |point: &RatePoint| LinePoint {
+        clients: point.clients,
+        p50: point.p50_ms.map(short),
+        p95: point.p95_ms.map(short),
+        p99: point.p99_ms.map(short),
+        ..LinePoint::default()
+    };
+    Lines {
+        direct: line(&result.direct),
+        through: result.through.as_ref().map(line),
+        fit: result.direct.fit.iter().flat_map(|fit| &fit.line).map(|point| [short(point.clients), short(point.throughput)]).collect(),
+        marks,
+        at_rate: at_rate.iter().flat_map(|all| &all.points).map(rate_point).collect(),
+        rate_marks: least.into_iter().map(rate_mark).collect(),
+    }
+}
+
+fn line(curve: &Curve) -> Line {
+    let point = |point: &CurvePoint| LinePoint {
+        clients: point.clients,
+        throughput: short(point.throughput),
+        low: short(point.low),
+        high: short(point.high),
+        p50: point.p50_ms.map(short),
+        p95: point.p95_ms.map(short),
+        p99: point.p99_ms.map(short),
+    };
+    Line { name: curve.name.clone(), points: curve.points.iter().map(point).collect() }
+}

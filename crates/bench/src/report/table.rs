@@ -1,0 +1,169 @@
+//! The table at the end of a run: plain text of at most [`WIDTH`] columns, the same on a terminal and in a log. Shows what there is:
+//! no column, line or phase without a value. Knows no colours and no terminal.
+
+use std::io::{self, Write};
+
+use super::{
+    figures::{self, DASH},
+    grid::{Column, Grid, wrap},
+};
+use crate::result::{BenchResult, Connections, Measured};
+
+/// The most characters of a line. (An address or a word that is longer is not broken.)
+pub const WIDTH: usize = 100;
+
+/// Writes one result, or several variants with a line for each of their steps.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
+    let several = results.len() > 1;
+    for result in results {
+        head(out, result)?;
+    }
+    writeln!(out)?;
+    figures_by_step(results).write(out, WIDTH)?;
+    for result in results {
+        let name = if several { format!("{}: ", figures::printable(&result.name)) } else { String::new() };
+        below(out, &name, result)?;
+    }
+    Ok(())
+}
+
+fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
+    let about = &result.about;
+    let shown = |text: &str| figures::printable(text);
+    writeln!(out, "{}{}", shown(&result.name), if result.interrupted { " (interrupted: what there is until then)" } else { "" })?;
+    let server = about.server.as_deref().map(|server| format!("{}, ", shown(server))).unwrap_or_default();
+    line(out, "  target   ", &format!("{server}{}", shown(&about.target)))?;
+    line(out, "  load     ", &shown(&about.load))?;
+    line(out, "  pool     ", &shown(&about.pool))?;
+    line(out, "  seed     ", &about.seed.to_string())
+}
+
+fn figures_by_step(results: &[BenchResult]) -> Grid {
+    let (several, steps) = (results.len() > 1, results.iter().any(figures::has_steps));
+    let rows: Vec<Row> = results.iter().flat_map(|result| rows_of(result, several)).collect();
+    let fields: Vec<_> = FIELDS.iter().filter(|field| field.always || rows.iter().any(|row| (field.shown)(row.measured) != DASH)).collect();
+    let mut columns = Vec::new();
+    if several {
+        columns.push(Column { group: "", heading: "run", words: true });
+    }
+    if steps || !several {
+        columns.push(Column { group: "", heading: if steps { "step" } else { "" }, words: true });
+    }
+    columns.extend(fields.iter().map(|field| Column { group: field.group, heading: field.heading, words: false }));
+    let mut grid = Grid::new(columns);
+    for row in &rows {
+        let mut cells = Vec::new();
+        if several {
+            cells.push(row.run.clone());
+        }
+        if steps || !several {
+            cells.push(row.step.clone());
+        }
+        cells.extend(fields.iter().map(|field| (field.shown)(row.measured)));
+        grid.push(cells);
+    }
+    grid
+}
+
+struct Row<'a> {
+    run: String,
+    step: String,
+    measured: &'a Measured,
+}
+
+/// The run's name stands in its first row only.
+fn rows_of(result: &BenchResult, several: bool) -> Vec<Row<'_>> {
+    let steps = if figures::has_steps(result) { result.steps.as_slice() } else { &[] };
+    let total = ("total".to_owned(), &result.total);
+    let all = steps.iter().map(|step| (figures::printable(&step.name), &step.measured)).chain([total]);
+    let named = |index| if index == 0 && several { figures::printable(&result.name) } else { String::new() };
+    all.enumerate().map(|(index, (step, measured))| Row { run: named(index), step, measured }).collect()
+}
+
+struct Field {
+    group: &'static str,
+    heading: &'static str,
+    /// Shown even if no row has a value.
+    always: bool,
+    shown: fn(&Measured) -> String,
+}
+
+const FIELDS: &[Field] = &[
+    Field { group: "", heading: "per s", always: true, shown: |all| figures::rate(figures::rate_of(all)) },
+    Field { group: "", heading: "errors", always: true, shown: figures::error_share },
+    Field { group: "", heading: "dropped", always: false, shown: dropped },
+    Field { group: "response ms", heading: "p50", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50) },
+    Field { group: "response ms", heading: "p95", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95) },
+    Field { group: "response ms", heading: "p99", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p99) },
+    Field { group: "response ms", heading: "max", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.max) },
+    Field { group: "service ms", heading: "p50", always: false, shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p50) },
+    Field { group: "service ms", heading: "p99", always: false, shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99) },
+    Field { group: "wait ms", heading: "p99", always: false, shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99) },
+    Field { group: "", heading: "opened", always: false, shown: opened },
+];
+
+/// A dash where none was, so that the column goes where no load could drop any.
+fn dropped(measured: &Measured) -> String {
+    if measured.dropped == 0 { DASH.to_owned() } else { figures::count(measured.dropped) }
+}
+
+fn opened(measured: &Measured) -> String {
+    if measured.connections.created == 0 { DASH.to_owned() } else { figures::count(measured.connections.created) }
+}
+
+fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()> {
+    let total = &result.total;
+    writeln!(out)?;
+    line(out, name, &format!("{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)))?;
+    if !total.errors.is_empty() {
+        line(out, "  errors       ", &list(&figures::by_count(&total.errors)))?;
+    }
+    line(out, "  connections  ", &connections(&total.connections))?;
+    let phases = figures::phases(total);
+    if !phases.is_empty() {
+        let column = |heading| Column { group: "", heading, words: false };
+        let mut grid = Grid::new(vec![
+            Column { group: "", heading: "  connecting, ms", words: true },
+            column("times"),
+            column("p50"),
+            column("p95"),
+            column("p99"),
+            column("max"),
+        ]);
+        for (phase, times) in phases {
+            let cells = [times.p50, times.p95, times.p99, times.max].map(|value| figures::ms(Some(value)));
+            grid.push([vec![format!("  {phase}"), figures::count(times.count)], cells.to_vec()].concat());
+        }
+        grid.write(out, WIDTH)?;
+    }
+    for warning in &result.warnings {
+        line(out, "  warning: ", &figures::printable(warning))?;
+    }
+    Ok(())
+}
+
+fn connections(all: &Connections) -> String {
+    let reasons = |list: Vec<(&str, u64)>| if list.is_empty() { String::new() } else { format!(" ({})", self::list(&list)) };
+    let closed = all.closed.values().sum();
+    format!(
+        "opened {}{}, closed {}{}, at most {} at a time, {} at the end",
+        figures::count(all.created),
+        reasons(figures::by_count(&all.created_for)),
+        figures::count(closed),
+        reasons(figures::by_count(&all.closed)),
+        all.most,
+        all.last
+    )
+}
+
+fn list(counts: &[(&str, u64)]) -> String {
+    counts.iter().map(|(name, count)| format!("{} {}", figures::printable(name), figures::count(*count))).collect::<Vec<_>>().join(", ")
+}
+
+/// A label, and a text whose later lines stand below its first.
+fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "{label}{}", wrap(text, label.chars().count(), WIDTH))
+}
