@@ -5,7 +5,8 @@ fn main() {
         let result = serde_json::from_slice(&std::fs::read(&paths[1]).unwrap()).unwrap();
         return print!("{}", bench::report::sweep::page(&result));
     }
-    let read = |path: std::ffi::OsString| bench::report::files::read(path.as_ref()).unwrap_or_else(|error| panic!("{error}"));
+    let read =
+        |path: std::ffi::OsString| bench::report::files::read(path.as_ref()).unwrap_or_else(|error| panic!("{error}"));
     let results: Vec<_> = paths.into_iter().map(read).collect();
     print!("{}", bench::report::html::page(&results));
     bench::report::table::write(&mut std::io::stderr(), &results).expect("standard error takes it");

@@ -11,6 +11,7 @@ mod check;
 mod ctl;
 mod demo;
 mod serve;
+mod sweep;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
 const BAD_USAGE: u8 = 2;
@@ -30,6 +31,7 @@ enum Verb {
     Ctl(ctl::CtlArgs),
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
+    Sweep(Box<sweep::SweepArgs>),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Verb::Check(args) => check::run(args),
         Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
+        Verb::Sweep(args) => sweep::run(*args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

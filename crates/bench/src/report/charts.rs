@@ -8,8 +8,6 @@ use crate::result::{BenchResult, Percentiles, Second};
 /// Points of a line over time; a longer run has several seconds to a point.
 pub(super) const MAX_POINTS: usize = 1200;
 
-
-
 /// A run's lines.
 #[derive(Serialize)]
 pub(super) struct Run<'a> {
@@ -82,7 +80,9 @@ fn line(percentiles: Option<&Percentiles>) -> Vec<[f64; 2]> {
 fn series(seconds: &[Second]) -> Series {
     let mut all = Series::default();
     for group in seconds.chunks(seconds.len().div_ceil(MAX_POINTS).max(1)) {
-        let mean = |of: fn(&Second) -> u64| short(group.iter().map(|second| of(second) as f64).sum::<f64>() / group.len() as f64);
+        let mean = |of: fn(&Second) -> u64| {
+            short(group.iter().map(|second| of(second) as f64).sum::<f64>() / group.len() as f64)
+        };
         let most = |of: fn(&Second) -> u32| f64::from(group.iter().map(of).max().unwrap_or(0));
         all.t.push(short_time(group[0].at_s));
         all.arrived.push(mean(|second| second.arrived));

@@ -42,7 +42,8 @@ fn of_histogram(histogram: &Histogram) -> Vec<Point> {
 }
 
 fn of_known(all: &Percentiles) -> Vec<Point> {
-    let known = [(1.0, all.min), (2.0, all.p50), (10.0, all.p90), (20.0, all.p95), (100.0, all.p99), (1000.0, all.p999)];
+    let known =
+        [(1.0, all.min), (2.0, all.p50), (10.0, all.p90), (20.0, all.p95), (100.0, all.p99), (1000.0, all.p999)];
     let count = all.count as f64;
     let inner = known.into_iter().filter(|(one_in, _)| *one_in < count);
     inner.chain([(count, all.max)]).map(|(one_in, ms)| Point { one_in, ms }).collect()
@@ -85,7 +86,17 @@ mod tests {
 
     #[test]
     fn without_a_histogram_the_known_percentiles_are_the_line() {
-        let known = Percentiles { count: 150, min: 1.0, p50: 2.0, p90: 3.0, p95: 4.0, p99: 5.0, p999: 6.0, max: 7.0, ..Percentiles::default() };
+        let known = Percentiles {
+            count: 150,
+            min: 1.0,
+            p50: 2.0,
+            p90: 3.0,
+            p95: 4.0,
+            p99: 5.0,
+            p999: 6.0,
+            max: 7.0,
+            ..Percentiles::default()
+        };
         for histogram in [None, Some("no base64!".to_owned()), Some("cnViYmlzaA==".to_owned())] {
             let points = line(&Percentiles { histogram, ..known.clone() });
             let pairs: Vec<_> = points.iter().map(|point| (point.one_in, point.ms)).collect();

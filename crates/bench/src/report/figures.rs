@@ -84,7 +84,8 @@ pub(super) fn moment(unix: u64) -> String {
 
 /// `burst 200, rotation 40`: the largest first.
 pub(super) fn by_count(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
-    let mut list: Vec<_> = counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| (name.as_str(), *count)).collect();
+    let mut list: Vec<_> =
+        counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| (name.as_str(), *count)).collect();
     list.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(other.0)));
     list
 }
@@ -118,7 +119,14 @@ pub(super) fn of(percentiles: Option<&Percentiles>, which: fn(&Percentiles) -> f
 /// The phases of connecting that there were, in their order.
 pub(super) fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
     let all = &measured.connect_ms;
-    let list = [("DNS", &all.dns), ("TCP", &all.tcp), ("TLS", &all.tls), ("authentication", &all.auth), ("ready", &all.ready), ("all together", &all.total)];
+    let list = [
+        ("DNS", &all.dns),
+        ("TCP", &all.tcp),
+        ("TLS", &all.tls),
+        ("authentication", &all.auth),
+        ("ready", &all.ready),
+        ("all together", &all.total),
+    ];
     list.into_iter().filter_map(|(name, phase)| Some((name, phase.as_ref().filter(|phase| phase.count > 0)?))).collect()
 }
 
@@ -146,8 +154,14 @@ mod tests {
 
     #[test]
     fn three_digits_are_shown_of_a_time() {
-        let shown: Vec<_> = [0.0, 0.0416, 0.99949, 0.9996, 1.234, 9.994, 9.996, 12.34, 99.94, 99.96, 123.4, 1234.4, 1_234_567.0].map(|value| ms(Some(value))).into();
-        assert_eq!(shown, ["0", "0.042", "0.999", "1.00", "1.23", "9.99", "10.0", "12.3", "99.9", "100", "123", "1,234", "1,234,567"]);
+        let shown: Vec<_> =
+            [0.0, 0.0416, 0.99949, 0.9996, 1.234, 9.994, 9.996, 12.34, 99.94, 99.96, 123.4, 1234.4, 1_234_567.0]
+                .map(|value| ms(Some(value)))
+                .into();
+        assert_eq!(
+            shown,
+            ["0", "0.042", "0.999", "1.00", "1.23", "9.99", "10.0", "12.3", "99.9", "100", "123", "1,234", "1,234,567"]
+        );
         assert_eq!(ms(Some(-1234.0)), "-1,234");
     }
 
@@ -159,14 +173,23 @@ mod tests {
 
     #[test]
     fn a_rare_error_is_not_rounded_to_none() {
-        assert_eq!([percent(0, 10), percent(1, 1_000_000), percent(1, 1000), percent(128, 1000)], ["0%", "<0.01%", "0.10%", "12.8%"]);
+        assert_eq!(
+            [percent(0, 10), percent(1, 1_000_000), percent(1, 1000), percent(128, 1000)],
+            ["0%", "<0.01%", "0.10%", "12.8%"]
+        );
         assert_eq!([percent(99_999, 100_000), percent(5, 5)], ["99.9%", "100%"]);
     }
 
     #[test]
     fn rates_and_durations_read_well() {
-        assert_eq!([0.123, 9.999, 999.94, 999.96, 12_345.6].map(|value| rate(Some(value))), ["0.12", "10.0", "999.9", "1,000", "12,346"]);
-        assert_eq!([0.5, 10.0, 119.0, 120.0, 150.0, 3900.0, 7260.0].map(seconds), ["0.5 s", "10 s", "119 s", "2 min", "2 min 30 s", "65 min", "2 h 1 min"]);
+        assert_eq!(
+            [0.123, 9.999, 999.94, 999.96, 12_345.6].map(|value| rate(Some(value))),
+            ["0.12", "10.0", "999.9", "1,000", "12,346"]
+        );
+        assert_eq!(
+            [0.5, 10.0, 119.0, 120.0, 150.0, 3900.0, 7260.0].map(seconds),
+            ["0.5 s", "10 s", "119 s", "2 min", "2 min 30 s", "65 min", "2 h 1 min"]
+        );
     }
 
     #[test]

@@ -87,7 +87,10 @@ mod tests {
     #[test]
     fn another_file_is_refused_with_the_place_that_is_wrong() {
         let other = of("{\"format\": 1,\n \"name\": 7}").unwrap_err();
-        assert!(other.starts_with("/result.json: not a result of `poolhouse bench --json`: ") && other.contains("line 2"), "{other}");
+        assert!(
+            other.starts_with("/result.json: not a result of `poolhouse bench --json`: ") && other.contains("line 2"),
+            "{other}"
+        );
         let newer = BenchResult { format: FORMAT + 1, ..BenchResult::default() };
         let newer = of(&serde_json::to_string(&newer).unwrap()).unwrap_err();
         assert!(newer.contains("format 2, and this Poolhouse reads format 1"), "{newer}");

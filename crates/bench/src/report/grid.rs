@@ -52,7 +52,9 @@ impl Grid {
     }
 
     fn widths(&self, most: usize) -> Vec<usize> {
-        let wide = |index: usize| self.rows.iter().map(|row| chars(&row[index])).max().unwrap_or(0).max(chars(self.columns[index].heading));
+        let wide = |index: usize| {
+            self.rows.iter().map(|row| chars(&row[index])).max().unwrap_or(0).max(chars(self.columns[index].heading))
+        };
         let mut widths: Vec<_> = (0..self.columns.len()).map(wide).collect();
         for (from, to) in self.spans() {
             let have = span(&widths, from, to);
@@ -89,7 +91,12 @@ impl Grid {
             let (left, right) = if room >= 4 { (room / 2, room - room / 2) } else { (0, 0) };
             match left {
                 0 => line.push_str(&format!("{}{}", " ".repeat(room), self.columns[*from].group)),
-                _ => line.push_str(&format!("{} {} {}", "-".repeat(left - 1), self.columns[*from].group, "-".repeat(right - 1))),
+                _ => line.push_str(&format!(
+                    "{} {} {}",
+                    "-".repeat(left - 1),
+                    self.columns[*from].group,
+                    "-".repeat(right - 1)
+                )),
             }
         }
         (!spans.is_empty()).then_some(line)
@@ -163,10 +170,19 @@ mod tests {
 
     #[test]
     fn numbers_stand_below_one_another_and_below_their_heading() {
-        let lines = shown(&[NAME, P50, P99, WAIT], &[&["100/s", "1.23", "123,456", "-"], &["total", "10.0", "1", "0.100"]], 100);
+        let lines = shown(
+            &[NAME, P50, P99, WAIT],
+            &[&["100/s", "1.23", "123,456", "-"], &["total", "10.0", "1", "0.100"]],
+            100,
+        );
         assert_eq!(
             lines,
-            ["        response ms   wait ms", "step    p50      p99      p99", "100/s  1.23  123,456        -", "total  10.0        1    0.100"]
+            [
+                "        response ms   wait ms",
+                "step    p50      p99      p99",
+                "100/s  1.23  123,456        -",
+                "total  10.0        1    0.100"
+            ]
         );
     }
 

@@ -64,7 +64,15 @@ impl Frame {
             hash(SCRIPT),
             hash(&style)
         );
-        Self { title, policy, style, uplot: UPLOT, uplot_license: UPLOT_LICENSE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") }
+        Self {
+            title,
+            policy,
+            style,
+            uplot: UPLOT,
+            uplot_license: UPLOT_LICENSE,
+            script: SCRIPT,
+            version: env!("CARGO_PKG_VERSION"),
+        }
     }
 }
 
@@ -227,18 +235,30 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
             1 => String::new(),
             many => format!(" Each point stands for {many} seconds: the median's median, the largest of the others."),
         };
-        list.push(chart("rate", "Throughput", "Operations that were due or begun, and those that ended well, per second."));
+        list.push(chart(
+            "rate",
+            "Throughput",
+            "Operations that were due or begun, and those that ended well, per second.",
+        ));
         list.push(chart("latency", "Response time", &format!("By the second in which an operation ended.{point}")));
         if result.series.iter().any(|second| second.errors > 0 || second.dropped > 0) {
             list.push(chart("errors", "Errors and drops", "Per second."));
         }
-        list.push(chart("connections", "Connections", "Open and in use at the end of each second; bars: opened in it."));
+        list.push(chart(
+            "connections",
+            "Connections",
+            "Open and in use at the end of each second; bars: opened in it.",
+        ));
         if result.series.iter().any(|second| second.waiting > 0) {
             list.push(chart("waiting", "Waiting for a connection", "Operations at the end of each second."));
         }
     }
     if [&result.total.response_ms, &result.total.service_ms].into_iter().flatten().any(|all| all.count > 0) {
-        let closed = if result.about.shape == "closed" { " In a closed loop the two hardly differ: whoever waits does not ask." } else { "" };
+        let closed = if result.about.shape == "closed" {
+            " In a closed loop the two hardly differ: whoever waits does not ask."
+        } else {
+            ""
+        };
         list.push(chart(
             "distribution",
             "Latency distribution",
@@ -278,7 +298,8 @@ fn run_tables(result: &BenchResult) -> Vec<Table> {
     tables.push(latencies(total));
     if !total.errors.is_empty() {
         let all = figures::errors_of(total) + total.requests;
-        let row = |(kind, count): (&str, u64)| vec![kind.to_owned(), figures::count(count), figures::percent(count, all)];
+        let row =
+            |(kind, count): (&str, u64)| vec![kind.to_owned(), figures::count(count), figures::percent(count, all)];
         let rows = figures::by_count(&total.errors).into_iter().map(row).collect();
         tables.push(Table::plain("Errors", &["kind", "operations", "share"], rows));
     }
@@ -291,7 +312,8 @@ const TOTAL: &str = "total";
 
 /// A row for each step, under the columns that any of them has a value for.
 fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> Table {
-    let fields: Vec<_> = FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
+    let fields: Vec<_> =
+        FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
     let mut groups: Vec<(&str, usize)> = vec![("", words.len())];
     for field in &fields {
         match groups.last_mut() {
@@ -299,7 +321,11 @@ fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> 
             _ => groups.push((field.group, 1)),
         }
     }
-    let headings = words.iter().map(|word| (*word).to_owned()).chain(fields.iter().map(|field| field.heading.to_owned())).collect();
+    let headings = words
+        .iter()
+        .map(|word| (*word).to_owned())
+        .chain(fields.iter().map(|field| field.heading.to_owned()))
+        .collect();
     let row = |(names, measured): (Vec<String>, &Measured)| Row {
         class: if words.last() == Some(&"step") && names.last().is_some_and(|name| name == TOTAL) { "sum" } else { "" },
         cells: names.into_iter().chain(fields.iter().map(|field| (field.shown)(measured))).collect(),
@@ -342,10 +368,15 @@ fn latencies(total: &Measured) -> Table {
     let rows = names.into_iter().zip([&total.response_ms, &total.service_ms, &total.pool_wait_ms]);
     let row = |(name, all): (&str, &Option<Percentiles>)| {
         let all = all.as_ref().filter(|all| all.count > 0)?;
-        let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max].map(|value| figures::ms(Some(value)));
+        let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max]
+            .map(|value| figures::ms(Some(value)));
         Some([vec![name.to_owned(), figures::count(all.count)], times.to_vec()].concat())
     };
-    Table::plain("Latency, ms", &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"], rows.filter_map(row).collect())
+    Table::plain(
+        "Latency, ms",
+        &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"],
+        rows.filter_map(row).collect(),
+    )
 }
 
 fn connections(all: &Connections) -> Table {
@@ -366,7 +397,10 @@ fn overview(results: &[BenchResult]) -> Overview {
         if figures::has_steps(result) {
             rows.extend(result.steps.iter().map(|step| (vec![result.name.clone(), step.name.clone()], &step.measured)));
         }
-        rows.push((if steps { vec![result.name.clone(), TOTAL.to_owned()] } else { vec![result.name.clone()] }, &result.total));
+        rows.push((
+            if steps { vec![result.name.clone(), TOTAL.to_owned()] } else { vec![result.name.clone()] },
+            &result.total,
+        ));
     }
     let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
@@ -382,7 +416,9 @@ fn overview(results: &[BenchResult]) -> Overview {
 
 fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
     let total = &result.total;
-    let cpu = total.generator_cpu_s.map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
+    let cpu = total
+        .generator_cpu_s
+        .map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
     let load = vec![("Load", result.about.load.clone()), ("Pool under test", result.about.pool.clone())];
     [load, whereabouts(&result.about), vec![("Load generator's CPU", cpu)]].concat()
 }

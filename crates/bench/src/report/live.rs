@@ -42,7 +42,8 @@ impl Live {
 
     fn on(target: ProgressDrawTarget, label: &str, length: Option<Duration>) -> Self {
         let bar = ProgressBar::with_draw_target(length.map(millis), target);
-        let style = ProgressStyle::with_template(if length.is_some() { WITH_END } else { WITHOUT_END }).expect("the template is ours");
+        let style = ProgressStyle::with_template(if length.is_some() { WITH_END } else { WITHOUT_END })
+            .expect("the template is ours");
         bar.set_style(style.progress_chars("=> "));
         Self { bar, label: short(label), length }
     }
@@ -50,7 +51,8 @@ impl Live {
     /// What there is at `at` from the beginning of the run: the step (may be empty), the last whole second, and the counts. To be called a
     /// few times a second.
     pub fn show(&mut self, at: Duration, step: &str, last: Option<&Second>, counts: Counts) {
-        let of = self.length.map(|length| format!(" of {}", figures::seconds(length.as_secs_f64()))).unwrap_or_default();
+        let of =
+            self.length.map(|length| format!(" of {}", figures::seconds(length.as_secs_f64()))).unwrap_or_default();
         let step = if step.is_empty() { String::new() } else { format!(", {}", short(step)) };
         self.bar.set_prefix(format!("{}{of}  {}{step}", figures::seconds(at.as_secs_f64().floor()), self.label));
         self.bar.set_message(message(last, counts));
@@ -107,7 +109,15 @@ mod tests {
 
     fn second() -> Second {
         let times = (Some(1.234), Some(45.6));
-        Second { requests: 1234, p50_ms: times.0, p99_ms: times.1, connections: 20, in_use: 17, waiting: 3, ..Second::default() }
+        Second {
+            requests: 1234,
+            p50_ms: times.0,
+            p99_ms: times.1,
+            connections: 20,
+            in_use: 17,
+            waiting: 3,
+            ..Second::default()
+        }
     }
 
     const COUNTS: Counts = Counts { requests: 999, errors: 1, dropped: 1234 };
@@ -120,7 +130,10 @@ mod tests {
         let shown = terminal.contents();
         let (first, last) = shown.split_once('\n').expect("two lines");
         assert!(first.starts_with("[=====") && first.ends_with("] 5 s of 10 s  churn, burst 3"), "{first}");
-        assert_eq!(last, "  1,234/s  p50 1.23 ms  p99 45.6 ms  17 of 20 connections in use, 3 waiting  errors 0.10%  dropped 1,234");
+        assert_eq!(
+            last,
+            "  1,234/s  p50 1.23 ms  p99 45.6 ms  17 of 20 connections in use, 3 waiting  errors 0.10%  dropped 1,234"
+        );
     }
 
     #[test]
@@ -139,7 +152,13 @@ mod tests {
         let mut live = Live::on(target, "a\u{1b}[2Jname that is so long that it would not fit into a line", None);
         live.show(Duration::ZERO, "", Some(&Second::default()), Counts::default());
         let shown = terminal.contents();
-        assert!(shown.contains("p50 - ms") && shown.contains("errors -") && shown.contains('…') && !shown.contains("\u{1b}"), "{shown}");
+        assert!(
+            shown.contains("p50 - ms")
+                && shown.contains("errors -")
+                && shown.contains('…')
+                && !shown.contains("\u{1b}"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -16,7 +16,13 @@ pub fn page(result: &SweepResult) -> String {
     let verdict = result.verdict.as_ref();
     let page = Page {
         frame: Frame::new("How many connections".to_owned()),
-        subtitle: result.about.server.iter().map(|server| format!("{server} at ")).chain([result.about.target.clone()]).collect(),
+        subtitle: result
+            .about
+            .server
+            .iter()
+            .map(|server| format!("{server} at "))
+            .chain([result.about.target.clone()])
+            .collect(),
         load: result.about.load.clone(),
         interrupted: result.interrupted,
         notice: notice(result),
@@ -109,19 +115,30 @@ fn tiles(result: &SweepResult) -> Vec<Tile> {
     };
     let count = |clients: u32| figures::count(clients.into());
     let mut tiles = vec![
-        tile("Recommended", count(verdict.recommended_clients), "clients", "the fewest within 5% of the best".to_owned()),
+        tile(
+            "Recommended",
+            count(verdict.recommended_clients),
+            "clients",
+            "the fewest within 5% of the best".to_owned(),
+        ),
         tile("Throughput there", figures::rate(Some(verdict.recommended_throughput)), "/s", loss(&verdict.loss)),
         tile("Best measured", count(verdict.best_clients), "clients", best(verdict)),
     ];
     if let Some(settings) = &result.settings {
         tiles.push(tile("max_size", count(settings.max_size), "", "of the pool".to_owned()));
-        tiles.push(tile("max_connections", count(settings.max_connections), "", format!("of the server, {} in reserve", count(settings.reserve))));
+        tiles.push(tile(
+            "max_connections",
+            count(settings.max_connections),
+            "",
+            format!("of the server, {} in reserve", count(settings.reserve)),
+        ));
     }
     if let Some(AtRate { rate, clients, .. }) = &result.at_rate {
         let value = clients.map_or(DASH.to_owned(), count);
         tiles.push(tile("Lowest latency", value, "clients", format!("at {} operations/s", figures::rate(Some(*rate)))));
     }
-    let limit = verdict.limited_by.as_deref().map_or("limit not known".to_owned(), |limit| format!("limited by the {limit}"));
+    let limit =
+        verdict.limited_by.as_deref().map_or("limit not known".to_owned(), |limit| format!("limited by the {limit}"));
     let weak = verdict.confidence == "low";
     tiles.push(Tile { label: "Confidence", value: verdict.confidence.clone(), unit: "", note: limit, bad: weak });
     tiles
@@ -149,12 +166,25 @@ fn sweep_charts(result: &SweepResult) -> Vec<Chart> {
         true,
     )];
     let second = if result.through.is_some() { "directly" } else { "by clients" };
-    list.push(chart("sweep-latency", "Response time", &format!("Closed loop, {second}: each client asks again when it has its answer."), result.through.is_none() && result.at_rate.is_none()));
+    list.push(chart(
+        "sweep-latency",
+        "Response time",
+        &format!("Closed loop, {second}: each client asks again when it has its answer."),
+        result.through.is_none() && result.at_rate.is_none(),
+    ));
     if result.through.is_some() {
-        list.push(chart("sweep-through-latency", "Response time through the pooler", "The same load, through the pooler.", false));
+        list.push(chart(
+            "sweep-through-latency",
+            "Response time through the pooler",
+            "The same load, through the pooler.",
+            false,
+        ));
     }
     if let Some(at_rate) = &result.at_rate {
-        let note = format!("{} operations per second arrive, however many connections there are.", figures::rate(Some(at_rate.rate)));
+        let note = format!(
+            "{} operations per second arrive, however many connections there are.",
+            figures::rate(Some(at_rate.rate))
+        );
         list.push(chart("sweep-rate", "Response time at a given rate", &note, result.through.is_some()));
     }
     list
@@ -171,7 +201,19 @@ fn tables(result: &SweepResult) -> Vec<Table> {
 }
 
 fn curve(title: &str, curve: &Curve, chosen: Option<u32>) -> Table {
-    let headings = ["clients", "per s", "from", "to", "p50 ms", "p95 ms", "p99 ms", "errors", "visits", "generator cores", "machine idle"];
+    let headings = [
+        "clients",
+        "per s",
+        "from",
+        "to",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "errors",
+        "visits",
+        "generator cores",
+        "machine idle",
+    ];
     let row = |point: &CurvePoint| {
         vec![
             figures::count(point.clients.into()),
@@ -217,10 +259,13 @@ fn fit(curve: &Curve) -> Table {
         let why = curve.no_fit.clone().unwrap_or_else(|| DASH.to_owned());
         return Table::plain(title, &["", "value"], vec![vec!["not fitted".to_owned(), why]]);
     };
-    let row = |name: &str, of: &Estimate, shown: fn(f64) -> String| vec![name.to_owned(), shown(of.value), format!("{} to {}", shown(of.low), shown(of.high))];
+    let row = |name: &str, of: &Estimate, shown: fn(f64) -> String| {
+        vec![name.to_owned(), shown(of.value), format!("{} to {}", shown(of.low), shown(of.high))]
+    };
     let share = |value: f64| format!("{value:.3e}");
     let peak = peak_clients.map_or("none".to_owned(), |clients| figures::ms(Some(clients)));
-    let beyond = if *peak_tested || peak_clients.is_none() { "" } else { "beyond what was tested: not to be relied on" };
+    let beyond =
+        if *peak_tested || peak_clients.is_none() { "" } else { "beyond what was tested: not to be relied on" };
     let rows = vec![
         row("one client, per s", gamma, |value| figures::rate(Some(value))),
         row("contention", alpha, share),
@@ -238,8 +283,16 @@ fn steadiness(curve: &Curve) -> Table {
     let drift = if steady.drifted { "more than noise" } else { "within noise" };
     let rows = vec![
         vec!["noise of one visit".to_owned(), percent(steady.noise), String::new()],
-        vec!["drift".to_owned(), percent(steady.drift), if steady.drift.is_some() { drift.to_owned() } else { String::new() }],
-        vec!["visits".to_owned(), figures::count(effort.visits.into()), format!("an exhaustive sweep: {}", figures::count(effort.exhaustive_visits.into()))],
+        vec![
+            "drift".to_owned(),
+            percent(steady.drift),
+            if steady.drift.is_some() { drift.to_owned() } else { String::new() },
+        ],
+        vec![
+            "visits".to_owned(),
+            figures::count(effort.visits.into()),
+            format!("an exhaustive sweep: {}", figures::count(effort.exhaustive_visits.into())),
+        ],
         vec!["took".to_owned(), figures::seconds(effort.seconds), String::new()],
     ];
     Table::plain("Effort and steadiness", &["", "value", ""], rows)
@@ -247,10 +300,18 @@ fn steadiness(curve: &Curve) -> Table {
 
 fn about(result: &SweepResult) -> Vec<(&'static str, String)> {
     let asked = &result.asked;
-    let each = format!("{} each after {} of warm-up, {} rounds", figures::seconds(asked.point_s), figures::seconds(asked.warmup_s), asked.rounds);
+    let each = format!(
+        "{} each after {} of warm-up, {} rounds",
+        figures::seconds(asked.point_s),
+        figures::seconds(asked.warmup_s),
+        asked.rounds
+    );
     let load = vec![
         ("Load", result.about.load.clone()),
-        ("Clients tested", format!("{} to {}", figures::count(asked.clients_from.into()), figures::count(asked.clients_to.into()))),
+        (
+            "Clients tested",
+            format!("{} to {}", figures::count(asked.clients_from.into()), figures::count(asked.clients_to.into())),
+        ),
         ("Measurements", each),
     ];
     let through = result.through.iter().map(|through| ("Through", through.target.clone())).collect();
@@ -261,14 +322,29 @@ fn lines(result: &SweepResult) -> Lines {
     let mut marks = Vec::new();
     if let Some(verdict) = &result.verdict {
         let (use_this, best) = (verdict.recommended_clients, verdict.best_clients);
-        marks.push(Mark { x: use_this, text: format!("recommended: {}", figures::count(use_this.into())), stroke: "--c2", dash: false });
+        marks.push(Mark {
+            x: use_this,
+            text: format!("recommended: {}", figures::count(use_this.into())),
+            stroke: "--c2",
+            dash: false,
+        });
         if best != use_this {
-            marks.push(Mark { x: best, text: format!("best: {}", figures::count(best.into())), stroke: "--soft", dash: true });
+            marks.push(Mark {
+                x: best,
+                text: format!("best: {}", figures::count(best.into())),
+                stroke: "--soft",
+                dash: true,
+            });
         }
     }
     let at_rate = result.at_rate.as_ref();
     let least = at_rate.and_then(|all| all.clients);
-    let rate_mark = |clients: u32| Mark { x: clients, text: format!("lowest p95: {}", figures::count(clients.into())), stroke: "--c4", dash: false };
+    let rate_mark = |clients: u32| Mark {
+        x: clients,
+        text: format!("lowest p95: {}", figures::count(clients.into())),
+        stroke: "--c4",
+        dash: false,
+    };
     let rate_point = |point: &RatePoint| LinePoint {
         clients: point.clients,
         p50: point.p50_ms.map(short),
@@ -279,7 +355,13 @@ fn lines(result: &SweepResult) -> Lines {
     Lines {
         direct: line(&result.direct),
         through: result.through.as_ref().map(line),
-        fit: result.direct.fit.iter().flat_map(|fit| &fit.line).map(|point| [short(point.clients), short(point.throughput)]).collect(),
+        fit: result
+            .direct
+            .fit
+            .iter()
+            .flat_map(|fit| &fit.line)
+            .map(|point| [short(point.clients), short(point.throughput)])
+            .collect(),
         marks,
         at_rate: at_rate.iter().flat_map(|all| &all.points).map(rate_point).collect(),
         rate_marks: least.into_iter().map(rate_mark).collect(),

@@ -33,7 +33,12 @@ pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
 fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
     let about = &result.about;
     let shown = |text: &str| figures::printable(text);
-    writeln!(out, "{}{}", shown(&result.name), if result.interrupted { " (interrupted: what there is until then)" } else { "" })?;
+    writeln!(
+        out,
+        "{}{}",
+        shown(&result.name),
+        if result.interrupted { " (interrupted: what there is until then)" } else { "" }
+    )?;
     let server = about.server.as_deref().map(|server| format!("{}, ", shown(server))).unwrap_or_default();
     line(out, "  target   ", &format!("{server}{}", shown(&about.target)))?;
     line(out, "  load     ", &shown(&about.load))?;
@@ -44,7 +49,10 @@ fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
 fn figures_by_step(results: &[BenchResult]) -> Grid {
     let (several, steps) = (results.len() > 1, results.iter().any(figures::has_steps));
     let rows: Vec<Row> = results.iter().flat_map(|result| rows_of(result, several)).collect();
-    let fields: Vec<_> = FIELDS.iter().filter(|field| field.always || rows.iter().any(|row| (field.shown)(row.measured) != DASH)).collect();
+    let fields: Vec<_> = FIELDS
+        .iter()
+        .filter(|field| field.always || rows.iter().any(|row| (field.shown)(row.measured) != DASH))
+        .collect();
     let mut columns = Vec::new();
     if several {
         columns.push(Column { group: "", heading: "run", words: true });
@@ -95,13 +103,48 @@ const FIELDS: &[Field] = &[
     Field { group: "", heading: "per s", always: true, shown: |all| figures::rate(figures::rate_of(all)) },
     Field { group: "", heading: "errors", always: true, shown: figures::error_share },
     Field { group: "", heading: "dropped", always: false, shown: dropped },
-    Field { group: "response ms", heading: "p50", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50) },
-    Field { group: "response ms", heading: "p95", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95) },
-    Field { group: "response ms", heading: "p99", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p99) },
-    Field { group: "response ms", heading: "max", always: true, shown: |all| figures::of(all.response_ms.as_ref(), |of| of.max) },
-    Field { group: "service ms", heading: "p50", always: false, shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p50) },
-    Field { group: "service ms", heading: "p99", always: false, shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99) },
-    Field { group: "wait ms", heading: "p99", always: false, shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99) },
+    Field {
+        group: "response ms",
+        heading: "p50",
+        always: true,
+        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50),
+    },
+    Field {
+        group: "response ms",
+        heading: "p95",
+        always: true,
+        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95),
+    },
+    Field {
+        group: "response ms",
+        heading: "p99",
+        always: true,
+        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p99),
+    },
+    Field {
+        group: "response ms",
+        heading: "max",
+        always: true,
+        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.max),
+    },
+    Field {
+        group: "service ms",
+        heading: "p50",
+        always: false,
+        shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p50),
+    },
+    Field {
+        group: "service ms",
+        heading: "p99",
+        always: false,
+        shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99),
+    },
+    Field {
+        group: "wait ms",
+        heading: "p99",
+        always: false,
+        shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99),
+    },
     Field { group: "", heading: "opened", always: false, shown: opened },
 ];
 
@@ -117,7 +160,11 @@ fn opened(measured: &Measured) -> String {
 fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()> {
     let total = &result.total;
     writeln!(out)?;
-    line(out, name, &format!("{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)))?;
+    line(
+        out,
+        name,
+        &format!("{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)),
+    )?;
     if !total.errors.is_empty() {
         line(out, "  errors       ", &list(&figures::by_count(&total.errors)))?;
     }
@@ -146,7 +193,8 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
 }
 
 fn connections(all: &Connections) -> String {
-    let reasons = |list: Vec<(&str, u64)>| if list.is_empty() { String::new() } else { format!(" ({})", self::list(&list)) };
+    let reasons =
+        |list: Vec<(&str, u64)>| if list.is_empty() { String::new() } else { format!(" ({})", self::list(&list)) };
     let closed = all.closed.values().sum();
     format!(
         "opened {}{}, closed {}{}, at most {} at a time, {} at the end",
@@ -160,7 +208,11 @@ fn connections(all: &Connections) -> String {
 }
 
 fn list(counts: &[(&str, u64)]) -> String {
-    counts.iter().map(|(name, count)| format!("{} {}", figures::printable(name), figures::count(*count))).collect::<Vec<_>>().join(", ")
+    counts
+        .iter()
+        .map(|(name, count)| format!("{} {}", figures::printable(name), figures::count(*count)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A label, and a text whose later lines stand below its first.

@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn the_noise_of_a_visit_is_found_from_repeats() {
         let mut random = super::super::random::Random::new(12);
-        let visits: Vec<_> = (0..60).map(|i| visit(0.0, 1 + i % 12, 100.0 * (1.0 + 0.08 * random.normal()))).collect();
+        let visits: Vec<_> = (0..240).map(|i| visit(0.0, 1 + i % 12, 100.0 * (1.0 + 0.08 * random.normal()))).collect();
         let noise = Known::of(&visits).measured_noise.unwrap();
         assert!((noise - 0.08).abs() < 0.02, "{noise}");
         assert_eq!(Known::of(&visits[..12]).measured_noise, None);
