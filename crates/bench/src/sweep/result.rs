@@ -250,7 +250,7 @@ pub struct RatePoint {
     pub p95_ms: Option<f64>,
     /// The same.
     pub p99_ms: Option<f64>,
-    /// It kept up with the rate in every visit.
+    /// In no visit did an operation fail or have to be dropped. (Falling behind shows in the latency, which counts from the arrival.)
     pub kept_up: bool,
 }
 
