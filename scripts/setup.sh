@@ -38,6 +38,8 @@ have_pgbench() {
 }
 # Daemons live in /usr/sbin, which an ordinary user's PATH may lack.
 have() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
+# Opens the pages of results in tests.
+have_browser() { have chromium || have chromium-browser || have google-chrome; }
 have_venv() { have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 missing_packages() {
@@ -49,6 +51,7 @@ missing_packages() {
     have pgbouncer || echo pgbouncer
     have haproxy || echo haproxy
     have pgpool || echo pgpool2
+    have_browser || echo chromium
     have_venv || echo python3-venv
 }
 

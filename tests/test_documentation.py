@@ -110,6 +110,14 @@ def literals():
     return {word for path in SOURCES for word in re.findall(r'"([a-z]+(?:_[a-z]+)+)"', path.read_text())}
 
 
+def fields():
+    """The fields of result files."""
+    files = [path for path in SOURCES if path.name == "result.rs" and "bench" in path.parts]
+    found = {name for path in files for name in re.findall(r"^    pub (\w+):", path.read_text(), re.MULTILINE)}
+    assert {"response_ms", "created_for", "in_use"} <= found
+    return found
+
+
 def of_pgbouncer(text):
     """The words of the first column of its page's tables, and of its own files there."""
     columns = " ".join(re.findall(r"^\| (.*?) \|", text, re.MULTILINE))
@@ -131,7 +139,7 @@ def unknown_words(text, allowed):
 
 @pytest.mark.parametrize("path", PAGES, ids=NAMES)
 def test_every_key_that_is_named_exists(path):
-    text, allowed = path.read_text(), keys() | literals() | OTHERS
+    text, allowed = path.read_text(), keys() | literals() | fields() | OTHERS
     if path.name == "from-pgbouncer.md":
         text, allowed = without_first_columns(text), allowed | of_pgbouncer(text)
     assert not unknown_words(text, allowed)
@@ -179,7 +187,7 @@ def test_every_metric_that_is_named_exists(families):
 
 
 def test_every_option_that_is_named_exists():
-    verbs = [["serve"], ["check"], ["demo"], ["ctl"], *(["ctl", "http://127.0.0.1:1", order] for order in ("pause", "resume", "reconnect", "drain", "reload", "show", "kill"))]
+    verbs = [["serve"], ["check"], ["demo"], ["bench"], ["bench", "compare"], ["bench", "merge"], ["bench", "report"], ["ctl"], *(["ctl", "http://127.0.0.1:1", order] for order in ("pause", "resume", "reconnect", "drain", "reload", "show", "kill"))]
     helps = [subprocess.run([pooler.BINARY, *verb, "--help"], text=True, capture_output=True, timeout=20) for verb in verbs]
     assert all(done.returncode == 0 for done in helps), [done.stderr for done in helps]
     known = set(re.findall(r"--[a-z][a-z-]*", " ".join(done.stdout for done in helps))) | OTHER_OPTIONS

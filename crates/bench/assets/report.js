@@ -238,8 +238,9 @@
     return made;
   }
 
-  function yScale(log) {
-    if (!log) return { range: (_, low, high) => [Math.min(0, low || 0), high > 0 ? high * 1.06 : 1] };
+  // `room`: above the largest, so that names of steps do not stand in the line.
+  function yScale(log, room) {
+    if (!log) return { range: (_, low, high) => [Math.min(0, low || 0), high > 0 ? high * room : 1] };
     const decade = (value, round) => Math.pow(10, round(Math.log10(value)));
     return {
       distr: 3, log: 10,
@@ -274,11 +275,11 @@
     if (spec.x.values === time) x.incrs = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
     if (spec.x.label) Object.assign(x, { label: spec.x.label, labelSize: 20, labelFont: "12px system-ui, sans-serif" });
     const text = [spec.y.unit, log ? "(log)" : ""].join(" ").trim();
-    const y = Object.assign({}, axis, { scale: "y", values: (_, splits) => splits.map(tick), size: 54 });
+    const y = Object.assign({}, axis, { scale: "y", values: (_, splits) => splits.map(tick), size: (_, values) => 16 + 7 * Math.max(3, ...(values || []).map(value => (value || "").length)) });
     if (text) Object.assign(y, { label: text, labelSize: 18, labelFont: "12px system-ui, sans-serif" });
     return {
       width, height, padding: [10, 14, 0, 0], legend: { show: false },
-      scales: { x: xScale(spec.x), y: yScale(log) },
+      scales: { x: xScale(spec.x), y: yScale(log, spec.steps && spec.steps.length > 1 ? 1.16 : 1.06) },
       axes: [x, y],
       series: [{}].concat(spec.lines.map(series)),
       cursor: { y: false, sync: spec.sync ? { key: spec.sync, setSeries: false } : undefined, points: { size: 8 } },

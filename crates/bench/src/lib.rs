@@ -9,19 +9,25 @@
 //! relay     what lies between generator and target: delays, stalls, cuts
 //! record    the books of a run: histograms, counters, the series by second
 //! result    what was measured, as it is written to JSON
+//! run       one run from the beginning to the end
+//! threshold compare merge   what is made of results
 //! report    the result as a table, a page, a comparison
 //! sweep     many runs, and what they say about how many connections a database can use
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod engine;
+pub mod merge;
 pub mod plan;
 mod random;
 pub mod record;
 pub mod relay;
 pub mod report;
 pub mod result;
+pub mod run;
 pub mod scenario;
 pub mod script;
 pub mod sweep;
 pub mod target;
+pub mod threshold;

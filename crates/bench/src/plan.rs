@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use pool::PoolConfig;
+pub use pool::{ConfigError, PoolConfig};
 use settings::Secret;
-use workload::{Fault, Shape};
+pub use workload::{Fault, Shape, Spacing, Stage, Window};
 
 /// One run: everything that a result can be reproduced from.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Plan {
                         return Err(format!("a rate of {rate}/s: give one from 0 to {MAX_RATE}"));
                     }
                 }
-                if stages.iter().map(workload::Stage::expected).sum::<f64>() < 1.0 {
+                if stages.iter().map(Stage::expected).sum::<f64>() < 1.0 {
                     return Err("not one operation would arrive: raise the rate or the duration".to_owned());
                 }
                 Ok(())
@@ -107,6 +107,16 @@ pub enum Target {
     Postgres(PostgresTarget),
     /// An HTTP service.
     Http(HttpTarget),
+}
+
+impl Target {
+    /// Its URL.
+    pub fn url(&self) -> &str {
+        match self {
+            Self::Postgres(target) => target.url.reveal(),
+            Self::Http(target) => target.url.reveal(),
+        }
+    }
 }
 
 /// What is asked of a PostgreSQL.

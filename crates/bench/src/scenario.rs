@@ -1,1 +1,214 @@
-//! (soon)
+//! Scenario files: what is to be run, in TOML. A file may hold several runs that differ in some keys (`[[variant]]`), and two sets of
+//! durations: short ones, and those that were published (`[full]`, taken with `FULL=1`). Reads and checks; runs nothing.
+//!
+//! ```toml
+//! [scenario]
+//! name = "stalls"
+//! [target]
+//! start = "postgres"
+//! script = "select-only"
+//! [load]
+//! stages = [{ duration = "10s", to = 100 }, { duration = "10s", to = 300 }]
+//! [pool]
+//! max_size = 100
+//! [[fault]]
+//! kind = "stall"
+//! delay = "200ms"
+//! length = "1s"
+//! every = "5s"
+//! [[variant]]
+//! name = "larger pool"
+//! pool = { max_size = 200 }
+//! ```
+
+mod faults;
+mod load;
+mod pool;
+mod target;
+
+use std::path::Path;
+
+use settings::{Document, Problems, Secret, Section, Variables, environment, load_text, read_text};
+use workload::Fault;
+
+use crate::plan::{Plan, PoolUnderTest, Script, Target};
+use load::LoadKeys;
+use pool::PoolKeys;
+
+/// Variants that a file may have.
+const MAX_VARIANTS: usize = 64;
+/// Conditions that a file may have.
+const MAX_CONDITIONS: usize = 64;
+
+/// What a scenario file says.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What people call it.
+    pub name: String,
+    /// What it shows, for the report.
+    pub about: String,
+    /// The scenario brings its own database: it is to be started, and the plans are to be pointed at it.
+    pub start: Option<Start>,
+    /// The runs, in the order of the file.
+    pub plans: Vec<Plan>,
+    /// The published durations are used.
+    pub full: bool,
+}
+
+/// A private PostgreSQL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// Its own limit.
+    pub max_connections: u32,
+}
+
+impl Scenario {
+    /// Makes all runs ask this target, which is of the same kind as the file's.
+    pub fn point_at(&mut self, url: &Secret) {
+        for plan in &mut self.plans {
+            match &mut plan.target {
+                Target::Postgres(target) => target.url = url.clone(),
+                Target::Http(target) => target.url = url.clone(),
+            }
+        }
+    }
+
+    /// The largest scale of the built-in scripts' tables that a run needs; `None`: no run needs them.
+    pub fn tables(&self) -> Option<u32> {
+        let scale = |plan: &Plan| match &plan.target {
+            Target::Postgres(target) => {
+                target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))).then_some(target.scale)
+            }
+            Target::Http(_) => None,
+        };
+        self.plans.iter().filter_map(scale).max()
+    }
+}
+
+/// Reads a scenario file. The environment variable `FULL`, if it is `1`, chooses the published durations.
+///
+/// # Errors
+/// All that is wrong with it, each at its place.
+pub fn load(path: &Path) -> Result<Scenario, Problems> {
+    let text = load_text(path)?;
+    let full = environment("FULL").is_some_and(|value| value == "1");
+    from_text(path, &text, &environment, full)
+}
+
+/// The same with the file's text, whatever variables and either durations.
+///
+/// # Errors
+/// All that is wrong with it, each at its place.
+pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) -> Result<Scenario, Problems> {
+    let scenario = read_text(path, text, variables, &[FILE_KEYS], |document, root| read(document, root, full))?;
+    Ok(scenario.expect("without problems it is complete"))
+}
+
+const FILE_KEYS: &[&str] = &["scenario", "target", "load", "pool", "fault", "variant", "full"];
+const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if"];
+const LAYER_KEYS: &[&str] = &["load", "pool", "fault"];
+const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault"];
+
+/// What variants and the published durations may change. Absent keys leave the layer below as it is.
+#[derive(Clone, Default)]
+struct Layer {
+    load: LoadKeys,
+    pool: PoolKeys,
+    faults: Option<Vec<Fault>>,
+}
+
+impl Layer {
+    fn read(section: &Section<'_>) -> Self {
+        let load = section.table("load", &[load::KEYS]);
+        let pool = section.table("pool", &[pool::KEYS]);
+        Self {
+            load: load.map(|section| LoadKeys::read(&section)).unwrap_or_default(),
+            pool: pool.map(|section| PoolKeys::read(&section)).unwrap_or_default(),
+            faults: section.has("fault").then(|| faults::read(section)),
+        }
+    }
+
+    /// This layer, and where it says nothing the one below.
+    fn over(self, below: &Self) -> Self {
+        Self {
+            load: self.load.over(&below.load),
+            pool: self.pool.over(&below.pool),
+            faults: self.faults.or_else(|| below.faults.clone()),
+        }
+    }
+}
+
+fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scenario> {
+    let Some(head) = root.table("scenario", &[SCENARIO_KEYS]) else {
+        root.error("scenario", "there is no [scenario]: write one with a `name`");
+        return None;
+    };
+    let name = head.string("name").unwrap_or_else(|| {
+        if !head.has("name") {
+            head.error("name", "[scenario] needs a `name`");
+        }
+        String::new()
+    });
+    let conditions = head.texts("fail_if").unwrap_or_default();
+    if conditions.len() > MAX_CONDITIONS {
+        head.error("fail_if", format!("more than {MAX_CONDITIONS} conditions"));
+    }
+    let target = match root.table("target", &[target::KEYS]) {
+        Some(section) => target::read(document, &section),
+        None => {
+            root.error("target", "there is no [target]: write one with a `url`, or with start = \"postgres\"");
+            None
+        }
+    };
+    let mut base = Layer::read(root);
+    let published = root.table("full", &[LAYER_KEYS]).map(|section| Layer::read(&section));
+    if let Some(published) = published.filter(|_| full) {
+        base = published.over(&base);
+    }
+    let seed = head.number("seed", 0..=u32::MAX).map_or(1, u64::from);
+    let variants = root.tables("variant", &[VARIANT_KEYS]);
+    if variants.len() > MAX_VARIANTS {
+        root.error("variant", format!("more than {MAX_VARIANTS} variants"));
+        return None;
+    }
+    let mut plans = Vec::new();
+    let mut add = |name: String, layer: &Layer, place: &Section<'_>, key: &'static str| {
+        let made = layer.load.shape().and_then(|shape| {
+            let pool: PoolUnderTest = layer.pool.pool(&shape);
+            let target = target.as_ref().map(|(target, _)| target.clone());
+            let plan = target.map(|target| Plan {
+                name,
+                target,
+                pool,
+                faults: layer.faults.clone().unwrap_or_default(),
+                warmup: layer.load.warmup(),
+                timeout: layer.load.timeout(),
+                seed,
+                fail_if: conditions.clone(),
+                shape,
+            });
+            plan.map(|plan| plan.check().map(|()| plan)).transpose()
+        });
+        match made {
+            Ok(plan) => plans.extend(plan),
+            Err(message) => place.error(key, message),
+        }
+    };
+    if variants.is_empty() {
+        add(name.clone(), &base, root, "load");
+    }
+    for variant in &variants {
+        let own = variant.string("name").unwrap_or_else(|| {
+            if !variant.has("name") {
+                variant.error("name", "[[variant]] needs a `name`");
+            }
+            String::new()
+        });
+        add(format!("{name}: {own}"), &Layer::read(variant).over(&base), variant, "");
+    }
+    let about = head.string("about").unwrap_or_default();
+    target.map(|(_, start)| Scenario { name, about, start, plans, full })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What carries out the engine's orders: the part of a run that touches the network. What is asked and how often is known by the plan
 //! and the engine, what is written down by the engine; here bytes are sent, and times are taken.
 
+pub mod http;
 pub mod postgres;
 
 use std::{

@@ -9,18 +9,16 @@ use std::{path::PathBuf, process::ExitCode, time::Instant};
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
-mod cleanup;
-mod cluster;
-mod command;
+use crate::private::{cleanup, cluster, command, probe};
+
 mod measure;
 mod pgbench;
 mod pooler;
-mod probe;
 mod recovery;
 mod table;
 
 use cleanup::Cleanup;
-use cluster::{Cluster, MAX_CONNECTIONS};
+use cluster::{Cluster, Wish};
 use command::{Account, Shell};
 use measure::Watch;
 use pgbench::{Load, Script};
@@ -29,6 +27,10 @@ use probe::{Probe, ProbeError};
 use recovery::Recovery;
 use table::{Row, milliseconds};
 
+/// The server's own limit, PostgreSQL's default.
+const MAX_CONNECTIONS: u32 = 100;
+/// Rows of `pgbench_branches`; updates of one branch wait for one another, so it should not be below the pool's size.
+const SCALE: u32 = 20;
 /// Clients beside which a database with 100 connections still copes.
 const FITTING_CLIENTS: u32 = 90;
 /// Clients of the short-lived runs.
@@ -95,10 +97,12 @@ impl Story {
         let account = if geteuid().is_root() { Some(Account::unprivileged()?) } else { None };
         let directory = tempfile::Builder::new().prefix("poolhouse-demo-").tempdir()?.keep();
         cleanup.add_directory(&directory);
-        let shell = Shell::new(cleanup.clone(), directory, account);
+        let shell = Shell::new(cleanup.clone(), directory, account, true);
         chapter("A PostgreSQL of our own, with the default of 100 connections");
         shell.give_away(&shell.directory)?;
-        let cluster = Cluster::start(&shell, args.pg_bin.as_deref())?;
+        let wish = Wish { max_connections: MAX_CONNECTIONS, password: None };
+        let cluster = Cluster::start(&shell, args.pg_bin.as_deref(), &wish)?;
+        cluster.load(&shell, SCALE)?;
         let watch = Watch::new(&cluster.superuser())?;
         Ok(Story {
             args,

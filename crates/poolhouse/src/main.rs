@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod check;
 mod ctl;
 mod demo;
+mod private;
 mod serve;
 mod sweep;
 
@@ -28,6 +30,7 @@ struct Command {
 enum Verb {
     Serve(Box<serve::ServeArgs>),
     Check(check::CheckArgs),
+    Bench(Box<bench::BenchArgs>),
     Ctl(ctl::CtlArgs),
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     let done = match Command::parse().verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),
+        Verb::Bench(args) => bench::run(*args),
         Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
         Verb::Sweep(args) => sweep::run(*args),

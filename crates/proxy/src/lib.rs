@@ -21,6 +21,7 @@ mod tls;
 
 pub use check::{Machine, check};
 pub use config::*;
+pub use descriptors::raise as raise_descriptor_limit;
 pub use logs::{LogFormat, LogOptions};
 pub use password::Password;
 pub use pools::MAX_POOLS;

@@ -263,6 +263,37 @@ impl<'d> Section<'d> {
         })
     }
 
+    /// A number, with a fraction or without, within bounds.
+    pub fn decimal(&self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        self.parse(key, &expected, |v| {
+            let text = v.as_float().map(|f| f.as_str()).or_else(|| v.as_integer().map(|i| i.as_str()))?;
+            let parsed = text.replace('_', "").parse().ok().filter(|n| range.contains(n));
+            Some(parsed.ok_or_else(|| format!("this must be {expected}")))
+        })
+    }
+
+    /// An array of texts, `${ENV}` filled in.
+    pub fn texts(&self, key: &'static str) -> Option<Vec<String>> {
+        self.parse(key, "an array of texts in quotes", |v| {
+            let texts: Option<Vec<&str>> = v.as_array()?.iter().map(|item| item.get_ref().as_str()).collect();
+            Some(texts?.into_iter().map(|text| interpolate(text, self.document.variables)).collect())
+        })
+    }
+
+    /// An array of whole numbers within bounds.
+    pub fn numbers(&self, key: &'static str, range: RangeInclusive<u32>) -> Option<Vec<u32>> {
+        let expected = format!("an array of whole numbers from {} to {}", range.start(), range.end());
+        self.parse(key, &expected, |v| {
+            let integers: Option<Vec<_>> = v.as_array()?.iter().map(|item| item.get_ref().as_integer()).collect();
+            let number = |integer: &toml::de::DeInteger<'_>| {
+                let parsed = u32::from_str_radix(integer.as_str(), integer.radix()).ok();
+                parsed.filter(|n| range.contains(n)).ok_or_else(|| format!("this must be {expected}"))
+            };
+            Some(integers?.into_iter().map(number).collect())
+        })
+    }
+
     /// `true` or `false`.
     pub fn truth(&self, key: &'static str) -> Option<bool> {
         self.parse(key, "true or false", |v| v.as_bool().map(Ok))
@@ -345,6 +376,13 @@ fn title(key: &str) -> &'static str {
         "limits" => "[limits]",
         "pool" => "[pool]",
         "serve" => "[serve]",
+        "scenario" => "[scenario]",
+        "target" => "[target]",
+        "load" => "[load]",
+        "full" => "[full]",
+        "stages" => "stages",
+        "fault" => "[[fault]]",
+        "variant" => "[[variant]]",
         "listener" => "[[listener]]",
         "database" => "[[database]]",
         "user" => "[[user]]",

@@ -30,7 +30,7 @@ pub(super) fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 3);
     for (index, digit) in plain.char_indices() {
-        if index > 0 && (plain.len() - index) % 3 == 0 {
+        if index > 0 && (plain.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -62,7 +62,7 @@ pub(super) fn seconds(value: f64) -> String {
     match whole {
         _ if value < 9.95 && (value - value.round()).abs() > 0.05 => format!("{value:.1} s"),
         0..120 => format!("{whole} s"),
-        120..7200 if whole % 60 == 0 => format!("{} min", whole / 60),
+        120..7200 if whole.is_multiple_of(60) => format!("{} min", whole / 60),
         120..7200 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
     }

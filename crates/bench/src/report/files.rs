@@ -6,7 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::result::{BenchResult, FORMAT};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::html;
+use crate::{
+    result::{BenchResult, FORMAT},
+    sweep::{self, result::SweepResult},
+};
 
 /// A result file is never larger, in bytes.
 pub const MAX_FILE: u64 = 256 << 20;
@@ -26,7 +32,7 @@ pub enum ReadError {
     #[error("{}: more than {} MB, which no result has", .0.display(), MAX_FILE >> 20)]
     TooLarge(PathBuf),
     /// No JSON, or other JSON.
-    #[error("{}: not a result of `poolhouse bench --json`: {source}", path.display())]
+    #[error("{}: not a result of `poolhouse bench` or `poolhouse sweep`: {source}", path.display())]
     NotAResult {
         /// Which.
         path: PathBuf,
@@ -34,27 +40,94 @@ pub enum ReadError {
         source: serde_json::Error,
     },
     /// Written by another version.
-    #[error("{}: format {format}, and this Poolhouse reads format {FORMAT}: use the version that wrote it", path.display())]
+    #[error("{}: format {format}, and this Poolhouse reads format {expected}: use the version that wrote it", path.display())]
     Format {
         /// Which.
         path: PathBuf,
         /// What it says.
         format: u32,
+        /// What it would have to say.
+        expected: u32,
     },
+    /// The variants of a scenario.
+    #[error("{}: {results} results, where one is needed", path.display())]
+    Several {
+        /// Which.
+        path: PathBuf,
+        /// How many.
+        results: usize,
+    },
+    /// It has a page of its own.
+    #[error("{}: the result of `poolhouse sweep`, which stands alone: it cannot be put beside runs", .0.display())]
+    Sweep(PathBuf),
 }
 
-/// A result that `poolhouse bench --json` has written.
+/// The page of result files: of one sweep, or of one or more runs beside one another.
+///
+/// # Errors
+/// If one cannot be read, or a sweep is among several.
+pub fn page(paths: &[PathBuf]) -> Result<String, ReadError> {
+    if let [path] = paths {
+        let text = read_text(path)?;
+        if !is_list(&text) && parse::<Kind>(path, &text)?.kind == SWEEP {
+            let result: SweepResult = parse(path, &text)?;
+            return expect(path, result.format, sweep::result::FORMAT).map(|()| super::sweep::page(&result));
+        }
+    }
+    let results: Vec<_> = paths.iter().map(|path| read_all(path)).collect::<Result<_, _>>()?;
+    Ok(html::page(&results.concat()))
+}
+
+/// The result that `poolhouse bench --json` has written.
+///
+/// # Errors
+/// If there is none, several, or not one that this version reads.
+pub fn read(path: &Path) -> Result<BenchResult, ReadError> {
+    let mut results = read_all(path)?;
+    match (results.pop(), results.len()) {
+        (Some(result), 0) => Ok(result),
+        (last, rest) => Err(ReadError::Several { path: path.to_owned(), results: rest + usize::from(last.is_some()) }),
+    }
+}
+
+/// The result of a run, or those of a scenario's variants, which are a list.
 ///
 /// # Errors
 /// If there is none, or not one that this version reads.
-pub fn read(path: &Path) -> Result<BenchResult, ReadError> {
+pub fn read_all(path: &Path) -> Result<Vec<BenchResult>, ReadError> {
     let text = read_text(path)?;
-    let result: BenchResult =
-        serde_json::from_slice(&text).map_err(|source| ReadError::NotAResult { path: path.to_owned(), source })?;
-    match result.format {
-        FORMAT => Ok(result),
-        format => Err(ReadError::Format { path: path.to_owned(), format }),
-    }
+    let results: Vec<BenchResult> = if is_list(&text) {
+        parse(path, &text)?
+    } else {
+        let Kind { kind } = parse(path, &text)?;
+        if kind == SWEEP {
+            return Err(ReadError::Sweep(path.to_owned()));
+        }
+        vec![parse(path, &text)?]
+    };
+    results.iter().try_for_each(|result| expect(path, result.format, FORMAT))?;
+    Ok(results)
+}
+
+/// What tells a sweep's result from a run's.
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(default)]
+    kind: String,
+}
+
+const SWEEP: &str = "sweep";
+
+fn is_list(text: &[u8]) -> bool {
+    text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
+}
+
+fn parse<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, ReadError> {
+    serde_json::from_slice(text).map_err(|source| ReadError::NotAResult { path: path.to_owned(), source })
+}
+
+fn expect(path: &Path, format: u32, expected: u32) -> Result<(), ReadError> {
+    if format == expected { Ok(()) } else { Err(ReadError::Format { path: path.to_owned(), format, expected }) }
 }
 
 fn read_text(path: &Path) -> Result<Vec<u8>, ReadError> {
@@ -88,12 +161,35 @@ mod tests {
     fn another_file_is_refused_with_the_place_that_is_wrong() {
         let other = of("{\"format\": 1,\n \"name\": 7}").unwrap_err();
         assert!(
-            other.starts_with("/result.json: not a result of `poolhouse bench --json`: ") && other.contains("line 2"),
+            other.starts_with("/result.json: not a result of `poolhouse bench` or `poolhouse sweep`: ")
+                && other.contains("line 2"),
             "{other}"
         );
         let newer = BenchResult { format: FORMAT + 1, ..BenchResult::default() };
         let newer = of(&serde_json::to_string(&newer).unwrap()).unwrap_err();
         assert!(newer.contains("format 2, and this Poolhouse reads format 1"), "{newer}");
         assert!(read(Path::new("/no/such/file")).unwrap_err().to_string().starts_with("/no/such/file: "));
+    }
+    #[test]
+    fn the_variants_of_a_scenario_are_a_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("variants.json");
+        let variants = ["one", "two"].map(super::super::sample::full);
+        std::fs::write(&path, serde_json::to_string_pretty(&variants).unwrap()).unwrap();
+        assert_eq!(read_all(&path).unwrap(), variants);
+        assert!(page(std::slice::from_ref(&path)).unwrap().contains("All runs"));
+        assert!(read(&path).unwrap_err().to_string().ends_with("2 results, where one is needed"));
+    }
+
+    #[test]
+    fn a_sweep_has_a_page_of_its_own_and_cannot_be_put_beside_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let [sweep, run] = ["sweep.json", "run.json"].map(|name| directory.path().join(name));
+        let swept = SweepResult { format: sweep::result::FORMAT, kind: SWEEP.to_owned(), ..SweepResult::default() };
+        std::fs::write(&sweep, serde_json::to_string(&swept).unwrap()).unwrap();
+        std::fs::write(&run, serde_json::to_string(&super::super::sample::full("a sample")).unwrap()).unwrap();
+        assert!(page(std::slice::from_ref(&sweep)).unwrap().contains("Throughput against clients"));
+        assert!(page(&[run.clone(), run.clone()]).unwrap().contains("All runs"));
+        assert!(page(&[run, sweep]).unwrap_err().to_string().ends_with("it cannot be put beside runs"));
     }
 }

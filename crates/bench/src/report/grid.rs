@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "        response ms   wait ms",
+                "         response ms  wait ms",
                 "step    p50      p99      p99",
                 "100/s  1.23  123,456        -",
                 "total  10.0        1    0.100"

@@ -8,10 +8,13 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    charts,
+    charts, compare,
     figures::{self, DASH},
 };
-use crate::result::{About, BenchResult, Connections, Measured, Percentiles};
+use crate::{
+    compare::Comparison,
+    result::{About, BenchResult, Connections, Measured, Percentiles},
+};
 
 /// uPlot 1.6.32 (MIT; its licence stands beside it and in the page).
 const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
@@ -22,15 +25,27 @@ const STYLE: &str = include_str!("../../assets/report.css");
 
 /// A page of one result, or of several variants beside one another.
 pub fn page(results: &[BenchResult]) -> String {
-    let several = results.len() > 1;
     let title = match results {
         [] => "No result".to_owned(),
         [one] => one.name.clone(),
         [first, ..] => format!("{} and {} more", first.name, results.len() - 1),
     };
+    render(title, (results.len() > 1).then(|| overview(results)), results)
+}
+
+/// A page of two results, with what their differences amount to.
+pub fn comparison(comparison: &Comparison, results: [BenchResult; 2]) -> String {
+    let title = format!("{} against {}", comparison.b, comparison.a);
+    let mut overview = overview(&results);
+    overview.comparison = Some(compare::table(comparison));
+    overview.warnings.clone_from(&comparison.warnings);
+    render(title, Some(overview), &results)
+}
+
+fn render(title: String, overview: Option<Overview>, results: &[BenchResult]) -> String {
     let page = Page {
         frame: Frame::new(title),
-        overview: several.then(|| overview(results)),
+        overview,
         runs: results.iter().enumerate().map(|(index, result)| run(index, result)).collect(),
         data: charts::json(&Data { runs: results.iter().map(charts::of).collect() }),
     };
@@ -87,6 +102,8 @@ struct Page {
 
 /// Several runs beside one another.
 struct Overview {
+    comparison: Option<Table>,
+    warnings: Vec<String>,
     table: Table,
     charts: Vec<Chart>,
 }
@@ -385,6 +402,9 @@ fn connections(all: &Connections) -> Table {
     rows.extend(figures::by_count(&all.created_for).into_iter().map(|(why, count)| row(&format!("for: {why}"), count)));
     rows.push(row("closed", all.closed.values().sum()));
     rows.extend(figures::by_count(&all.closed).into_iter().map(|(why, count)| row(&format!("because: {why}"), count)));
+    rows.extend(
+        figures::by_count(&all.failed).into_iter().map(|(why, count)| row(&format!("not opened: {why}"), count)),
+    );
     rows.push(row("most at one time", all.most.into()));
     rows.push(row("at the end", all.last.into()));
     Table::plain("Connections", &["", "connections"], rows)
@@ -404,6 +424,8 @@ fn overview(results: &[BenchResult]) -> Overview {
     }
     let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
+        comparison: None,
+        warnings: Vec::new(),
         table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows),
         charts: vec![
             chart("all-distribution", "Response time by percentile", "Each run's whole distribution."),
@@ -420,7 +442,7 @@ fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
         .generator_cpu_s
         .map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
     let load = vec![("Load", result.about.load.clone()), ("Pool under test", result.about.pool.clone())];
-    [load, whereabouts(&result.about), vec![("Load generator's CPU", cpu)]].concat()
+    [load, vec![("Load generator's CPU", cpu)], whereabouts(&result.about)].concat()
 }
 
 /// Where and with what it was measured.
@@ -435,4 +457,102 @@ pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
         ("Poolhouse", about.version.clone()),
         ("Command", known(&about.command)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{report::sample, result::Second};
+
+    #[test]
+    fn every_text_is_escaped() {
+        let evil = "</script><img src=x onerror=alert(1)>\"'&";
+        let mut result = sample::full(evil);
+        result.about.target = evil.to_owned();
+        result.about.server = Some(evil.to_owned());
+        result.about.command = Some(evil.to_owned());
+        result.warnings = vec![evil.to_owned()];
+        result.steps.iter_mut().for_each(|step| step.name = evil.to_owned());
+        result.total.errors.insert(evil.to_owned(), 3);
+        for page in [page(std::slice::from_ref(&result)), page(&[result.clone(), result])] {
+            assert!(!page.contains("<img") && !page.contains("</script><") && page.contains("&#60;img"), "{page}");
+            assert_eq!(page.matches("<script").count(), 3, "the data, the library, ours");
+            assert_eq!(page.matches("</script>").count(), 3);
+        }
+    }
+
+    #[test]
+    fn the_policy_names_exactly_what_is_in_the_page() {
+        let page = page(&[sample::full("a sample")]);
+        let policy = page
+            .split("Content-Security-Policy\" content=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .replace("&#39;", "'");
+        let scripts: Vec<_> =
+            page.split("<script>").skip(1).map(|rest| rest.split("</script>").next().unwrap()).collect();
+        let style = page.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+        assert_eq!(scripts.len(), 2);
+        for text in scripts.into_iter().chain([style]) {
+            let hash = format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+            assert!(policy.contains(&hash), "{hash} is not in {policy}");
+        }
+        assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+    }
+
+    #[test]
+    fn nothing_is_fetched_from_elsewhere() {
+        let page = page(&[sample::full("a sample")]);
+        let elements = page.split("<script>").next().unwrap();
+        assert!(!elements.contains("src=") && !elements.contains("url(") && !elements.contains("@import"));
+        let links: Vec<_> = elements.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert!(links.iter().all(|link| link.starts_with('#') || *link == "data:,"), "{links:?}");
+    }
+
+    #[test]
+    fn a_page_is_small_and_a_long_run_does_not_make_it_large() {
+        let empty = page(&[BenchResult::default()]);
+        assert!(empty.len() < 120_000, "{}", empty.len());
+        let mut long = sample::full("a day");
+        let second =
+            |at: u32| Second { at_s: at.into(), requests: 12_345, p99_ms: Some(1.234_567), ..Second::default() };
+        long.series = (0..86_400).map(second).collect();
+        let day = page(&[long]);
+        assert!(day.len() < empty.len() + 150_000, "{}", day.len());
+        assert!(day.contains("Each point stands for 72 seconds"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_shown() {
+        let nothing = page(&[BenchResult { name: "nothing".to_owned(), ..BenchResult::default() }]);
+        let shown = nothing.split("<script").next().unwrap();
+        assert!(!shown.contains("<figure") && !shown.contains("Making a connection"));
+        let full = page(&[sample::full("a sample")]);
+        let shown = full.split("<script").next().unwrap();
+        for title in [
+            "Throughput",
+            "Response time",
+            "Errors and drops",
+            "Connections",
+            "Waiting for a connection",
+            "Latency distribution",
+            "Making a connection",
+        ] {
+            assert!(shown.contains(title), "{title}");
+        }
+        assert!(!shown.contains(">DNS<") && shown.contains(">TLS<"), "a phase that there was not");
+    }
+
+    #[test]
+    fn variants_stand_beside_one_another_with_a_row_for_each_step() {
+        let page = page(&[sample::full("one"), sample::full("two"), sample::full("three")]);
+        let table = page.split("<h3>All runs</h3>").nth(1).unwrap().split("</table>").next().unwrap();
+        assert_eq!(table.matches("<tr").count(), 2 + 3 * 3, "headings, and two steps and a total of each");
+        assert_eq!(page.matches("<section").count(), 4);
+        let id = |id: &str| page.matches(&format!("id=\"{id}\"")).count();
+        assert_eq!([id("run-0"), id("run-2"), id("chart-rate-1"), id("main")], [1; 4]);
+    }
 }

@@ -33,11 +33,14 @@ pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
 fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
     let about = &result.about;
     let shown = |text: &str| figures::printable(text);
-    writeln!(
+    line(
         out,
-        "{}{}",
-        shown(&result.name),
-        if result.interrupted { " (interrupted: what there is until then)" } else { "" }
+        "",
+        &format!(
+            "{}{}",
+            shown(&result.name),
+            if result.interrupted { " (interrupted: what there is until then)" } else { "" }
+        ),
     )?;
     let server = about.server.as_deref().map(|server| format!("{}, ", shown(server))).unwrap_or_default();
     line(out, "  target   ", &format!("{server}{}", shown(&about.target)))?;
@@ -162,13 +165,16 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
     writeln!(out)?;
     line(
         out,
-        name,
-        &format!("{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)),
+        "",
+        &format!("{name}{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)),
     )?;
     if !total.errors.is_empty() {
         line(out, "  errors       ", &list(&figures::by_count(&total.errors)))?;
     }
     line(out, "  connections  ", &connections(&total.connections))?;
+    if !total.connections.failed.is_empty() {
+        line(out, "  not opened   ", &list(&figures::by_count(&total.connections.failed)))?;
+    }
     let phases = figures::phases(total);
     if !phases.is_empty() {
         let column = |heading| Column { group: "", heading, words: false };
@@ -218,4 +224,103 @@ fn list(counts: &[(&str, u64)]) -> String {
 /// A label, and a text whose later lines stand below its first.
 fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(out, "{label}{}", wrap(text, label.chars().count(), WIDTH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn shown(results: &[BenchResult]) -> String {
+        let mut out = Vec::new();
+        write(&mut out, results).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn steps_and_their_sum_stand_below_one_another() {
+        let table = shown(&[sample::full("a sample")]);
+        let lines: Vec<_> = table.lines().collect();
+        let from = lines.iter().position(|line| line.contains("- response ms -")).expect("the table");
+        assert_eq!(
+            lines[from + 1].split_whitespace().collect::<Vec<_>>().join(" "),
+            "step per s errors dropped p50 p95 p99 max p50 p99 p99 opened"
+        );
+        assert!(
+            lines[from + 2].starts_with("100/s ")
+                && lines[from + 3].starts_with("300/s ")
+                && lines[from + 4].starts_with("total "),
+            "{table}"
+        );
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains(
+                "connections opened 30 (burst 20, rotation 10), closed 5 (idle 5), at most 25 at a time, 20 at the end"
+            ),
+            "{table}"
+        );
+        assert!(table.contains("  not opened   connect refused 2\n"), "{table}");
+        assert!(table.contains("  warning: Something must be known.\n"), "{table}");
+    }
+
+    #[test]
+    fn no_line_is_longer_than_a_hundred_characters() {
+        let mut long = sample::full(
+            "a name that goes on and on, as if whoever wrote it were paid by the letter, and then some more of it",
+        );
+        long.about.load = "many words ".repeat(40);
+        long.warnings = vec!["a warning that explains itself at length ".repeat(10)];
+        long.total.requests = 123_456_789_012;
+        for index in 0..30 {
+            long.total.errors.insert(format!("sqlstate 4000{index}"), 1_000_000);
+        }
+        for results in [vec![long.clone()], vec![long.clone(), long]] {
+            let table = shown(&results);
+            let longest = table.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(WIDTH), "{longest:?}\n{table}");
+        }
+    }
+
+    #[test]
+    fn a_column_without_a_value_is_not_there() {
+        let nothing = shown(&[BenchResult { name: "nothing".to_owned(), ..BenchResult::default() }]);
+        assert!(
+            !nothing.contains("dropped")
+                && !nothing.contains("service")
+                && !nothing.contains("wait ms")
+                && !nothing.contains("connecting"),
+            "{nothing}"
+        );
+        let row = nothing.lines().find(|line| line.starts_with("total")).expect("the total");
+        assert_eq!(
+            row.split_whitespace().collect::<Vec<_>>(),
+            ["total", "-", "-", "-", "-", "-", "-"],
+            "unknown, and not zero"
+        );
+    }
+
+    #[test]
+    fn each_variant_has_its_name_in_its_first_row() {
+        let table = shown(&[sample::full("one"), sample::full("two")]);
+        let rows: Vec<_> = table
+            .lines()
+            .filter(|line| line.contains("100/s  ") || line.contains("300/s  ") || line.contains("total  "))
+            .collect();
+        assert_eq!(rows.len(), 6, "{table}");
+        assert!(
+            rows[0].starts_with("one  100/s ")
+                && rows[1].starts_with("     300/s ")
+                && rows[3].starts_with("two  100/s "),
+            "{table}"
+        );
+        assert!(table.contains("\ntwo: 12,000 operations in 60 s\n"), "{table}");
+    }
+
+    #[test]
+    fn a_name_cannot_move_the_cursor() {
+        let mut evil = sample::full("a\u{1b}[2J");
+        evil.warnings = vec!["\u{1b}]0;title\u{7}".to_owned()];
+        evil.about.server = Some("\r\u{1b}c".to_owned());
+        assert!(!shown(&[evil]).contains(['\u{1b}', '\u{7}', '\r']));
+    }
 }

@@ -26,7 +26,7 @@ fn a_closed_loop_does_as_many_operations_as_its_clients_can() {
     assert_eq!(result.total.pool_wait_ms.unwrap().max, 0.0);
     near(result.total.duration_s, 10.0, 0.001);
     assert_eq!(world.most, (10, 10));
-    assert_eq!((result.series.len(), result.series[5].requests, result.series[5].in_use), (10, 1000, 10));
+    assert_eq!((result.series.len(), result.series[5].requests, result.series[5].in_use), (11, 1000, 10));
     assert_eq!(result.total.connections.created_for, [("start".to_owned(), 10)].into());
     assert!(result.warnings.is_empty(), "{:?}", result.warnings);
 }
@@ -160,6 +160,13 @@ fn a_closed_loop_can_end_after_a_number_of_operations() {
     let result = World::new(always(ms(10))).run(&plan(shape, fixed(7)));
     assert_eq!(result.total.requests, 100);
     near(result.total.duration_s, 0.150, 0.01);
+}
+
+#[test]
+fn of_a_number_of_operations_those_that_wait_for_a_connection_are_done_too() {
+    let shape = Shape::Closed { clients: 7, think: Duration::ZERO, duration: seconds(1000), operations: Some(100) };
+    let result = World::new(always(ms(10))).run(&plan(shape, fixed(2)));
+    assert_eq!(result.total.requests, 100);
 }
 
 #[test]

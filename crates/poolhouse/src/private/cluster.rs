@@ -1,7 +1,7 @@
-//! A private, throw-away PostgreSQL cluster: finds the installed programs, makes a cluster in the demo's own directory,
+//! A private, throw-away PostgreSQL cluster: finds the installed programs, makes a cluster in a directory of its own,
 //! and runs it on a free port.
 //!
-//! Over TCP only the application's user may log in, and only to the demo's database; the superuser comes in through a
+//! Over TCP only the application's user may log in, and only to its own database; the superuser comes in through a
 //! Unix socket in the private directory. Refuses to know poolers and loads.
 
 use std::{
@@ -20,16 +20,20 @@ use super::{
     probe::{Probe, Target},
 };
 
-/// The demo's database.
+/// The application's database.
 pub const DATABASE: &str = "shop";
 /// The user that applications log in as.
 pub const USER: &str = "app";
-/// The server's own limit, PostgreSQL's default.
-pub const MAX_CONNECTIONS: u32 = 100;
 
 const SUPERUSER: &str = "postgres";
-/// Rows of `pgbench_branches`; updates of one branch wait for one another, so it should not be below the pool's size.
-const SCALE: u32 = 20;
+
+/// What is wished of a cluster.
+pub struct Wish<'w> {
+    /// The server's own limit.
+    pub max_connections: u32,
+    /// The application logs in with it, by SCRAM; without one it is trusted.
+    pub password: Option<&'w str>,
+}
 
 /// A running cluster.
 pub struct Cluster {
@@ -43,8 +47,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes and starts a cluster, and loads pgbench's tables.
-    pub fn start(shell: &Shell, bin: Option<&Path>) -> anyhow::Result<Cluster> {
+    /// Makes and starts a cluster, with the application's user and database.
+    pub fn start(shell: &Shell, bin: Option<&Path>, wish: &Wish<'_>) -> anyhow::Result<Cluster> {
         let bin = locate(bin)?;
         let version = version_of(shell, &bin)?;
         let data = shell.directory.join("data");
@@ -52,11 +56,11 @@ impl Cluster {
         let mut initdb = shell.server_command(bin.join("initdb"));
         initdb.arg("-D").arg(&data).args(["-U", SUPERUSER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]);
         shell.run(&mut initdb, Duration::from_secs(60))?;
-        fs::write(data.join("pg_hba.conf"), hba()).context("cannot write pg_hba.conf")?;
+        fs::write(data.join("pg_hba.conf"), hba(wish.password.is_some())).context("cannot write pg_hba.conf")?;
         let socket = shell.directory.join(format!(".s.PGSQL.{}", address.port()));
         let cluster = Cluster { bin, address, version, socket };
-        cluster.run_postmaster(shell, &data)?;
-        cluster.load(shell)?;
+        cluster.run_postmaster(shell, &data, wish.max_connections)?;
+        cluster.create(shell, wish.password)?;
         Ok(cluster)
     }
 
@@ -65,7 +69,7 @@ impl Cluster {
         Target::tcp(self.address, USER, DATABASE)
     }
 
-    /// How the demo looks behind the curtain; works even when all ordinary connections are taken.
+    /// How to look behind the curtain; works even when all ordinary connections are taken.
     pub fn superuser(&self) -> Target {
         self.superuser_of(DATABASE)
     }
@@ -74,11 +78,11 @@ impl Cluster {
         Target::unix(&self.socket, SUPERUSER, database)
     }
 
-    fn run_postmaster(&self, shell: &Shell, data: &Path) -> anyhow::Result<()> {
+    fn run_postmaster(&self, shell: &Shell, data: &Path, max_connections: u32) -> anyhow::Result<()> {
         let mut postgres = shell.server_command(self.bin.join("postgres"));
         postgres.arg("-D").arg(data).arg("-k").arg(&shell.directory);
         postgres.args(["-h", "127.0.0.1", "-p", &self.address.port().to_string()]);
-        postgres.arg("-c").arg(format!("max_connections={MAX_CONNECTIONS}"));
+        postgres.arg("-c").arg(format!("max_connections={max_connections}"));
         for setting in [
             "shared_buffers=256MB",
             // A throw-away cluster need not survive a power cut.
@@ -102,14 +106,22 @@ impl Cluster {
         Ok(())
     }
 
-    fn load(&self, shell: &Shell) -> anyhow::Result<()> {
+    fn create(&self, shell: &Shell, password: Option<&str>) -> anyhow::Result<()> {
         let mut administrator = Probe::connect(&self.superuser_of("postgres"))?;
         for statement in [format!("create role {USER} login"), format!("create database {DATABASE} owner {USER}")] {
-            println!("sql> {statement}");
+            shell.say(&format!("sql> {statement}"));
             administrator.query(&statement)?;
         }
+        if let Some(password) = password {
+            administrator.query(&format!("alter role {USER} password '{password}'"))?;
+        }
+        Ok(())
+    }
+
+    /// Loads pgbench's tables.
+    pub fn load(&self, shell: &Shell, scale: u32) -> anyhow::Result<()> {
         let mut pgbench = shell.command(self.bin.join("pgbench"));
-        pgbench.args(["-i", "-q", "-s", &SCALE.to_string(), "-h", "127.0.0.1"]);
+        pgbench.args(["-i", "-q", "-s", &scale.to_string(), "-h", "127.0.0.1"]);
         pgbench.args(["-p", &self.address.port().to_string(), "-U", USER, DATABASE]);
         shell.run(&mut pgbench, Duration::from_secs(120))?;
         Ok(())
@@ -129,8 +141,9 @@ pub fn free_addresses<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
     Ok(addresses)
 }
 
-fn hba() -> String {
-    format!("local all {SUPERUSER} trust\nhost {DATABASE} {USER} 127.0.0.1/32 trust\n")
+fn hba(password: bool) -> String {
+    let method = if password { "scram-sha-256" } else { "trust" };
+    format!("local all {SUPERUSER} trust\nhost {DATABASE} {USER} 127.0.0.1/32 {method}\n")
 }
 
 fn locate(given: Option<&Path>) -> anyhow::Result<PathBuf> {
@@ -180,9 +193,11 @@ mod tests {
 
     #[test]
     fn only_the_application_may_come_in_over_tcp() {
-        let hba = hba();
-        let tcp: Vec<_> = hba.lines().filter(|line| line.starts_with("host")).collect();
-        assert_eq!(tcp, ["host shop app 127.0.0.1/32 trust"]);
+        for (password, method) in [(false, "trust"), (true, "scram-sha-256")] {
+            let hba = hba(password);
+            let tcp: Vec<_> = hba.lines().filter(|line| line.starts_with("host")).collect();
+            assert_eq!(tcp, [format!("host shop app 127.0.0.1/32 {method}")]);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Runs programs and prints each command line first, so that a reader can repeat what the demo did.
+//! Runs programs and, where that is wished, prints each command line first, so that a reader can repeat what was done.
 //!
 //! Refuses to know what the programs are for.
 
@@ -29,15 +29,17 @@ pub struct Account {
     gid: u32,
 }
 
-/// Where and as whom the demo's programs run.
+/// Where and as whom programs run.
 pub struct Shell {
     /// Ends what was started.
     pub cleanup: Cleanup,
-    /// The demo's private directory.
+    /// Their private directory.
     pub directory: PathBuf,
-    /// The account of servers; `None` when the demo does not run as root.
+    /// The account of servers; `None` when we do not run as root.
     pub account: Option<Account>,
     outputs: std::cell::Cell<u32>,
+    /// Command lines are printed.
+    aloud: bool,
 }
 
 /// What a program said.
@@ -80,12 +82,19 @@ impl Account {
 }
 
 impl Shell {
-    /// A shell whose files live in `directory`.
-    pub fn new(cleanup: Cleanup, directory: PathBuf, account: Option<Account>) -> Shell {
-        Shell { cleanup, directory, account, outputs: std::cell::Cell::new(0) }
+    /// A shell whose files live in `directory`. `aloud`: it prints what it does.
+    pub fn new(cleanup: Cleanup, directory: PathBuf, account: Option<Account>, aloud: bool) -> Shell {
+        Shell { cleanup, directory, account, outputs: std::cell::Cell::new(0), aloud }
     }
 
-    /// A program to be run as the demo's own user.
+    /// Prints a line, if that is wished.
+    pub fn say(&self, line: &str) {
+        if self.aloud {
+            println!("{line}");
+        }
+    }
+
+    /// A program to be run as our own user.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         Command::new(program)
     }
@@ -108,9 +117,9 @@ impl Shell {
         Ok(())
     }
 
-    /// Prints and starts a program; its output goes to files.
+    /// Starts a program; its output goes to files.
     pub fn start(&self, command: &mut Command, farewell: Farewell) -> anyhow::Result<Started> {
-        println!("$ {}{}", render(command), self.remark(command));
+        self.say(&format!("$ {}{}", render(command), self.remark(command)));
         let number = self.outputs.get();
         self.outputs.set(number + 1);
         let stdout = self.directory.join(format!("output-{number}.out"));

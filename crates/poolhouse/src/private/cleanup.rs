@@ -1,5 +1,5 @@
-//! Everything the demo starts or creates is entered here, so that one call takes it all away again: at the end, on
-//! Ctrl-C or SIGTERM, and when the demo panics.
+//! Everything that is started or created is entered here, so that one call takes it all away again: at the end, on
+//! Ctrl-C or SIGTERM, and when we panic.
 //!
 //! Knows processes, process groups and directories. Refuses to know what the processes do.
 
@@ -81,7 +81,7 @@ impl Cleanup {
     pub fn spawn(&self, command: &mut Command, farewell: Farewell) -> anyhow::Result<ProcessId> {
         let mut state = self.lock();
         ensure!(!state.swept, "interrupted");
-        assert!(state.processes.len() < MAX_PROCESSES, "the demo started too many processes");
+        assert!(state.processes.len() < MAX_PROCESSES, "too many processes were started");
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.process_group(0).spawn().with_context(|| format!("cannot start {program}"))?;
         let id = ProcessId(state.next_id);

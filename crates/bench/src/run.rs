@@ -1,0 +1,192 @@
+//! One run from the beginning to the end: looks at the target first, puts the relay with faults in between, lets the target carry out what
+//! the engine orders, and writes down where and with what. Decides nothing about when operations begin.
+
+mod machine;
+
+use std::{
+    fmt,
+    net::{SocketAddr, ToSocketAddrs},
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+
+use driver::Address;
+use pool::Time;
+use upstream::UpstreamUrl;
+
+use crate::{
+    engine::Engine,
+    plan::{Plan, Target},
+    relay::Relay,
+    result::BenchResult,
+    target::{self, Surroundings, TargetError},
+};
+
+/// Why there is no result. Holds no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunError {
+    /// The plan makes no sense.
+    Plan(String),
+    /// The target cannot be used.
+    Target(TargetError),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plan(message) => f.write_str(message),
+            Self::Target(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<TargetError> for RunError {
+    fn from(error: TargetError) -> Self {
+        Self::Target(error)
+    }
+}
+
+/// Runs a plan. `stop`: end early, with what there is. `watch` is called at least ten times a second.
+///
+/// # Errors
+/// If the plan makes no sense or the target cannot be used; most of that is found before any load begins.
+pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time)) -> Result<BenchResult, RunError> {
+    plan.check().map_err(RunError::Plan)?;
+    let server = match &plan.target {
+        Target::Postgres(postgres) => target::postgres::check(postgres)?,
+        Target::Http(http) => target::http::check(http)?,
+    };
+    let relay = match plan.faults.as_slice() {
+        [] => None,
+        faults => Some(
+            Relay::start(address(&plan.target)?, faults, plan.seed)
+                .map_err(|error| TargetError::machine(format!("the relay with faults cannot be started: {error}")))?,
+        ),
+    };
+    let started = machine::seconds_since_1970();
+    let origin = Instant::now();
+    let mut engine = Engine::new(plan, Time(0));
+    let mut processor = Processor::default();
+    let mut relay_knows = false;
+    let mut watch = |engine: &Engine, now: Time| {
+        if let (Some(relay), Some(from), false) = (&relay, engine.measured_from(), relay_knows)
+            && from <= now
+        {
+            relay.load_begins(origin + Duration::from_nanos(from.0));
+            relay_knows = true;
+        }
+        processor.note(engine, now);
+        watch(engine, now);
+    };
+    let around = Surroundings { origin, stop, via: relay.as_ref().map(Relay::address), watch: &mut watch };
+    match &plan.target {
+        Target::Postgres(postgres) => target::postgres::run(postgres, plan, &mut engine, around)?,
+        Target::Http(http) => target::http::run(http, plan, &mut engine, around)?,
+    }
+    if let Some(error) = engine.failure() {
+        return Err(TargetError::target(format!("no connection could be made to begin with: {}", error.0)).into());
+    }
+    let now = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
+    let mut result = engine.result(now);
+    result.total.generator_cpu_s = processor.share().map(|share| share * result.total.duration_s);
+    result.about.started = started;
+    result.about.target = shown(plan.target.url());
+    result.about.server = Some(server);
+    result.about.machine = machine::describe();
+    Ok(result)
+}
+
+/// Where a relay would have to lead to.
+fn address(target: &Target) -> Result<SocketAddr, TargetError> {
+    let (host, port) = match target {
+        Target::Postgres(postgres) => {
+            let url = UpstreamUrl::parse(postgres.url.reveal()).map_err(TargetError::configuration)?;
+            match url.hosts.addresses.first() {
+                Some(Address::Tcp { host, port }) => (host.clone(), *port),
+                Some(Address::Unix(_)) | None => {
+                    return Err(TargetError::configuration(
+                        "faults on the way need a way over TCP: write a host and a port in the URL, not a Unix socket",
+                    ));
+                }
+            }
+        }
+        Target::Http(http) => http_place(http.url.reveal())
+            .ok_or_else(|| TargetError::configuration("this URL has no host: write http://host:port/path"))?,
+    };
+    let mut found = (host.as_str(), port)
+        .to_socket_addrs()
+        .map_err(|error| TargetError::target(format!("the address of {host} cannot be found: {error}")))?;
+    found.next().ok_or_else(|| TargetError::target(format!("{host} has no address")))
+}
+
+/// Host and port of an HTTP URL.
+fn http_place(url: &str) -> Option<(String, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let default = if scheme == "https" { 443 } else { 80 };
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+        _ => (place, default),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+/// A URL without its password and without what stands behind `?` and `#`, where there may be another.
+pub fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return "(no URL)".to_owned() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let Some((login, place)) = rest.rsplit_once('@') else { return format!("{scheme}://{rest}") };
+    let user = login.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}@{place}")
+}
+
+/// Processor time of this process while the load is measured.
+#[derive(Default)]
+struct Processor {
+    first: Option<(Time, Duration)>,
+    last: Option<(Time, Duration)>,
+}
+
+impl Processor {
+    fn note(&mut self, engine: &Engine, now: Time) {
+        if engine.is_measuring() {
+            let sample = (now, machine::processor_time());
+            self.first.get_or_insert(sample);
+            self.last = Some(sample);
+        }
+    }
+
+    /// Seconds of processor time for each second.
+    fn share(&self) -> Option<f64> {
+        let ((from, before), (until, after)) = (self.first?, self.last?);
+        (until > from).then(|| (after - before).as_secs_f64() / (until - from).as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_any_secret() {
+        assert_eq!(shown("postgres://app:hunter2@db:5432/shop?password=hunter2"), "postgres://app@db:5432/shop");
+        assert_eq!(shown("postgres://app:hun@ter2@db/shop"), "postgres://app@db/shop");
+        assert_eq!(shown("http://127.0.0.1:8080/api?token=hunter2"), "http://127.0.0.1:8080/api");
+        assert_eq!(shown("hunter2"), "(no URL)");
+    }
+
+    #[test]
+    fn the_place_of_an_http_url_is_found() {
+        let place = |url| http_place(url).map(|(host, port)| format!("{host} {port}"));
+        assert_eq!(place("http://a/b").as_deref(), Some("a 80"));
+        assert_eq!(place("https://u:p@a:8443/b?c@d").as_deref(), Some("a 8443"));
+        assert_eq!(place("http://[::1]:8080").as_deref(), Some("::1 8080"));
+        assert_eq!(place("http://[::1]").as_deref(), Some("::1 80"));
+        assert_eq!(place("http://:80"), None);
+        assert_eq!(place("http://a:port"), None);
+    }
+}

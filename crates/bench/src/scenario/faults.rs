@@ -1,0 +1,85 @@
+//! `[[fault]]`: what goes wrong on the way to the target.
+
+use std::time::Duration;
+
+use settings::Section;
+use workload::{Fault, Window};
+
+/// Faults that a run may have.
+const MAX_FAULTS: usize = 32;
+
+const KEYS: &[&str] = &["kind", "delay", "jitter", "first", "length", "every"];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Delay,
+    Stall,
+    BlackHole,
+    Cut,
+}
+
+/// Reads the faults of a file, a variant, or the published durations.
+pub(super) fn read(section: &Section<'_>) -> Vec<Fault> {
+    let tables = section.tables("fault", &[KEYS]);
+    if tables.len() > MAX_FAULTS {
+        section.error("fault", format!("more than {MAX_FAULTS} faults"));
+        return Vec::new();
+    }
+    tables.iter().filter_map(fault).collect()
+}
+
+fn fault(section: &Section<'_>) -> Option<Fault> {
+    let kinds = [("delay", Kind::Delay), ("stall", Kind::Stall), ("black-hole", Kind::BlackHole), ("cut", Kind::Cut)];
+    let kind = match section.choice("kind", &kinds) {
+        Some(kind) => kind,
+        None => {
+            if !section.has("kind") {
+                section.error("", "[[fault]] needs a `kind`: \"delay\", \"stall\", \"black-hole\" or \"cut\"");
+            }
+            return None;
+        }
+    };
+    let name = kinds.iter().find(|(_, other)| *other == kind).map_or("", |(name, _)| name);
+    let may_have: &[&'static str] = match kind {
+        Kind::Delay => &["delay", "jitter"],
+        Kind::Stall => &["delay", "first", "length", "every"],
+        Kind::BlackHole => &["first", "length", "every"],
+        Kind::Cut => &["first", "every"],
+    };
+    for key in KEYS.iter().copied().filter(|key| *key != "kind" && section.has(key) && !may_have.contains(key)) {
+        section.error(key, format!("a fault of the kind \"{name}\" has no `{key}`"));
+    }
+    let delay = section.duration_on("delay");
+    if delay.is_none() && may_have.contains(&"delay") && !section.has("delay") {
+        section.error("", format!("a fault of the kind \"{name}\" needs a `delay`"));
+    }
+    match kind {
+        Kind::Delay => Some(Fault::Delay { delay: delay?, jitter: section.duration_on("jitter").unwrap_or_default() }),
+        Kind::Stall => Some(Fault::Stall { delay: delay?, window: window(section, name)? }),
+        Kind::BlackHole => Some(Fault::BlackHole { window: window(section, name)? }),
+        Kind::Cut => {
+            let (first, every) = (section.duration_on("first"), section.duration_on("every"));
+            let first = first.or(every).unwrap_or_else(|| {
+                section.error("", "a cut needs `first` or `every`");
+                Duration::from_secs(1)
+            });
+            Some(Fault::Cut { window: Window { first, length: Duration::from_millis(1), every } })
+        }
+    }
+}
+
+/// When it happens: by default it begins with its first period.
+fn window(section: &Section<'_>, kind: &str) -> Option<Window> {
+    let every = section.duration_on("every");
+    let length = section.duration_on("length");
+    if !section.has("length") {
+        section.error("", format!("a fault of the kind \"{kind}\" needs a `length`"));
+    }
+    let first = section.duration_on("first").or(every).unwrap_or_default();
+    let window = Window { first, length: length?, every };
+    if every.is_some_and(|every| every <= window.length) {
+        section.error("every", "`every` must be longer than `length`, or it would never end");
+        return None;
+    }
+    Some(window)
+}

@@ -1,0 +1,191 @@
+//! `[target]`: what is asked.
+
+use settings::{Document, Secret, Section};
+use upstream::UpstreamUrl;
+
+use super::Start;
+use crate::{
+    plan::{HttpTarget, PostgresTarget, QueryProtocol, Script, Target},
+    script::Scripts,
+    target::http::template::Template,
+};
+
+pub(super) const KEYS: &[&str] = &[
+    "url",
+    "url_file",
+    "start",
+    "max_connections",
+    "script",
+    "scripts",
+    "sql",
+    "protocol",
+    "scale",
+    "schema",
+    "variables",
+    "method",
+    "headers",
+    "body",
+    "expect",
+];
+const POSTGRES_KEYS: &[&str] = &["script", "scripts", "sql", "protocol", "scale", "schema", "variables"];
+const HTTP_KEYS: &[&str] = &["method", "headers", "body", "expect"];
+
+/// The schema of the built-in scripts' tables.
+const SCHEMA: &str = "poolhouse_bench";
+/// Scripts that a target may have.
+const MAX_SCRIPTS: usize = 128;
+/// Connections of a PostgreSQL that is started.
+const MAX_CONNECTIONS: std::ops::RangeInclusive<u32> = 10..=10_000;
+/// Like PostgreSQL's own default.
+const CONNECTIONS: u32 = 100;
+
+/// Reads the section. The URL of a target that is still to be started is empty.
+pub(super) fn read(document: &Document<'_>, section: &Section<'_>) -> Option<(Target, Option<Start>)> {
+    let start = section.choice("start", &[("postgres", ())]);
+    let max_connections = section.number("max_connections", MAX_CONNECTIONS);
+    let has_url = section.has("url") || section.has("url_file");
+    match (section.has("start"), has_url) {
+        (true, true) => section.error("start", "give either `start` or `url`, not both"),
+        (false, false) => section.error("", "[target] needs a `url`, or start = \"postgres\""),
+        (false, true) if section.has("max_connections") => {
+            section.error("max_connections", "`max_connections` is for a PostgreSQL that is started");
+        }
+        _ => {}
+    }
+    let url = section.secret("url", "url_file", true);
+    if let Some(url) = &url
+        && let Some(scheme) = url.reveal().split_once("://").map(|(scheme, _)| scheme)
+        && matches!(scheme, "http" | "https")
+    {
+        foreign(section, POSTGRES_KEYS, "HTTP");
+        return Some((Target::Http(http(section, url.clone())), None));
+    }
+    foreign(section, HTTP_KEYS, "PostgreSQL");
+    if let Some(url) = &url
+        && let Err(message) = UpstreamUrl::parse(url.reveal())
+    {
+        section.error(if section.has("url") { "url" } else { "url_file" }, message);
+    }
+    let target = postgres(document, section, url.unwrap_or_else(|| Secret::new("")))?;
+    let start = start.map(|()| Start { max_connections: max_connections.unwrap_or(CONNECTIONS) });
+    Some((Target::Postgres(target), start))
+}
+
+fn foreign(section: &Section<'_>, keys: &[&'static str], kind: &str) {
+    for key in keys.iter().filter(|key| section.has(key)) {
+        section.error(key, format!("`{key}` says nothing to a target that speaks {kind}"));
+    }
+}
+
+fn postgres(document: &Document<'_>, section: &Section<'_>, url: Secret) -> Option<PostgresTarget> {
+    let protocols = [
+        ("simple", QueryProtocol::Simple),
+        ("extended", QueryProtocol::Extended),
+        ("prepared", QueryProtocol::Prepared),
+    ];
+    let target = PostgresTarget {
+        url,
+        scripts: scripts(document, section)?,
+        protocol: section.choice("protocol", &protocols).unwrap_or_default(),
+        scale: section.number("scale", 1..=100_000).unwrap_or(1),
+        schema: section.string("schema").unwrap_or_else(|| SCHEMA.to_owned()),
+        variables: variables(section),
+    };
+    if let Err(error) = Scripts::new(&target.scripts, target.protocol, target.scale, &target.variables, 0) {
+        let key = ["sql", "scripts"].into_iter().find(|key| section.has(key)).unwrap_or("script");
+        section.error(key, error.to_string());
+        return None;
+    }
+    Some(target)
+}
+
+/// The scripts: one by name or file, several with weights (`select-only@3`), or the text itself.
+fn scripts(document: &Document<'_>, section: &Section<'_>) -> Option<Vec<(Script, u32)>> {
+    let given: Vec<&str> = ["script", "scripts", "sql"].into_iter().filter(|key| section.has(key)).collect();
+    match given[..] {
+        [] => return Some(vec![(Script::SelectOnly, 1)]),
+        [_] => {}
+        _ => {
+            section.error("script", format!("give one of `{}`", given.join("`, `")));
+            return None;
+        }
+    }
+    if section.has("sql") {
+        let text = section.string("sql")?;
+        return Some(vec![(Script::File("sql".into(), text), 1)]);
+    }
+    if section.has("script") {
+        let script = section.text("script", |text| script(document, text))?;
+        return Some(vec![(script, 1)]);
+    }
+    let texts = section.texts("scripts")?;
+    if texts.len() > MAX_SCRIPTS {
+        section.error("scripts", format!("more than {MAX_SCRIPTS} scripts"));
+        return None;
+    }
+    let read = |text: &String| {
+        let (name, weight) = text.rsplit_once('@').unwrap_or((text, "1"));
+        let weight = weight.parse().map_err(|_| format!("`{text}`: the weight behind `@` is no whole number"))?;
+        Ok((script(document, name)?, weight))
+    };
+    match texts.iter().map(read).collect::<Result<Vec<_>, String>>() {
+        Ok(scripts) => Some(scripts),
+        Err(message) => {
+            section.error("scripts", message);
+            None
+        }
+    }
+}
+
+fn script(document: &Document<'_>, name: &str) -> Result<Script, String> {
+    let built_in =
+        [("select-only", Script::SelectOnly), ("tpcb-like", Script::TpcbLike), ("simple-update", Script::SimpleUpdate)];
+    let names = built_in.each_ref().map(|(name, _)| *name);
+    if let Some((_, script)) = built_in.into_iter().find(|(built_in, _)| *built_in == name) {
+        return Ok(script);
+    }
+    let path = document.resolve(name);
+    match settings::read_small(&path) {
+        Ok(text) => Ok(Script::File(path, text)),
+        Err(error) => {
+            let guess = settings::nearest(name, &names).map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
+            Err(format!("no built-in script, and cannot read {}: {error}{guess}", path.display()))
+        }
+    }
+}
+
+fn variables(section: &Section<'_>) -> Vec<(String, String)> {
+    let texts = section.texts("variables").unwrap_or_default();
+    let pairs: Option<Vec<(String, String)>> = texts
+        .iter()
+        .map(|text| text.split_once('=').map(|(n, v)| (n.trim().to_owned(), v.trim().to_owned())))
+        .collect();
+    pairs.unwrap_or_else(|| {
+        section.error("variables", "each variable is written as \"name=value\"");
+        Vec::new()
+    })
+}
+
+fn http(section: &Section<'_>, url: Secret) -> HttpTarget {
+    let headers = section.texts("headers").unwrap_or_default();
+    let pairs: Option<Vec<(String, String)>> = headers
+        .iter()
+        .map(|text| text.split_once(':').map(|(n, v)| (n.trim().to_owned(), v.trim().to_owned())))
+        .collect();
+    let headers = pairs.unwrap_or_else(|| {
+        section.error("headers", "each header is written as \"Name: value\"");
+        Vec::new()
+    });
+    for (_, value) in &headers {
+        if let Err(message) = Template::parse(value) {
+            section.error("headers", message);
+        }
+    }
+    let body = section.string("body");
+    if let Some(Err(message)) = body.as_deref().map(Template::parse) {
+        section.error("body", message);
+    }
+    let method = section.string("method").unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let expect = section.numbers("expect", 100..=599).unwrap_or_default();
+    HttpTarget { url, method, headers, body, expect: expect.into_iter().map(|status| status as u16).collect() }
+}

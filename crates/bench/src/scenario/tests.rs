@@ -1,0 +1,209 @@
+//! What scenario files mean, and what is said about their mistakes.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use workload::{Shape, Spacing, Stage, Window};
+
+use super::*;
+use crate::plan::QueryProtocol;
+
+fn scenario(text: &str, full: bool) -> Scenario {
+    from_text(Path::new("s.toml"), text, &|_| None, full).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn problems(text: &str) -> String {
+    from_text(Path::new("s.toml"), text, &|_| None, false).expect_err(text).to_string()
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+const STALLS: &str = r#"
+[scenario]
+name = "stalls"
+about = "a stall at the database"
+seed = 7
+fail_if = ["p99>50ms"]
+
+[target]
+start = "postgres"
+max_connections = 300
+script = "tpcb-like"
+protocol = "prepared"
+scale = 10
+
+[load]
+stages = [{ duration = "6s", from = 10, to = 100 }, { duration = "6s", to = 300.5 }]
+spacing = "poisson"
+warmup = "2s"
+
+[pool]
+max_size = 100
+max_wait_time = "5s"
+max_idle_time = "off"
+
+[[fault]]
+kind = "delay"
+delay = "4ms"
+jitter = "1ms"
+[[fault]]
+kind = "stall"
+delay = "200ms"
+length = "1s"
+every = "5s"
+
+[full.load]
+stages = [{ duration = "1m", to = 100 }]
+[[full.fault]]
+kind = "stall"
+delay = "200ms"
+first = "3s"
+length = "2s"
+every = "20s"
+
+[[variant]]
+name = "as it was"
+[[variant]]
+name = "larger"
+pool = { max_size = 200 }
+"#;
+
+#[test]
+fn a_file_holds_several_runs() {
+    let scenario = scenario(STALLS, false);
+    assert_eq!((scenario.name.as_str(), scenario.start), ("stalls", Some(Start { max_connections: 300 })));
+    assert_eq!(scenario.tables(), Some(10));
+    let names: Vec<&str> = scenario.plans.iter().map(|plan| plan.name.as_str()).collect();
+    assert_eq!(names, ["stalls: as it was", "stalls: larger"]);
+    let sizes: Vec<u32> = scenario.plans.iter().map(|plan| plan.pool.config.max_size).collect();
+    assert_eq!(sizes, [100, 200]);
+    let plan = &scenario.plans[1];
+    assert_eq!((plan.pool.config.max_wait_time, plan.pool.config.max_idle_time), (Some(secs(5)), None));
+    assert_eq!((plan.warmup, plan.seed, plan.fail_if.as_slice()), (secs(2), 7, &["p99>50ms".to_owned()][..]));
+    let stages =
+        vec![Stage { duration: secs(6), from: 10.0, to: 100.0 }, Stage { duration: secs(6), from: 100.0, to: 300.5 }];
+    assert_eq!(plan.shape, Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 });
+    let window = Window { first: secs(5), length: secs(1), every: Some(secs(5)) };
+    let delay = Fault::Delay { delay: Duration::from_millis(4), jitter: Duration::from_millis(1) };
+    assert_eq!(plan.faults, [delay, Fault::Stall { delay: Duration::from_millis(200), window }]);
+}
+
+#[test]
+fn the_published_durations_replace_the_short_ones_and_leave_the_rest() {
+    let scenario = scenario(STALLS, true);
+    let plan = &scenario.plans[0];
+    assert!(scenario.full);
+    let Shape::Open { stages, spacing, .. } = &plan.shape else { panic!("{:?}", plan.shape) };
+    assert_eq!(stages, &[Stage { duration: secs(60), from: 100.0, to: 100.0 }]);
+    assert_eq!(*spacing, Spacing::Poisson);
+    let window = Window { first: secs(3), length: secs(2), every: Some(secs(20)) };
+    assert_eq!(plan.faults, [Fault::Stall { delay: Duration::from_millis(200), window }]);
+}
+
+#[test]
+fn a_scenario_can_be_pointed_at_another_target() {
+    let mut scenario = scenario(STALLS, false);
+    scenario.point_at(&Secret::new("postgres://u:hunter2@h/d"));
+    let Target::Postgres(target) = &scenario.plans[1].target else { panic!("PostgreSQL") };
+    assert_eq!(&**target.url.reveal(), "postgres://u:hunter2@h/d");
+    assert_eq!(target.protocol, QueryProtocol::Prepared);
+    assert!(!format!("{scenario:?}").contains("hunter2"));
+}
+
+#[test]
+fn bursts_closed_loops_and_plain_rates_are_read() {
+    let head = "[scenario]\nname = \"x\"\n[target]\nurl = \"postgres://u@h/d\"\n";
+    let shape = |load: &str| scenario(&format!("{head}[load]\n{load}"), false).plans[0].shape.clone();
+    assert_eq!(
+        shape("burst = 50\nidle = \"3s\"\nrounds = 4"),
+        Shape::Burst { size: 50, at_once: 50, idle: secs(3), rounds: 4 }
+    );
+    assert_eq!(
+        shape("clients = 5\nduration = \"3s\"\noperations = 9"),
+        Shape::Closed { clients: 5, think: Duration::ZERO, duration: secs(3), operations: Some(9) }
+    );
+    let Shape::Open { stages, .. } = shape("rate = 12.5\nduration = \"3s\"") else { panic!("an open load") };
+    assert_eq!(stages, [Stage { duration: secs(3), from: 12.5, to: 12.5 }]);
+    let closed = scenario(&format!("{head}[load]\nclients = 5\nduration = \"3s\""), false);
+    let config = &closed.plans[0].pool.config;
+    assert_eq!((config.max_size, config.min_size, config.max_idle_time), (5, 5, None));
+    assert!(closed.plans[0].pool.warm && closed.plans[0].pool.reuse);
+}
+
+#[test]
+fn an_http_target_has_a_request() {
+    let text = "[scenario]\nname = \"x\"\n[load]\nrate = 5\nduration = \"1s\"\n[target]\nurl = \"http://h/p\"\n\
+                headers = [\"Content-Type: application/json\"]\nbody = '{\"n\": {{random 1 9}}}'\nexpect = [201, 204]\n";
+    let scenario = scenario(text, false);
+    let Target::Http(target) = &scenario.plans[0].target else { panic!("HTTP") };
+    assert_eq!((target.method.as_str(), target.expect.as_slice()), ("POST", &[201, 204][..]));
+    assert_eq!(target.headers, [("Content-Type".to_owned(), "application/json".to_owned())]);
+    assert_eq!(scenario.tables(), None);
+}
+
+#[test]
+fn mistakes_are_told_at_their_places() {
+    let text = |from: &str, to: &str| {
+        assert!(STALLS.contains(from), "{from}");
+        problems(&STALLS.replace(from, to))
+    };
+    for (from, to, expected) in [
+        ("spacing =", "spaceing =", "s.toml:17:1: error: unknown key `spaceing` in [load]"),
+        ("spacing =", "spaceing =", "did you mean `spacing`?"),
+        ("max_size = 100", "max_size = \"100\"", "s.toml:21:12: error: `max_size` must be a whole number"),
+        ("max_size = 200", "max_size = 5, min_size = 6", "min_size (6) is above max_size (5)"),
+        ("kind = \"stall\"\ndelay = \"200ms\"\nlength = \"1s\"", "kind = \"stal\"", "did you mean \"stall\"?"),
+        ("length = \"1s\"\nevery = \"5s\"", "length = \"5s\"\nevery = \"5s\"", "`every` must be longer than `length`"),
+        ("jitter = \"1ms\"", "every = \"1m\"", "a fault of the kind \"delay\" has no `every`"),
+        ("spacing = \"poisson\"", "burst = 5", "several shapes: give one of `stages`, `burst`"),
+        ("spacing = \"poisson\"", "think = \"1s\"", "`think` says nothing to a load with `stages`"),
+        ("script = \"tpcb-like\"", "script = \"tpcb\"", "did you mean \"tpcb-like\"?"),
+        ("script = \"tpcb-like\"", "sql = '''\nselect 1;\n\\shell x'''", "sql:2:1: the meta-command `\\shell`"),
+        ("script = \"tpcb-like\"", "sql = '''select ':a';'''", "only works with --protocol simple"),
+        ("start = \"postgres\"", "url = \"postgres://h/d\"", "`max_connections` is for a PostgreSQL that is started"),
+        ("start = \"postgres\"", "body = \"x\"", "[target] needs a `url`, or start = \"postgres\""),
+        ("name = \"larger\"", "", "[[variant]] needs a `name`"),
+        ("name = \"stalls\"", "", "[scenario] needs a `name`"),
+        ("duration = \"6s\", to = 300.5", "to = 300.5", "a stage needs `duration`"),
+    ] {
+        let problems = text(from, to);
+        assert!(problems.contains(expected), "{to}: {problems}");
+    }
+    assert!(problems("[load]\nrate = 5").contains("there is no [scenario]"));
+    let foreign = "[scenario]\nname=\"x\"\n[target]\nurl=\"http://h\"\nscale=5\n[load]\nrate=1\nduration=\"1s\"";
+    assert!(problems(foreign).contains("says nothing to a target that speaks HTTP"));
+    let secret =
+        "[scenario]\nname=\"x\"\n[target]\nurl=\"postgres://a:hunter2@h:99999/d\"\n[load]\nrate=1\nduration=\"1s\"";
+    assert!(!problems(secret).contains("hunter2"));
+}
+
+#[test]
+fn the_scenarios_of_this_project_are_right_in_both_lengths() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text = load_text(&path).unwrap();
+            for full in [false, true] {
+                let scenario = from_text(&path, &text, &|_| None, full).unwrap_or_else(|problems| panic!("{problems}"));
+                assert!(!scenario.plans.is_empty() && !scenario.about.is_empty(), "{}", path.display());
+            }
+            found += 1;
+        }
+    }
+    assert!(found >= 4, "{found} scenarios");
+}
+
+proptest! {
+    #[test]
+    fn any_change_of_a_file_is_read_or_refused(at in 0usize..STALLS.len(), length in 0usize..20, put in "[a-z\"=\\[\\]{}0-9.\n]{0,6}") {
+        let end = (at + length).min(STALLS.len());
+        let text = format!("{}{put}{}", &STALLS[..at], &STALLS[end..]);
+        for full in [false, true] {
+            let _ = from_text(Path::new("s.toml"), &text, &|_| None, full);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Conditions that a result must not fulfil: `p99>50ms`. Reads them, and says which one a result has missed. Knows no command line.
+
+use std::fmt;
+
+use settings::nearest;
+
+use crate::result::{Measured, Percentiles};
+
+/// A condition that makes a run a failure if it holds.
+#[derive(Clone, Debug)]
+pub struct Threshold {
+    text: String,
+    metric: Metric,
+    compare: Compare,
+    limit: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Metric {
+    Time(Of, fn(&Percentiles) -> f64),
+    Errors,
+    ErrorsPercent,
+    Dropped,
+    DroppedPercent,
+    Rate,
+    Requests,
+    Created,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Of {
+    Response,
+    Service,
+    PoolWait,
+    Connect,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Compare {
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
+/// A threshold that a result has missed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Missed {
+    /// As it was given.
+    pub threshold: String,
+    /// What was measured, in words.
+    pub measured: String,
+}
+
+impl fmt::Display for Missed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: it is {}", self.threshold, self.measured)
+    }
+}
+
+const FORM: &str = "write it like p99>50ms, service_p95>20ms, errors>1%, dropped>0 or rate<900";
+const TIMES: &[(&str, fn(&Percentiles) -> f64)] = &[
+    ("min", |p| p.min),
+    ("mean", |p| p.mean),
+    ("p50", |p| p.p50),
+    ("p90", |p| p.p90),
+    ("p95", |p| p.p95),
+    ("p99", |p| p.p99),
+    ("p999", |p| p.p999),
+    ("max", |p| p.max),
+];
+const PREFIXES: &[(&str, Of)] =
+    &[("response_", Of::Response), ("service_", Of::Service), ("pool_wait_", Of::PoolWait), ("connect_", Of::Connect)];
+const COUNTS: &[&str] = &["errors", "dropped", "rate", "requests", "created"];
+const COMPARISONS: &[(&str, Compare)] =
+    &[(">=", Compare::AtLeast), ("<=", Compare::AtMost), (">", Compare::Above), ("<", Compare::Below)];
+
+impl Threshold {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with it, and how it is written.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let place = text.find(['>', '<']).ok_or_else(|| format!("`{text}` compares nothing: {FORM}"))?;
+        let (name, rest) = (text[..place].trim(), &text[place..]);
+        let (sign, compare) = COMPARISONS.iter().find(|(sign, _)| rest.starts_with(sign)).expect("it begins with one");
+        let value = rest[sign.len()..].trim();
+        let (metric, limit) = match time(name) {
+            Some((of, take)) => (Metric::Time(of, take), milliseconds(value)?),
+            None => count(name, value)?,
+        };
+        Ok(Self { text: text.trim().to_owned(), metric, compare: *compare, limit })
+    }
+
+    /// Whether this result misses it. What was not measured is missed: a run without a single answer has no good percentiles.
+    pub fn missed(&self, measured: &Measured) -> Option<Missed> {
+        let value = self.metric.of(measured);
+        let holds = value.is_none_or(|value| match self.compare {
+            Compare::Above => value > self.limit,
+            Compare::AtLeast => value >= self.limit,
+            Compare::Below => value < self.limit,
+            Compare::AtMost => value <= self.limit,
+        });
+        let shown = || value.map_or("unknown".to_owned(), |value| self.metric.show(value));
+        holds.then(|| Missed { threshold: self.text.clone(), measured: shown() })
+    }
+}
+
+fn time(name: &str) -> Option<(Of, fn(&Percentiles) -> f64)> {
+    let (of, name) = PREFIXES
+        .iter()
+        .find_map(|(prefix, of)| Some((*of, name.strip_prefix(prefix)?)))
+        .unwrap_or((Of::Response, name));
+    TIMES.iter().find(|(known, _)| *known == name).map(|(_, take)| (of, *take))
+}
+
+fn count(name: &str, value: &str) -> Result<(Metric, f64), String> {
+    let (number, percent) = value.strip_suffix('%').map_or((value, false), |number| (number.trim(), true));
+    let metric = match (name, percent) {
+        ("errors", false) => Metric::Errors,
+        ("errors", true) => Metric::ErrorsPercent,
+        ("dropped", false) => Metric::Dropped,
+        ("dropped", true) => Metric::DroppedPercent,
+        ("rate", false) => Metric::Rate,
+        ("requests", false) => Metric::Requests,
+        ("created", false) => Metric::Created,
+        ("rate" | "requests" | "created", true) => {
+            return Err(format!("`{name}` is not a part of anything: no `%` there"));
+        }
+        _ => {
+            let known: Vec<&str> = TIMES.iter().map(|(name, _)| *name).chain(COUNTS.iter().copied()).collect();
+            let guess = nearest(name, &known).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+            return Err(format!("unknown metric `{}`{guess}: {FORM}", name.escape_debug()));
+        }
+    };
+    Ok((metric, number_of(number.trim_end_matches("/s"), value)?))
+}
+
+fn milliseconds(value: &str) -> Result<f64, String> {
+    let unit = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let factor = match unit.trim() {
+        "us" => 1e-3,
+        "ms" => 1.0,
+        "s" => 1e3,
+        "" => return Err(format!("`{value}` has no unit: us, ms or s")),
+        unit => return Err(format!("unknown unit `{}` in `{value}`: us, ms or s", unit.escape_debug())),
+    };
+    Ok(number_of(&value[..value.len() - unit.len()], value)? * factor)
+}
+
+fn number_of(text: &str, whole: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| format!("`{}` is no number: {FORM}", whole.escape_debug()))
+}
+
+impl Metric {
+    fn of(self, measured: &Measured) -> Option<f64> {
+        let errors = measured.errors.values().sum::<u64>() as f64;
+        let ended = measured.requests as f64 + errors;
+        let part = |count: f64, of: f64| (of > 0.0).then(|| count / of * 100.0);
+        match self {
+            Self::Time(of, take) => {
+                let percentiles = match of {
+                    Of::Response => &measured.response_ms,
+                    Of::Service => &measured.service_ms,
+                    Of::PoolWait => &measured.pool_wait_ms,
+                    Of::Connect => &measured.connect_ms.total,
+                };
+                percentiles.as_ref().map(take)
+            }
+            Self::Errors => Some(errors),
+            Self::ErrorsPercent => part(errors, ended),
+            Self::Dropped => Some(measured.dropped as f64),
+            Self::DroppedPercent => part(measured.dropped as f64, ended + measured.dropped as f64),
+            Self::Rate => (measured.duration_s > 0.0).then(|| measured.requests as f64 / measured.duration_s),
+            Self::Requests => Some(measured.requests as f64),
+            Self::Created => Some(measured.connections.created as f64),
+        }
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Time(..) => format!("{value:.3} ms"),
+            Self::ErrorsPercent | Self::DroppedPercent => format!("{value:.2}%"),
+            Self::Rate => format!("{value:.1}/s"),
+            Self::Errors | Self::Dropped | Self::Requests | Self::Created => format!("{value}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn measured() -> Measured {
+        Measured {
+            requests: 990,
+            errors: [("timeout".to_owned(), 10)].into(),
+            duration_s: 10.0,
+            response_ms: Some(Percentiles { p99: 72.1, p50: 3.0, ..Percentiles::default() }),
+            service_ms: Some(Percentiles { p95: 0.4, ..Percentiles::default() }),
+            ..Measured::default()
+        }
+    }
+
+    fn missed(text: &str) -> Option<String> {
+        Threshold::parse(text).unwrap().missed(&measured()).map(|missed| missed.to_string())
+    }
+
+    #[test]
+    fn what_is_missed_is_said_with_what_was_measured() {
+        assert_eq!(missed("p99>50ms").as_deref(), Some("p99>50ms: it is 72.100 ms"));
+        assert_eq!(missed(" errors >= 1% ").as_deref(), Some("errors >= 1%: it is 1.00%"));
+        assert_eq!(missed("rate<900").as_deref(), Some("rate<900: it is 99.0/s"));
+        assert_eq!(missed("service_p95>300us").as_deref(), Some("service_p95>300us: it is 0.400 ms"));
+        assert_eq!(missed("errors>9").as_deref(), Some("errors>9: it is 10"));
+    }
+
+    #[test]
+    fn what_holds_is_not_missed() {
+        for text in ["p99>80ms", "p99 > 0.08s", "errors>1%", "dropped>0", "rate<99/s", "requests<990", "created>0"] {
+            assert_eq!(missed(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missed() {
+        assert_eq!(missed("pool_wait_p99>1s").as_deref(), Some("pool_wait_p99>1s: it is unknown"));
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        let error = |text| Threshold::parse(text).expect_err("a mistake");
+        assert!(error("p99").contains("compares nothing"));
+        assert!(error("p99>50").contains("no unit"));
+        assert!(error("p98>50ms").contains("did you mean"), "{}", error("p98>50ms"));
+        assert!(error("errors>many").contains("no number"));
+        assert!(error("p99>5min").contains("unknown unit `min`"));
+        assert!(error("rate<5%").contains("no `%`"));
+        assert!(error("errors>-1").contains("no number"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,40}") {
+            let _ = Threshold::parse(&text);
+        }
+    }
+}

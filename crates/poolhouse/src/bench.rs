@@ -1,0 +1,99 @@
+//! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
+
+mod load;
+mod output;
+mod pool_under_test;
+mod runs;
+mod target;
+mod way;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Subcommand};
+
+use crate::BAD_USAGE;
+
+const EXAMPLE: &str = "\
+Examples:
+  poolhouse bench 'postgres://app:${APP_PASSWORD}@db/bench' --init --scale 10 --clients 20 --duration 30s
+  poolhouse bench URL --rate 500 --duration 1m --max-size 20 --fail-if 'p99>50ms' --fail-if 'errors>0'
+  poolhouse bench URL --stage 1m:100..100 --stage 1m:300 --stage 1m:300..300 --html report.html
+  poolhouse bench URL --burst 50 --idle 30s --rounds 5 --min-size 10 --max-idle-time 10s
+  poolhouse bench URL --rate 200 --duration 1m --stall 200ms/2s/20s --max-size 100
+  poolhouse bench http://127.0.0.1:8080/readings --rate 100 --duration 30s --body '{\"value\": {{random 1 100}}}' --expect 201
+  poolhouse bench scenarios/churn-trouble.toml --html churn.html
+  poolhouse bench compare before.json after.json
+
+Stages: DURATION:RATE is a ramp in a straight line from the rate before to RATE (the first stage stays at its own rate, unless
+--rate says where to begin); DURATION:FROM..TO says both. Two equal numbers are a step.
+Without --rate, --stage or --burst it is a closed loop: each client begins its next operation when the last has ended, on a
+connection of its own. Such a loop is blind to stalls; an open one (--rate) is not, since its operations arrive by the clock.
+Thresholds: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_wait_, connect_ in front), errors, dropped (also
+in %), rate, requests, created; with > >= < <=. A missed one ends with status 99. Ctrl-C ends a run with what there is.";
+
+/// Measure a database or an HTTP service under load, and what its connections cost
+#[derive(Args)]
+#[command(after_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    verb: Option<BenchVerb>,
+
+    /// postgres://user:password@host/name, http://..., https://..., or a scenario file. Others can read a password there
+    /// (`ps`): use ${ENV} in single quotes, or --url-file
+    #[arg(value_name = "URL|SCENARIO.toml", required_unless_present = "url_file")]
+    what: Option<String>,
+
+    /// Read the URL from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "what")]
+    url_file: Option<PathBuf>,
+
+    /// With a scenario file: ask this URL, not the scenario's own target
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
+
+    #[command(flatten)]
+    load: load::LoadFlags,
+
+    #[command(flatten)]
+    work: target::WorkFlags,
+
+    #[command(flatten)]
+    pool: pool_under_test::PoolFlags,
+
+    #[command(flatten)]
+    way: way::WayFlags,
+
+    #[command(flatten)]
+    output: output::OutputFlags,
+}
+
+#[derive(Subcommand)]
+enum BenchVerb {
+    /// Two results beside each other, and whether they differ by more than noise
+    #[command(after_help = "Example:\n  poolhouse bench compare before.json after.json")]
+    Compare(output::CompareArgs),
+    /// The results of several load machines as one
+    #[command(after_help = "Example:\n  poolhouse bench merge one.json two.json --json both.json")]
+    Merge(output::MergeArgs),
+    /// A page to look at, from one or more results
+    #[command(after_help = "Example:\n  poolhouse bench report before.json after.json --html report.html")]
+    Report(output::ReportArgs),
+}
+
+/// Runs the verb.
+pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    match args.verb {
+        Some(BenchVerb::Compare(args)) => output::compare(&args),
+        Some(BenchVerb::Merge(args)) => output::merge(&args),
+        Some(BenchVerb::Report(args)) => output::report(&args),
+        None => runs::run(args),
+    }
+}
+
+/// A mistake of whoever wrote the command line or the scenario.
+fn bad_usage(message: &dyn std::fmt::Display) -> ExitCode {
+    let message = message.to_string();
+    let lead = if message.contains("error: ") { "" } else { "error: " };
+    eprintln!("{lead}{message}");
+    BAD_USAGE.into()
+}

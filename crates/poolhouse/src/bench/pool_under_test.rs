@@ -1,0 +1,93 @@
+//! The pool under test, as the command line says it.
+
+use std::time::Duration;
+
+use ::bench::plan::{MAX_INSTANCES, PoolConfig, PoolUnderTest, Shape};
+use clap::{Args, value_parser};
+
+/// In a closed loop in which each client has its own connection, so many are made at a time.
+const CONNECTING: u32 = 16;
+
+/// See the module.
+#[derive(Args, PartialEq, Default)]
+#[command(next_help_heading = "Pool under test (closed loop: by default a connection for each client)")]
+pub struct PoolFlags {
+    /// Most connections of a pool [default: 20; closed loop: --clients]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    max_size: Option<u32>,
+
+    /// Connections kept even when idle, and made before the load begins [default: 0; closed loop: --clients]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=1_000_000))]
+    min_size: Option<u32>,
+
+    /// When an idle connection is closed [default: 5m; closed loop: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_idle_time: Option<Off>,
+
+    /// When a connection is replaced by a new one [default: 30m; closed loop: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_life_time: Option<Off>,
+
+    /// How long an operation waits for a connection [default: 2s; closed loop: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_wait_time: Option<Off>,
+
+    /// Most connections being made at a time [default: 2; closed loop: 16]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    max_connecting: Option<u32>,
+
+    /// How long making a connection may take [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
+    connect_time: Option<Duration>,
+
+    /// No pool: each operation opens a connection and closes it again
+    #[arg(long, conflicts_with_all = ["max_size", "min_size", "max_idle_time", "max_life_time", "max_wait_time", "max_connecting",
+                                      "instances"])]
+    no_reuse: bool,
+
+    /// Instances of the application, each with a pool of its own [default: 1]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_INSTANCES)))]
+    instances: Option<u32>,
+}
+
+/// A duration, or `off`. A type of its own because clap takes an `Option` for a flag that is missing.
+#[derive(Clone, Copy, PartialEq)]
+struct Off(Option<Duration>);
+
+fn time(text: &str) -> Result<Off, String> {
+    settings::parse_duration(text).map(Off)
+}
+
+impl PoolFlags {
+    /// The pool for a load. In a closed loop without `--max-size` it is as in pgbench: each client keeps a connection.
+    pub fn pool(&self, shape: &Shape) -> PoolUnderTest {
+        let instances = self.instances.unwrap_or(1);
+        let usual = match (shape, self.max_size) {
+            (Shape::Closed { clients, .. }, None) => {
+                let size = clients.div_ceil(instances);
+                PoolConfig {
+                    max_size: size,
+                    min_size: size,
+                    max_connecting: CONNECTING,
+                    max_idle_time: None,
+                    max_life_time: None,
+                    max_wait_time: None,
+                    ..PoolConfig::default()
+                }
+            }
+            _ => PoolConfig::default(),
+        };
+        let time = |flag: Option<Off>, usual| flag.map_or(usual, |Off(time)| time);
+        let config = PoolConfig {
+            max_size: self.max_size.unwrap_or(usual.max_size),
+            min_size: self.min_size.unwrap_or(usual.min_size),
+            max_connecting: self.max_connecting.unwrap_or(usual.max_connecting),
+            max_idle_time: time(self.max_idle_time, usual.max_idle_time),
+            max_life_time: time(self.max_life_time, usual.max_life_time),
+            max_wait_time: time(self.max_wait_time, usual.max_wait_time),
+            connect_timeout: self.connect_time.unwrap_or(usual.connect_timeout),
+            ..usual
+        };
+        PoolUnderTest { config, reuse: !self.no_reuse, instances, warm: !self.no_reuse }
+    }
+}

@@ -1,0 +1,217 @@
+//! Carries out what `poolhouse bench` was asked: one run, or those of a scenario. Starts the scenario's own database, makes tables, stops
+//! on Ctrl-C.
+
+use std::{
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use ::bench::{
+    plan::{Plan, Target},
+    report::live::{Counts, Live},
+    result::BenchResult,
+    run::RunError,
+    scenario,
+    target::{Blame, TargetError},
+    threshold::Threshold,
+};
+use anyhow::Context;
+use settings::Secret;
+
+use super::{
+    BenchArgs, bad_usage, load::LoadFlags, output, pool_under_test::PoolFlags, target::WorkFlags, way::WayFlags,
+};
+use crate::private::PrivatePostgres;
+
+/// The live display is told so often what there is.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+
+/// What is to be run, and what it needs.
+struct Runs {
+    plans: Vec<Plan>,
+    init: bool,
+    /// Stopped when dropped.
+    _postgres: Option<PrivatePostgres>,
+}
+
+/// Why there are no runs.
+enum Refused {
+    /// A mistake on the command line or in the scenario, already in words.
+    Usage(String),
+    Failed(anyhow::Error),
+}
+
+/// Runs what the command line says.
+pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let mut thresholds = Vec::new();
+    for text in &args.output.fail_if {
+        match Threshold::parse(text) {
+            Ok(threshold) => thresholds.push(threshold),
+            Err(message) => return Ok(bad_usage(&format!("--fail-if: {message}"))),
+        }
+    }
+    let stop = on_interrupt()?;
+    let runs = match prepare(&args) {
+        Ok(runs) => runs,
+        Err(Refused::Usage(message)) => return Ok(bad_usage(&message)),
+        Err(Refused::Failed(error)) => return Err(error),
+    };
+    for plan in &runs.plans {
+        let parsed =
+            plan.check().and_then(|()| plan.fail_if.iter().try_for_each(|text| Threshold::parse(text).map(|_| ())));
+        if let Err(message) = parsed {
+            return Ok(bad_usage(&message));
+        }
+    }
+    proxy::raise_descriptor_limit();
+    let mut results: Vec<BenchResult> = Vec::new();
+    for (n, plan) in runs.plans.iter().enumerate() {
+        if let (true, Target::Postgres(target)) = (runs.init && n == 0, &plan.target)
+            && let Err(error) = ::bench::target::postgres::init(target)
+        {
+            return refused(error);
+        }
+        match one(plan, &stop) {
+            Ok(result) => results.push(result),
+            Err(RunError::Plan(message)) => return Ok(bad_usage(&message)),
+            Err(RunError::Target(error)) => return refused(error),
+        }
+        if stop.load(Relaxed) {
+            break;
+        }
+    }
+    drop(runs._postgres);
+    output::show(&args.output, &results)?;
+    let missed = missed(&thresholds, &runs.plans, &results);
+    Ok(output::verdict(&missed))
+}
+
+/// A target that cannot be used: bad usage if that is the user's to change, a failure otherwise.
+fn refused(error: TargetError) -> anyhow::Result<ExitCode> {
+    match error.blame {
+        Blame::Configuration => Ok(bad_usage(&error)),
+        Blame::Target | Blame::Machine => Err(error.into()),
+    }
+}
+
+fn prepare(args: &BenchArgs) -> Result<Runs, Refused> {
+    let text = match (&args.what, &args.url_file) {
+        (Some(what), _) if is_scenario(what) => return from_scenario(args, Path::new(what)),
+        (Some(what), _) => what.clone(),
+        (None, Some(path)) => settings::read_small(path)
+            .map_err(|error| Refused::Usage(format!("cannot read {}: {error}", path.display())))?,
+        (None, None) => unreachable!("clap asks for a URL, a file with it, or a scenario"),
+    };
+    if args.target.is_some() {
+        return Err(Refused::Usage("--target goes with a scenario file; with a URL, give that URL alone".to_owned()));
+    }
+    let url = secret_url(&text)?;
+    let target = args.work.target(url).map_err(Refused::Usage)?;
+    let shape = args.load.shape();
+    let plan = Plan {
+        name: args.output.name().unwrap_or_else(|| ::bench::run::shown(target.url())),
+        pool: args.pool.pool(&shape),
+        target,
+        shape,
+        faults: args.way.faults(),
+        warmup: args.load.warmup(),
+        timeout: args.load.timeout(),
+        seed: args.output.seed(),
+        fail_if: Vec::new(),
+    };
+    Ok(Runs { plans: vec![plan], init: args.work.init(), _postgres: None })
+}
+
+fn is_scenario(what: &str) -> bool {
+    !what.contains("://") && Path::new(what).extension().is_some_and(|extension| extension == "toml")
+}
+
+fn secret_url(text: &str) -> Result<Secret, Refused> {
+    let url = settings::interpolate_url(text.trim(), &settings::environment);
+    url.map(Secret::new).map_err(|message| Refused::Usage(format!("the URL: {message}")))
+}
+
+fn from_scenario(args: &BenchArgs, path: &Path) -> Result<Runs, Refused> {
+    let own = args.load == LoadFlags::default()
+        && args.work == WorkFlags::default()
+        && args.pool == PoolFlags::default()
+        && args.way == WayFlags::default();
+    if !own {
+        let message = "with a scenario file, load, pool, faults and what is asked stand in the file";
+        return Err(Refused::Usage(message.to_owned()));
+    }
+    let mut scenario = scenario::load(path).map_err(|problems| Refused::Usage(problems.to_string()))?;
+    let tables = scenario.tables();
+    let mut runs = Runs { plans: Vec::new(), init: false, _postgres: None };
+    if let Some(url) = &args.target {
+        scenario.point_at(&secret_url(url)?);
+    } else if let Some(start) = scenario.start {
+        let postgres = PrivatePostgres::start(start.max_connections).map_err(Refused::Failed)?;
+        scenario.point_at(postgres.url());
+        runs._postgres = Some(postgres);
+        runs.init = tables.is_some();
+    }
+    runs.plans = scenario.plans;
+    // The tables of the largest scale serve all.
+    if let (true, Some(scale)) = (runs.init, tables) {
+        for plan in &mut runs.plans {
+            if let Target::Postgres(target) = &mut plan.target {
+                target.scale = scale;
+            }
+        }
+    }
+    if let Some(seed) = args.output.seed {
+        runs.plans.iter_mut().for_each(|plan| plan.seed = seed);
+    }
+    Ok(runs)
+}
+
+fn one(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
+    let mut live: Option<Live> = None;
+    let mut shown: Option<Instant> = None;
+    let mut watch = |engine: &::bench::engine::Engine, now| {
+        if shown.is_some_and(|at| at.elapsed() < SHOW_EVERY) {
+            return;
+        }
+        shown = Some(Instant::now());
+        let progress = engine.progress(now);
+        let live = live.get_or_insert_with(|| Live::new(&plan.name, progress.length));
+        let counts = Counts { requests: progress.done, errors: progress.errors, dropped: progress.dropped };
+        live.show(progress.at, progress.step, progress.last, counts);
+    };
+    let result = ::bench::run::run(plan, stop, &mut watch);
+    if let Some(mut live) = live {
+        live.finish();
+    }
+    let mut result = result?;
+    result.about.command = Some(output::command_line());
+    Ok(result)
+}
+
+/// Set by the first Ctrl-C; the second one ends the process.
+fn on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || flag.store(true, Relaxed)).context("cannot watch for Ctrl-C")?;
+    Ok(stop)
+}
+
+/// The thresholds that were missed, with the name of the run where there are several. Those of an interrupted run say nothing.
+fn missed(thresholds: &[Threshold], plans: &[Plan], results: &[BenchResult]) -> Vec<String> {
+    let mut missed = Vec::new();
+    for (plan, result) in plans.iter().zip(results).filter(|(_, result)| !result.interrupted) {
+        let own = plan.fail_if.iter().map(|text| Threshold::parse(text).expect("it was read before the run"));
+        for threshold in own.chain(thresholds.iter().cloned()) {
+            if let Some(miss) = threshold.missed(&result.total) {
+                let lead = if results.len() > 1 { format!("{}: ", result.name) } else { String::new() };
+                missed.push(format!("{lead}{miss}"));
+            }
+        }
+    }
+    missed
+}

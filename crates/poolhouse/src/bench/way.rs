@@ -1,0 +1,93 @@
+//! What goes wrong on the way to the target, as the command line says it.
+
+use std::time::Duration;
+
+use ::bench::plan::{Fault, Window};
+use clap::Args;
+
+/// Without `@FIRST` the first window begins this long after the load.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Args, PartialEq, Default)]
+#[command(next_help_heading = "Faults on the way (by a relay on this machine)")]
+pub struct WayFlags {
+    /// Everything takes so much longer, in each direction
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
+    delay: Option<Duration>,
+
+    /// And up to so much more, at random
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, requires = "delay")]
+    jitter: Option<Duration>,
+
+    /// Answers come later in some windows: DELAY/LENGTH[/EVERY][@FIRST], for example 200ms/2s/20s
+    #[arg(long, value_name = "STALL", value_parser = stall)]
+    stall: Vec<Fault>,
+
+    /// Nothing arrives in some windows, and everything afterwards: LENGTH[/EVERY][@FIRST]
+    #[arg(long, value_name = "WINDOW", value_parser = black_hole)]
+    black_hole: Vec<Fault>,
+
+    /// All connections are cut after a time, and again every so often: FIRST[/EVERY]
+    #[arg(long, value_name = "TIMES", value_parser = cut)]
+    cut: Vec<Fault>,
+}
+
+impl WayFlags {
+    /// All of them.
+    pub fn faults(&self) -> Vec<Fault> {
+        let delay = self.delay.map(|delay| Fault::Delay { delay, jitter: self.jitter.unwrap_or_default() });
+        delay.into_iter().chain(self.stall.iter().chain(&self.black_hole).chain(&self.cut).copied()).collect()
+    }
+}
+
+fn stall(text: &str) -> Result<Fault, String> {
+    let (delay, rest) =
+        text.split_once('/').ok_or("a stall is DELAY/LENGTH or DELAY/LENGTH/EVERY, for example 200ms/2s/20s")?;
+    Ok(Fault::Stall { delay: settings::parse_duration_on(delay)?, window: window(rest)? })
+}
+
+fn black_hole(text: &str) -> Result<Fault, String> {
+    Ok(Fault::BlackHole { window: window(text)? })
+}
+
+fn cut(text: &str) -> Result<Fault, String> {
+    let (first, every) = text.split_once('/').map_or((text, None), |(first, every)| (first, Some(every)));
+    let every = every.map(settings::parse_duration_on).transpose()?;
+    Ok(Fault::Cut { window: Window { first: settings::parse_duration_on(first)?, length: Duration::ZERO, every } })
+}
+
+/// `LENGTH[/EVERY][@FIRST]`
+fn window(text: &str) -> Result<Window, String> {
+    let (window, first) = text.split_once('@').map_or((text, None), |(window, first)| (window, Some(first)));
+    let (length, every) = window.split_once('/').map_or((window, None), |(length, every)| (length, Some(every)));
+    let window = Window {
+        first: first.map(settings::parse_duration_on).transpose()?.unwrap_or(FIRST),
+        length: settings::parse_duration_on(length)?,
+        every: every.map(settings::parse_duration_on).transpose()?,
+    };
+    match window.every {
+        Some(every) if every < window.length => Err(format!("`{text}`: a window must be over before the next begins")),
+        _ => Ok(window),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_stall_says_how_long_and_how_often() {
+        let window =
+            |first, every: Option<u64>| Window { first: seconds(first), length: seconds(2), every: every.map(seconds) };
+        let delay = Duration::from_millis(200);
+        assert_eq!(stall("200ms/2s/20s"), Ok(Fault::Stall { delay, window: window(5, Some(20)) }));
+        assert_eq!(stall("200ms/2s@1s"), Ok(Fault::Stall { delay, window: window(1, None) }));
+        assert_eq!(black_hole("2s/20s@3s"), Ok(Fault::BlackHole { window: window(3, Some(20)) }));
+        assert!(stall("200ms").is_err() && stall("200ms/2").is_err() && stall("200ms/2s/1s").is_err());
+    }
+}
