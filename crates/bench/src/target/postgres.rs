@@ -53,6 +53,17 @@ pub fn init(target: &PostgresTarget) -> Result<(), TargetError> {
     tables::init(&mut Once::connect(&place, CHECK_TIME)?, target)
 }
 
+/// Asks one thing over a connection of its own, and returns the first row; empty: there was none.
+///
+/// # Errors
+/// The server's error, or why it cannot be asked, or that the answer took longer than `within`.
+pub fn ask(target: &PostgresTarget, sql: &str, within: Duration) -> Result<Vec<Option<String>>, TargetError> {
+    let place = Place::of(target, None)?;
+    let answer = Once::connect(&place, CHECK_TIME)?.ask(sql, within)?;
+    let row = answer.row.unwrap_or_default();
+    Ok(row.into_iter().map(|(_, value)| value.map(String::from)).collect())
+}
+
 /// Carries out the engine's orders until it is done.
 ///
 /// # Errors
