@@ -6,7 +6,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
-use settings::{Problem, Secret, Spots};
+use settings::{Problem, Secret, Spots, choose};
 use upstream::UpstreamTls;
 
 use crate::Password;

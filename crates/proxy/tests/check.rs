@@ -2,7 +2,8 @@
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
-use proxy::{Endpoint, Flags, Machine, Severity};
+use proxy::{Endpoint, Flags, Machine};
+use settings::Severity;
 
 const MACHINE: Machine = Machine { descriptors: 1 << 20 };
 

@@ -1,5 +1,7 @@
 //! Whole scripts: what a client sends, step by step.
 
+mod values;
+
 use super::*;
 use proptest::prelude::*;
 

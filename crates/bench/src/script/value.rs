@@ -64,14 +64,14 @@ impl Scalar {
     }
 }
 
-/// A number as C's `%.15g` writes it, which is what pgbench sends.
+/// A number as C's `%.15g` writes it, with PostgreSQL's words for what is no number: that is what pgbench sends.
 fn shortest_g(d: f64) -> String {
     const DIGITS: i32 = 15;
     if d.is_nan() {
-        return "nan".to_owned();
+        return "NaN".to_owned();
     }
     if d.is_infinite() {
-        return if d > 0.0 { "inf" } else { "-inf" }.to_owned();
+        return if d > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
     if d == 0.0 {
         return if d.is_sign_negative() { "-0" } else { "0" }.to_owned();
@@ -111,7 +111,7 @@ mod tests {
             (0.00001, "1e-05"),
             (-2.5e-300, "-2.5e-300"),
             (std::f64::consts::PI, "3.14159265358979"),
-            (f64::INFINITY, "inf"),
+            (f64::INFINITY, "Infinity"),
             (-0.0, "-0"),
         ] {
             assert_eq!(written(Scalar::Double(number)), expected);

@@ -9,7 +9,7 @@ use settings::Secret;
 use super::{Lookups, MAX_NAME, Pools};
 use crate::{
     Password,
-    config::{Database, Mode, PoolSettings, Reset},
+    config::{Mode, PoolSettings, Reset},
 };
 
 impl Directory for Pools {

@@ -120,6 +120,10 @@ fn operations(clients: u32, operations: u64) -> Shape {
     Shape::Closed { clients, think: Duration::ZERO, duration, operations: Some(operations) }
 }
 
+fn one_by_one(size: u32) -> Shape {
+    Shape::Burst { size, at_once: 1, idle: Duration::from_millis(1), rounds: 1 }
+}
+
 /// Runs a plan as a whole; certificates come from `roots`.
 fn measure(plan: &Plan, via: Option<SocketAddr>, roots: RootCertStore) -> BenchResult {
     let Target::Http(target) = &plan.target else { unreachable!("these tests ask HTTP") };
@@ -187,7 +191,7 @@ fn a_status_that_is_not_expected_is_an_error_of_its_own_kind() {
 #[test]
 fn a_service_that_closes_costs_a_connection_each_time() {
     let server = server(None);
-    let result = plainly(&plan(target(format!("http://{}/close", server.address)), operations(1, 10), 1));
+    let result = plainly(&plan(target(format!("http://{}/close", server.address)), one_by_one(10), 1));
     assert_eq!((result.total.requests, result.total.errors.len()), (10, 0), "{:?}", result.total);
     assert_eq!(server.seen.connections.load(Relaxed), 10);
 }
@@ -195,14 +199,14 @@ fn a_service_that_closes_costs_a_connection_each_time() {
 #[test]
 fn a_broken_connection_fails_its_request() {
     let server = server(None);
-    let result = plainly(&plan(target(format!("http://{}/break", server.address)), operations(1, 5), 1));
+    let result = plainly(&plan(target(format!("http://{}/break", server.address)), one_by_one(5), 1));
     assert_eq!(result.total.errors.get("connection closed"), Some(&5), "{:?}", result.total.errors);
 }
 
 #[test]
 fn a_request_that_takes_too_long_is_given_up() {
     let server = server(None);
-    let mut plan = plan(target(format!("http://{}/slow", server.address)), operations(1, 3), 1);
+    let mut plan = plan(target(format!("http://{}/slow", server.address)), one_by_one(3), 1);
     plan.timeout = Duration::from_millis(20);
     let result = plainly(&plan);
     assert_eq!(result.total.errors.get("timeout"), Some(&3), "{:?}", result.total.errors);

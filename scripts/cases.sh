@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs the scenarios of the published cases and writes one report: cases.sh [FOLDER], by default target/cases.
+# FULL=1 takes the published durations (hours) instead of the compressed ones (minutes).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+poolhouse=${POOLHOUSE:-target/release/poolhouse}
+folder=${1:-target/cases}
+fail() { printf 'cases: %s\n' "$*" >&2; exit 1; }
+
+[ -x "$poolhouse" ] || fail "there is no $poolhouse: run 'make build'"
+mkdir -p "$folder"
+results=()
+for scenario in churn-trouble churn-cure exhaustion-trouble exhaustion-cure; do
+    printf '\n== %s\n' "$scenario"
+    "$poolhouse" bench "scenarios/$scenario.toml" --json "$folder/$scenario.json" --html "$folder/$scenario.html"
+    results+=("$folder/$scenario.json")
+done
+"$poolhouse" bench report "${results[@]}" --html "$folder/cases.html"
+printf '\nThe report: %s\n' "$folder/cases.html"
