@@ -1,7 +1,7 @@
 //! One run from the beginning to the end: looks at the target first, puts the relay with faults in between, lets the target carry out what
 //! the engine orders, and writes down where and with what. Decides nothing about when operations begin.
 
-mod machine;
+pub(crate) mod machine;
 
 use std::{
     fmt,

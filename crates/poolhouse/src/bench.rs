@@ -1,10 +1,10 @@
 //! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
 
 mod load;
-mod output;
+pub(crate) mod output;
 mod pool_under_test;
 mod runs;
-mod target;
+pub(crate) mod target;
 mod way;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -13,8 +13,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
-use bench::{
+use ::bench::{
     plan::{PostgresTarget, QueryProtocol, Script},
     report,
     sweep::{
@@ -24,10 +23,14 @@ use bench::{
     },
     target::{Blame, postgres},
 };
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, value_parser};
 use settings::Secret;
 
-use crate::BAD_USAGE;
+use crate::{
+    BAD_USAGE,
+    bench::{output, target},
+};
 
 mod table;
 
@@ -128,7 +131,7 @@ struct Load {
     script: Vec<String>,
 
     /// A variable of the scripts
-    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = definition)]
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = target::variable)]
     define: Vec<(String, String)>,
 
     /// How statements are sent
@@ -165,15 +168,15 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
+    let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
-        if asked.swap(true, Relaxed) {
+        if flag.swap(true, Relaxed) {
             std::process::exit(130);
         }
         eprintln!("\ninterrupted: what is under way ends; once more ends at once");
     })
     .context("cannot catch Ctrl-C")?;
-    raise_descriptor_limit();
+    proxy::raise_descriptor_limit();
     if args.load.init {
         eprintln!("making the tables at scale {} in schema {}", args.load.scale, args.load.schema);
         if let Err(error) = postgres::init(&order.target) {
@@ -206,7 +209,7 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order> {
             .with_context(|| format!("cannot read {}", path.display()))?,
         (None, None) => unreachable!("clap asks for a URL or a file with it"),
     };
-    let target = target(&url, &args.load)?;
+    let target = asked(&url, &args.load)?;
     let through = match &args.through {
         Some(url) => Some((PostgresTarget { url: secret(url)?, ..target.clone() }, args.through_clients)),
         None => None,
@@ -224,6 +227,7 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order> {
         },
         rate: args.rate,
         timeout: args.timeout,
+        command: Some(output::command_line()),
     })
 }
 
@@ -231,10 +235,10 @@ fn secret(url: &str) -> anyhow::Result<Secret> {
     settings::interpolate_url(url, &settings::environment).map(Secret::new).map_err(anyhow::Error::msg)
 }
 
-fn target(url: &str, load: &Load) -> anyhow::Result<PostgresTarget> {
+fn asked(url: &str, load: &Load) -> anyhow::Result<PostgresTarget> {
     let mut scripts = Vec::new();
     for file in &load.script {
-        scripts.push(script(file)?);
+        scripts.push(target::script(file).map_err(anyhow::Error::msg)?);
     }
     if scripts.is_empty() {
         let script = match (load.tpcb_like, load.simple_update) {
@@ -260,14 +264,6 @@ fn target(url: &str, load: &Load) -> anyhow::Result<PostgresTarget> {
     })
 }
 
-/// `file.sql` or `file.sql@3`.
-fn script(argument: &str) -> anyhow::Result<(Script, u32)> {
-    let weighed = argument.rsplit_once('@').and_then(|(file, weight)| Some((file, weight.parse().ok()?)));
-    let (file, weight) = weighed.unwrap_or((argument, 1));
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
-    Ok((Script::File(Path::new(file).to_owned(), text), weight))
-}
-
 /// `1..256`, or `256` for `1..256`.
 fn range(text: &str) -> Result<(u32, u32), String> {
     let (from, to) = text.split_once("..").unwrap_or(("1", text));
@@ -285,11 +281,6 @@ fn positive(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a number above 0".to_owned())
 }
 
-fn definition(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
 /// One line on a terminal that is written over; elsewhere nothing.
 fn show(stage: &Stage<'_>, terminal: bool) {
     if !terminal {
@@ -298,7 +289,7 @@ fn show(stage: &Stage<'_>, terminal: bool) {
     let line = match stage {
         Stage::Curve(name, now) => {
             let last = now.last.map_or(String::new(), |visit| {
-                format!("; {} clients did {}/s", visit.clients, bench::sweep::verdict::amount(visit.throughput))
+                format!("; {} clients did {}/s", visit.clients, ::bench::sweep::verdict::amount(visit.throughput))
             });
             let all = now.done + now.left as usize;
             format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients)
@@ -328,13 +319,6 @@ fn write(args: &SweepArgs, result: &SweepResult) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each client is a descriptor.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,14 +330,5 @@ mod tests {
         for wrong in ["0..5", "9..9", "9..3", "1..20000", "many", ""] {
             assert!(range(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_weight_stands_behind_the_files_name() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let path = file.path().to_str().unwrap();
-        assert_eq!(script(&format!("{path}@3")).unwrap().1, 3);
-        assert_eq!(script(path).unwrap().1, 1);
-        assert!(script("/nowhere.sql").unwrap_err().to_string().contains("/nowhere.sql"));
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     engine::Engine,
     plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target},
     result::BenchResult,
+    run::{self, machine},
     target::{Surroundings, TargetError, postgres},
 };
 
@@ -77,13 +78,7 @@ pub fn generator() -> Generator {
 
 /// A target as people may see it: without password.
 pub fn shown(target: &PostgresTarget) -> String {
-    upstream::UpstreamUrl::parse(target.url.reveal()).map_or_else(
-        |_| "postgres".to_owned(),
-        |url| {
-            let hosts: Vec<String> = url.hosts.addresses.iter().map(ToString::to_string).collect();
-            format!("{}/{}", hosts.join(","), url.database.unwrap_or_default())
-        },
-    )
+    run::shown(target.url.reveal())
 }
 
 /// What is to be cleaned up between two points: the tables that a script changes; `None`: it changes nothing that we know of.
@@ -294,9 +289,7 @@ impl Meter {
         if !measuring {
             return;
         }
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let own = Duration::try_from(time).unwrap_or_default();
-        let look = Look { at: Instant::now(), own, machine: ticks() };
+        let look = Look { at: Instant::now(), own: machine::processor_time(), machine: ticks() };
         self.first.get_or_insert(look);
         self.last = Some(look);
     }

@@ -1,11 +1,7 @@
 //! A whole sweep of a PostgreSQL: looks at the server and its limits before any load, measures directly, through a pooler, at a rate, and
 //! draws the conclusions. Shows nothing and writes no file.
 
-use std::{
-    fmt,
-    sync::atomic::AtomicBool,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{fmt, sync::atomic::AtomicBool, time::Duration};
 
 use super::{
     Measured, Options, ProbeError, Progress, at_rate, measure,
@@ -16,6 +12,7 @@ use super::{
 use crate::{
     plan::{PostgresTarget, QueryProtocol, Script},
     result::About,
+    run::machine,
     target::{Blame, TargetError, postgres},
 };
 
@@ -39,6 +36,8 @@ pub struct Order {
     pub rate: Option<f64>,
     /// When an operation has failed.
     pub timeout: Duration,
+    /// The command line, without passwords.
+    pub command: Option<String>,
 }
 
 /// What a sweep is at.
@@ -261,7 +260,7 @@ fn about(order: &Order, server: String) -> About {
     let scripts: Vec<String> =
         order.target.scripts.iter().map(|(script, _)| named(script, order.target.scale)).collect();
     About {
-        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        started: machine::seconds_since_1970(),
         seed: order.options.seed,
         shape: "sweep".to_owned(),
         load: format!("{}, {protocol} protocol", scripts.join(" and ")),
@@ -269,8 +268,8 @@ fn about(order: &Order, server: String) -> About {
         target: real::shown(&order.target),
         server: Some(server),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: format!("{} processors", real::generator().processors),
-        ..About::default()
+        machine: machine::describe(),
+        command: order.command.clone(),
     }
 }
 

@@ -76,7 +76,7 @@ enum Protocol {
     Prepared,
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("a variable is NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }
@@ -166,7 +166,7 @@ impl WorkFlags {
 }
 
 /// `FILE`, or `FILE@WEIGHT`.
-fn script(text: &str) -> Result<(Script, u32), String> {
+pub(crate) fn script(text: &str) -> Result<(Script, u32), String> {
     let (file, weight) = match text.rsplit_once('@') {
         Some((file, weight)) if weight.bytes().all(|b| b.is_ascii_digit()) && !weight.is_empty() => {
             (file, weight.parse().map_err(|_| format!("`{text}`: the weight behind the `@` is too large"))?)

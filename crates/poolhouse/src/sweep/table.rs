@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bench::sweep::{
+use ::bench::sweep::{
     result::{AtRate, Curve, SweepResult},
     verdict::amount,
 };
@@ -116,7 +116,7 @@ fn milliseconds(time: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::sweep::result::{CurvePoint, RatePoint, Verdict};
+    use ::bench::sweep::result::{CurvePoint, RatePoint, Verdict};
 
     #[test]
     fn the_table_marks_what_to_use_and_leaves_out_what_is_not_known() {
