@@ -150,7 +150,7 @@ pub fn measure(
 ) -> Result<Measured, ProbeError> {
     let mut chooser = Chooser::new(options.from, options.to, options.rounds, options.seed);
     let (mut interrupted, mut refused) = (false, None);
-    while let Some(next) = chooser.next() {
+    while let Some(next) = chooser.poll_next() {
         progress(&Progress {
             done: chooser.visits().len(),
             left: chooser.left(),

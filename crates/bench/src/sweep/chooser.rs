@@ -5,7 +5,7 @@
 //! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`GRID`] numbers in every round. (Ranges of a
 //! few numbers are the exception: see [`budget`].)
 //!
-//! Call order: [`Chooser::next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there is no next.
+//! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there is no next.
 
 use super::{
     curve::{Known, Place},
@@ -95,7 +95,7 @@ impl Chooser {
     }
 
     /// What to measure now; `None`: it is over.
-    pub fn next(&mut self) -> Option<Next> {
+    pub fn poll_next(&mut self) -> Option<Next> {
         assert!(!self.outstanding, "the last point has not been reported");
         if self.round == 0 && self.is_well_past() {
             self.queue.clear();
@@ -331,7 +331,7 @@ mod tests {
     /// Runs a chooser over a curve without noise.
     fn run(mut chooser: Chooser, curve: impl Fn(u32) -> f64) -> Chooser {
         let mut at_s = 0.0;
-        while let Some(next) = chooser.next() {
+        while let Some(next) = chooser.poll_next() {
             at_s += 4.0;
             let throughput = curve(next.clients);
             chooser.record(Visit { at_s, round: next.round, clients: next.clients, throughput, ..Visit::default() });
@@ -406,7 +406,7 @@ mod tests {
     fn after_a_refusal_the_largest_number_that_is_let_in_is_looked_for() {
         let mut chooser = Chooser::new(1, 256, 5, 3);
         let (mut most, mut refusals) = (0, 0);
-        while let Some(next) = chooser.next() {
+        while let Some(next) = chooser.poll_next() {
             if next.clients > 90 {
                 refusals += 1;
                 chooser.refused(next.clients);

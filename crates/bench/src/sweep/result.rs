@@ -201,7 +201,7 @@ pub struct Effort {
 pub struct Verdict {
     /// The number of clients with the highest throughput.
     pub best_clients: u32,
-    /// That throughput.
+    /// That throughput: the point's median, drawn towards its neighbours where those lie on a smooth line with it.
     pub best_throughput: f64,
     /// Tested numbers of clients that may just as well be the best: the smallest and largest that won in at least 2.5% of the resamples.
     pub best_from: u32,
@@ -209,7 +209,7 @@ pub struct Verdict {
     pub best_to: u32,
     /// The smallest tested number within 5% of the best throughput: use this one.
     pub recommended_clients: u32,
-    /// Its throughput.
+    /// Its throughput, likewise.
     pub recommended_throughput: f64,
     /// What it loses against the best, as a share, with its interval from resampling.
     pub loss: Estimate,

@@ -50,11 +50,11 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
     let bracketed = !still_rises(&known, best);
     let mut verdict = Verdict {
         best_clients: best.clients,
-        best_throughput: best.throughput,
+        best_throughput: best.believed,
         best_from,
         best_to,
         recommended_clients: recommended.clients,
-        recommended_throughput: recommended.throughput,
+        recommended_throughput: recommended.believed,
         loss,
         bracketed,
         shape: shape(&known, best, bracketed).to_owned(),
@@ -99,16 +99,16 @@ fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed
     let mut wins = vec![0usize; seen.len()];
     for _ in 0..RESAMPLES {
         let drawn: Vec<f64> =
-            seen.iter().map(|p| p.throughput * (1.0 + known.error(p.visits) * random.normal())).collect();
+            seen.iter().map(|p| p.believed * (1.0 + known.error(p.visits) * random.normal())).collect();
         let top = (0..seen.len()).max_by(|&a, &b| drawn[a].total_cmp(&drawn[b])).expect("the best was seen");
         wins[top] += 1;
         let of =
-            |place: Place| seen.iter().position(|p| p.clients == place.clients).map_or(place.throughput, |i| drawn[i]);
+            |place: Place| seen.iter().position(|p| p.clients == place.clients).map_or(place.believed, |i| drawn[i]);
         losses.push(1.0 - of(recommended) / of(best));
     }
     losses.sort_by(f64::total_cmp);
     let share = |s: f64| losses[(s * (RESAMPLES - 1) as f64).round() as usize];
-    let value = 1.0 - recommended.throughput / best.throughput;
+    let value = 1.0 - recommended.believed / best.believed;
     let loss = Estimate { value, low: share(0.025).min(value), high: share(0.975).max(value) };
     let winners = || seen.iter().zip(&wins).filter(|(_, won)| **won * 40 >= RESAMPLES).map(|(p, _)| p.clients);
     (loss, winners().min().unwrap_or(best.clients).min(best.clients), winners().max().unwrap_or(0).max(best.clients))
@@ -197,14 +197,7 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
         100.0 * verdict.loss.low,
         100.0 * verdict.loss.high,
     );
-    let limit = match verdict.limited_by.as_deref() {
-        Some("generator") => "the load generator used all of its processor: the database may do more",
-        Some("machine") => {
-            "nothing of the machine was idle and the load generator took its share: from another machine the database may do more"
-        }
-        Some(_) => "the limit was the database, not the load generator",
-        None => "what the limit was is not known",
-    };
+    let limit = limit_in_words(curve, verdict);
     let noise = curve.steadiness.noise.map_or_else(
         || "nothing was measured twice".to_owned(),
         |noise| format!("one measurement varies by {:.1}%", 100.0 * noise),
@@ -214,6 +207,21 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
         rule,
         format!("Confidence {}: {} measurements, {noise}, {limit}.", verdict.confidence, curve.visits.len()),
     ]
+}
+
+fn limit_in_words(curve: &Curve, verdict: &Verdict) -> &'static str {
+    let idle = point(curve, verdict.best_clients).and_then(|p| p.machine_idle);
+    match verdict.limited_by.as_deref() {
+        Some("generator") => "the load generator used all of its processor: the database may do more",
+        Some("machine") => {
+            "nothing of the machine was idle and the load generator took its share: from another machine the database may do more"
+        }
+        Some(_) if idle.is_some_and(|idle| idle <= MACHINE_FULL) => {
+            "the limit was not the load generator; nothing of this machine was idle"
+        }
+        Some(_) => "the limit was the database, not the load generator",
+        None => "what the limit was is not known",
+    }
 }
 
 fn ends(last: &CurvePoint) -> String {
