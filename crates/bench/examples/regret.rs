@@ -48,7 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let table = table(&results);
     print!("{table}");
     if let Some(path) = arguments.next() {
-        fs::write(path, serde_json::to_string(&results)? + "\n")?;
+        let mut value = serde_json::to_value(&results)?;
+        shorten(&mut value);
+        fs::write(path, serde_json::to_string(&value)? + "\n")?;
     }
     if let Some(path) = arguments.next() {
         fs::write(path, table)?;
@@ -93,6 +95,19 @@ fn table(results: &Results) -> String {
         results.most_time
     );
     text
+}
+
+/// Four decimals are enough.
+fn shorten(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Number(number) if number.is_f64() => {
+            let rounded = number.as_f64().map(|number| (number * 1e4).round() / 1e4);
+            *value = rounded.into();
+        }
+        serde_json::Value::Array(values) => values.iter_mut().for_each(shorten),
+        serde_json::Value::Object(values) => values.values_mut().for_each(shorten),
+        _ => {}
+    }
 }
 
 /// The value below which this share of the numbers lies.

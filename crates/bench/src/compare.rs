@@ -1,9 +1,9 @@
 //! Two results beside each other: how large each difference is, and whether it is more than noise.
 //!
 //! Noise is what differs from second to second within the runs. Seconds that follow each other are alike, so they are not resampled one
-//! by one but in blocks: a moving-block bootstrap (Künsch 1989) of each run's series, with blocks of about the cube root of its length
-//! (the order that Hall, Horowitz and Jing 1995 derive for variances). The difference is called more than noise if the 95% interval of
-//! the resampled differences does not contain zero. What differs from run to run (caches, neighbours, the time of day) no pair of
+//! by one but in blocks: a moving-block bootstrap (Künsch 1989) of each run's series. The blocks are as long as the root of the series,
+//! which is longer than the cube root that is best for many values (Hall, Horowitz and Jing 1995): of few values short blocks are too
+//! sure of themselves. The difference is called more than noise if the 99% interval of the resampled differences does not contain zero. What differs from run to run (caches, neighbours, the time of day) no pair of
 //! results can show: repeat both, in turn.
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub const FEWEST_SECONDS: usize = 8;
 /// How often the series are resampled.
 const RESAMPLES: usize = 2000;
 /// The part of the resampled differences that lies outside of the interval, half on each side.
-const OUTSIDE: f64 = 0.05;
+const OUTSIDE: f64 = 0.01;
 /// Resampling is seeded, so that the same two files give the same answer.
 const SEED: u64 = 0x1987;
 
@@ -46,7 +46,7 @@ pub struct Row {
     pub b: Option<f64>,
     /// (b - a) / a; `None` if a is 0 or one of them is not known.
     pub change: Option<f64>,
-    /// The 95% interval of b - a by the second, in the unit; `None` where there is no series of it.
+    /// The 99% interval of b - a by the second, in the unit; `None` where there is no series of it.
     pub interval: Option<(f64, f64)>,
     /// What to make of it.
     pub verdict: Verdict,
@@ -201,7 +201,7 @@ fn row(judge: &Judge, (a, b): (&BenchResult, &BenchResult), seconds: (&[Second],
     Some(Row { metric, unit, a: values.0, b: values.1, change, interval, verdict })
 }
 
-/// The 95% interval of the difference of means, b - a; `None` if a series is too short.
+/// The 99% interval of the difference of means, b - a; `None` if a series is too short.
 fn interval(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     if a.len().min(b.len()) < FEWEST_SECONDS {
         return None;
@@ -217,7 +217,7 @@ fn interval(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
 /// The mean of as many values, taken in blocks from random places. The blocks go round at the end, so that each value is taken as often.
 fn resampled_mean(values: &[f64], random: &mut Random) -> f64 {
     let length = values.len();
-    let block = ((length as f64).cbrt().ceil() as usize).max(1);
+    let block = ((length as f64).sqrt().ceil() as usize).max(1);
     let (mut sum, mut taken) = (0.0, 0);
     while taken < length {
         let from = (random.bits() % length as u64) as usize;
@@ -280,8 +280,8 @@ mod tests {
                 verdict(&result(1000.0, 50.0, 1000 + n), &result(1000.0, 50.0, 2000 + n), "rate") != Verdict::Noise
             })
             .count();
-        // 5 are expected of 100, somewhat more with a bootstrap of 60 seconds.
-        assert!(wrong <= 12, "{wrong}");
+        // 1 is expected of 100, somewhat more with a bootstrap of 8 blocks.
+        assert!(wrong <= 10, "{wrong}");
     }
 
     #[test]
@@ -299,8 +299,8 @@ mod tests {
         };
         let wrong =
             (0..100).filter(|n| verdict(&wandering(3000 + n), &wandering(4000 + n), "rate") != Verdict::Noise).count();
-        // Resampled one by one it would be about 50.
-        assert!(wrong <= 35, "{wrong}");
+        // Resampled one by one it would be about 40.
+        assert!(wrong <= 22, "{wrong}");
     }
 
     #[test]

@@ -558,7 +558,8 @@ impl Engine {
     /// The plan is fulfilled: what has arrived may end.
     fn end_load(&mut self, now: Time) {
         self.books.end_step(self.load.end().unwrap_or(now));
-        if self.load.is_closed() {
+        // Who waits when the time is over has not begun; of a number of operations each is to be done.
+        if self.load.is_closed() && self.load.end().is_some() {
             self.cancel_waiting(now);
         }
         self.phase = Phase::Draining(now + self.timeout);

@@ -10,6 +10,8 @@
 //! verdict    what follows: the best, the recommendation, how sure, the settings
 //! at_rate    latency at a given rate, against the number of connections
 //! result     the types of the JSON file
+//! real       a PostgreSQL as such a probe
+//! run        a whole sweep of one
 //! synthetic  databases whose best number is known
 //! judge      how much is lost by believing a sweep, a formula, a rule of thumb
 //! ```
@@ -22,7 +24,9 @@ mod curve;
 pub mod fit;
 pub mod judge;
 pub mod random;
+pub mod real;
 pub mod result;
+pub mod run;
 mod smooth;
 pub mod synthetic;
 pub mod verdict;

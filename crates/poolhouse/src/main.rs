@@ -13,6 +13,7 @@ mod ctl;
 mod demo;
 mod private;
 mod serve;
+mod sweep;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
 const BAD_USAGE: u8 = 2;
@@ -33,6 +34,7 @@ enum Verb {
     Ctl(ctl::CtlArgs),
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
+    Sweep(Box<sweep::SweepArgs>),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Verb::Bench(args) => bench::run(*args),
         Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
+        Verb::Sweep(args) => sweep::run(*args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -18,11 +18,23 @@ pub const GRID: usize = 32;
 /// Points of one round, the reference included.
 const MAX_ROUND: usize = 9;
 /// While the budget lasts and several points may be the best, there are up to so many times the rounds asked for.
-const MORE_ROUNDS: u32 = 2;
-/// Rounds at the end that add no points, so that the last of them are visited often enough.
-const LAST_ROUNDS: u32 = 2;
+const MORE_ROUNDS: u32 = 4;
+/// With less than this left of the budget no points are added, so that the last of them are visited often enough.
+const LAST_VISITS: u32 = 8;
+/// Points beside which gaps are halved: the best, and others that may be the best.
+const TOP: usize = 2;
 /// Two neighbours whose ratio is below this are close enough.
 const CLOSE: f64 = 1.08;
+/// Beside a cliff, where one neighbour has less than this share of the other, they must be closer, and are brought so in every round.
+const CLIFF: f64 = 0.85;
+/// Measurements until a cliff is believed.
+const SURE: u32 = 2;
+/// Measurements until the median of such is believed that went quite differently.
+const SURE_OF_DISAGREEMENT: u32 = 6;
+/// How much more urgent such a gap is.
+const URGENT: f64 = 10.0;
+/// Close enough there.
+const CLOSE_AT_CLIFF: f64 = 1.03;
 /// The coarse pass ends when two points in a row have less than this share of the best ...
 const FALLEN: f64 = 0.75;
 /// ... and have at least so many times its clients.
@@ -139,7 +151,7 @@ impl Chooser {
     /// Half way between the largest number that was let in and the smallest that was not.
     fn below_the_ceiling(&self) -> Option<u32> {
         let most = self.visits.iter().map(|v| v.clients).max()?;
-        middle((most, self.ceiling?))
+        middle((most, self.ceiling?), CLOSE)
     }
 
     /// The coarse pass has seen enough: throughput has fallen well below the best, twice.
@@ -152,7 +164,7 @@ impl Chooser {
     /// The points of the next round, in random order.
     fn plan_round(&mut self) -> Vec<u32> {
         let known = Known::of(&self.visits);
-        let Some(best) = known.best(1) else { return Vec::new() };
+        let Some(best) = known.highest() else { return Vec::new() };
         let reference = *self.reference.get_or_insert(best.clients);
         let rounds_left = self.rounds.saturating_sub(self.round) as usize + 1;
         let share = (self.left() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND);
@@ -160,7 +172,7 @@ impl Chooser {
         if self.round > self.rounds && wanted.len() < 2 {
             return Vec::new();
         }
-        let mut chosen = vec![reference];
+        let mut chosen = Vec::from_iter((self.round <= self.rounds).then_some(reference));
         for clients in wanted {
             if chosen.len() < share && !chosen.contains(&clients) {
                 chosen.push(clients);
@@ -172,12 +184,24 @@ impl Chooser {
 
     /// What is worth measuring, the most important first.
     fn wanted(&self, known: &Known, best: Place) -> Vec<u32> {
-        let at = known.points.iter().position(|p| p.clients == best.clients).expect("the best is one of them");
         let mut wanted = vec![best.clients];
-        let adds_points = self.round + LAST_ROUNDS <= self.rounds || self.rounds <= LAST_ROUNDS;
-        if adds_points {
-            wanted.extend(gaps_beside(&known.points, at));
+        let adds_points = self.left() >= LAST_VISITS;
+        let mut contenders = contenders(known, best);
+        contenders.retain(|&clients| clients != best.clients);
+        let mut gaps = Vec::new();
+        for clients in std::iter::once(best.clients).chain(contenders.iter().copied()).take(TOP) {
+            let at = known.points.iter().position(|p| p.clients == clients).expect("one of them");
+            let unlucky = suspects(&known.points, at);
+            if unlucky.is_empty() {
+                gaps.extend(gaps_beside(&known.points, at, adds_points));
+            }
+            wanted.extend(unlucky);
         }
+        gaps.sort_by(|a, b| b.0.total_cmp(&a.0));
+        if gaps.first().is_some_and(|gap| gap.0 >= URGENT) {
+            gaps.truncate(1);
+        }
+        wanted.splice(1..1, gaps.into_iter().map(|(_, middle)| middle));
         if adds_points && self.round > 1 {
             wanted.extend(edge(&known.points, best));
         }
@@ -188,7 +212,7 @@ impl Chooser {
             let within = known.points.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed);
             wanted.extend(within.map(|p| p.clients));
         }
-        wanted.extend(contenders(known, best));
+        wanted.extend(contenders);
         wanted
     }
 }
@@ -234,20 +258,41 @@ fn spaced(from: u32, to: u32, steps: u32) -> Vec<u32> {
     points
 }
 
-/// The middles of the gaps on both sides of a point; the wider first.
-fn gaps_beside(points: &[Place], at: usize) -> Vec<u32> {
-    let below = at.checked_sub(1).map(|i| (points[i].clients, points[at].clients));
-    let above = points.get(at + 1).map(|p| (points[at].clients, p.clients));
-    let mut gaps: Vec<_> = [below, above].into_iter().flatten().collect();
-    gaps.sort_by(|a, b| ratio(*b).total_cmp(&ratio(*a)));
-    gaps.into_iter().filter_map(middle).collect()
+/// The gaps on both sides of a point: how urgent (the ratio of their ends), and their middles; `all`: not only those in which there is a
+/// cliff.
+fn gaps_beside(points: &[Place], at: usize, all: bool) -> Vec<(f64, u32)> {
+    let below = at.checked_sub(1).map(|i| (points[i], points[at]));
+    let above = points.get(at + 1).map(|p| (points[at], *p));
+    let mut gaps = Vec::new();
+    for (low, high) in [below, above].into_iter().flatten() {
+        let falls = low.throughput.min(high.throughput) < CLIFF * low.throughput.max(high.throughput);
+        let gap = (low.clients, high.clients);
+        // The rise towards the knee is steep as well, but it is between wide gaps.
+        let cliff = falls && ratio(gap) < 1.5;
+        let close = if cliff { CLOSE_AT_CLIFF } else { CLOSE };
+        if all || cliff {
+            // What a cliff hides is lost altogether, so it comes first.
+            let urgency = if cliff { URGENT * ratio(gap) } else { ratio(gap) };
+            gaps.extend(middle(gap, close).map(|middle| (urgency, middle)));
+        }
+    }
+    gaps
+}
+
+/// Points close beside the best that seem to lie beyond a cliff, but were measured once or twice only: they may have been unlucky, and
+/// the cliff may be elsewhere.
+fn suspects(points: &[Place], at: usize) -> Vec<u32> {
+    let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i));
+    let low = |p: &&Place| p.most < CLIFF * points[at].throughput && p.visits < SURE;
+    let near = |p: &&Place| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
+    beside.filter(low).filter(near).map(|p| p.clients).collect()
 }
 
 /// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best, and the next.
 fn edge(points: &[Place], best: Place) -> Option<u32> {
     let first = points.iter().position(|p| p.believed >= (1.0 - WITHIN) * best.believed)?;
     let before = points.get(first.checked_sub(1)?)?;
-    middle((before.clients, points[first].clients))
+    middle((before.clients, points[first].clients), CLOSE)
 }
 
 /// Coarse points that one unlucky measurement may hide, the highest first.
@@ -260,7 +305,8 @@ fn second_look(points: &[Place], best: Place) -> Vec<u32> {
 /// Points that may still be the best, the most promising first: few visits leave much room, and of two visits one may have been unlucky.
 fn contenders(known: &Known, best: Place) -> Vec<u32> {
     let promise = |p: &Place| {
-        let value = if p.visits <= 2 { p.most.max(p.believed) } else { p.believed };
+        let doubtful = p.visits < SURE || (p.visits < SURE_OF_DISAGREEMENT && known.disagrees(p));
+        let value = if doubtful { p.most.max(p.believed) } else { p.believed };
         value * (1.0 + ERRORS * known.error(p.visits).hypot(known.error(best.visits))) / best.believed
     };
     let mut left: Vec<&Place> = known.points.iter().filter(|p| promise(p) >= 1.0).collect();
@@ -272,10 +318,10 @@ fn ratio((low, high): (u32, u32)) -> f64 {
     f64::from(high) / f64::from(low)
 }
 
-/// The geometric middle; `None`: the gap is narrow enough.
-fn middle((low, high): (u32, u32)) -> Option<u32> {
+/// The geometric middle; `None`: the gap is narrow enough, or there is no number in it.
+fn middle((low, high): (u32, u32), close: f64) -> Option<u32> {
     let middle = (f64::from(low) * f64::from(high)).sqrt().round() as u32;
-    (ratio((low, high)) > CLOSE && middle > low && middle < high).then_some(middle)
+    (ratio((low, high)) > close && middle > low && middle < high).then_some(middle)
 }
 
 #[cfg(test)]
@@ -341,7 +387,7 @@ mod tests {
             let curve = usl(alpha, beta);
             let chooser = run(Chooser::new(1, 256, 5, 9), &curve);
             let known = Known::of(chooser.visits());
-            let best = known.best(3).unwrap();
+            let best = known.best().unwrap();
             let top = (1..=256).map(&curve).fold(0.0, f64::max);
             assert!(curve(best.clients) > 0.995 * top, "{best:?} for {alpha} {beta}");
         }

@@ -7,10 +7,15 @@ use super::{result::Visit, smooth};
 
 /// What is believed of the noise of one visit before any point has been visited twice: a relative standard deviation, ...
 const NOISE_BEFORE: f64 = 0.04;
-/// ... and how many degrees of freedom that belief is worth.
-const WEIGHT_BEFORE: f64 = 2.0;
+/// ... and how many pairs of visits that belief is worth.
+const WEIGHT_BEFORE: f64 = 3.0;
+/// The median distance of two normal values whose deviation is 1: 0.6745 sqrt(2). From distances, because a few measurements that went
+/// quite differently (a checkpoint, a neighbour) must not pass for the noise of all.
+const OF_A_DIFFERENCE: f64 = 0.9539;
 /// No database is steadier than this from one visit to the next.
 const LEAST_NOISE: f64 = 0.005;
+/// Visits so many deviations above the median have not met the same conditions.
+const DISAGREE: f64 = 4.0;
 /// A change over the whole sweep below this is not worth a word.
 const LEAST_DRIFT: f64 = 0.03;
 /// A change must be so many standard errors away from none.
@@ -53,24 +58,26 @@ impl Known {
         for visit in visits {
             by_clients.entry(visit.clients).or_default().push(visit.throughput * trend.correction(visit.at_s));
         }
-        let (mut squares, mut freedom) = (0.0, 0.0);
+        let mut differences = Vec::new();
         let mut points = Vec::new();
         for (clients, mut values) in by_clients {
             let throughput = median(&mut values);
-            if throughput > 0.0 && values.len() > 1 {
-                let mean = values.iter().sum::<f64>() / values.len() as f64;
-                squares += values.iter().map(|x| (x / mean - 1.0).powi(2)).sum::<f64>();
-                freedom += (values.len() - 1) as f64;
+            if throughput > 0.0 {
+                differences.extend(pairs(&values).map(|(a, b)| (a - b).abs() / throughput));
             }
             let visits = u32::try_from(values.len()).expect("visits are few");
             let most = values.last().copied().unwrap_or(0.0);
             points.push(Place { clients, visits, throughput, most, believed: throughput });
         }
-        let noise = ((squares + WEIGHT_BEFORE * NOISE_BEFORE.powi(2)) / (freedom + WEIGHT_BEFORE)).sqrt();
+        let count = differences.len() as f64;
+        let measured = (count > 0.0).then(|| median(&mut differences) / OF_A_DIFFERENCE);
+        let noise = measured.map_or(NOISE_BEFORE, |noise| {
+            ((count * noise.powi(2) + WEIGHT_BEFORE * NOISE_BEFORE.powi(2)) / (count + WEIGHT_BEFORE)).sqrt()
+        });
         let mut known = Self {
             points,
             noise: noise.max(LEAST_NOISE),
-            measured_noise: (freedom > 0.0).then(|| (squares / freedom).sqrt()),
+            measured_noise: measured,
             drift: trend.change,
             drifted: trend.significant,
         };
@@ -78,10 +85,25 @@ impl Known {
         known
     }
 
-    /// The point that is believed to be the best of those visited at least so often; of equal ones the smallest.
-    pub(crate) fn best(&self, least_visits: u32) -> Option<Place> {
-        let seen = self.points.iter().filter(|p| p.visits >= least_visits && p.throughput > 0.0);
-        seen.copied().reduce(|best, p| if p.believed > best.believed { p } else { best })
+    /// The point that is believed to be the best; of equal ones the smallest.
+    pub(crate) fn highest(&self) -> Option<Place> {
+        self.top(|p| p.believed)
+    }
+
+    /// The point to tell people: the one whose throughput, less one standard error, is the highest, so that few lucky measurements do
+    /// not win against many.
+    pub(crate) fn best(&self) -> Option<Place> {
+        self.top(|p| p.believed * (1.0 - self.error(p.visits)))
+    }
+
+    fn top(&self, value: impl Fn(&Place) -> f64) -> Option<Place> {
+        let seen = self.points.iter().copied().filter(|p| p.throughput > 0.0);
+        seen.reduce(|best, p| if value(&p) > value(&best) { p } else { best })
+    }
+
+    /// A point's visits are further apart than noise explains: some of them went quite differently from the others.
+    pub(crate) fn disagrees(&self, place: &Place) -> bool {
+        place.most > place.throughput * (1.0 + DISAGREE * self.noise)
     }
 
     /// Relative standard error of a point's median.
@@ -132,6 +154,11 @@ impl Trend {
     fn correction(&self, at_s: f64) -> f64 {
         if self.significant { (-self.slope * (at_s - self.middle)).exp() } else { 1.0 }
     }
+}
+
+/// All pairs of some values, each once.
+fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, f64)> + '_ {
+    values.iter().enumerate().flat_map(|(i, &a)| values[..i].iter().map(move |&b| (a, b)))
 }
 
 /// The median; of an even number of values the mean of the two in the middle; 0 of none.
@@ -192,7 +219,7 @@ mod tests {
     #[test]
     fn the_noise_of_a_visit_is_found_from_repeats() {
         let mut random = super::super::random::Random::new(12);
-        let visits: Vec<_> = (0..60).map(|i| visit(0.0, 1 + i % 12, 100.0 * (1.0 + 0.08 * random.normal()))).collect();
+        let visits: Vec<_> = (0..240).map(|i| visit(0.0, 1 + i % 12, 100.0 * (1.0 + 0.08 * random.normal()))).collect();
         let noise = Known::of(&visits).measured_noise.unwrap();
         assert!((noise - 0.08).abs() < 0.02, "{noise}");
         assert_eq!(Known::of(&visits[..12]).measured_noise, None);

@@ -66,7 +66,7 @@ pub fn options(system: &System, seed: u64) -> Options {
     Options {
         from: 1,
         to: system.to,
-        rounds: 5,
+        rounds: 7,
         duration: Duration::from_secs(3),
         warmup: Duration::from_secs(1),
         seed,

@@ -172,7 +172,8 @@ pub struct LinePoint {
 /// How steady the database and the machine were.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Steadiness {
-    /// Relative standard deviation of one visit, pooled over all points visited more than once; null: there was none.
+    /// Relative standard deviation of one visit, from the distances between visits of the same point (a few outliers do not count);
+    /// null: no point was visited twice.
     pub noise: Option<f64>,
     /// The point that was measured in every round to see drift.
     pub reference_clients: Option<u32>,
@@ -249,7 +250,7 @@ pub struct RatePoint {
     pub p95_ms: Option<f64>,
     /// The same.
     pub p99_ms: Option<f64>,
-    /// It kept up with the rate in every visit.
+    /// In no visit did an operation fail or have to be dropped. (Falling behind shows in the latency, which counts from the arrival.)
     pub kept_up: bool,
 }
 

@@ -164,7 +164,7 @@ pub fn systems() -> Vec<System> {
     };
     let law = |alpha, beta| Course::Law(1000.0, alpha, beta);
     let usual = Noise::Normal(0.03);
-    let bimodal = Noise::Bimodal { deviation: 0.02, probability: 0.15, share: 0.7 };
+    let bimodal = Noise::Bimodal { deviation: 0.02, probability: 0.1, share: 0.7 };
     vec![
         system("law, early peak", 256, law(0.05, 4e-3), usual, 0.0, 4),
         system("law, middle peak", 256, law(0.02, 2e-4), usual, 0.0, 16),

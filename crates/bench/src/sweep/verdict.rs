@@ -17,7 +17,7 @@ const RESAMPLES: usize = 1000;
 const RISING: f64 = 0.02;
 /// ... to at least so many times the clients, brought more than that share.
 const STEP: f64 = 1.35;
-/// It has fallen if it is so many standard errors below its best.
+/// What is less than so many standard errors is no difference.
 const ERRORS: f64 = 2.0;
 /// A curve that ends below this share of its best has a peak, otherwise a plateau.
 const FALLEN: f64 = 0.9;
@@ -42,9 +42,9 @@ pub struct Generator {
 /// The verdict; `None` if at no number of clients anything was done.
 pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
     let known = Known::of(&curve.visits);
-    let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(3);
-    let best = known.best(often)?;
-    let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often.min(2)).collect();
+    let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
+    let best = known.best()?;
+    let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
     let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
     let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
     let bracketed = !still_rises(&known, best);
@@ -115,16 +115,16 @@ fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed
 }
 
 /// The largest number that was tested has about the best throughput, and a good deal more than about 0.7 times as many clients have: what
-/// still more clients would bring is not known. In doubt it rises.
+/// still more clients would bring is not known.
 fn still_rises(known: &Known, best: Place) -> bool {
     let Some(last) = known.points.last() else { return false };
     let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients))
     else {
         return true;
     };
-    let error = |a: &Place, b: &Place| known.error(a.visits).hypot(known.error(b.visits));
-    let fallen = last.throughput < best.throughput * (1.0 - WITHIN.max(ERRORS * error(last, &best)));
-    !fallen && last.throughput > before.throughput * (1.0 + RISING.max(error(last, before)))
+    let margin = |a: &Place, b: &Place| ERRORS * known.error(a.visits).hypot(known.error(b.visits));
+    let fallen = last.believed < best.believed * (1.0 - WITHIN.max(margin(last, &best)));
+    !fallen && last.believed > before.believed * (1.0 + RISING.max(margin(last, before)))
 }
 
 fn shape(known: &Known, best: Place, bracketed: bool) -> &'static str {

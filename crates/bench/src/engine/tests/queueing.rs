@@ -163,6 +163,13 @@ fn a_closed_loop_can_end_after_a_number_of_operations() {
 }
 
 #[test]
+fn of_a_number_of_operations_those_that_wait_for_a_connection_are_done_too() {
+    let shape = Shape::Closed { clients: 7, think: Duration::ZERO, duration: seconds(1000), operations: Some(100) };
+    let result = World::new(always(ms(10))).run(&plan(shape, fixed(2)));
+    assert_eq!(result.total.requests, 100);
+}
+
+#[test]
 fn an_overloaded_pool_with_a_longest_wait_fails_what_it_cannot_serve() {
     // 800/s with 10 servers of 20 ms: capacity 500/s.
     let config = PoolConfig { max_wait_time: Some(ms(500)), ..fixed(10) };

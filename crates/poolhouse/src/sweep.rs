@@ -1,0 +1,359 @@
+//! `poolhouse sweep`: how many connections a database can use. Reads the command line and shows what was found; measures and concludes
+//! nothing itself.
+
+use std::{
+    fs,
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use bench::{
+    plan::{PostgresTarget, QueryProtocol, Script},
+    report,
+    sweep::{
+        Options,
+        result::SweepResult,
+        run::{self, Order, Stage},
+    },
+    target::{Blame, postgres},
+};
+use clap::{Args, ValueEnum, value_parser};
+use settings::Secret;
+
+use crate::BAD_USAGE;
+
+mod table;
+
+/// Most clients of a sweep.
+const MAX_CLIENTS: u32 = 10_000;
+const EXAMPLES: &str = "\
+Examples:
+  poolhouse sweep 'postgres://app:${APP_PASSWORD}@10.0.0.5/shop' --script checkout.sql
+  poolhouse sweep postgres://app@10.0.0.5/shop --init --scale 100 --select-only --html connections.html
+  poolhouse sweep postgres://app@10.0.0.5/shop --script checkout.sql --rate 800
+  poolhouse sweep postgres://app@10.0.0.5/shop --tpcb-like --scale 256 --through postgres://app@10.0.0.6:6432/shop
+
+It measures throughput at 1, 2, 4, ... clients until well past the best, and then, in several rounds and in random order, around the
+best. With the defaults it takes about four minutes. The load is real: use a copy of the database, or an hour when
+nobody minds.
+
+Exit status: 0 done, 1 it failed, 2 bad usage.";
+
+/// Find the number of connections at which a database stops gaining
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SweepArgs {
+    /// The database: postgres://user:password@host/name. A password in an argument is visible to others on this machine: write
+    /// ${NAME} in single quotes for the password, or --url-file
+    #[arg(value_name = "URL", required_unless_present = "url_file")]
+    url: Option<String>,
+
+    /// Read the URL from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    url_file: Option<PathBuf>,
+
+    /// Numbers of clients; the server's own limit is respected
+    #[arg(long, value_name = "FROM..TO", default_value = "1..256", value_parser = range)]
+    clients: (u32, u32),
+
+    #[command(flatten)]
+    load: Load,
+
+    /// What each measurement counts
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = settings::parse_duration_on)]
+    point_time: Duration,
+
+    /// What it leaves out before
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::parse_duration_on)]
+    warmup: Duration,
+
+    /// Times that a number in question is measured
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Measure a second curve, through the pooler at this URL
+    #[arg(long, value_name = "URL")]
+    through: Option<String>,
+
+    /// Clients up to which that is measured
+    #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS, value_parser = value_parser!(u32).range(2..=10_000), requires = "through")]
+    through_clients: u32,
+
+    /// Find the number of connections with the lowest latency at so many operations per second too
+    #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
+    rate: Option<f64>,
+
+    /// When an operation has failed
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
+    timeout: Duration,
+
+    /// For everything that chance decides
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Write the result to a file; - is standard output, which then has nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write a page with the pictures, which needs nothing from the network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What the clients do.
+#[derive(Args)]
+#[command(next_help_heading = "Load")]
+struct Load {
+    /// One account by its key, from pgbench's tables [default]
+    #[arg(long, conflicts_with_all = ["tpcb_like", "simple_update", "script"])]
+    select_only: bool,
+
+    /// pgbench's transaction in the manner of TPC-B
+    #[arg(long, conflicts_with_all = ["simple_update", "script"])]
+    tpcb_like: bool,
+
+    /// The same without the tables that clients contend for
+    #[arg(long, conflicts_with = "script")]
+    simple_update: bool,
+
+    /// A file in pgbench's script language; may be given several times, with weights: file.sql@3
+    #[arg(long, value_name = "FILE")]
+    script: Vec<String>,
+
+    /// A variable of the scripts
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = definition)]
+    define: Vec<(String, String)>,
+
+    /// How statements are sent
+    #[arg(long, value_enum, default_value_t = Protocol::Simple)]
+    protocol: Protocol,
+
+    /// Make the tables of the built-in loads first, in a schema of their own
+    #[arg(long)]
+    init: bool,
+
+    /// pgbench's scale factor: 100,000 accounts each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
+    scale: u32,
+
+    /// Where these tables are; `public` for those that pgbench has made
+    #[arg(long, value_name = "NAME", default_value = "poolhouse_bench")]
+    schema: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Protocol {
+    Simple,
+    Extended,
+    Prepared,
+}
+
+/// Sweeps and tells.
+pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
+    let order = match order(&args) {
+        Ok(order) => order,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return Ok(BAD_USAGE.into());
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if asked.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\ninterrupted: what is under way ends; once more ends at once");
+    })
+    .context("cannot catch Ctrl-C")?;
+    raise_descriptor_limit();
+    if args.load.init {
+        eprintln!("making the tables at scale {} in schema {}", args.load.scale, args.load.schema);
+        if let Err(error) = postgres::init(&order.target) {
+            return Ok(failed(error.blame, &error.message));
+        }
+    }
+    let terminal = std::io::stderr().is_terminal();
+    let result = match run::run(&order, &stop, &mut |stage| show(stage, terminal)) {
+        Ok(result) => result,
+        Err(error) => return Ok(failed(error.blame, &error.message)),
+    };
+    if terminal {
+        eprint!("\r\x1b[K");
+    }
+    write(&args, &result)?;
+    Ok(if result.verdict.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn failed(blame: Blame, message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    if blame == Blame::Configuration { BAD_USAGE.into() } else { ExitCode::FAILURE }
+}
+
+/// What the arguments ask for.
+fn order(args: &SweepArgs) -> anyhow::Result<Order> {
+    let url = match (&args.url, &args.url_file) {
+        (Some(url), _) => url.clone(),
+        (None, Some(path)) => settings::read_small(path)
+            .map(|text| text.trim().to_owned())
+            .with_context(|| format!("cannot read {}", path.display()))?,
+        (None, None) => unreachable!("clap asks for a URL or a file with it"),
+    };
+    let target = target(&url, &args.load)?;
+    let through = match &args.through {
+        Some(url) => Some((PostgresTarget { url: secret(url)?, ..target.clone() }, args.through_clients)),
+        None => None,
+    };
+    Ok(Order {
+        target,
+        through,
+        options: Options {
+            from: args.clients.0,
+            to: args.clients.1,
+            rounds: args.rounds,
+            duration: args.point_time,
+            warmup: args.warmup,
+            seed: args.seed,
+        },
+        rate: args.rate,
+        timeout: args.timeout,
+    })
+}
+
+fn secret(url: &str) -> anyhow::Result<Secret> {
+    settings::interpolate_url(url, &settings::environment).map(Secret::new).map_err(anyhow::Error::msg)
+}
+
+fn target(url: &str, load: &Load) -> anyhow::Result<PostgresTarget> {
+    let mut scripts = Vec::new();
+    for file in &load.script {
+        scripts.push(script(file)?);
+    }
+    if scripts.is_empty() {
+        let script = match (load.tpcb_like, load.simple_update) {
+            (true, _) => Script::TpcbLike,
+            (_, true) => Script::SimpleUpdate,
+            _ => Script::SelectOnly,
+        };
+        scripts.push((script, 1));
+    } else if load.init {
+        bail!("--init makes the tables of the built-in loads, and with --script there is none");
+    }
+    Ok(PostgresTarget {
+        url: secret(url)?,
+        scripts,
+        protocol: match load.protocol {
+            Protocol::Simple => QueryProtocol::Simple,
+            Protocol::Extended => QueryProtocol::Extended,
+            Protocol::Prepared => QueryProtocol::Prepared,
+        },
+        scale: load.scale,
+        schema: load.schema.clone(),
+        variables: load.define.clone(),
+    })
+}
+
+/// `file.sql` or `file.sql@3`.
+fn script(argument: &str) -> anyhow::Result<(Script, u32)> {
+    let weighed = argument.rsplit_once('@').and_then(|(file, weight)| Some((file, weight.parse().ok()?)));
+    let (file, weight) = weighed.unwrap_or((argument, 1));
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+    Ok((Script::File(Path::new(file).to_owned(), text), weight))
+}
+
+/// `1..256`, or `256` for `1..256`.
+fn range(text: &str) -> Result<(u32, u32), String> {
+    let (from, to) = text.split_once("..").unwrap_or(("1", text));
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is no number: write 1..256"));
+    match (number(from)?, number(to)?) {
+        (from, to) if from >= 1 && from < to && to <= MAX_CLIENTS => Ok((from, to)),
+        _ => Err(format!("write the smaller number first, both from 1 to {MAX_CLIENTS}: 1..256")),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|rate: &f64| *rate > 0.0 && rate.is_finite())
+        .ok_or_else(|| "write a number above 0".to_owned())
+}
+
+fn definition(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// One line on a terminal that is written over; elsewhere nothing.
+fn show(stage: &Stage<'_>, terminal: bool) {
+    if !terminal {
+        return;
+    }
+    let line = match stage {
+        Stage::Curve(name, now) => {
+            let last = now.last.map_or(String::new(), |visit| {
+                format!("; {} clients did {}/s", visit.clients, bench::sweep::verdict::amount(visit.throughput))
+            });
+            let all = now.done + now.left as usize;
+            format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients)
+        }
+        Stage::Rate(clients, done, all) => format!("at the rate: {}/{all}, {clients} connections now", done + 1),
+    };
+    eprint!("\r\x1b[K{line}");
+    let _ = std::io::stderr().flush();
+}
+
+/// The table, and the files asked for.
+fn write(args: &SweepArgs, result: &SweepResult) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(result).context("the result")? + "\n";
+    let mut out = std::io::stdout().lock();
+    match args.json.as_deref() {
+        Some(path) if path == Path::new("-") => out.write_all(json.as_bytes())?,
+        path => {
+            out.write_all(table::text(result).as_bytes())?;
+            if let Some(path) = path {
+                fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+    }
+    if let Some(path) = &args.html {
+        fs::write(path, report::sweep::page(result)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Each client is a descriptor.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_two_numbers_or_the_largest() {
+        assert_eq!(range("4..97"), Ok((4, 97)));
+        assert_eq!(range("256"), Ok((1, 256)));
+        for wrong in ["0..5", "9..9", "9..3", "1..20000", "many", ""] {
+            assert!(range(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_weight_stands_behind_the_files_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        assert_eq!(script(&format!("{path}@3")).unwrap().1, 3);
+        assert_eq!(script(path).unwrap().1, 1);
+        assert!(script("/nowhere.sql").unwrap_err().to_string().contains("/nowhere.sql"));
+    }
+}

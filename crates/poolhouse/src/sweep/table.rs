@@ -1,0 +1,148 @@
+//! What a sweep has found, as text: the curve with bars, what to use, why. Knows the result, not how it came about.
+
+use std::fmt::Write;
+
+use bench::sweep::{
+    result::{AtRate, Curve, SweepResult},
+    verdict::amount,
+};
+
+/// The longest bar.
+const BAR: f64 = 30.0;
+
+/// Everything for standard output.
+pub fn text(result: &SweepResult) -> String {
+    let mut text = String::new();
+    let server = result.about.server.as_deref().unwrap_or("server");
+    let _ = writeln!(text, "{server} at {}: {}\n", result.about.target, result.about.load);
+    let (best, recommended) = result.verdict.as_ref().map_or((0, 0), |v| (v.best_clients, v.recommended_clients));
+    curve(&mut text, &result.direct, best, recommended);
+    if let Some(through) = &result.through {
+        let _ = writeln!(text, "\n{}, {}", through.name, through.target);
+        curve(&mut text, through, 0, 0);
+    }
+    if let Some(at_rate) = &result.at_rate {
+        rate(&mut text, at_rate);
+    }
+    if let Some(verdict) = &result.verdict {
+        let open = if verdict.bracketed { "" } else { " or more (not bracketed)" };
+        let _ = writeln!(text, "\nUse {} connections{open}.", verdict.recommended_clients);
+        verdict.because.iter().for_each(|line| writeln!(text, "  {line}").expect("a string"));
+    }
+    law(&mut text, &result.direct);
+    if let Some(settings) = &result.settings {
+        text.push_str("\nSettings\n");
+        settings.because.iter().for_each(|line| writeln!(text, "  {line}").expect("a string"));
+    }
+    for warning in &result.warnings {
+        let _ = writeln!(text, "\nwarning: {warning}");
+    }
+    text
+}
+
+fn curve(text: &mut String, curve: &Curve, best: u32, recommended: u32) {
+    let top = curve.points.iter().map(|p| p.throughput).fold(0.0, f64::max);
+    let _ = writeln!(text, "clients  operations/s   +-%     p50      p95      p99 ms  times");
+    for point in &curve.points {
+        let half = if point.throughput > 0.0 { 50.0 * (point.high - point.low) / point.throughput } else { 0.0 };
+        let bar = if top > 0.0 { (BAR * point.throughput / top).round() as usize } else { 0 };
+        let mark = match point.clients {
+            n if n == recommended => "  <- use this",
+            n if n == best => "  <- the best",
+            _ => "",
+        };
+        let _ = writeln!(
+            text,
+            "{:>7}  {:>12}  {:>4.1} {:>8} {:>8} {:>8} {:>6}  {}{mark}",
+            point.clients,
+            amount(point.throughput),
+            half,
+            milliseconds(point.p50_ms),
+            milliseconds(point.p95_ms),
+            milliseconds(point.p99_ms),
+            point.visits,
+            "#".repeat(bar),
+        );
+    }
+}
+
+fn law(text: &mut String, curve: &Curve) {
+    let Some(fit) = &curve.fit else { return };
+    let peak = match (fit.peak_clients, fit.peak_tested) {
+        (Some(peak), true) => format!("peak at {peak:.0}"),
+        (Some(_), false) => "its peak lies beyond what was tested, so it says nothing".to_owned(),
+        (None, _) => "no peak".to_owned(),
+    };
+    let _ = writeln!(
+        text,
+        "  Universal Scalability Law: contention {:.4} ({:.4} to {:.4}), coherency {:.2e} ({:.2e} to {:.2e}), {peak}; it is off by {:.1}%.",
+        fit.alpha.value,
+        fit.alpha.low,
+        fit.alpha.high,
+        fit.beta.value,
+        fit.beta.low,
+        fit.beta.high,
+        100.0 * fit.residual,
+    );
+}
+
+fn rate(text: &mut String, at_rate: &AtRate) {
+    let _ =
+        writeln!(text, "\nLatency at {} operations/s\nconnections      p50      p95      p99 ms", amount(at_rate.rate));
+    for point in &at_rate.points {
+        let mark = match () {
+            () if !point.kept_up => "  did not keep up",
+            () if Some(point.clients) == at_rate.clients => "  <- lowest latency",
+            () => "",
+        };
+        let _ = writeln!(
+            text,
+            "{:>11} {:>8} {:>8} {:>8}{mark}",
+            point.clients,
+            milliseconds(point.p50_ms),
+            milliseconds(point.p95_ms),
+            milliseconds(point.p99_ms)
+        );
+    }
+    if at_rate.points.is_empty() {
+        text.push_str("no number of connections reaches that rate\n");
+    }
+}
+
+fn milliseconds(time: Option<f64>) -> String {
+    time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench::sweep::result::{CurvePoint, RatePoint, Verdict};
+
+    #[test]
+    fn the_table_marks_what_to_use_and_leaves_out_what_is_not_known() {
+        let point = |clients, throughput| CurvePoint { clients, throughput, visits: 3, ..CurvePoint::default() };
+        let result = SweepResult {
+            direct: Curve { points: vec![point(8, 900.0), point(16, 1000.0)], ..Curve::default() },
+            verdict: Some(Verdict {
+                best_clients: 16,
+                recommended_clients: 8,
+                because: vec!["Because.".to_owned()],
+                ..Verdict::default()
+            }),
+            at_rate: Some(AtRate {
+                rate: 500.0,
+                clients: None,
+                points: vec![RatePoint { clients: 4, ..RatePoint::default() }],
+            }),
+            warnings: vec!["Careful.".to_owned()],
+            ..SweepResult::default()
+        };
+        let text = text(&result);
+        let line = |words: &str| text.lines().find(|l| l.contains(words)).unwrap_or_else(|| panic!("{words}:\n{text}"));
+        assert!(line("<- use this").trim_start().starts_with("8 "));
+        assert!(line("<- the best").trim_start().starts_with("16 "));
+        assert!(line("Use 8 connections").contains("not bracketed"));
+        assert!(line("did not keep up").contains('-'), "what is not known is no zero");
+        line("warning: Careful.");
+    }
+}
