@@ -105,13 +105,8 @@ fn parse(
     };
     if let Some(known) = meaning {
         // The server refuses it, since it gets one of that name first; but before that it reads the text.
-        out.insert(Peer::Server(tag), |to| {
-            write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{TAKEN}\0").as_bytes()));
-            write_named_parse(to, TAKEN.as_bytes(), b"\0\0\0");
-            write_named_parse(to, TAKEN.as_bytes(), text);
-        });
-        server.exchange.noted(Note::Swallowed);
-        server.exchange.noted(Note::Swallowed);
+        take_name((tag, server), out);
+        out.insert(Peer::Server(tag), |to| write_named_parse(to, TAKEN.as_bytes(), text));
         server.prepared.get_or_insert_default();
         let (named, prepared) = (client.named.as_mut(), server.prepared.as_ref());
         let pipeline = prepared.expect("just made").pipeline();
@@ -144,7 +139,18 @@ fn parse(
     Step::Replaced(message.end())
 }
 
-/// A Parse of DEALLOCATE, if it names a statement of the client's: the server gets its own name of it.
+/// Has the server prepare something under a name that is there for nothing else.
+fn take_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{TAKEN}\0").as_bytes()));
+        write_named_parse(to, TAKEN.as_bytes(), b"\0\0\0");
+    });
+    server.exchange.noted(Note::Swallowed);
+    server.exchange.noted(Note::Swallowed);
+}
+
+/// A Parse of DEALLOCATE, if it names a statement of the client's: the server deallocates something else that is there. It keeps
+/// its own for others; and to bring it first, if it is not there, may fail by now.
 pub(crate) fn deallocate(
     client: &mut Client,
     (tag, server): (ServerTag, &mut Server),
@@ -156,7 +162,7 @@ pub(crate) fn deallocate(
     }
     let mut body = message.body().get(1..)?;
     let Some(Deallocate::One(name)) = deallocates(body) else { return None };
-    let statement = match meaning(client, server, message, &name) {
+    match meaning(client, server, message, &name) {
         Err(step) => return Some(step),
         Ok(found) => found?,
     };
@@ -164,15 +170,14 @@ pub(crate) fn deallocate(
     if is_full(client) {
         return Some(Step::TooMany);
     }
-    bring((tag, server), &statement, out);
+    take_name((tag, server), out);
     out.insert(Peer::Server(tag), |to| {
         write(to, front::PARSE, |to| {
-            to.extend_from_slice(format!("\0DEALLOCATE {}\0", statement.name()).as_bytes());
+            to.extend_from_slice(format!("\0DEALLOCATE {TAKEN}\0").as_bytes());
             to.extend_from_slice(body);
         });
     });
-    let prepared = server.prepared.as_mut().expect("it has the statement");
-    prepared.doubt(statement.id);
+    let prepared = server.prepared.get_or_insert_default();
     client.named.as_mut().expect("it has the statement").close(&name, prepared.pipeline());
     server.exchange.noted(Note::Close);
     Some(Step::Replaced(message.end()))

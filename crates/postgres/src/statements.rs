@@ -383,13 +383,6 @@ impl Prepared {
         }
     }
 
-    /// A statement that deallocates it is forwarded.
-    pub(crate) fn doubt(&mut self, id: u32) {
-        if let Some(copy) = self.map.get_mut(&id) {
-            copy.doubted = true;
-        }
-    }
-
     /// A statement that deallocates one of unknown name was executed.
     pub(crate) fn doubt_all(&mut self) {
         self.map.values_mut().for_each(|copy| copy.doubted = true);
@@ -476,7 +469,7 @@ mod tests {
         prepared.parsed(statement.id, true);
         assert_eq!(prepared.need(statement), Need::Nothing);
         // It was deallocated, and the attempt to have it again fell victim to an error before it.
-        prepared.doubt(statement.id);
+        prepared.doubt_all();
         assert_eq!(prepared.need(statement), Need::CloseAndParse);
         prepared.close(statement.id);
         prepared.parse(statement);

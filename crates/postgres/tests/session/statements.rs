@@ -86,6 +86,24 @@ fn a_parse_of_ours_that_an_error_discarded_is_sent_again() {
 }
 
 #[test]
+fn a_statement_is_deallocated_where_it_is_not_and_could_not_be_parsed() {
+    in_all_pieces(PoolMode::Transaction, |world, client, first| {
+        parse(world, client, first);
+        let second = whole(world, add_server);
+        world.idle.retain(|tag| *tag == second);
+        world.client_says(client, &messages("P:~DEALLOCATE_a~~~ B:~~~~~~~~ E:~~~~~ S"));
+        let taken = "C:Spoolhouse#00~ P:poolhouse#00~~~~";
+        let rest = "P:~DEALLOCATE_poolhouse#00~~~ B:~~~~~~~~ E:~~~~~ S";
+        assert_eq!(text(&world.server_got(second)), text(&ours(&format!("{taken} {rest}"))));
+        world.server_says(second, &messages("3 1 1 2 C:DEALLOCATE~ Z:I"));
+        assert_eq!(world.client_got(client), messages("1 2 C:DEALLOCATE~ Z:I"));
+        // It is gone for the client.
+        world.client_says(client, &messages("P:a~select_2~~~ S"));
+        assert!(!text(&world.server_got(second)).contains("poolhouse_00"));
+    });
+}
+
+#[test]
 fn a_name_is_taken_until_it_is_closed() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         parse(world, client, server);
