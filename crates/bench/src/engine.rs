@@ -5,10 +5,11 @@
 //! [`Engine::deadline`], report it. It is over when [`Engine::is_done`] and there are no more orders.
 
 //!
-//! Its parts: here what is reported to it and ordered by it; `load` says when operations begin, `operations` and `connections` know what
+//! Its parts: here what is reported to it and ordered by it; `course` what follows from that; `load` says when operations begin, `operations` and `connections` know what
 //! is under way, `instances` asks the pools under test, `summary` makes the result.
 
 mod connections;
+mod course;
 mod instances;
 mod load;
 mod operations;
@@ -21,12 +22,12 @@ pub use pool::Time;
 use self::{
     connections::{Connections, State},
     instances::Instances,
-    load::{Load, Next},
+    load::Load,
     operations::Operations,
 };
 use crate::{
     plan::Plan,
-    record::{Books, Cause, EPHEMERAL, Gauges},
+    record::{Books, EPHEMERAL},
     result::Second,
 };
 
@@ -363,287 +364,6 @@ impl Engine {
             errors,
             dropped,
         }
-    }
-}
-
-/// What follows from a report or from time.
-impl Engine {
-    /// All time-outs that are due, and the ends of phases.
-    fn handle_times(&mut self, now: Time) {
-        while self.ops.first_due(self.timeout) <= now {
-            let client = self.ops.first().expect("the one that is due");
-            self.time_out(client, now);
-        }
-        if self.instances.as_ref().is_some_and(|instances| instances.deadline() <= now) {
-            self.pools().handle_timeout(now);
-            self.pools_changed(now);
-        }
-        if self.phase == Phase::Loading && self.load.is_over(now, self.ops.len()) {
-            self.end_load(now);
-        }
-        match self.phase {
-            Phase::Draining(until) if until <= now => self.finish(now),
-            Phase::Closing(until) if until <= now => self.phase = Phase::Done,
-            _ => {}
-        }
-    }
-
-    /// Whether an order still holds when the target takes it; then its time begins.
-    #[inline]
-    fn is_due(&mut self, order: Order, serial: u32, now: Time) -> bool {
-        let (Order::Connect(conn) | Order::Run { conn, .. } | Order::Close(conn)) = order;
-        let Some(entry) = self.conns.find(conn, serial) else { return false };
-        match order {
-            Order::Connect(_) => entry.since = now,
-            Order::Run { client, .. } => {
-                if entry.state != State::Busy {
-                    return false;
-                }
-                self.ops.start(client, now);
-            }
-            Order::Close(_) => {}
-        }
-        true
-    }
-
-    /// Begins one operation, or drops one, if it is time.
-    #[inline]
-    fn begin_next(&mut self, now: Time) -> bool {
-        match self.load.next(now, self.ops.len(), &mut self.books) {
-            Next::Nothing => false,
-            Next::Drop(part) => {
-                self.books.arrived();
-                self.books.dropped(part);
-                true
-            }
-            Next::Begin { client, scheduled, part } => {
-                self.books.arrived();
-                self.ops.begin(client, scheduled, part);
-                match &mut self.instances {
-                    None => {
-                        let conn = self.conns.open(0, None, Some(client), Cause::Ephemeral, now);
-                        self.ops.connect(client, conn, now);
-                        self.order(Order::Connect(conn));
-                    }
-                    Some(instances) => {
-                        instances.check_out(client, self.load.is_closed(), now);
-                        self.pools_changed(now);
-                    }
-                }
-                true
-            }
-        }
-    }
-
-    /// Takes up what the pools have decided.
-    #[inline]
-    fn pools_changed(&mut self, now: Time) {
-        while let Some(change) = self.pools().poll(now) {
-            self.pool_change(change, now);
-        }
-    }
-
-    fn pool_change(&mut self, change: instances::Change, now: Time) {
-        use instances::Change;
-        match change {
-            Change::Connect { instance, server, cause } => {
-                let conn = self.conns.open(instance, Some(server), None, cause, now);
-                self.pools().opened(instance, server, conn);
-                self.order(Order::Connect(conn));
-            }
-            Change::Grant { conn, client, waited } => {
-                let part = self.ops.grant(client, conn);
-                self.books.waited(part, waited);
-                self.conns.get_mut(conn).op = Some(client);
-                self.run(conn, client);
-            }
-            Change::Fail { client, kind, waited, time_is_up } => {
-                let taken = now - self.ops.get(client).scheduled;
-                let response = time_is_up.then_some(taken.max(waited));
-                self.fail_operation(client, ErrorKind(Cow::Borrowed(kind)), response, now);
-                self.end_if_over(now);
-            }
-            Change::Close { conn, reason } => {
-                let connecting = self.conns.get(conn).state == State::Connecting;
-                self.close(conn, reason);
-                if connecting && reason == "error" {
-                    self.note_failed_connect(ErrorKind(Cow::Borrowed("connect timeout")), false, now);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn run(&mut self, conn: ConnId, client: u32) {
-        self.conns.get_mut(conn).state = State::Busy;
-        self.order(Order::Run { conn, client });
-    }
-
-    /// Orders a close, whatever the connection is doing.
-    fn close(&mut self, conn: ConnId, reason: &'static str) {
-        let entry = self.conns.get_mut(conn);
-        if entry.state != State::Connecting {
-            self.books.closed(reason);
-        }
-        let entry = self.conns.get_mut(conn);
-        entry.state = State::Closing;
-        entry.op = None;
-        self.order(Order::Close(conn));
-    }
-
-    #[inline]
-    fn order(&mut self, order: Order) {
-        let (Order::Connect(conn) | Order::Run { conn, .. } | Order::Close(conn)) = order;
-        self.orders.push_back((order, self.conns.get(conn).serial));
-    }
-
-    /// An operation has been under way for too long.
-    #[cold]
-    fn time_out(&mut self, client: u32, now: Time) {
-        let op = *self.ops.get(client);
-        let conn = op.conn.expect("whoever is under way has a connection");
-        self.fail_operation(client, ErrorKind(Cow::Borrowed("timeout")), Some(now - op.scheduled), now);
-        self.discard(conn, now);
-        self.end_if_over(now);
-    }
-
-    /// Closes a connection in the middle of what it is doing.
-    fn discard(&mut self, conn: ConnId, now: Time) {
-        let entry = self.conns.get_mut(conn);
-        entry.op = None;
-        let (instance, server) = (entry.instance, entry.server);
-        match server {
-            Some(server) => {
-                entry.state = State::Idle;
-                self.pools().check_in(instance, server, false, now);
-                self.pools_changed(now);
-            }
-            None => self.close(conn, EPHEMERAL),
-        }
-    }
-
-    #[cold]
-    fn fail_operation(&mut self, client: u32, error: ErrorKind, response: Option<Duration>, now: Time) {
-        let op = self.ops.end(client);
-        self.books.failed(op.part, error, response, now);
-        self.load.op_over(client, now, if op.conn.is_none() { FAILURE_PAUSE } else { Duration::ZERO });
-    }
-
-    fn begin_if_filled(&mut self, now: Time) {
-        let filled = self.instances.as_ref().is_none_or(|instances| !self.warm || instances.are_filled());
-        if self.phase == Phase::Filling && filled {
-            self.phase = Phase::Loading;
-            self.books.begin(now);
-            self.load.begin(now);
-        }
-    }
-
-    /// Without a single connection, or without those it is to begin with, a run has no sense.
-    #[cold]
-    fn note_failed_connect(&mut self, error: ErrorKind, permanent: bool, now: Time) {
-        self.failed_connects += 1;
-        self.books.connect_failed(error.clone());
-        let filling = self.phase == Phase::Filling && self.failed_connects >= MAX_FAILURES_AT_START;
-        if filling || (permanent && !self.has_connected) {
-            self.fail(error, now);
-        }
-    }
-
-    /// No connection can be made: the run ends.
-    fn fail(&mut self, error: ErrorKind, now: Time) {
-        self.failure.get_or_insert(error);
-        self.stop(now);
-    }
-
-    /// The plan is fulfilled: what has arrived may end.
-    fn end_load(&mut self, now: Time) {
-        self.books.end_step(self.load.end().unwrap_or(now));
-        // Who waits when the time is over has not begun; of a number of operations each is to be done.
-        if self.load.is_closed() && self.load.end().is_some() {
-            self.cancel_waiting(now);
-        }
-        self.phase = Phase::Draining(now + self.timeout);
-        self.end_if_over(now);
-    }
-
-    fn drain(&mut self, until: Time, now: Time) {
-        self.cancel_waiting(now);
-        self.phase = Phase::Draining(until);
-        self.end_if_over(now);
-    }
-
-    /// Those who have no connection yet leave the queue: they never began.
-    fn cancel_waiting(&mut self, now: Time) {
-        for client in self.ops.waiting() {
-            // Who has left the queue meanwhile has a grant or a failure on its way.
-            if self.pools().cancel(client, now) {
-                self.ops.end(client);
-            }
-        }
-        if self.instances.is_some() {
-            self.pools_changed(now);
-        }
-    }
-
-    fn end_if_over(&mut self, now: Time) {
-        if matches!(self.phase, Phase::Draining(_)) && self.ops.len() == 0 {
-            self.finish(now);
-        }
-        if matches!(self.phase, Phase::Closing(_)) && self.conns.len() == 0 {
-            self.phase = Phase::Done;
-        }
-    }
-
-    /// Closes the books, and then all connections.
-    fn finish(&mut self, now: Time) {
-        self.phase = Phase::Closing(now + CLOSE_TIME);
-        for client in self.ops.waiting() {
-            if self.pools().cancel(client, now) {
-                self.give_up(client, now);
-            }
-        }
-        if self.instances.is_some() {
-            self.pools_changed(now);
-        }
-        for client in self.ops.under_way() {
-            self.give_up(client, now);
-        }
-        self.books.freeze(self.gauges(), now);
-        if let Some(instances) = &mut self.instances {
-            instances.close(now);
-            self.pools_changed(now);
-        }
-        for conn in self.conns.present() {
-            self.discard(conn, now);
-        }
-        self.end_if_over(now);
-    }
-
-    /// An operation that was not over when the run was.
-    fn give_up(&mut self, client: u32, now: Time) {
-        let op = self.ops.end(client);
-        if !self.interrupted {
-            let taken = now - op.scheduled;
-            self.books.failed(op.part, ErrorKind(Cow::Borrowed("unfinished")), Some(taken), now);
-        }
-    }
-
-    /// What happened until now belongs to the seconds that are over.
-    #[inline]
-    fn roll(&mut self, now: Time) {
-        if self.books.deadline() <= now {
-            self.books.roll(self.gauges(), now);
-        }
-    }
-
-    #[inline]
-    fn gauges(&self) -> Gauges {
-        Gauges { in_use: self.ops.with_connection(), waiting: self.ops.len() - self.ops.with_connection() }
-    }
-
-    #[inline]
-    fn pools(&mut self) -> &mut Instances {
-        self.instances.as_mut().expect("there are pools")
     }
 }
 

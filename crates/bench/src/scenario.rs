@@ -143,12 +143,7 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         root.error("scenario", "there is no [scenario]: write one with a `name`");
         return None;
     };
-    let name = head.string("name").unwrap_or_else(|| {
-        if !head.has("name") {
-            head.error("name", "[scenario] needs a `name`");
-        }
-        String::new()
-    });
+    let name = name_of(&head, "[scenario]");
     let conditions = head.texts("fail_if").unwrap_or_default();
     if conditions.len() > MAX_CONDITIONS {
         head.error("fail_if", format!("more than {MAX_CONDITIONS} conditions"));
@@ -198,16 +193,18 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         add(name.clone(), &base, root, "load");
     }
     for variant in &variants {
-        let own = variant.string("name").unwrap_or_else(|| {
-            if !variant.has("name") {
-                variant.error("name", "[[variant]] needs a `name`");
-            }
-            String::new()
-        });
+        let own = name_of(variant, "[[variant]]");
         add(format!("{name}: {own}"), &Layer::read(variant).over(&base), variant, "");
     }
     let about = head.string("about").unwrap_or_default();
     target.map(|(_, start)| Scenario { name, about, start, plans, full })
+}
+
+fn name_of(section: &Section<'_>, title: &str) -> String {
+    if !section.has("name") {
+        section.error("name", format!("{title} needs a `name`"));
+    }
+    section.string("name").unwrap_or_default()
 }
 
 #[cfg(test)]

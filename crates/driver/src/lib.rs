@@ -8,6 +8,7 @@
 
 mod clock;
 mod config;
+mod descriptors;
 mod driver;
 mod handle;
 mod histogram;
@@ -29,6 +30,7 @@ mod worker;
 pub use config::{
     Address, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts, Upstreams,
 };
+pub use descriptors::raise_descriptor_limit;
 pub use driver::Driver;
 pub use handle::Handle;
 pub use lines::{Event, LineError, LineFault, Lines, Received};

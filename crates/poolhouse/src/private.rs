@@ -19,7 +19,6 @@ use command::{Account, Shell};
 /// A running PostgreSQL whose application logs in by SCRAM, as in production. It is stopped and removed when dropped.
 pub struct PrivatePostgres {
     url: Secret,
-    version: String,
     _sweeper: Sweeper,
 }
 
@@ -39,17 +38,12 @@ impl PrivatePostgres {
         let password = password().context("no random numbers are to be had")?;
         let cluster = Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?;
         let url = Secret::new(format!("postgres://{USER}:{password}@{}/{DATABASE}", cluster.address));
-        Ok(Self { url, version: cluster.version, _sweeper: sweeper })
+        Ok(Self { url, _sweeper: sweeper })
     }
 
     /// How the application reaches it.
     pub fn url(&self) -> &Secret {
         &self.url
-    }
-
-    /// What it calls itself, for instance `15.18`.
-    pub fn version(&self) -> &str {
-        &self.version
     }
 }
 

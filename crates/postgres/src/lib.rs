@@ -61,7 +61,7 @@ pub use directory::{Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLo
 pub use encryption::{Binding, ServerEncryption, Tls};
 pub use md5::{is_md5_hash, md5_hash};
 pub use requester::{
-    Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, SqlError, TransactionStatus, Verdict,
+    Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
 pub use server::Server;
 pub use state::{OnState, StatePolicy};

@@ -12,7 +12,7 @@ use std::{convert::Infallible, fmt, sync::Arc};
 
 use protocol::{Bytes, CloseReason, Effect, Input, Origin, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
-pub use answer::{Answer, SqlError, TransactionStatus};
+pub use answer::{Answer, Row, SqlError, TransactionStatus};
 
 use answer::Reader;
 

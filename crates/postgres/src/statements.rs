@@ -312,6 +312,8 @@ struct Kept {
     closing: u32,
     /// It may have been deallocated by a statement.
     doubted: bool,
+    /// The last of those Parses that was answered had been discarded: if there is a copy, it is an older one.
+    discarded: bool,
     /// The pipeline of the last of those Parses.
     pipeline: u32,
     used: u64,
@@ -347,7 +349,7 @@ impl Prepared {
         self.clock += 1;
         let Some(copy) = self.map.get_mut(&statement.id) else { return Need::Parse };
         copy.used = self.clock;
-        let fits = !copy.doubted && copy.edition == statement.edition.load(Relaxed);
+        let fits = !copy.doubted && !copy.discarded && copy.edition == statement.edition.load(Relaxed);
         let asked = copy.asked > 0 && copy.pipeline == self.pipeline;
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
@@ -363,11 +365,12 @@ impl Prepared {
             asked: 0,
             closing: 0,
             doubted: false,
+            discarded: false,
             pipeline: 0,
             used: 0,
         });
         copy.edition = edition;
-        copy.doubted = false;
+        (copy.doubted, copy.discarded) = (false, false);
         copy.asked += 1;
         copy.pipeline = self.pipeline;
         copy.used = self.clock;
@@ -408,6 +411,7 @@ impl Prepared {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.asked -= 1;
             copy.there |= done;
+            copy.discarded = !done;
             self.forget_if_gone(id);
         }
     }
@@ -462,6 +466,25 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &all.intern(Some(1), b"select 1\0\0\0")));
         assert!(!Arc::ptr_eq(&one, &all.intern(Some(2), b"select 1\0\0\0")));
         assert!(!Arc::ptr_eq(&all.intern(None, b"x"), &all.intern(None, b"x")));
+    }
+
+    #[test]
+    fn a_parse_that_was_discarded_confirms_nothing() {
+        let statement = &statements(1)[0];
+        let mut prepared = Prepared::default();
+        prepared.parse(statement);
+        prepared.parsed(statement.id, true);
+        assert_eq!(prepared.need(statement), Need::Nothing);
+        // It was deallocated, and the attempt to have it again fell victim to an error before it.
+        prepared.doubt(statement.id);
+        assert_eq!(prepared.need(statement), Need::CloseAndParse);
+        prepared.close(statement.id);
+        prepared.parse(statement);
+        assert_eq!(prepared.need(statement), Need::Nothing);
+        prepared.closed(statement.id, false);
+        prepared.parsed(statement.id, false);
+        prepared.end_pipeline();
+        assert_eq!(prepared.need(statement), Need::CloseAndParse);
     }
 
     #[test]

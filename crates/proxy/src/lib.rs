@@ -6,7 +6,6 @@ mod admin;
 mod banner;
 mod check;
 mod config;
-mod descriptors;
 mod generations;
 mod handover;
 mod known_users;
@@ -21,7 +20,7 @@ mod tls;
 
 pub use check::{Machine, check};
 pub use config::*;
-pub use descriptors::raise as raise_descriptor_limit;
+pub use driver::raise_descriptor_limit;
 pub use logs::{LogFormat, LogOptions};
 pub use password::Password;
 pub use pools::MAX_POOLS;

@@ -19,7 +19,6 @@ use crate::{
     banner,
     check::{Machine, check},
     config::Config,
-    descriptors,
     generations::Generations,
     handover::{self, Giver, Inherited, Sockets},
     logs::{LogFormat, LogOptions, Logs},
@@ -73,7 +72,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Problems(problems).into());
     }
-    let descriptors = descriptors::raise();
+    let descriptors = driver::raise_descriptor_limit();
     // Sockets come before any thread: see `sockets::bind`.
     let mut inherited = match take_over {
         true => {

@@ -244,7 +244,7 @@ fn integer(value: Scalar) -> Result<i64, Failure> {
         Scalar::Double(d) => {
             let rounded = d.round_ties_even();
             // 2^63 as a double is exact, and the first that does not fit.
-            match rounded >= -9_223_372_036_854_775_808.0 && rounded < 9_223_372_036_854_775_808.0 {
+            match (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
                 true => Ok(rounded as i64),
                 false => Err(Failure::Because("a double does not fit into an integer")),
             }

@@ -10,7 +10,6 @@ pub(crate) mod template;
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };

@@ -12,6 +12,8 @@ mod tables;
 
 use std::time::Duration;
 
+use driver::raise_descriptor_limit;
+
 use super::{Surroundings, TargetError};
 use crate::{
     engine::Engine,
@@ -22,6 +24,8 @@ use once::Once;
 use place::Place;
 use run::Run;
 
+/// Descriptors that a run needs for other things than connections, generously.
+const OWN_DESCRIPTORS: u64 = 64;
 /// A target that takes longer to let one connection in is taken for dead.
 const CHECK_TIME: Duration = Duration::from_secs(10);
 
@@ -72,7 +76,21 @@ pub fn run(
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
     let place = Place::of(target, around.via)?;
+    make_room(plan)?;
     Run::new(&place, &scripts, target.protocol, &around)?.run(engine, &mut around)
+}
+
+/// Descriptors for the connections that there will be in any case; the process itself has some too.
+fn make_room(plan: &Plan) -> Result<(), TargetError> {
+    let wanted = if plan.pool.reuse { plan.pool.config.min_size } else { 0 };
+    let needed = u64::from(wanted) * u64::from(plan.pool.instances) + OWN_DESCRIPTORS;
+    match raise_descriptor_limit() {
+        Some(limit) if limit < needed => Err(TargetError::machine(format!(
+            "{needed} descriptors are needed and this process may have {limit}: raise the limit (`ulimit -Hn {needed}`), or use \
+             fewer connections"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {

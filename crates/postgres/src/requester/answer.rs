@@ -13,6 +13,9 @@ const MAX_ERROR_TEXT: usize = 1000;
 /// Columns of a row that is kept, as PostgreSQL has at most.
 const MAX_COLUMNS: usize = 1664;
 
+/// Columns of a row: name and value, `None` for NULL.
+pub type Row = Vec<(Box<str>, Option<Box<str>>)>;
+
 /// What a request has led to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
@@ -22,8 +25,8 @@ pub struct Answer {
     pub error: Option<SqlError>,
     /// Where it has left the connection.
     pub status: TransactionStatus,
-    /// Columns of the first row of the last result, if they were asked for and there is a row: name and value, `None` for NULL.
-    pub row: Option<Vec<(Box<str>, Option<Box<str>>)>>,
+    /// The first row of the last result, if it was asked for and there is one.
+    pub row: Option<Row>,
     /// Rows of the last result that had any columns.
     pub last_rows: u64,
     /// A statement was prepared.

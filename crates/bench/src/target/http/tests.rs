@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    net::SocketAddr,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},

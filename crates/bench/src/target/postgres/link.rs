@@ -1,7 +1,7 @@
 //! One connection to the target: made step by step, with the times of its phases, then asked one request after the other. Puts the
 //! requester's protocol on a line of the driver. Does not know why it is made and what it is asked.
 
-use driver::{Event, LineError, LineFault, Lines};
+use driver::{Address, Event, LineError, LineFault, Lines};
 use pool::Time;
 use postgres::{Fault, Requester, SqlError, Verdict};
 
@@ -83,7 +83,8 @@ impl Link {
                 News::Nothing
             }
             Event::Connected { .. } => {
-                self.phases.tcp = Some(now - self.since);
+                let is_tcp = matches!(*place.hosts[self.host].0, Address::Tcp { .. });
+                self.phases.tcp = is_tcp.then_some(now - self.since);
                 self.since = now;
                 out.clear();
                 self.requester = Some(Requester::begin(&place.login, out));

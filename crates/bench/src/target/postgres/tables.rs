@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use postgres::Row;
+
 use super::{once::Once, place::quote};
 use crate::{
     plan::PostgresTarget,
@@ -111,7 +113,7 @@ fn statements(schema: &str, scale: u32) -> Vec<String> {
 }
 
 /// The first column of a row.
-fn first(row: &Option<Vec<(Box<str>, Option<Box<str>>)>>) -> Option<&str> {
+fn first(row: &Option<Row>) -> Option<&str> {
     row.as_ref()?.first()?.1.as_deref()
 }
 
