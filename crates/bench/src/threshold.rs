@@ -59,7 +59,10 @@ impl fmt::Display for Missed {
 }
 
 const FORM: &str = "write it like p99>50ms, service_p95>20ms, errors>1%, dropped>0 or rate<900";
-const TIMES: &[(&str, fn(&Percentiles) -> f64)] = &[
+/// Reads one value of a histogram.
+type Read = fn(&Percentiles) -> f64;
+
+const TIMES: &[(&str, Read)] = &[
     ("min", |p| p.min),
     ("mean", |p| p.mean),
     ("p50", |p| p.p50),
@@ -106,7 +109,7 @@ impl Threshold {
     }
 }
 
-fn time(name: &str) -> Option<(Of, fn(&Percentiles) -> f64)> {
+fn time(name: &str) -> Option<(Of, Read)> {
     let (of, name) = PREFIXES
         .iter()
         .find_map(|(prefix, of)| Some((*of, name.strip_prefix(prefix)?)))

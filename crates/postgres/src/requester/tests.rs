@@ -23,7 +23,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 fn welcome() -> Vec<u8> {
     [
         message(b'R', &[0; 4]),
-        message(b'S', b"server_version\015.18\0"),
+        message(b'S', b"server_version\x0015.18\0"),
         message(b'K', &[0, 0, 0, 1, 0, 0, 0, 2]),
         message(b'Z', b"I"),
     ]

@@ -26,6 +26,9 @@ enum What {
     Closed,
 }
 
+/// When something will happen: the time, its place among equals, what, to which connection, and that one's number.
+type Due = (Time, u64, What, ConnId, u64);
+
 /// What becomes of an operation that begins now.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
@@ -82,7 +85,7 @@ impl<F: FnMut(Time) -> Fate> World<F> {
     pub fn run_engine(&mut self, plan: &Plan) -> Engine {
         let mut now = Time(0);
         let mut engine = Engine::new(plan, now);
-        let mut events: BinaryHeap<Reverse<(Time, u64, What, ConnId, u64)>> = BinaryHeap::new();
+        let mut events: BinaryHeap<Reverse<Due>> = BinaryHeap::new();
         // Each connection by the number it was made with: an event of an earlier one of the same name is void.
         let mut present: HashMap<ConnId, u64> = HashMap::new();
         let mut running: HashMap<ConnId, u64> = HashMap::new();
