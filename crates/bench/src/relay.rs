@@ -36,7 +36,7 @@ use workload::Fault;
 
 pub use pair::MAX_UNDER_WAY;
 use pair::{CLIENT, Over, Pair, SERVER};
-use weather::{Weather, nanos};
+use weather::{Direction, Weather, nanos};
 
 /// Connections at the same time; more are closed as they come.
 const MAX_PAIRS: usize = 20_000;
@@ -305,7 +305,9 @@ impl Work {
         client.set_nonblocking(true)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let earliest = now + self.weather.round_trip();
+        // What is sent as soon as the handshake is over arrives this much later.
+        let handshake = now + self.weather.round_trip();
+        let earliest = self.weather.arrival(Direction::Up, handshake);
         self.serials += 1;
         let slot = self.pairs.insert(Pair::new(self.serials, client, server, earliest));
         let pair = &self.pairs[slot];

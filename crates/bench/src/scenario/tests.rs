@@ -207,3 +207,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_examples_of_the_manual_are_read_in_both_lengths() {
+    let page = include_str!("../../../../docs/scenarios.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("it has an end")).collect();
+    let whole: Vec<&&str> = examples.iter().filter(|text| text.contains("[scenario]")).collect();
+    assert!(!whole.is_empty());
+    for text in whole {
+        assert!(!scenario(text, false).plans.is_empty() && !scenario(text, true).plans.is_empty());
+    }
+}
