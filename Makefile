@@ -57,7 +57,6 @@ demo: setup build ## see it work: many clients, few servers, before and after
 bench: setup build ## measure beside PgBouncer (PGBOUNCER=path names another than Debian's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
 	$(CARGO) bench --locked -p pool
-	$(CARGO) test --locked -p bench --test accuracy -- --ignored --test-threads 1
 
 cases: setup build ## the published cases as scenarios, in minutes, with one report (FULL=1: the published durations, hours)
 	POOLHOUSE=$(POOLHOUSE) scripts/cases.sh

@@ -1,5 +1,5 @@
-//! What is measured is what was: against a server whose own clock tells how long each answer took it. The machine must do nothing else
-//! meanwhile, so `make bench` runs these, and `make test` only builds them.
+//! What is measured is what was: against a server whose own clock tells how long each answer took it. On a machine with two processors the
+//! percentiles are not within the tolerance yet (p50 0.3 to 0.5 ms too high, with a thread for each connection), so these two are left out.
 
 #[path = "postgres_target/server.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]
@@ -118,7 +118,7 @@ fn assert_right(measured: &Percentiles, taken: &Mutex<Vec<f64>>) {
 }
 
 #[test]
-#[ignore = "needs the machine for itself"]
+#[ignore = "not reached yet: beside the server's own threads 0.3 ms too much is measured"]
 fn percentiles_of_a_closed_loop_are_those_of_the_server() {
     let (server, taken) = unsteady();
     let shape = Shape::Closed {
@@ -132,7 +132,7 @@ fn percentiles_of_a_closed_loop_are_those_of_the_server() {
 }
 
 #[test]
-#[ignore = "needs the machine for itself"]
+#[ignore = "not reached yet: beside the server's own threads 0.3 ms too much is measured"]
 fn percentiles_of_an_open_loop_are_those_of_the_server() {
     let (server, taken) = unsteady();
     let rate = 4000.0;
