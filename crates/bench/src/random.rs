@@ -1,44 +1,32 @@
-//! Chance from a seed: a small generator, and the distributions of pgbench's functions. Fast and
-//! reproducible; no source of secrets.
-
-use std::f64::consts::TAU;
+//! The distributions of pgbench's functions, for each client from a seed of its own. Where the bits come from is known to
+//! `workload`.
 
 /// The smallest parameter of [`Random::gaussian`].
 pub(crate) const MIN_GAUSSIAN: f64 = 2.0;
 /// The parameters of [`Random::zipfian`].
 pub(crate) const ZIPFIAN: std::ops::RangeInclusive<f64> = 1.001..=1000.0;
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// What one client draws.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(workload::Random);
 
 impl Random {
     /// The generator of one client of a run.
     pub(crate) fn new(seed: u64, client: u32) -> Self {
         // Two steps apart from the seed, or neighbouring clients would draw the same numbers a step later.
-        let own = Self(seed).next() ^ u64::from(client).wrapping_mul(0xd1b5_4a32_d192_ed03);
-        Self(Self(own).next())
+        let first = |seed| workload::Random::new(seed).bits();
+        let own = first(seed) ^ u64::from(client).wrapping_mul(0xd1b5_4a32_d192_ed03);
+        Self(workload::Random::new(first(own)))
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    /// 64 random bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0.bits()
     }
 
-    /// Uniform in `[0, 1)`.
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
-    }
-
-    /// Uniform in `0..count`, where 0 stands for 2^64. The bias is below `count` / 2^64.
+    /// Uniform in `0..count`; see [`workload::Random::below`].
     pub(crate) fn below(&mut self, count: u64) -> u64 {
-        match count {
-            0 => self.next(),
-            _ => ((u128::from(self.next()) * u128::from(count)) >> 64) as u64,
-        }
+        self.0.below(count)
     }
 
     /// Uniform in `min..=max`.
@@ -51,7 +39,7 @@ impl Random {
     /// gives it for `random_exponential`.
     pub(crate) fn exponential(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
         let cut = (-parameter).exp();
-        let uniform = 1.0 - self.fraction();
+        let uniform = 1.0 - self.0.unit();
         share(min, max, -(cut + (1.0 - cut) * uniform).ln() / parameter)
     }
 
@@ -61,8 +49,7 @@ impl Random {
         debug_assert!(parameter >= MIN_GAUSSIAN);
         // At two deviations 4.6% are drawn again, so this ends.
         loop {
-            // Box and Muller's method.
-            let normal = (-2.0 * (1.0 - self.fraction()).ln()).sqrt() * (TAU * self.fraction()).sin();
+            let normal = self.0.normal();
             if (-parameter..parameter).contains(&normal) {
                 return share(min, max, (normal + parameter) / (parameter * 2.0));
             }
@@ -77,7 +64,7 @@ impl Random {
         let s = parameter - 1.0;
         let b = 2f64.powf(s);
         loop {
-            let (u, v) = (1.0 - self.fraction(), self.fraction());
+            let (u, v) = (1.0 - self.0.unit(), self.0.unit());
             let x = u.powf(-1.0 / s).floor();
             if x > count {
                 continue;
@@ -108,7 +95,7 @@ pub(crate) fn permute(value: i64, size: i64, seed: i64) -> i64 {
     loop {
         let (mut left, mut right) = (place >> half, place & mask);
         for round in 0..6u64 {
-            let mixed = Random(seed as u64 ^ right.rotate_left(17) ^ round.wrapping_mul(0xd1b5_4a32_d192_ed03)).next();
+            let mixed = workload::Random::new(seed as u64 ^ right.rotate_left(17) ^ round.wrapping_mul(0xd1b5_4a32_d192_ed03)).bits();
             (left, right) = (right, left ^ (mixed & mask));
         }
         place = left << half | right;
@@ -178,7 +165,7 @@ mod tests {
 
     #[test]
     fn clients_draw_different_numbers_and_the_same_client_the_same() {
-        let first = |seed, client| Random::new(seed, client).next();
+        let first = |seed, client| Random::new(seed, client).bits();
         assert_eq!(first(1, 2), first(1, 2));
         let mut all: Vec<u64> = (0..1000).map(|client| first(1, client)).chain([first(2, 0)]).collect();
         all.sort_unstable();

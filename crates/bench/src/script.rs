@@ -86,7 +86,7 @@ impl Scripts {
         }
         let mut initial = Vec::new();
         let automatic = [
-            (Names::DEFAULT_SEED, Random::new(seed, u32::MAX).next() as i64),
+            (Names::DEFAULT_SEED, Random::new(seed, u32::MAX).bits() as i64),
             (Names::RANDOM_SEED, seed as i64),
             (Names::SCALE, i64::from(scale)),
         ];

@@ -23,7 +23,6 @@ pub mod chooser;
 mod curve;
 pub mod fit;
 pub mod judge;
-pub mod random;
 pub mod real;
 pub mod result;
 pub mod run;

@@ -327,10 +327,10 @@ impl Requester {
     fn take_login(&mut self, login: &RequesterLogin, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
         self.held.extend_from_slice(std::mem::take(input));
         loop {
-            if let Some(verdict) = self.untold() {
+            if let Some(verdict) = self.untold()? {
                 return Ok(verdict);
             }
-            let Phase::Login(server) = &mut self.phase else { return self.rest() };
+            let Phase::Login(server) = &mut self.phase else { return Ok(Verdict::More) };
             let mut outbox = Outbox::new();
             let bytes = Input { bytes: &self.held, full: false };
             let consumed = match self.held.is_empty() {
@@ -349,30 +349,25 @@ impl Requester {
         }
     }
 
-    /// A verdict of the login that was not told yet. They are told in the order in which they happen.
-    fn untold(&mut self) -> Option<Verdict> {
+    /// A verdict of the login that was not told yet. They are told in the order in which they happen. With the last one, what came
+    /// behind the login's end is taken, too: it is no answer to a request that may follow.
+    fn untold(&mut self) -> Result<Option<Verdict>, Fault> {
         let verdict = match () {
             () if std::mem::take(&mut self.start_tls) => Verdict::StartTls,
             () if std::mem::take(&mut self.authenticated) => Verdict::Authenticated,
             () if std::mem::take(&mut self.ready) => Verdict::Ready,
-            () => return None,
+            () => return Ok(None),
         };
         if verdict == Verdict::Ready {
             let Phase::Login(server) = std::mem::replace(&mut self.phase, Phase::Open) else {
                 unreachable!("it was logging in")
             };
             self.version = server.facts.get(b"server_version").map(|version| String::from_utf8_lossy(version).into());
+            let held = std::mem::take(&mut self.held);
+            let answered = self.reader.take(&mut &held[..])?;
+            assert!(!answered, "nothing was asked");
         }
-        Some(verdict)
-    }
-
-    /// What came behind the end of the login.
-    fn rest(&mut self) -> Result<Verdict, Fault> {
-        let held = std::mem::take(&mut self.held);
-        match self.reader.take(&mut &held[..])? {
-            false => Ok(Verdict::More),
-            true => unreachable!("nothing was asked"),
-        }
+        Ok(Some(verdict))
     }
 
     /// Does what the login wants. Returns the fault that ends it, if there is one.

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use workload::Random;
+
 use super::{
     Options, Probe, ProbeError,
     curve::median,
-    random::Random,
     result::{AtRate, Curve, RatePoint},
 };
 

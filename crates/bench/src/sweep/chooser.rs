@@ -7,9 +7,10 @@
 //!
 //! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there is no next.
 
+use workload::Random;
+
 use super::{
     curve::{Known, Place},
-    random::Random,
     result::Visit,
 };
 

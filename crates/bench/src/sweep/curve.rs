@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn noise_alone_is_no_drift() {
-        let mut random = super::super::random::Random::new(11);
+        let mut random = workload::Random::new(11);
         let drifted = (0..200).filter(|_| {
             let visits: Vec<_> = (0..30)
                 .map(|i| visit(f64::from(i), 1 + i as u32 % 6, 100.0 * (1.0 + 0.05 * random.normal())))
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_noise_of_a_visit_is_found_from_repeats() {
-        let mut random = super::super::random::Random::new(12);
+        let mut random = workload::Random::new(12);
         let visits: Vec<_> = (0..240).map(|i| visit(0.0, 1 + i % 12, 100.0 * (1.0 + 0.08 * random.normal()))).collect();
         let noise = Known::of(&visits).measured_noise.unwrap();
         assert!((noise - 0.08).abs() < 0.02, "{noise}");

@@ -82,7 +82,9 @@ fn parabola(points: impl Iterator<Item = (f64, f64, f64)>) -> Option<Vector> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::{random::Random, result::Visit};
+    use workload::Random;
+
+    use crate::sweep::result::Visit;
 
     const AT: [u32; 7] = [16, 22, 27, 32, 38, 45, 64];
 

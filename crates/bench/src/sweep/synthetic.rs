@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::{Point, Probe, ProbeError, fit, random::Random};
+use workload::Random;
+
+use super::{Point, Probe, ProbeError, fit};
 
 /// How throughput depends on the number of clients.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -4,10 +4,11 @@
 //! The recommendation is the smallest tested number within 5% of the best throughput: near its top a curve is flat, so that the best
 //! number itself is chance, while every connection saved is memory and latency.
 
+use workload::Random;
+
 use super::{
     chooser::WITHIN,
     curve::{Known, Place},
-    random::Random,
     result::{Curve, CurvePoint, Estimate, Settings, Verdict},
 };
 

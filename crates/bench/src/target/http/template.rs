@@ -71,7 +71,7 @@ impl Template {
                 Part::Random(min, max) => write!(out, "{}", filling.random.uniform(*min, *max)),
                 Part::Now => write!(out, "{}", timestamp(millis(filling.now))),
                 Part::NowMillis => write!(out, "{}", millis(filling.now)),
-                Part::Uuid => write!(out, "{}", uuid(filling.random.next(), filling.random.next())),
+                Part::Uuid => write!(out, "{}", uuid(filling.random.bits(), filling.random.bits())),
                 Part::Sequence => write!(out, "{}", filling.sequence),
             };
             written.expect("writing to memory cannot fail");
