@@ -95,7 +95,9 @@ pub(crate) fn permute(value: i64, size: i64, seed: i64) -> i64 {
     loop {
         let (mut left, mut right) = (place >> half, place & mask);
         for round in 0..6u64 {
-            let mixed = workload::Random::new(seed as u64 ^ right.rotate_left(17) ^ round.wrapping_mul(0xd1b5_4a32_d192_ed03)).bits();
+            let mixed =
+                workload::Random::new(seed as u64 ^ right.rotate_left(17) ^ round.wrapping_mul(0xd1b5_4a32_d192_ed03))
+                    .bits();
             (left, right) = (right, left ^ (mixed & mask));
         }
         place = left << half | right;
