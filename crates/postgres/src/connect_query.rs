@@ -7,9 +7,9 @@ use crate::{
     Postgres,
     error::Failure,
     parameters::Settings,
-    scan::Suspects,
     server::{Server, Stage},
     survey::{self, Survey},
+    suspects::Suspects,
     work::Purpose,
 };
 

@@ -24,9 +24,9 @@ use crate::{
     client::{Client, Phase},
     error::{Failure, Report, Severity, code},
     message::{IDLE, back, take_text, take_u32, write_ready},
-    scan::ALL_CHANNELS,
     server::{Server, Stage},
     state::{OnState, Pin},
+    suspects::ALL_CHANNELS,
     work::Purpose,
 };
 

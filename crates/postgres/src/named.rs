@@ -15,13 +15,13 @@ use crate::{
     error::Failure,
     exchange::Note,
     message::{HEADER, back, front, take_text, write},
+    prepared::{Need, Prepared},
     requests::{Arrived, Step, note_bound_names},
-    retold,
-    scan::Suspects,
-    sequences,
+    retold, sequences,
     server::Server,
     state::{OnState, reject},
-    statements::{Meaning, NOTHING, Need, PREFIX, Prepared, Statement, TAKEN},
+    statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
+    suspects::Suspects,
 };
 
 /// Follows a message about the statement whose name is at `name`.

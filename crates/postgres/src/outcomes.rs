@@ -12,9 +12,9 @@ use crate::{
     message::{HEADER, IDLE, back, write, write_ready},
     named,
     retold::Told,
-    scan::Suspects,
     server::{Relay, Server, Stage, Step},
     state::OnState,
+    suspects::Suspects,
 };
 
 impl Postgres {

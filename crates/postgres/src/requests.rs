@@ -11,10 +11,11 @@ use crate::{
     deallocate::{Deallocate, deallocates},
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
     named, retold,
-    scan::{Findings, Suspects, scan},
+    scan::scan,
     sequences,
     server::Server,
     state::OnState,
+    suspects::{Findings, Suspects},
     unnamed,
 };
 

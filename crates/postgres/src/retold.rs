@@ -11,9 +11,10 @@ use crate::{
     exchange::Note,
     message::{front, take_text, write_query},
     requests::{Arrived, Step},
-    scan::{ALL_PARAMETERS, Findings, Suspects, scan},
+    scan::scan,
     server::Server,
     state::OnState,
+    suspects::{ALL_PARAMETERS, Findings, Suspects},
 };
 
 /// Most portals, and names of statements, that are remembered.

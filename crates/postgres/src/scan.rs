@@ -5,129 +5,9 @@
 use crate::{
     amend,
     glance::only_the_first_word_counts,
+    suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects},
     tokens::{Token, Tokens},
 };
-
-/// What a text may do to a session, as a set.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Suspects(u16);
-
-impl Suspects {
-    /// Nothing.
-    pub(crate) const NONE: Self = Self(0);
-    /// Changes run-time parameters beyond the transaction.
-    pub(crate) const SETTINGS: Self = Self(1);
-    /// Changes, perhaps only for the transaction, what the text of a statement parsed later means.
-    pub(crate) const MEANING: Self = Self(1 << 1);
-    /// Creates temporary objects.
-    pub(crate) const TEMPORARY: Self = Self(1 << 2);
-    /// Opens a cursor that outlives its transaction.
-    pub(crate) const CURSOR: Self = Self(1 << 3);
-    /// Takes or gives back an advisory lock of the session.
-    pub(crate) const LOCK: Self = Self(1 << 4);
-    /// Listens.
-    pub(crate) const LISTEN: Self = Self(1 << 5);
-    /// Prepares a statement in SQL.
-    pub(crate) const PREPARE: Self = Self(1 << 6);
-    /// Asks for the last value of a sequence in this session.
-    pub(crate) const LAST_VALUE: Self = Self(1 << 7);
-    /// May advance a sequence.
-    pub(crate) const SEQUENCE: Self = Self(1 << 8);
-    /// May end something that ties a client to its server.
-    pub(crate) const UNDO: Self = Self(1 << 9);
-    /// Forgets prepared statements.
-    pub(crate) const FORGET: Self = Self(1 << 10);
-    /// Sets a parameter whose name cannot be seen.
-    pub(crate) const UNNAMED: Self = Self(1 << 11);
-    /// Sets a parameter whose name is bound to it.
-    pub(crate) const BOUND_NAME: Self = Self(1 << 12);
-    /// Sets parameters back to what they were when the session began.
-    pub(crate) const RESET: Self = Self(1 << 13);
-    /// The same for the transaction only.
-    pub(crate) const LOCAL_RESET: Self = Self(1 << 14);
-    /// Not of a text: what was forwarded is not what the client has sent.
-    pub(crate) const AMENDED: Self = Self(1 << 15);
-
-    /// Sets parameters back, for however long.
-    pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
-    /// What the next CommandCompletes have to be looked at for.
-    pub(crate) const TELLING: Self = Self(Self::FORGET.0 | Self::AMENDED.0);
-    /// What the next messages have to be looked at for.
-    pub(crate) const OF_INTEREST: Self = Self(Self::RESET.0 | Self::AMENDED.0);
-
-    /// Stops listening.
-    pub(crate) const UNLISTEN: Self = Self(1 << 14);
-
-    /// All that may leave something behind in a session, or take it away.
-    pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
-    /// All that may leave something behind in a session.
-    pub(crate) const LASTING: Self = Self(
-        1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
-    );
-    /// What is supposed of a text that cannot be read.
-    pub(crate) const ALL: Self = Self((1 << 15) - 1);
-
-    /// Whether any of `others` is in it.
-    #[inline]
-    pub(crate) fn any(self, others: Self) -> bool {
-        self.0 & others.0 != 0
-    }
-
-    /// Takes others away.
-    pub(crate) fn remove(&mut self, others: Self) {
-        self.0 &= !others.0;
-    }
-
-    /// Adds others.
-    #[inline]
-    pub(crate) fn add(&mut self, others: Self) {
-        self.0 |= others.0;
-    }
-}
-
-/// What was found in a text.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Findings {
-    pub(crate) suspects: Suspects,
-    /// Names with a dot of parameters that it sets: the server does not list these.
-    pub(crate) custom: Vec<Box<[u8]>>,
-    /// Names of parameters that it sets back, in lower case; `*` for all.
-    pub(crate) resets: Vec<Box<[u8]>>,
-    /// Channels that it stops listening to, as PostgreSQL spells them; `*` for all.
-    pub(crate) unlistens: Vec<Box<[u8]>>,
-}
-
-impl Findings {
-    /// What is supposed of a FunctionCall, whose function is known by number only. It is not supposed to change
-    /// parameters that the server does not list, nor those for its transaction alone.
-    pub(crate) fn of_call() -> Self {
-        let suspects = Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0);
-        Self { suspects, ..Self::default() }
-    }
-
-    /// What it sets back needs no attention.
-    pub(crate) fn settle_resets(&mut self) {
-        self.suspects.remove(Suspects::SETS_BACK);
-        self.resets.clear();
-    }
-
-    /// What is supposed of a text that is too long to be read.
-    pub(crate) fn unreadable() -> Self {
-        let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
-        Self {
-            suspects: Suspects(all),
-            custom: Vec::new(),
-            resets: vec![Box::from(*ALL_PARAMETERS)],
-            unlistens: Vec::new(),
-        }
-    }
-}
-
-/// Stands for all names in [`Findings::resets`].
-pub(crate) const ALL_PARAMETERS: &[u8; 1] = b"*";
-
-/// Stands for all names in [`Findings::unlistens`].
-pub(crate) const ALL_CHANNELS: &[u8; 1] = b"*";
 
 /// Most names of custom parameters noted of one text.
 const MAX_CUSTOM: usize = 64;
@@ -255,20 +135,20 @@ fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) {
         Some(b'r') if is("reset") => {
             note_name(tokens, found);
             note_reset(tokens, found);
-            Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0)
+            Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET)
         }
         Some(b'd') if is("discard") && !next_is(tokens, "all") => Suspects::UNDO,
         Some(b'd') if is("discard") => {
             found.resets.push(Box::from(*ALL_PARAMETERS));
-            let settings = Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::RESET.0;
-            Suspects(settings | Suspects::UNDO.0 | Suspects::FORGET.0)
+            let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET);
+            settings.and(Suspects::UNDO).and(Suspects::FORGET)
         }
-        Some(b'd') if is("deallocate") => Suspects(Suspects::UNDO.0 | Suspects::FORGET.0),
+        Some(b'd') if is("deallocate") => Suspects::UNDO.and(Suspects::FORGET),
         Some(b'd') if is("drop") => Suspects::UNDO,
         Some(b'c') if is("close") => Suspects::UNDO,
         Some(b'u') if is("unlisten") => {
             note_unlisten(tokens, found);
-            Suspects(Suspects::UNDO.0 | Suspects::UNLISTEN.0)
+            Suspects::UNDO
         }
         Some(b'l') if is("listen") => Suspects::LISTEN,
         Some(b'i') if is("insert") => Suspects::SEQUENCE,
@@ -289,7 +169,7 @@ fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     loop {
         let word = match ahead.next() {
             Some(Token::Word(word) | Token::Quoted(word)) => word,
-            _ => return found.suspects.add(Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0)),
+            _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING)),
         };
         let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
         if is("local") {
@@ -327,8 +207,9 @@ fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
         b"session" | b"authorization" => b"session_authorization",
         other => other,
     };
-    if found.resets.len() < MAX_CUSTOM {
-        found.resets.push(name.into());
+    match found.resets.len() {
+        0..MAX_CUSTOM => found.resets.push(name.into()),
+        _ => found.resets[MAX_CUSTOM - 1] = Box::from(*ALL_PARAMETERS),
     }
 }
 
@@ -399,7 +280,7 @@ fn anywhere(word: &[u8], before: Before, tokens: &Tokens<'_>, found: &mut Findin
             if word.starts_with(b"pg_temp") {
                 Suspects::TEMPORARY
             } else if word.starts_with(b"pg_advisory_unlock") {
-                Suspects(Suspects::LOCK.0 | Suspects::UNDO.0)
+                Suspects::LOCK.and(Suspects::UNDO)
             } else if (word.starts_with(b"pg_advisory_") || word.starts_with(b"pg_try_advisory_"))
                 && !word.windows(4).any(|part| part == b"xact")
             {
@@ -421,7 +302,7 @@ fn set_config(mut tokens: Tokens<'_>, found: &mut Findings) {
     let name = match name {
         Some(Token::Literal(name)) if simple => Some(name),
         Some(Token::Number) if simple => {
-            return found.suspects.add(Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::BOUND_NAME.0));
+            return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::BOUND_NAME));
         }
         _ => None,
     };
@@ -455,7 +336,7 @@ fn set_config(mut tokens: Tokens<'_>, found: &mut Findings) {
                 found.suspects.add(Suspects::SETTINGS);
             }
         }
-        None => found.suspects.add(Suspects(Suspects::SETTINGS.0 | Suspects::MEANING.0 | Suspects::UNNAMED.0)),
+        None => found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::UNNAMED)),
     }
 }
 

@@ -8,9 +8,9 @@ use crate::{
     client::{Client, Phase},
     message::front,
     requests::{Arrived, Step},
-    scan::{Findings, Suspects},
     server::Server,
     state::{OnState, refuse},
+    suspects::{Findings, Suspects},
     work::Purpose,
 };
 

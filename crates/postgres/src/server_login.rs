@@ -14,9 +14,9 @@ use crate::{
     md5,
     message::{HEADER, Header, back, front, take_text, take_u32, write, write_query, write_sized, write_text},
     parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
-    scan::Suspects,
     server::{CancelKey, Server, Stage},
     startup::PROTOCOL_3_0,
+    suspects::Suspects,
     target::{Fit, QUESTION, Target, Traits},
     work::Purpose,
 };

@@ -15,9 +15,9 @@ use crate::{
     exchange::Note,
     listeners::MAX_CHANNELS,
     message::{IDLE, front, write, write_query},
-    scan::{ALL_PARAMETERS, Findings, Suspects},
     server::Server,
     survey::{self, Survey},
+    suspects::{ALL_PARAMETERS, Findings, Suspects},
     work::Purpose,
 };
 

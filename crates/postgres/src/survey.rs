@@ -4,8 +4,8 @@
 use crate::{
     message::take_u32,
     parameters::{Pairs, Settings, is_fact, write_literal},
-    scan::{ALL_PARAMETERS, Suspects},
     state::Pin,
+    suspects::{ALL_PARAMETERS, Suspects},
 };
 
 /// Parameters that the server lists as set in the session but that belong to a transaction, or to nobody.

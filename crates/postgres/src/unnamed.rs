@@ -16,10 +16,11 @@ use crate::{
     named,
     requests::{Arrived, Step, note_bound_names},
     retold,
-    scan::{Findings, Suspects, scan},
+    scan::scan,
     sequences,
     server::Server,
     state::{OnState, reject},
+    suspects::{Findings, Suspects},
 };
 
 /// Longest Parse that is kept for a client, in bytes.
