@@ -11,7 +11,9 @@ fail() { printf 'cases: %s\n' "$*" >&2; exit 1; }
 [ -x "$poolhouse" ] || fail "there is no $poolhouse: run 'make build'"
 mkdir -p "$folder"
 results=()
-for scenario in churn-trouble churn-cure exhaustion-trouble exhaustion-cure; do
+# A scenario that is interrupted shows what it has, and ends well; the next one is not wanted then.
+trap 'exit 130' INT TERM
+for scenario in churn-trouble churn-cure connections exhaustion-trouble exhaustion-cure; do
     printf '\n== %s\n' "$scenario"
     "$poolhouse" bench "scenarios/$scenario.toml" --json "$folder/$scenario.json" --html "$folder/$scenario.html"
     results+=("$folder/$scenario.json")

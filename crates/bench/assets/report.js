@@ -2,7 +2,7 @@
 "use strict";
 (function () {
   const DATA = JSON.parse(document.getElementById("data").textContent);
-  const RUNS = DATA.runs || [], SWEEP = DATA.sweep;
+  const RUNS = DATA.runs, GROUPS = DATA.groups, SWEEPS = DATA.sweeps;
   const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
   const DASHES = [undefined, [8, 4], [2, 3], [10, 3, 2, 3]];
   // Beyond this ratio of largest to smallest, small values could not be read on a straight axis.
@@ -56,32 +56,33 @@
     const data = uPlot.join(pairs);
     return data[0] ? data : [[]].concat(pairs.map(() => []));
   }
-  function ofAll(pick, more) {
-    const lines = RUNS.map((run, index) => line(run.name, COLOURS[index % COLOURS.length], { dash: DASHES[Math.floor(index / COLOURS.length) % DASHES.length] }));
-    return Object.assign({ lines, data: joined(RUNS.map(pick)) }, more);
+  function ofAll(group, pick, more) {
+    const runs = RUNS.slice(...GROUPS[group]);
+    const lines = runs.map((run, index) => line(run.name, COLOURS[index % COLOURS.length], { dash: DASHES[Math.floor(index / COLOURS.length) % DASHES.length] }));
+    return Object.assign({ lines, data: joined(runs.map(pick)) }, more);
   }
   const columns = points => [points.map(point => point[0]), points.map(point => point[1])];
   const percentiles = { x: { values: percentile, log: true, splits: [2, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9], least: 1 }, y: { unit: "ms", log: "auto" } };
-  const seconds = { x: { values: time }, sync: "all" };
+  const seconds = (group, unit) => ({ x: { values: time }, y: unit, sync: "all-" + group });
 
   const powers = Array.from({ length: 18 }, (_, power) => 2 ** power);
   const againstClients = { x: { log: true, splits: powers, room: 1.15, values: value => group(String(+value.toFixed(1))), unit: "clients", label: "clients (log)" } };
   const column = (points, name) => points.map(point => point[name]);
 
-  function sweepThroughput() {
+  function sweepThroughput(sweep) {
     const lines = [], pairs = [], intervals = [];
     const measured = (curve, stroke, dash) => {
       lines.push(line(curve.name, stroke, { dots: true, span: true, dash }));
       pairs.push([column(curve.points, "clients"), column(curve.points, "throughput")]);
       intervals.push({ series: lines.length, stroke, points: curve.points.map(point => [point.clients, point.low, point.high]) });
     };
-    measured(SWEEP.direct, "--c1");
-    if (SWEEP.through) measured(SWEEP.through, "--c3", [8, 4]);
-    if (SWEEP.fit.length) {
+    measured(sweep.direct, "--c1");
+    if (sweep.through) measured(sweep.through, "--c3", [8, 4]);
+    if (sweep.fit.length) {
       lines.push(line("fitted law", "--c2", { span: true, plain: true, dash: [4, 4] }));
-      pairs.push([SWEEP.fit.map(point => point[0]), SWEEP.fit.map(point => point[1])]);
+      pairs.push([sweep.fit.map(point => point[0]), sweep.fit.map(point => point[1])]);
     }
-    return Object.assign({ lines, data: joined(pairs), intervals, marks: SWEEP.marks }, againstClients, { y: { unit: "/s" } });
+    return Object.assign({ lines, data: joined(pairs), intervals, marks: sweep.marks }, againstClients, { y: { unit: "/s" } });
   }
   function sweepLatency(curve) {
     const names = ["p99", "p95", "p50"], looks = { p99: "--c2", p95: "--c4", p50: "--c1" };
@@ -115,18 +116,21 @@
       lines: [line("response", "--c1"), line("service", "--c3", { dash: [6, 4] })],
       data: joined([columns(RUNS[run].response), columns(RUNS[run].service)]),
     }, percentiles),
-    "sweep-throughput": () => sweepThroughput(),
-    "sweep-latency": () => sweepLatency(SWEEP.direct),
-    "sweep-through-latency": () => sweepLatency(SWEEP.through),
-    "sweep-rate": () => Object.assign({
-      lines: [line("p99", "--c2", { plain: true }), line("p95", "--c4", { plain: true }), line("median", "--c1", { plain: true })],
-      data: [column(SWEEP.at_rate, "clients"), column(SWEEP.at_rate, "p99"), column(SWEEP.at_rate, "p95"), column(SWEEP.at_rate, "p50")],
-      marks: SWEEP.rate_marks,
-    }, againstClients, { y: { unit: "ms", log: "auto" } }),
-    "all-distribution": () => ofAll(run => columns(run.response), percentiles),
-    "all-p99": () => ofAll(run => [run.series.t, run.series.p99], Object.assign({ y: { unit: "ms", log: "auto" } }, seconds)),
-    "all-rate": () => ofAll(run => [run.series.t, run.series.requests], Object.assign({ y: { unit: "/s" } }, seconds)),
-    "all-connections": () => ofAll(run => [run.series.t, run.series.connections], Object.assign({ y: { unit: "" } }, seconds)),
+    "sweep-throughput": index => sweepThroughput(SWEEPS[index]),
+    "sweep-latency": index => sweepLatency(SWEEPS[index].direct),
+    "sweep-through-latency": index => sweepLatency(SWEEPS[index].through),
+    "sweep-rate": index => {
+      const points = SWEEPS[index].at_rate;
+      return Object.assign({
+        lines: [line("p99", "--c2", { plain: true }), line("p95", "--c4", { plain: true }), line("median", "--c1", { plain: true })],
+        data: [column(points, "clients"), column(points, "p99"), column(points, "p95"), column(points, "p50")],
+        marks: SWEEPS[index].rate_marks,
+      }, againstClients, { y: { unit: "ms", log: "auto" } });
+    },
+    "all-distribution": group => ofAll(group, run => columns(run.response), percentiles),
+    "all-p99": group => ofAll(group, run => [run.series.t, run.series.p99], seconds(group, { unit: "ms", log: "auto" })),
+    "all-rate": group => ofAll(group, run => [run.series.t, run.series.requests], seconds(group, { unit: "/s" })),
+    "all-connections": group => ofAll(group, run => [run.series.t, run.series.connections], seconds(group, { unit: "" })),
   };
 
   // -- drawing

@@ -5,7 +5,6 @@ pub mod compare;
 pub mod files;
 pub mod html;
 pub mod live;
-pub mod sweep;
 pub mod table;
 
 mod charts;
@@ -14,3 +13,4 @@ mod figures;
 mod grid;
 #[cfg(test)]
 mod sample;
+mod sweep;

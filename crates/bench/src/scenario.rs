@@ -24,6 +24,7 @@
 mod faults;
 mod load;
 mod pool;
+mod sweep;
 mod target;
 
 use std::path::Path;
@@ -31,9 +32,11 @@ use std::path::Path;
 use settings::{Document, Problems, Secret, Section, Variables, environment, load_text, read_text};
 use workload::Fault;
 
-use crate::plan::{Plan, PoolUnderTest, Script, Target};
+use crate::plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target};
 use load::LoadKeys;
 use pool::PoolKeys;
+use sweep::SweepKeys;
+pub use sweep::SweepPlan;
 
 /// Variants that a file may have.
 const MAX_VARIANTS: usize = 64;
@@ -49,8 +52,10 @@ pub struct Scenario {
     pub about: String,
     /// The scenario brings its own database: it is to be started, and the plans are to be pointed at it.
     pub start: Option<Start>,
-    /// The runs, in the order of the file.
+    /// The runs, in the order of the file; none if there is a sweep.
     pub plans: Vec<Plan>,
+    /// It asks for a sweep instead.
+    pub sweep: Option<SweepPlan>,
     /// The published durations are used.
     pub full: bool,
 }
@@ -65,6 +70,9 @@ pub struct Start {
 impl Scenario {
     /// Makes all runs ask this target, which is of the same kind as the file's.
     pub fn point_at(&mut self, url: &Secret) {
+        if let Some(sweep) = &mut self.sweep {
+            sweep.target.url = url.clone();
+        }
         for plan in &mut self.plans {
             match &mut plan.target {
                 Target::Postgres(target) => target.url = url.clone(),
@@ -75,13 +83,15 @@ impl Scenario {
 
     /// The largest scale of the built-in scripts' tables that a run needs; `None`: no run needs them.
     pub fn tables(&self) -> Option<u32> {
-        let scale = |plan: &Plan| match &plan.target {
-            Target::Postgres(target) => {
-                target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))).then_some(target.scale)
-            }
+        let scale = |target: &PostgresTarget| {
+            target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))).then_some(target.scale)
+        };
+        let of_plan = |plan: &Plan| match &plan.target {
+            Target::Postgres(target) => scale(target),
             Target::Http(_) => None,
         };
-        self.plans.iter().filter_map(scale).max()
+        let of_sweep = self.sweep.iter().filter_map(|sweep| scale(&sweep.target));
+        self.plans.iter().filter_map(of_plan).chain(of_sweep).max()
     }
 }
 
@@ -104,9 +114,10 @@ pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) 
     Ok(scenario.expect("without problems it is complete"))
 }
 
-const FILE_KEYS: &[&str] = &["scenario", "target", "load", "pool", "fault", "variant", "full"];
+const FILE_KEYS: &[&str] = &["scenario", "target", "load", "pool", "fault", "variant", "sweep", "full"];
 const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if"];
 const LAYER_KEYS: &[&str] = &["load", "pool", "fault"];
+const FULL_KEYS: &[&str] = &["load", "pool", "fault", "sweep"];
 const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault"];
 
 /// What variants and the published durations may change. Absent keys leave the layer below as it is.
@@ -155,12 +166,38 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
             None
         }
     };
+    let seed = head.number("seed", 0..=u32::MAX).map_or(1, u64::from);
+    let about = head.string("about").unwrap_or_default();
+    let published = root.table("full", &[FULL_KEYS]);
+    if let Some(section) = root.table("sweep", &[sweep::KEYS]) {
+        for key in LAYER_KEYS.iter().chain(&["variant"]).filter(|key| root.has(key)) {
+            root.error(key, format!("with [sweep] there is no `{key}`: the sweep makes its own load"));
+        }
+        if head.has("fail_if") {
+            head.error("fail_if", "a sweep has no conditions to miss");
+        }
+        let mut keys = SweepKeys::read(&section);
+        let published = published.and_then(|section| section.table("sweep", &[sweep::KEYS]));
+        if let Some(published) = published.map(|section| SweepKeys::read(&section)).filter(|_| full) {
+            keys = published.over(&keys);
+        }
+        let (target, start) = target?;
+        let Target::Postgres(target) = target else {
+            root.error("sweep", "a sweep asks a PostgreSQL");
+            return None;
+        };
+        let planned = keys.plan(target, seed).map_err(|message| section.error("to", message)).ok();
+        return planned.map(|sweep| Scenario { name, about, start, plans: Vec::new(), sweep: Some(sweep), full });
+    }
     let mut base = Layer::read(root);
-    let published = root.table("full", &[LAYER_KEYS]).map(|section| Layer::read(&section));
-    if let Some(published) = published.filter(|_| full) {
+    if let Some(section) = &published
+        && section.has("sweep")
+    {
+        section.error("sweep", "there is no [sweep] whose durations these could be");
+    }
+    if let Some(published) = published.map(|section| Layer::read(&section)).filter(|_| full) {
         base = published.over(&base);
     }
-    let seed = head.number("seed", 0..=u32::MAX).map_or(1, u64::from);
     let variants = root.tables("variant", &[VARIANT_KEYS]);
     if variants.len() > MAX_VARIANTS {
         root.error("variant", format!("more than {MAX_VARIANTS} variants"));
@@ -196,8 +233,7 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         let own = name_of(variant, "[[variant]]");
         add(format!("{name}: {own}"), &Layer::read(variant).over(&base), variant, "");
     }
-    let about = head.string("about").unwrap_or_default();
-    target.map(|(_, start)| Scenario { name, about, start, plans, full })
+    target.map(|(_, start)| Scenario { name, about, start, plans, sweep: None, full })
 }
 
 fn name_of(section: &Section<'_>, title: &str) -> String {

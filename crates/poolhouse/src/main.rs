@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod ctl;
 mod demo;
+mod interrupt;
 mod private;
 mod serve;
 mod sweep;

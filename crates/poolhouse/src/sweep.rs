@@ -6,10 +6,7 @@ use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::AtomicBool,
     time::Duration,
 };
 
@@ -19,7 +16,7 @@ use ::bench::{
     sweep::{
         Options,
         result::SweepResult,
-        run::{self, Order, Stage},
+        run::{self, Order, Pooler, Stage, Through},
     },
     target::{Blame, postgres},
 };
@@ -30,6 +27,7 @@ use settings::Secret;
 use crate::{
     BAD_USAGE,
     bench::{output, target},
+    interrupt,
 };
 
 mod table;
@@ -167,31 +165,37 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
             return Ok(BAD_USAGE.into());
         }
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("\ninterrupted: what is under way ends; once more ends at once");
-    })
-    .context("cannot catch Ctrl-C")?;
+    let interrupt = interrupt::watch()?;
+    let files = Files { json: args.json, html: args.html };
+    carry_out(order, args.load.init, &files, &interrupt.stop)
+}
+
+/// Where the result goes.
+pub(crate) struct Files {
+    /// `-` is standard output.
+    pub(crate) json: Option<PathBuf>,
+    /// The page.
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// Makes the sweep, first the tables if it is to (`init`), and tells what came out.
+pub(crate) fn carry_out(order: Order<'_>, init: bool, files: &Files, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     proxy::raise_descriptor_limit();
-    if args.load.init {
-        eprintln!("making the tables at scale {} in schema {}", args.load.scale, args.load.schema);
+    if init {
+        eprintln!("making the tables at scale {} in schema {}", order.target.scale, order.target.schema);
         if let Err(error) = postgres::init(&order.target) {
             return Ok(failed(error.blame, &error.message));
         }
     }
     let terminal = std::io::stderr().is_terminal();
-    let result = match run::run(&order, &stop, &mut |stage| show(stage, terminal)) {
+    let result = match run::run(order, stop, &mut |stage| show(stage, terminal)) {
         Ok(result) => result,
         Err(error) => return Ok(failed(error.blame, &error.message)),
     };
     if terminal {
         eprint!("\r\x1b[K");
     }
-    write(&args, &result)?;
+    write(files, &result)?;
     Ok(if result.verdict.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -201,7 +205,7 @@ fn failed(blame: Blame, message: &str) -> ExitCode {
 }
 
 /// What the arguments ask for.
-fn order(args: &SweepArgs) -> anyhow::Result<Order> {
+fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
     let url = match (&args.url, &args.url_file) {
         (Some(url), _) => url.clone(),
         (None, Some(path)) => settings::read_small(path)
@@ -211,7 +215,10 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order> {
     };
     let target = asked(&url, &args.load)?;
     let through = match &args.through {
-        Some(url) => Some((PostgresTarget { url: secret(url)?, ..target.clone() }, args.through_clients)),
+        Some(url) => {
+            let pooler = Pooler::At(PostgresTarget { url: secret(url)?, ..target.clone() });
+            Some(Through { pooler, clients: args.through_clients })
+        }
         None => None,
     };
     Ok(Order {
@@ -301,10 +308,10 @@ fn show(stage: &Stage<'_>, terminal: bool) {
 }
 
 /// The table, and the files asked for.
-fn write(args: &SweepArgs, result: &SweepResult) -> anyhow::Result<()> {
+fn write(files: &Files, result: &SweepResult) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(result).context("the result")? + "\n";
     let mut out = std::io::stdout().lock();
-    match args.json.as_deref() {
+    match files.json.as_deref() {
         Some(path) if path == Path::new("-") => out.write_all(json.as_bytes())?,
         path => {
             out.write_all(table::text(result).as_bytes())?;
@@ -313,8 +320,9 @@ fn write(args: &SweepArgs, result: &SweepResult) -> anyhow::Result<()> {
             }
         }
     }
-    if let Some(path) = &args.html {
-        fs::write(path, report::sweep::page(result)).with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(path) = &files.html {
+        fs::write(path, report::html::report(&[report::html::Part::Sweep(result)]))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::html;
+use super::html::{self, Part};
 use crate::{
     result::{BenchResult, FORMAT},
     sweep::{self, result::SweepResult},
@@ -57,25 +57,39 @@ pub enum ReadError {
         /// How many.
         results: usize,
     },
-    /// It has a page of its own.
-    #[error("{}: the result of `poolhouse sweep`, which stands alone: it cannot be put beside runs", .0.display())]
+    /// It is no run.
+    #[error("{}: the result of `poolhouse sweep`, where that of a run is needed", .0.display())]
     Sweep(PathBuf),
 }
 
-/// The page of result files: of one sweep, or of one or more runs beside one another.
+/// The page of result files. A sweep, and a scenario with its variants, are parts of their own; single runs stand beside one another.
 ///
 /// # Errors
-/// If one cannot be read, or a sweep is among several.
+/// If one cannot be read.
 pub fn page(paths: &[PathBuf]) -> Result<String, ReadError> {
-    if let [path] = paths {
-        let text = read_text(path)?;
-        if !is_list(&text) && parse::<Kind>(path, &text)?.kind == SWEEP {
-            let result: SweepResult = parse(path, &text)?;
-            return expect(path, result.format, sweep::result::FORMAT).map(|()| super::sweep::page(&result));
+    let files: Vec<_> = paths.iter().map(|path| read_any(path)).collect::<Result<_, _>>()?;
+    let (mut runs, mut parts) = (Vec::new(), Vec::new());
+    for file in files {
+        if !matches!(file, ResultFile::Run(_)) && !runs.is_empty() {
+            parts.push(ResultFile::Variants(std::mem::take(&mut runs)));
+        }
+        match file {
+            ResultFile::Run(run) => runs.push(*run),
+            part => parts.push(part),
         }
     }
-    let results: Vec<_> = paths.iter().map(|path| read_all(path)).collect::<Result<_, _>>()?;
-    Ok(html::page(&results.concat()))
+    if !runs.is_empty() {
+        parts.push(ResultFile::Variants(runs));
+    }
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|part| match part {
+            ResultFile::Run(run) => Part::Runs(std::slice::from_ref(run)),
+            ResultFile::Variants(runs) => Part::Runs(runs),
+            ResultFile::Sweep(sweep) => Part::Sweep(sweep),
+        })
+        .collect();
+    Ok(html::report(&parts))
 }
 
 /// The result that `poolhouse bench --json` has written.
@@ -95,18 +109,34 @@ pub fn read(path: &Path) -> Result<BenchResult, ReadError> {
 /// # Errors
 /// If there is none, or not one that this version reads.
 pub fn read_all(path: &Path) -> Result<Vec<BenchResult>, ReadError> {
+    match read_any(path)? {
+        ResultFile::Run(run) => Ok(vec![*run]),
+        ResultFile::Variants(runs) => Ok(runs),
+        ResultFile::Sweep(_) => Err(ReadError::Sweep(path.to_owned())),
+    }
+}
+
+/// What a file holds.
+enum ResultFile {
+    Run(Box<BenchResult>),
+    Variants(Vec<BenchResult>),
+    Sweep(Box<SweepResult>),
+}
+
+fn read_any(path: &Path) -> Result<ResultFile, ReadError> {
     let text = read_text(path)?;
-    let results: Vec<BenchResult> = if is_list(&text) {
-        parse(path, &text)?
-    } else {
-        let Kind { kind } = parse(path, &text)?;
-        if kind == SWEEP {
-            return Err(ReadError::Sweep(path.to_owned()));
-        }
-        vec![parse(path, &text)?]
-    };
-    results.iter().try_for_each(|result| expect(path, result.format, FORMAT))?;
-    Ok(results)
+    if is_list(&text) {
+        let runs: Vec<BenchResult> = parse(path, &text)?;
+        runs.iter().try_for_each(|run| expect(path, run.format, FORMAT))?;
+        return Ok(ResultFile::Variants(runs));
+    }
+    let Kind { kind } = parse(path, &text)?;
+    if kind == SWEEP {
+        let sweep: SweepResult = parse(path, &text)?;
+        return expect(path, sweep.format, sweep::result::FORMAT).map(|()| ResultFile::Sweep(Box::new(sweep)));
+    }
+    let run: BenchResult = parse(path, &text)?;
+    expect(path, run.format, FORMAT).map(|()| ResultFile::Run(Box::new(run)))
 }
 
 /// What tells a sweep's result from a run's.
@@ -182,14 +212,25 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_has_a_page_of_its_own_and_cannot_be_put_beside_runs() {
+    fn a_page_may_have_parts_of_every_kind() {
         let directory = tempfile::tempdir().unwrap();
-        let [sweep, run] = ["sweep.json", "run.json"].map(|name| directory.path().join(name));
+        let [sweep, run, variants] =
+            ["sweep.json", "run.json", "variants.json"].map(|name| directory.path().join(name));
         let swept = SweepResult { format: sweep::result::FORMAT, kind: SWEEP.to_owned(), ..SweepResult::default() };
+        let two = ["churn: one", "churn: two"].map(super::super::sample::full);
         std::fs::write(&sweep, serde_json::to_string(&swept).unwrap()).unwrap();
         std::fs::write(&run, serde_json::to_string(&super::super::sample::full("a sample")).unwrap()).unwrap();
+        std::fs::write(&variants, serde_json::to_string(&two).unwrap()).unwrap();
         assert!(page(std::slice::from_ref(&sweep)).unwrap().contains("Throughput against clients"));
-        assert!(page(&[run.clone(), run.clone()]).unwrap().contains("All runs"));
-        assert!(page(&[run, sweep]).unwrap_err().to_string().ends_with("it cannot be put beside runs"));
+        // Single runs, also of several files, stand beside one another; variants and a sweep do not.
+        let both = page(&[run.clone(), run.clone(), variants, sweep.clone(), sweep.clone()]).unwrap();
+        assert_eq!(both.matches("<h3>All runs</h3>").count(), 2);
+        assert!(both.contains("\"groups\":[[0,2],[2,4]]"));
+        assert!(
+            both.contains("data-kind=\"all-rate\" data-run=\"1\"")
+                && both.contains("data-kind=\"rate\" data-run=\"3\"")
+        );
+        assert!(both.contains("data-kind=\"sweep-throughput\" data-run=\"1\"") && both.contains(">churn</a>"));
+        assert!(read_all(&sweep).unwrap_err().to_string().ends_with("where that of a run is needed"));
     }
 }

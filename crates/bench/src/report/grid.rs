@@ -22,7 +22,14 @@ pub(super) struct Column {
 /// See the module.
 pub(super) struct Grid {
     columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Row>,
+}
+
+enum Row {
+    /// One for each column.
+    Cells(Vec<String>),
+    /// Across all columns: what the rows below it are about.
+    Title(String),
 }
 
 impl Grid {
@@ -33,7 +40,12 @@ impl Grid {
     /// One cell for each column.
     pub(super) fn push(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
-        self.rows.push(row);
+        self.rows.push(Row::Cells(row));
+    }
+
+    /// A line of its own above the rows that follow.
+    pub(super) fn title(&mut self, title: String) {
+        self.rows.push(Row::Title(title));
     }
 
     /// The headings, and the rows.
@@ -45,15 +57,24 @@ impl Grid {
         let headings: Vec<_> = self.columns.iter().map(|column| column.heading).collect();
         writeln!(out, "{}", self.line(&headings, &widths))?;
         for row in &self.rows {
-            let cells: Vec<_> = row.iter().map(String::as_str).collect();
-            writeln!(out, "{}", self.line(&cells, &widths))?;
+            match row {
+                Row::Cells(cells) => {
+                    let cells: Vec<_> = cells.iter().map(String::as_str).collect();
+                    writeln!(out, "{}", self.line(&cells, &widths))?;
+                }
+                Row::Title(title) => writeln!(out, "{}", cut(title, most))?,
+            }
         }
         Ok(())
     }
 
     fn widths(&self, most: usize) -> Vec<usize> {
         let wide = |index: usize| {
-            self.rows.iter().map(|row| chars(&row[index])).max().unwrap_or(0).max(chars(self.columns[index].heading))
+            let cells = self.rows.iter().filter_map(|row| match row {
+                Row::Cells(cells) => Some(chars(&cells[index])),
+                Row::Title(_) => None,
+            });
+            cells.max().unwrap_or(0).max(chars(self.columns[index].heading))
         };
         let mut widths: Vec<_> = (0..self.columns.len()).map(wide).collect();
         for (from, to) in self.spans() {
@@ -193,6 +214,18 @@ mod tests {
         assert_eq!(lines[2], "a name that some…  123,456,789");
         let lines = shown(&[NAME, P50], &[&[long, "123,456,789"]], 5);
         assert_eq!(lines[2], "a name …  123,456,789");
+    }
+
+    #[test]
+    fn a_title_is_no_column_and_cut_only_where_the_line_ends() {
+        let mut grid = Grid::new(vec![NAME, P50]);
+        grid.title("a name that is longer than all columns together".to_owned());
+        grid.push(vec!["total".to_owned(), "1.23".to_owned()]);
+        let mut out = Vec::new();
+        grid.write(&mut out, 30).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = out.lines().collect();
+        assert_eq!(lines[2..], ["a name that is longer than al…", "total         1.23"]);
     }
 
     #[test]

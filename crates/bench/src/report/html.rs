@@ -10,10 +10,12 @@ use sha2::{Digest, Sha256};
 use super::{
     charts, compare,
     figures::{self, DASH},
+    sweep::{self, SweepView},
 };
 use crate::{
     compare::Comparison,
     result::{About, BenchResult, Connections, Measured, Percentiles},
+    sweep::result::SweepResult,
 };
 
 /// uPlot 1.6.32 (MIT; its licence stands beside it and in the page).
@@ -23,54 +25,123 @@ const UPLOT_LICENSE: &str = include_str!("../../assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("../../assets/report.js");
 const STYLE: &str = include_str!("../../assets/report.css");
 
+/// What one file of results adds to a page.
+pub enum Part<'a> {
+    /// One run, or several beside one another.
+    Runs(&'a [BenchResult]),
+    /// A sweep.
+    Sweep(&'a SweepResult),
+}
+
 /// A page of one result, or of several variants beside one another.
 pub fn page(results: &[BenchResult]) -> String {
-    let title = match results {
-        [] => "No result".to_owned(),
-        [one] => one.name.clone(),
-        [first, ..] => format!("{} and {} more", first.name, results.len() - 1),
-    };
-    render(title, (results.len() > 1).then(|| overview(results)), results)
+    report(&[Part::Runs(results)])
+}
+
+/// A page of several kinds of results, one after the other.
+pub fn report(parts: &[Part<'_>]) -> String {
+    let mut page = Builder::default();
+    for part in parts {
+        match part {
+            Part::Runs(results) => page.runs(results, (results.len() > 1).then(|| overview(results))),
+            Part::Sweep(result) => page.sweep(result),
+        }
+    }
+    page.render()
 }
 
 /// A page of two results, with what their differences amount to.
 pub fn comparison(comparison: &Comparison, results: [BenchResult; 2]) -> String {
-    let title = format!("{} against {}", comparison.b, comparison.a);
     let mut overview = overview(&results);
     overview.comparison = Some(compare::table(comparison));
     overview.warnings.clone_from(&comparison.warnings);
-    render(title, Some(overview), &results)
+    let mut page = Builder::default();
+    page.runs(&results, Some(overview));
+    page.parts[0].title = format!("{} against {}", comparison.b, comparison.a);
+    page.render()
 }
 
-fn render(title: String, overview: Option<Overview>, results: &[BenchResult]) -> String {
-    let page = Page {
-        frame: Frame::new(title),
-        overview,
-        runs: results.iter().enumerate().map(|(index, result)| run(index, result)).collect(),
-        data: charts::json(&Data { runs: results.iter().map(charts::of).collect() }),
-    };
-    page.render().expect("a template of plain text does not fail")
+/// A page as it grows. Runs, sweeps and groups of runs are numbered through the whole of it.
+#[derive(Default)]
+struct Builder<'a> {
+    parts: Vec<PartView>,
+    data: Data<'a>,
 }
 
 /// What the script finds in the page.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Data<'a> {
     runs: Vec<charts::Run<'a>>,
+    /// Runs that are beside one another: the first, and the one after the last.
+    groups: Vec<(usize, usize)>,
+    sweeps: Vec<sweep::Lines>,
 }
 
-/// What every page has in common.
-pub(super) struct Frame {
-    pub(super) title: String,
-    pub(super) policy: String,
-    pub(super) style: String,
-    pub(super) uplot: &'static str,
-    pub(super) uplot_license: &'static str,
-    pub(super) script: &'static str,
-    pub(super) version: &'static str,
+impl<'a> Builder<'a> {
+    fn runs(&mut self, results: &'a [BenchResult], mut overview: Option<Overview>) {
+        let (first, group) = (self.data.runs.len(), self.data.groups.len());
+        for chart in overview.iter_mut().flat_map(|overview| &mut overview.charts) {
+            chart.run = group;
+        }
+        self.parts.push(PartView {
+            title: title(results),
+            overview: overview.map(|overview| (group, overview)),
+            runs: results.iter().enumerate().map(|(index, result)| run(first + index, result)).collect(),
+            sweep: None,
+        });
+        self.data.runs.extend(results.iter().map(charts::of));
+        self.data.groups.push((first, first + results.len()));
+    }
+
+    fn sweep(&mut self, result: &SweepResult) {
+        let index = self.data.sweeps.len();
+        self.parts.push(PartView {
+            title: sweep::TITLE.to_owned(),
+            overview: None,
+            runs: Vec::new(),
+            sweep: Some((index, sweep::view(index, result))),
+        });
+        self.data.sweeps.push(sweep::lines(result));
+    }
+
+    fn render(self) -> String {
+        let title = match &self.parts[..] {
+            [] => "No result".to_owned(),
+            [one] => one.title.clone(),
+            [first, rest @ ..] => format!("{} and {} more", first.title, rest.len()),
+        };
+        let page = Page { frame: Frame::new(title), parts: self.parts, data: charts::json(&self.data) };
+        page.render().expect("a template of plain text does not fail")
+    }
+}
+
+/// The name of one run, or what the names of several begin with: the scenario's.
+fn title(results: &[BenchResult]) -> String {
+    match results {
+        [] => "No result".to_owned(),
+        [one] => one.name.clone(),
+        [first, rest @ ..] => match first.name.split_once(": ") {
+            Some((scenario, _)) if rest.iter().all(|result| result.name.split(": ").next() == Some(scenario)) => {
+                scenario.to_owned()
+            }
+            _ => format!("{} and {} more", first.name, rest.len()),
+        },
+    }
+}
+
+/// What all pages have in common.
+struct Frame {
+    title: String,
+    policy: String,
+    style: String,
+    uplot: &'static str,
+    uplot_license: &'static str,
+    script: &'static str,
+    version: &'static str,
 }
 
 impl Frame {
-    pub(super) fn new(title: String) -> Self {
+    fn new(title: String) -> Self {
         let style = format!("{UPLOT_STYLE}\n{STYLE}");
         let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
         let policy = format!(
@@ -95,9 +166,16 @@ impl Frame {
 #[template(path = "report.html")]
 struct Page {
     frame: Frame,
-    overview: Option<Overview>,
-    runs: Vec<RunView>,
+    parts: Vec<PartView>,
     data: String,
+}
+
+struct PartView {
+    title: String,
+    /// With its number in the page, as the sweep.
+    overview: Option<(usize, Overview)>,
+    runs: Vec<RunView>,
+    sweep: Option<(usize, SweepView)>,
 }
 
 /// Several runs beside one another.

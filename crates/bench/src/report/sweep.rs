@@ -1,69 +1,55 @@
-//! The page of a sweep: the measured curve with its intervals, the fitted law, what is recommended and how sure that is. Knows what a
+//! A sweep in a page: the measured curve with its intervals, the fitted law, what is recommended and how sure that is. Knows what a
 //! sweep has found, not how.
 
-use askama::Template;
 use serde::Serialize;
 
 use super::{
-    charts::{self, short},
+    charts::short,
     figures::{self, DASH},
-    html::{Chart, Frame, Row, Table, Tile, whereabouts},
+    html::{Chart, Row, Table, Tile, whereabouts},
 };
 use crate::sweep::result::{AtRate, Curve, CurvePoint, Estimate, Fit, RatePoint, SweepResult, Verdict};
 
-/// A page of one sweep.
-pub fn page(result: &SweepResult) -> String {
+/// What a sweep answers.
+pub(super) const TITLE: &str = "How many connections";
+
+/// What a page says of one sweep.
+pub(super) struct SweepView {
+    pub(super) subtitle: String,
+    pub(super) load: String,
+    pub(super) interrupted: bool,
+    pub(super) notice: Option<String>,
+    pub(super) warnings: Vec<String>,
+    pub(super) tiles: Vec<Tile>,
+    pub(super) because: Vec<String>,
+    pub(super) settings: Vec<String>,
+    pub(super) charts: Vec<Chart>,
+    pub(super) tables: Vec<Table>,
+    pub(super) about: Vec<(&'static str, String)>,
+}
+
+/// The sweep with this number in its page.
+pub(super) fn view(index: usize, result: &SweepResult) -> SweepView {
+    let about = &result.about;
     let verdict = result.verdict.as_ref();
-    let page = Page {
-        frame: Frame::new("How many connections".to_owned()),
-        subtitle: result
-            .about
-            .server
-            .iter()
-            .map(|server| format!("{server} at "))
-            .chain([result.about.target.clone()])
-            .collect(),
-        load: result.about.load.clone(),
+    SweepView {
+        subtitle: about.server.iter().map(|server| format!("{server} at ")).chain([about.target.clone()]).collect(),
+        load: about.load.clone(),
         interrupted: result.interrupted,
         notice: notice(result),
         warnings: result.warnings.clone(),
         tiles: tiles(result),
         because: verdict.map(|verdict| verdict.because.clone()).unwrap_or_default(),
         settings: result.settings.as_ref().map(|settings| settings.because.clone()).unwrap_or_default(),
-        charts: sweep_charts(result),
+        charts: sweep_charts(index, result),
         tables: tables(result),
-        about: about(result),
-        data: charts::json(&Data { sweep: lines(result) }),
-    };
-    page.render().expect("a template of plain text does not fail")
-}
-
-#[derive(Template)]
-#[template(path = "sweep.html")]
-struct Page {
-    frame: Frame,
-    subtitle: String,
-    load: String,
-    interrupted: bool,
-    notice: Option<String>,
-    warnings: Vec<String>,
-    tiles: Vec<Tile>,
-    because: Vec<String>,
-    settings: Vec<String>,
-    charts: Vec<Chart>,
-    tables: Vec<Table>,
-    about: Vec<(&'static str, String)>,
-    data: String,
-}
-
-#[derive(Serialize)]
-struct Data {
-    sweep: Lines,
+        about: self::about(result),
+    }
 }
 
 /// What the script draws.
 #[derive(Serialize)]
-struct Lines {
+pub(super) struct Lines {
     direct: Line,
     through: Option<Line>,
     fit: Vec<[f64; 2]>,
@@ -157,8 +143,8 @@ fn best(verdict: &Verdict) -> String {
     }
 }
 
-fn sweep_charts(result: &SweepResult) -> Vec<Chart> {
-    let chart = |kind, title, note: &str, whole| Chart { kind, run: 0, title, note: note.to_owned(), whole };
+fn sweep_charts(run: usize, result: &SweepResult) -> Vec<Chart> {
+    let chart = |kind, title, note: &str, whole| Chart { kind, run, title, note: note.to_owned(), whole };
     let mut list = vec![chart(
         "sweep-throughput",
         "Throughput against clients",
@@ -318,7 +304,8 @@ fn about(result: &SweepResult) -> Vec<(&'static str, String)> {
     [load, through, whereabouts(&result.about)].concat()
 }
 
-fn lines(result: &SweepResult) -> Lines {
+/// What the script draws of it.
+pub(super) fn lines(result: &SweepResult) -> Lines {
     let mut marks = Vec::new();
     if let Some(verdict) = &result.verdict {
         let (use_this, best) = (verdict.recommended_clients, verdict.best_clients);

@@ -51,47 +51,32 @@ fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
 
 fn figures_by_step(results: &[BenchResult]) -> Grid {
     let (several, steps) = (results.len() > 1, results.iter().any(figures::has_steps));
-    let rows: Vec<Row> = results.iter().flat_map(|result| rows_of(result, several)).collect();
+    let runs: Vec<_> = results.iter().map(|result| (figures::printable(&result.name), rows_of(result))).collect();
+    let rows = || runs.iter().flat_map(|(_, rows)| rows);
     let fields: Vec<_> = FIELDS
         .iter()
-        .filter(|field| field.always || rows.iter().any(|row| (field.shown)(row.measured) != DASH))
+        .filter(|field| field.always || rows().any(|(_, measured)| (field.shown)(measured) != DASH))
         .collect();
-    let mut columns = Vec::new();
-    if several {
-        columns.push(Column { group: "", heading: "run", words: true });
-    }
-    if steps || !several {
-        columns.push(Column { group: "", heading: if steps { "step" } else { "" }, words: true });
-    }
+    let mut columns = vec![Column { group: "", heading: if steps { "step" } else { "" }, words: true }];
     columns.extend(fields.iter().map(|field| Column { group: field.group, heading: field.heading, words: false }));
     let mut grid = Grid::new(columns);
-    for row in &rows {
-        let mut cells = Vec::new();
+    for (name, rows) in &runs {
         if several {
-            cells.push(row.run.clone());
+            grid.title(name.clone());
         }
-        if steps || !several {
-            cells.push(row.step.clone());
+        for (step, measured) in rows {
+            let step = if several { format!("  {step}") } else { step.clone() };
+            grid.push([vec![step], fields.iter().map(|field| (field.shown)(measured)).collect()].concat());
         }
-        cells.extend(fields.iter().map(|field| (field.shown)(row.measured)));
-        grid.push(cells);
     }
     grid
 }
 
-struct Row<'a> {
-    run: String,
-    step: String,
-    measured: &'a Measured,
-}
-
-/// The run's name stands in its first row only.
-fn rows_of(result: &BenchResult, several: bool) -> Vec<Row<'_>> {
+/// The steps, if there are any, and the total: a name and the figures of each.
+fn rows_of(result: &BenchResult) -> Vec<(String, &Measured)> {
     let steps = if figures::has_steps(result) { result.steps.as_slice() } else { &[] };
     let total = ("total".to_owned(), &result.total);
-    let all = steps.iter().map(|step| (figures::printable(&step.name), &step.measured)).chain([total]);
-    let named = |index| if index == 0 && several { figures::printable(&result.name) } else { String::new() };
-    all.enumerate().map(|(index, (step, measured))| Row { run: named(index), step, measured }).collect()
+    steps.iter().map(|step| (figures::printable(&step.name), &step.measured)).chain([total]).collect()
 }
 
 struct Field {
@@ -300,17 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn each_variant_has_its_name_in_its_first_row() {
-        let table = shown(&[sample::full("one"), sample::full("two")]);
-        let rows: Vec<_> = table
-            .lines()
-            .filter(|line| line.contains("100/s  ") || line.contains("300/s  ") || line.contains("total  "))
-            .collect();
-        assert_eq!(rows.len(), 6, "{table}");
+    fn each_variant_s_name_stands_whole_above_its_rows() {
+        let long = "the cure: a minimum that covers the burst, 50 at once";
+        let table = shown(&[sample::full(long), sample::full("two")]);
+        let lines: Vec<_> = table.lines().collect();
+        let from = lines.iter().rposition(|line| *line == long).expect("the first name");
         assert!(
-            rows[0].starts_with("one  100/s ")
-                && rows[1].starts_with("     300/s ")
-                && rows[3].starts_with("two  100/s "),
+            lines[from + 1].starts_with("  100/s ")
+                && lines[from + 2].starts_with("  300/s ")
+                && lines[from + 3].starts_with("  total ")
+                && lines[from + 4] == "two"
+                && lines[from + 7].starts_with("  total "),
             "{table}"
         );
         assert!(table.contains("\ntwo: 12,000 operations in 60 s\n"), "{table}");

@@ -219,3 +219,53 @@ fn the_examples_of_the_manual_are_read_in_both_lengths() {
         assert!(!scenario(text, false).plans.is_empty() && !scenario(text, true).plans.is_empty());
     }
 }
+
+const SWEEP: &str = r#"
+[scenario]
+name = "how many"
+seed = 7
+[target]
+start = "postgres"
+script = "tpcb-like"
+scale = 50
+[sweep]
+to = 40
+rounds = 3
+point_time = "2s"
+through_clients = 500
+[full.sweep]
+to = 200
+point_time = "20s"
+"#;
+
+#[test]
+fn a_sweep_stands_in_the_place_of_a_load() {
+    let read = scenario(SWEEP, false);
+    let sweep = read.sweep.as_ref().expect("it has a sweep");
+    assert!(read.plans.is_empty() && read.start.is_some() && read.tables() == Some(50));
+    let options = sweep.options;
+    assert_eq!((options.from, options.to, options.rounds, options.seed), (1, 40, 3, 7));
+    assert_eq!((options.duration, options.warmup, sweep.through_clients), (secs(2), secs(1), Some(500)));
+    let published = scenario(SWEEP, true).sweep.expect("it has a sweep").options;
+    assert_eq!((published.to, published.rounds, published.duration), (200, 3, secs(20)));
+}
+
+#[test]
+fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
+    for (more, said) in [
+        ("[load]\nclients = 3\n", "with [sweep] there is no `load`"),
+        ("[[variant]]\nname = \"x\"\n", "with [sweep] there is no `variant`"),
+        ("[pool]\nmax_size = 3\n", "with [sweep] there is no `pool`"),
+    ] {
+        let said_of = problems(&format!("{SWEEP}\n{more}"));
+        assert!(said_of.contains(said), "{said_of}");
+    }
+    let narrow = problems(&SWEEP.replace("rounds = 3", "from = 40"));
+    assert!(narrow.contains("from 40 to 40 clients: `to` must be larger"), "{narrow}");
+    let http = problems("[scenario]\nname = \"x\"\n[target]\nurl = \"http://127.0.0.1:1/\"\n[sweep]\nto = 5\n");
+    assert!(http.contains("a sweep asks a PostgreSQL"), "{http}");
+    let nothing = problems(
+        "[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n[load]\nclients = 1\nduration = \"1s\"\n[full.sweep]\nto = 5\n",
+    );
+    assert!(nothing.contains("there is no [sweep] whose durations"), "{nothing}");
+}

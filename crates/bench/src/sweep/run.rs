@@ -24,12 +24,12 @@ const MANY_ERRORS: f64 = 0.001;
 const ROUNDS_THROUGH: u32 = 3;
 
 /// What is to be done.
-#[derive(Clone, Debug)]
-pub struct Order {
+#[derive(Debug)]
+pub struct Order<'p> {
     /// The database itself.
     pub target: PostgresTarget,
-    /// A pooler before it, and up to how many clients that is measured.
-    pub through: Option<(PostgresTarget, u32)>,
+    /// A second curve, through a pooler.
+    pub through: Option<Through<'p>>,
     /// How.
     pub options: Options,
     /// Arrivals per second whose latency is wanted too.
@@ -38,6 +38,32 @@ pub struct Order {
     pub timeout: Duration,
     /// The command line, without passwords.
     pub command: Option<String>,
+}
+
+/// A curve through a pooler.
+#[derive(Debug)]
+pub struct Through<'p> {
+    /// Which.
+    pub pooler: Pooler<'p>,
+    /// Clients up to which it is measured.
+    pub clients: u32,
+}
+
+/// The pooler that a second curve is measured through.
+pub enum Pooler<'p> {
+    /// One that is there.
+    At(PostgresTarget),
+    /// One that is started for it, with the number of connections that was found.
+    Started(Box<dyn FnOnce(u32) -> Result<PostgresTarget, SweepError> + 'p>),
+}
+
+impl fmt::Debug for Pooler<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::At(_) => "At",
+            Self::Started(_) => "Started",
+        })
+    }
 }
 
 /// What a sweep is at.
@@ -76,9 +102,13 @@ impl From<TargetError> for SweepError {
 ///
 /// # Errors
 /// What is wrong with the target or the order, before any load; or what made going on impossible.
-pub fn run(order: &Order, stop: &AtomicBool, progress: &mut dyn FnMut(&Stage<'_>)) -> Result<SweepResult, SweepError> {
+pub fn run(
+    order: Order<'_>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Stage<'_>),
+) -> Result<SweepResult, SweepError> {
     let server = postgres::check(&order.target)?;
-    if let Some((pooler, _)) = &order.through {
+    if let Some(Through { pooler: Pooler::At(pooler), .. }) = &order.through {
         postgres::check(pooler).map_err(|error| SweepError {
             message: format!("--through: {}", error.message),
             ..SweepError::from(error)
@@ -93,7 +123,7 @@ pub fn run(order: &Order, stop: &AtomicBool, progress: &mut dyn FnMut(&Stage<'_>
     let mut result = SweepResult {
         format: FORMAT,
         kind: "sweep".to_owned(),
-        about: about(order, server),
+        about: about(&order, server),
         asked: asked(&options, order.rate),
         interrupted: direct.interrupted,
         ..SweepResult::default()
@@ -108,10 +138,15 @@ pub fn run(order: &Order, stop: &AtomicBool, progress: &mut dyn FnMut(&Stage<'_>
         at_the_rate(&mut probe, &options, (rate, best), &mut result, progress)?;
     }
     warnings.extend(probe.complaint().map(str::to_owned));
-    if let Some((pooler, to)) = order.through.as_ref().filter(|_| !result.interrupted) {
-        let options = Options { to: *to, rounds: options.rounds.min(ROUNDS_THROUGH), ..options };
+    let best = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
+    if let Some((Through { pooler, clients }, best)) = order.through.zip(best).filter(|_| !result.interrupted) {
+        let (name, pooler) = match pooler {
+            Pooler::At(pooler) => ("through the pooler".to_owned(), pooler),
+            Pooler::Started(start) => (format!("through a pool of {best}"), start(best)?),
+        };
+        let options = Options { to: clients, rounds: options.rounds.min(ROUNDS_THROUGH), ..options };
         let mut probe = Real::new(pooler.clone(), None, order.timeout, options.seed, stop);
-        let through = curve(&mut probe, &options, "through the pooler", pooler, progress)?;
+        let through = curve(&mut probe, &options, &name, &pooler, progress)?;
         result.interrupted = through.interrupted;
         warnings.extend(through.refused);
         result.through = Some(through.curve);
@@ -251,7 +286,7 @@ fn asked(options: &Options, rate: Option<f64>) -> Asked {
     }
 }
 
-fn about(order: &Order, server: String) -> About {
+fn about(order: &Order<'_>, server: String) -> About {
     let protocol = match order.target.protocol {
         QueryProtocol::Simple => "simple",
         QueryProtocol::Extended => "extended",

@@ -53,6 +53,11 @@ impl OutputFlags {
         self.name.clone()
     }
 
+    /// Where the result goes.
+    pub fn files(&self) -> crate::sweep::Files {
+        crate::sweep::Files { json: self.json.clone(), html: self.html.clone() }
+    }
+
     /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)

@@ -4,29 +4,29 @@
 use std::{
     path::Path,
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use ::bench::{
-    plan::{Plan, Target},
+    plan::{Plan, PostgresTarget, Target},
     report::live::{Counts, Live},
     result::BenchResult,
     run::RunError,
-    scenario,
+    scenario::{self, SweepPlan},
+    sweep::run::{Order, Pooler, SweepError, Through},
     target::{Blame, TargetError},
     threshold::Threshold,
 };
-use anyhow::Context;
 use settings::Secret;
 
 use super::{
     BenchArgs, bad_usage, load::LoadFlags, output, pool_under_test::PoolFlags, target::WorkFlags, way::WayFlags,
 };
-use crate::private::PrivatePostgres;
+use crate::{
+    interrupt::{self, Interrupt},
+    private::PrivatePostgres,
+};
 
 /// The live display is told so often what there is.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
@@ -37,6 +37,20 @@ struct Runs {
     init: bool,
     /// Stopped when dropped.
     _postgres: Option<PrivatePostgres>,
+}
+
+/// What a command line asks for.
+enum Asked {
+    Runs(Runs),
+    Sweep(Box<SweepOfScenario>),
+}
+
+/// A scenario's sweep, and what it needs.
+struct SweepOfScenario {
+    plan: SweepPlan,
+    init: bool,
+    /// Stopped when dropped.
+    postgres: Option<PrivatePostgres>,
 }
 
 /// Why there are no runs.
@@ -55,9 +69,11 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             Err(message) => return Ok(bad_usage(&format!("--fail-if: {message}"))),
         }
     }
-    let stop = on_interrupt()?;
-    let runs = match prepare(&args) {
-        Ok(runs) => runs,
+    let interrupt = interrupt::watch()?;
+    let stop = &interrupt.stop;
+    let runs = match prepare(&args, &interrupt) {
+        Ok(Asked::Runs(runs)) => runs,
+        Ok(Asked::Sweep(sweep)) => return sweep_of_scenario(*sweep, &args, stop),
         Err(Refused::Usage(message)) => return Ok(bad_usage(&message)),
         Err(Refused::Failed(error)) => return Err(error),
     };
@@ -76,7 +92,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         {
             return refused(error);
         }
-        match one(plan, &stop) {
+        match one(plan, stop) {
             Ok(result) => results.push(result),
             Err(RunError::Plan(message)) => return Ok(bad_usage(&message)),
             Err(RunError::Target(error)) => return refused(error),
@@ -99,9 +115,9 @@ fn refused(error: TargetError) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn prepare(args: &BenchArgs) -> Result<Runs, Refused> {
+fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
     let text = match (&args.what, &args.url_file) {
-        (Some(what), _) if is_scenario(what) => return from_scenario(args, Path::new(what)),
+        (Some(what), _) if is_scenario(what) => return from_scenario(args, Path::new(what), interrupt),
         (Some(what), _) => what.clone(),
         (None, Some(path)) => settings::read_small(path)
             .map_err(|error| Refused::Usage(format!("cannot read {}: {error}", path.display())))?,
@@ -124,7 +140,7 @@ fn prepare(args: &BenchArgs) -> Result<Runs, Refused> {
         seed: args.output.seed(),
         fail_if: Vec::new(),
     };
-    Ok(Runs { plans: vec![plan], init: args.work.init(), _postgres: None })
+    Ok(Asked::Runs(Runs { plans: vec![plan], init: args.work.init(), _postgres: None }))
 }
 
 fn is_scenario(what: &str) -> bool {
@@ -136,7 +152,7 @@ fn secret_url(text: &str) -> Result<Secret, Refused> {
     url.map(Secret::new).map_err(|message| Refused::Usage(format!("the URL: {message}")))
 }
 
-fn from_scenario(args: &BenchArgs, path: &Path) -> Result<Runs, Refused> {
+fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Asked, Refused> {
     let own = args.load == LoadFlags::default()
         && args.work == WorkFlags::default()
         && args.pool == PoolFlags::default()
@@ -151,10 +167,18 @@ fn from_scenario(args: &BenchArgs, path: &Path) -> Result<Runs, Refused> {
     if let Some(url) = &args.target {
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
-        let postgres = PrivatePostgres::start(start.max_connections).map_err(Refused::Failed)?;
+        let postgres = PrivatePostgres::start(start.max_connections, &interrupt.cleanup).map_err(Refused::Failed)?;
         scenario.point_at(postgres.url());
         runs._postgres = Some(postgres);
         runs.init = tables.is_some();
+    }
+    if let Some(mut plan) = scenario.sweep {
+        if !args.output.fail_if.is_empty() {
+            return Err(Refused::Usage("--fail-if goes with a run, and this scenario is a sweep".to_owned()));
+        }
+        plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
+        let sweep = SweepOfScenario { plan, init: runs.init, postgres: runs._postgres };
+        return Ok(Asked::Sweep(Box::new(sweep)));
     }
     runs.plans = scenario.plans;
     // The tables of the largest scale serve all.
@@ -168,7 +192,33 @@ fn from_scenario(args: &BenchArgs, path: &Path) -> Result<Runs, Refused> {
     if let Some(seed) = args.output.seed {
         runs.plans.iter_mut().for_each(|plan| plan.seed = seed);
     }
-    Ok(runs)
+    Ok(Asked::Runs(runs))
+}
+
+fn sweep_of_scenario(sweep: SweepOfScenario, args: &BenchArgs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let SweepOfScenario { plan, init, postgres } = sweep;
+    if plan.through_clients.is_some() && postgres.is_none() {
+        eprintln!("through a pooler is measured only with the scenario's own database; see poolhouse sweep --through");
+    }
+    let target = plan.target.clone();
+    let through = plan.through_clients.zip(postgres.as_ref()).map(|(clients, postgres)| {
+        let start = move |max_size| {
+            let url = postgres
+                .start_poolhouse(max_size)
+                .map_err(|error| SweepError { blame: Blame::Machine, message: format!("{error:#}") })?;
+            Ok(PostgresTarget { url, ..target })
+        };
+        Through { pooler: Pooler::Started(Box::new(start)), clients }
+    });
+    let order = Order {
+        target: plan.target,
+        through,
+        options: plan.options,
+        rate: plan.rate,
+        timeout: plan.timeout,
+        command: Some(output::command_line()),
+    };
+    crate::sweep::carry_out(order, init, &args.output.files(), stop)
 }
 
 fn one(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
@@ -191,14 +241,6 @@ fn one(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     let mut result = result?;
     result.about.command = Some(output::command_line());
     Ok(result)
-}
-
-/// Set by the first Ctrl-C; the second one ends the process.
-fn on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || flag.store(true, Relaxed)).context("cannot watch for Ctrl-C")?;
-    Ok(stop)
 }
 
 /// The thresholds that were missed, with the name of the run where there are several. Those of an interrupted run say nothing.
