@@ -75,7 +75,7 @@ def measured(done, seconds, created):
     phase = random.Random(len(done))
     draw = lambda middle: percentiles([phase.lognormvariate(math.log(middle), 0.4) for _ in range(max(created, 1))]) if created else None
     return {
-        "requests": len(good), "errors": {"check-out timeout": failed} if failed else {}, "dropped": 0, "duration_s": seconds,
+        "requests": len(good), "finished": len(good), "errors": {"check-out timeout": failed} if failed else {}, "dropped": 0, "duration_s": seconds,
         "response_ms": percentiles([(end - at) * 1000 for at, end, _, _ in good]), "service_ms": percentiles([service * 1000 for *_, service in good]),
         "pool_wait_ms": percentiles([wait * 1000 for _, _, wait, _ in good]),
         "connect_ms": {"dns": None, "tcp": draw(.08), "tls": draw(2.4), "auth": draw(5.1), "ready": draw(.21), "total": draw(8.0)},

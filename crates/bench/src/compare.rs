@@ -80,7 +80,7 @@ const JUDGES: &[Judge] = &[
     Judge {
         metric: "rate",
         unit: "/s",
-        of: |m| (m.duration_s > 0.0).then(|| m.requests as f64 / m.duration_s),
+        of: Measured::rate,
         by_second: Some(|second| Some(second.requests as f64)),
         more_is_better: true,
     },
@@ -250,6 +250,7 @@ mod tests {
             .collect();
         let total = Measured {
             requests: series.iter().map(|second| second.requests).sum(),
+            finished: series.iter().map(|second| second.requests).sum(),
             duration_s: 60.0,
             response_ms: Some(Percentiles { p99, ..Percentiles::default() }),
             ..Measured::default()

@@ -37,8 +37,9 @@ pub const STOP_TIME: Duration = Duration::from_secs(1);
 pub const CLOSE_TIME: Duration = Duration::from_secs(5);
 /// So many failed connects in a row end the run while the pool is being filled.
 pub const MAX_FAILURES_AT_START: u32 = 3;
-/// A client of a closed loop whose operation failed before it had a connection pauses for so long, or it would ask without end.
-const FAILURE_PAUSE: Duration = Duration::from_millis(1);
+/// A client of a closed loop whose operation took no time, because it failed before it was sent or had nothing to send, pauses for so
+/// long, or it would begin the next one without end.
+const NO_TIME_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection of the pool under test: a small number, used again after [`Engine::closed`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -104,6 +105,8 @@ pub struct Engine {
     timeout: Duration,
     /// Connects that failed in a row.
     failed_connects: u32,
+    /// Connections lost while the pool was being filled.
+    lost_at_start: u32,
     /// One has succeeded.
     has_connected: bool,
     failure: Option<ErrorKind>,
@@ -162,6 +165,7 @@ impl Engine {
             books: Books::new(),
             timeout: plan.timeout,
             failed_connects: 0,
+            lost_at_start: 0,
             has_connected: false,
             failure: None,
             warm: plan.pool.warm,
@@ -238,7 +242,7 @@ impl Engine {
         let (instance, server, op) = (entry.instance, entry.server, entry.op);
         self.conns.remove(conn);
         if let Some(client) = op {
-            self.fail_operation(client, error.clone(), None, now);
+            self.fail_operation(client, error.clone(), now);
         }
         if let Some(server) = server {
             self.pools().connect_failed(instance, server, permanent, now);
@@ -263,9 +267,9 @@ impl Engine {
             None => {
                 let op = self.ops.end(client);
                 self.books.ended(op.part, now - op.scheduled, now - op.started, now);
-                self.load.op_over(client, now, Duration::ZERO);
+                self.load.op_over(client, now, op.pause(now));
             }
-            Some(error) => self.fail_operation(client, error, None, now),
+            Some(error) => self.fail_operation(client, error, now),
         }
         match server {
             Some(server) => {
@@ -289,12 +293,16 @@ impl Engine {
         let (instance, server, op) = (entry.instance, entry.server, entry.op);
         self.conns.remove(conn);
         self.books.closed("error");
+        let at_start = (self.phase == Phase::Filling).then(|| error.clone());
         if let Some(client) = op {
-            self.fail_operation(client, error, None, now);
+            self.fail_operation(client, error, now);
         }
         if let Some(server) = server {
             self.pools().lost(instance, server, now);
             self.pools_changed(now);
+        }
+        if let Some(error) = at_start {
+            self.note_loss_at_start(error, now);
         }
         self.end_if_over(now);
     }

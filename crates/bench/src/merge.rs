@@ -102,6 +102,7 @@ fn measured(parts: &[&Measured]) -> Result<Measured, MergeError> {
         requests: parts.iter().map(|part| part.requests).sum(),
         errors: counts(parts.iter().map(|part| &part.errors)),
         dropped: parts.iter().map(|part| part.dropped).sum(),
+        finished: parts.iter().map(|part| part.finished).sum(),
         duration_s: parts.iter().map(|part| part.duration_s).fold(0.0, f64::max),
         response_ms: percentiles(parts.iter().map(|part| &part.response_ms))?,
         service_ms: percentiles(parts.iter().map(|part| &part.service_ms))?,

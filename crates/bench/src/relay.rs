@@ -129,7 +129,11 @@ impl Relay {
 
     /// Windows count from here.
     pub fn load_begins(&self, origin: Instant) {
-        self.shared.began.store(now().saturating_sub(nanos(origin.elapsed())).max(1), Relaxed);
+        let began = match origin.checked_duration_since(Instant::now()) {
+            Some(ahead) => now().saturating_add(nanos(ahead)),
+            None => now().saturating_sub(nanos(origin.elapsed())),
+        };
+        self.shared.began.store(began.max(1), Relaxed);
         self.wake();
     }
 

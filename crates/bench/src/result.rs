@@ -73,14 +73,17 @@ pub struct Step {
 pub struct Measured {
     /// Operations that ended well. In a step: of those that arrived in it.
     pub requests: u64,
+    /// Operations that ended well within [`Measured::duration_s`], whichever step they had arrived in.
+    pub finished: u64,
     /// Kinds of errors, and how many of each: `sqlstate 40001`, `connect refused`, `check-out timeout`, `status 503`.
     pub errors: BTreeMap<String, u64>,
     /// Arrivals that were never begun, because `max_in_flight` operations had not ended.
     pub dropped: u64,
-    /// Seconds.
+    /// Seconds, as planned: without the time that the last operations took to end after it. Without a plan for the time (a number of
+    /// operations, a burst) until the last one had ended.
     pub duration_s: f64,
     /// From the scheduled arrival to the end. In a closed loop: from the moment a client was free. Of operations that ended well, and of
-    /// those that failed because their time was up (with the time they had taken by then).
+    /// those that failed because their time was up or that failed slowly (with the time they had taken by then).
     pub response_ms: Option<Percentiles>,
     /// From sending to the end: what the target took. Of operations that ended well.
     pub service_ms: Option<Percentiles>,
@@ -92,6 +95,13 @@ pub struct Measured {
     pub connections: Connections,
     /// Processor time of the load generator itself, in seconds.
     pub generator_cpu_s: Option<f64>,
+}
+
+impl Measured {
+    /// Throughput: operations per second that ended well; `None` if no time has passed.
+    pub fn rate(&self) -> Option<f64> {
+        (self.duration_s > 0.0).then(|| self.finished as f64 / self.duration_s)
+    }
 }
 
 /// The phases of making a connection; `None`: there was no such phase.

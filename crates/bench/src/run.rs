@@ -5,7 +5,7 @@ pub(crate) mod machine;
 
 use std::{
     fmt,
-    net::{SocketAddr, ToSocketAddrs},
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
@@ -21,6 +21,10 @@ use crate::{
     result::BenchResult,
     target::{self, Surroundings, TargetError},
 };
+
+/// Addresses of a name that are tried for the relay, and for how long each.
+const MAX_ADDRESSES: usize = 8;
+const ADDRESS_TRY_TIME: Duration = Duration::from_secs(2);
 
 /// Why there is no result. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,9 +75,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     let mut processor = Processor::default();
     let mut relay_knows = false;
     let mut watch = |engine: &Engine, now: Time| {
-        if let (Some(relay), Some(from), false) = (&relay, engine.measured_from(), relay_knows)
-            && from <= now
-        {
+        if let (Some(relay), Some(from), false) = (&relay, engine.measured_from(), relay_knows) {
             relay.load_begins(origin + Duration::from_nanos(from.0));
             relay_knows = true;
         }
@@ -90,6 +92,11 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     }
     let now = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
     let mut result = engine.result(now);
+    if let Some(lost) = relay.as_ref().map(|relay| relay.seen().failed).filter(|lost| *lost > 0) {
+        result
+            .warnings
+            .push(format!("{lost} connections ended because the relay with the faults could not reach the target."));
+    }
     result.total.generator_cpu_s = processor.share().map(|share| share * result.total.duration_s);
     result.about.started = started;
     result.about.target = shown(plan.target.url());
@@ -115,10 +122,15 @@ fn address(target: &Target) -> Result<SocketAddr, TargetError> {
         Target::Http(http) => http_place(http.url.reveal())
             .ok_or_else(|| TargetError::configuration("this URL has no host: write http://host:port/path"))?,
     };
-    let mut found = (host.as_str(), port)
+    let found: Vec<_> = (host.as_str(), port)
         .to_socket_addrs()
-        .map_err(|error| TargetError::target(format!("the address of {host} cannot be found: {error}")))?;
-    found.next().ok_or_else(|| TargetError::target(format!("{host} has no address")))
+        .map_err(|error| TargetError::target(format!("the address of {host} cannot be found: {error}")))?
+        .take(MAX_ADDRESSES)
+        .collect();
+    // Of a name with several (`localhost`), not all need have somebody who listens.
+    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ADDRESS_TRY_TIME).is_ok();
+    let first = found.iter().find(answers).or(found.first()).copied();
+    first.ok_or_else(|| TargetError::target(format!("{host} has no address")))
 }
 
 /// Host and port of an HTTP URL.

@@ -175,7 +175,7 @@ impl Metric {
             Self::ErrorsPercent => part(errors, ended),
             Self::Dropped => Some(measured.dropped as f64),
             Self::DroppedPercent => part(measured.dropped as f64, ended + measured.dropped as f64),
-            Self::Rate => (measured.duration_s > 0.0).then(|| measured.requests as f64 / measured.duration_s),
+            Self::Rate => measured.rate(),
             Self::Requests => Some(measured.requests as f64),
             Self::Created => Some(measured.connections.created as f64),
         }
@@ -199,6 +199,7 @@ mod tests {
     fn measured() -> Measured {
         Measured {
             requests: 990,
+            finished: 990,
             errors: [("timeout".to_owned(), 10)].into(),
             duration_s: 10.0,
             response_ms: Some(Percentiles { p99: 72.1, p50: 3.0, ..Percentiles::default() }),

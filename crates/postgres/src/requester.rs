@@ -288,9 +288,10 @@ impl Requester {
         &self.reader.answer
     }
 
-    /// The last error that the server has sent, on its own account too: why it closed the connection.
-    pub fn error(&self) -> Option<&SqlError> {
-        self.reader.answer.error.as_ref()
+    /// Why the server closes the connection, if it has said so: unasked, or instead of an answer.
+    pub fn farewell(&self) -> Option<&SqlError> {
+        let instead = self.reader.answer.error.as_ref().filter(|error| error.fatal);
+        self.reader.farewell.as_ref().or(instead)
     }
 
     /// Whether a transaction is open.

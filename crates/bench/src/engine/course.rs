@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    CLOSE_TIME, ConnId, Engine, ErrorKind, FAILURE_PAUSE, MAX_FAILURES_AT_START, Order, Phase,
+    CLOSE_TIME, ConnId, Engine, ErrorKind, MAX_FAILURES_AT_START, Order, Phase,
     connections::State,
     instances::{self, Instances},
     load::Next,
@@ -102,9 +102,8 @@ impl Engine {
                 self.run(conn, client);
             }
             Change::Fail { client, kind, waited, time_is_up } => {
-                let taken = now - self.ops.get(client).scheduled;
-                let response = time_is_up.then_some(taken.max(waited));
-                self.fail_operation(client, ErrorKind(Cow::Borrowed(kind)), response, now);
+                let taken = (now - self.ops.get(client).scheduled).max(waited);
+                self.fail_after(client, ErrorKind(Cow::Borrowed(kind)), taken, time_is_up, now);
                 self.end_if_over(now);
             }
             Change::Close { conn, reason } => {
@@ -146,7 +145,7 @@ impl Engine {
     pub(super) fn time_out(&mut self, client: u32, now: Time) {
         let op = *self.ops.get(client);
         let conn = op.conn.expect("whoever is under way has a connection");
-        self.fail_operation(client, ErrorKind(Cow::Borrowed("timeout")), Some(now - op.scheduled), now);
+        self.fail_after(client, ErrorKind(Cow::Borrowed("timeout")), now - op.scheduled, true, now);
         self.discard(conn, now);
         self.end_if_over(now);
     }
@@ -167,10 +166,17 @@ impl Engine {
     }
 
     #[cold]
-    pub(super) fn fail_operation(&mut self, client: u32, error: ErrorKind, response: Option<Duration>, now: Time) {
+    pub(super) fn fail_operation(&mut self, client: u32, error: ErrorKind, now: Time) {
+        let taken = now - self.ops.get(client).scheduled;
+        self.fail_after(client, error, taken, false, now);
+    }
+
+    /// `time_is_up`: that is why it failed.
+    #[cold]
+    fn fail_after(&mut self, client: u32, error: ErrorKind, taken: Duration, time_is_up: bool, now: Time) {
         let op = self.ops.end(client);
-        self.books.failed(op.part, error, response, now);
-        self.load.op_over(client, now, if op.conn.is_none() { FAILURE_PAUSE } else { Duration::ZERO });
+        self.books.failed(op.part, error, taken, time_is_up, now);
+        self.load.op_over(client, now, op.pause(now));
     }
 
     pub(super) fn begin_if_filled(&mut self, now: Time) {
@@ -193,6 +199,15 @@ impl Engine {
         }
     }
 
+    /// A target that lets connections in and then drops them would keep the pool from ever being filled.
+    #[cold]
+    pub(super) fn note_loss_at_start(&mut self, error: ErrorKind, now: Time) {
+        self.lost_at_start += 1;
+        if self.lost_at_start >= MAX_FAILURES_AT_START {
+            self.fail(error, now);
+        }
+    }
+
     /// No connection can be made: the run ends.
     pub(super) fn fail(&mut self, error: ErrorKind, now: Time) {
         self.failure.get_or_insert(error);
@@ -201,12 +216,15 @@ impl Engine {
 
     /// The plan is fulfilled: what has arrived may end.
     pub(super) fn end_load(&mut self, now: Time) {
-        self.books.end_step(self.load.end().unwrap_or(now));
+        if let Some(end) = self.load.end() {
+            self.books.end_step(end);
+        }
         // Who waits when the time is over has not begun; of a number of operations each is to be done.
         if self.load.is_closed() && self.load.end().is_some() {
+            self.note_long_waits(now);
             self.cancel_waiting(now);
         }
-        self.phase = Phase::Draining(now + self.timeout);
+        self.phase = Phase::Draining((now + self.timeout).max(self.load.latest_end()));
         self.end_if_over(now);
     }
 
@@ -214,6 +232,20 @@ impl Engine {
         self.cancel_waiting(now);
         self.phase = Phase::Draining(until);
         self.end_if_over(now);
+    }
+
+    /// Who has waited for a connection longer than anybody whose wait has ended would be missing from the worst there was.
+    fn note_long_waits(&mut self, now: Time) {
+        let mut longest = self.ops.waiting();
+        longest.retain(|client| {
+            let op = self.ops.get(*client);
+            self.books.is_longest(op.part, now - op.scheduled)
+        });
+        for client in longest {
+            if self.pools().cancel(client, now) {
+                self.give_up(client, now);
+            }
+        }
     }
 
     /// Those who have no connection yet leave the queue: they never began.
@@ -268,7 +300,7 @@ impl Engine {
         let op = self.ops.end(client);
         if !self.interrupted {
             let taken = now - op.scheduled;
-            self.books.failed(op.part, ErrorKind(Cow::Borrowed("unfinished")), Some(taken), now);
+            self.books.failed(op.part, ErrorKind(Cow::Borrowed("unfinished")), taken, true, now);
         }
     }
 

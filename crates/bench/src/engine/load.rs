@@ -233,6 +233,14 @@ impl Load {
         self.measured
     }
 
+    /// Until then operations may still end that the plan counts on, though none begins any more.
+    pub fn latest_end(&self) -> Time {
+        match &self.kind {
+            Kind::Closed(closed) if closed.operations.is_some() => self.measured + closed.duration,
+            _ => Time(0),
+        }
+    }
+
     /// Whether clients wait for their own operations.
     #[inline]
     pub fn is_closed(&self) -> bool {

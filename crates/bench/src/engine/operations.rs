@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pool::Time;
 
-use super::ConnId;
+use super::{ConnId, NO_TIME_PAUSE};
 use crate::record::Part;
 
 const NONE: u32 = u32::MAX;
@@ -28,9 +28,20 @@ pub struct Operation {
     after: u32,
 }
 
+impl Operation {
+    /// How long its client is to pause after it, so that operations which take no time do not follow one another without end.
+    #[inline]
+    pub fn pause(&self, now: Time) -> Duration {
+        if now > self.started && self.started != NEVER_SENT { Duration::ZERO } else { NO_TIME_PAUSE }
+    }
+}
+
+/// When an operation was sent that was not.
+const NEVER_SENT: Time = Time::NEVER;
+
 const ABSENT: Operation = Operation {
     scheduled: Time(0),
-    started: Time(0),
+    started: NEVER_SENT,
     part: Part::WarmUp,
     conn: None,
     present: false,

@@ -109,6 +109,10 @@ struct Sheet {
     errors: BTreeMap<ErrorKind, u64>,
     connect_errors: BTreeMap<ErrorKind, u64>,
     requests: u64,
+    /// Response times of those that ended well, together.
+    taken: Duration,
+    /// Operations that ended well while it was under way, whichever step they had arrived in.
+    finished: u64,
     dropped: u64,
     created: [u64; Cause::ALL.len()],
     closed: BTreeMap<&'static str, u64>,
@@ -225,33 +229,47 @@ impl Books {
         self.done += 1;
         self.second.requests += 1;
         self.responses.record(response);
+        if let Some(at_work) = self.steps.last_mut().filter(|sheet| sheet.until.is_none_or(|until| now <= until)) {
+            at_work.finished += 1;
+        }
         if let Some(sheet) = self.sheet(part) {
             sheet.requests += 1;
+            sheet.taken += response;
             sheet.response.record(response);
             sheet.service.record(service);
             sheet.ended = now;
         }
     }
 
-    /// An operation failed. `response`: how long it had taken, if it failed because its time was up: that belongs to the response
-    /// times, since nobody got an answer earlier. Other failures do not: a quick refusal is no quick answer.
+    /// An operation failed after so long. That belongs to the response times if it failed because its time was up, or took longer than
+    /// answers do on average: nobody got an answer earlier. Of other failures it does not: a quick refusal is no quick answer.
     #[cold]
-    pub fn failed(&mut self, part: Part, error: ErrorKind, response: Option<Duration>, now: Time) {
+    pub fn failed(&mut self, part: Part, error: ErrorKind, taken: Duration, time_is_up: bool, now: Time) {
         if self.frozen {
             return;
         }
         self.failed += 1;
         self.second.errors += 1;
-        if let Some(response) = response {
-            self.responses.record(response);
-        }
-        if let Some(sheet) = self.sheet(part) {
-            count(&mut sheet.errors, error);
-            sheet.ended = now;
-            if let Some(response) = response {
-                sheet.response.record(response);
+        let slow = match self.sheet(part) {
+            Some(sheet) => {
+                count(&mut sheet.errors, error);
+                sheet.ended = now;
+                let slow = time_is_up || sheet.mean().is_some_and(|mean| taken > mean);
+                if slow {
+                    sheet.response.record(taken);
+                }
+                slow
             }
+            None => time_is_up,
+        };
+        if slow {
+            self.responses.record(taken);
         }
+    }
+
+    /// Whether nobody of this part of the run has an answer that took as long.
+    pub fn is_longest(&mut self, part: Part, taken: Duration) -> bool {
+        self.sheet(part).is_some_and(|sheet| sheet.response.max_ms().is_none_or(|max| taken.as_secs_f64() * 1e3 > max))
     }
 
     /// A connection was made.
@@ -303,7 +321,9 @@ impl Books {
     #[inline]
     pub fn deadline(&self) -> Time {
         match self.origin {
-            Some(origin) if !self.frozen => origin + SECOND * (self.series.len() as u32 + 1),
+            Some(origin) if !self.frozen && self.series.len() < MAX_SECONDS => {
+                origin + SECOND * (self.series.len() as u32 + 1)
+            }
             _ => Time::NEVER,
         }
     }
@@ -311,7 +331,7 @@ impl Books {
     /// Ends all seconds that are over.
     #[inline]
     pub fn roll(&mut self, gauges: Gauges, now: Time) {
-        while self.deadline() <= now && self.series.len() < MAX_SECONDS {
+        while self.deadline() <= now {
             self.end_second(gauges);
         }
     }
@@ -359,8 +379,6 @@ impl Books {
         let show = |(n, sheet): (usize, &Sheet)| {
             let open = if n == last && !self.frozen { self.open } else { sheet.last };
             let end = match sheet.until {
-                // The last one lasts until all that arrived in it has ended.
-                Some(until) if n == last && self.frozen => until.max(sheet.ended),
                 Some(until) => until.min(now),
                 None if n < last || self.frozen => sheet.ended,
                 None => now,
@@ -380,8 +398,12 @@ impl Books {
         sum.add(&self.start, false);
         self.steps.iter().for_each(|sheet| sum.add(sheet, true));
         let from = self.steps.first().map_or(now, |sheet| sheet.from);
-        let planned = self.steps.last().and_then(|sheet| sheet.until).unwrap_or(from);
-        let end = if self.frozen { sum.ended.max(planned) } else { now };
+        let planned = self.steps.last().and_then(|sheet| sheet.until);
+        let end = match planned {
+            Some(until) => until.min(now),
+            None if self.frozen => sum.ended,
+            None => now,
+        };
         let open = if self.frozen { self.steps.last().map_or(self.open, |sheet| sheet.last) } else { self.open };
         Measured { duration_s: (end - from).as_secs_f64(), ..sum.show(open) }
     }
@@ -422,6 +444,12 @@ fn count(errors: &mut BTreeMap<ErrorKind, u64>, error: ErrorKind) {
 }
 
 impl Sheet {
+    /// How long operations took on average that ended well.
+    fn mean(&self) -> Option<Duration> {
+        let count = u32::try_from(self.requests).unwrap_or(u32::MAX);
+        (count > 0).then(|| self.taken / count)
+    }
+
     /// Adds another one; `closings`: with what was closed in it, too.
     fn add(&mut self, other: &Self, closings: bool) {
         self.response.add(&other.response);
@@ -433,6 +461,7 @@ impl Sheet {
             errors.iter().for_each(|(kind, n)| *sum.entry(kind.clone()).or_default() += n);
         }
         self.requests += other.requests;
+        self.finished += other.finished;
         self.dropped += other.dropped;
         self.created.iter_mut().zip(other.created).for_each(|(sum, n)| *sum += n);
         if closings {
@@ -451,6 +480,7 @@ impl Sheet {
             .collect();
         Measured {
             requests: self.requests,
+            finished: self.finished,
             errors: kinds(&self.errors),
             dropped: self.dropped,
             response_ms: self.response.percentiles(true),

@@ -97,7 +97,7 @@ pub(super) fn printable(text: &str) -> String {
 
 /// Operations that ended well, per second.
 pub(super) fn rate_of(measured: &Measured) -> Option<f64> {
-    (measured.duration_s > 0.0).then(|| measured.requests as f64 / measured.duration_s)
+    measured.rate()
 }
 
 /// Errors of all kinds.

@@ -38,6 +38,7 @@ fn measured() -> Measured {
         requests: 12_000,
         errors: counts(&[("check-out timeout", 12), ("sqlstate 40001", 3)]),
         dropped: 4,
+        finished: 12_000,
         duration_s: 60.0,
         response_ms: Some(percentiles(2.0)),
         service_ms: Some(percentiles(1.0)),

@@ -55,13 +55,14 @@ pub fn check(target: &HttpTarget) -> Result<String, TargetError> {
     *head.method_mut() = Method::HEAD;
     *head.body_mut() = Full::default();
     let greeted = runtime.block_on(async {
-        tokio::time::timeout(CHECK_TIME, line::greet(asked.destination.clone(), head, CHECK_TIME)).await
+        // First to connect, then to answer.
+        tokio::time::timeout(CHECK_TIME * 2, line::greet(asked.destination.clone(), head, CHECK_TIME)).await
     });
     match greeted {
         Ok(Ok(server)) => Ok(server.unwrap_or_else(|| "HTTP/1.1".to_owned())),
         Ok(Err((kind, message))) => Err(TargetError::target(format!("{}: {} ({message})", asked.place(), kind.0))),
         Err(_) => {
-            let seconds = CHECK_TIME.as_secs();
+            let seconds = (CHECK_TIME * 2).as_secs();
             Err(TargetError::target(format!("{} lets no connection in within {seconds} s", asked.place())))
         }
     }
@@ -178,11 +179,15 @@ impl Asked {
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
         headers.clone_from(&self.fixed);
-        for (name, value) in &self.headers {
+        for (index, (name, value)) in self.headers.iter().enumerate() {
             let value = value.fill(filling);
             // What a template adds are digits and letters, and the rest was looked at when it was read.
             let value = HeaderValue::from_str(&value).expect("a header's value stays one when it is filled in");
-            headers.insert(name.clone(), value);
+            if self.headers[..index].iter().any(|(before, _)| before == name) {
+                headers.append(name.clone(), value);
+            } else {
+                headers.insert(name.clone(), value);
+            }
         }
         request
     }
@@ -273,7 +278,7 @@ impl Run<'_, '_> {
         engine: &mut Engine,
         mut inbox: mpsc::UnboundedReceiver<(ConnId, u64, Report)>,
     ) -> io::Result<()> {
-        let (mut next_watch, mut stopped) = (self.around.now(), false);
+        let (mut next_watch, mut stopped, mut begun) = (self.around.now(), false, false);
         loop {
             let now = self.around.now();
             self.obey(engine, now);
@@ -281,7 +286,10 @@ impl Run<'_, '_> {
                 (self.around.watch)(engine, now);
                 return Ok(());
             }
-            if now >= next_watch {
+            // The relay is to know at once when the load begins.
+            let begins = !begun && engine.measured_from().is_some();
+            if now >= next_watch || begins {
+                begun |= begins;
                 (self.around.watch)(engine, now);
                 next_watch = now + WATCH_EVERY;
                 if self.around.is_stopped() && !stopped {
@@ -291,6 +299,8 @@ impl Run<'_, '_> {
                 }
             }
             let until = engine.deadline().map_or(next_watch, |deadline| deadline.min(next_watch));
+            // Requests were made and sent meanwhile.
+            let now = self.around.now();
             tokio::select! {
                 biased;
                 report = inbox.recv() => {

@@ -85,6 +85,8 @@ impl fmt::Display for SqlError {
 pub(super) struct Reader {
     /// Of the request under way, or the last one.
     pub(super) answer: Answer,
+    /// What was said while nothing was asked: why the server closes the connection.
+    pub(super) farewell: Option<SqlError>,
     asking: bool,
     wants_row: bool,
     /// Names of the columns of the result at hand.
@@ -256,9 +258,10 @@ impl Reader {
     fn message(&mut self, kind: u8, body: &[u8]) -> Result<bool, Fault> {
         match kind {
             back::ERROR_RESPONSE => {
-                // While nothing is asked, it is about the end of the connection, whatever the last answer was.
-                if !self.asking || self.answer.error.is_none() {
-                    self.answer.error = Some(SqlError::read(body));
+                match self.asking {
+                    true if self.answer.error.is_some() => {}
+                    true => self.answer.error = Some(SqlError::read(body)),
+                    false => self.farewell = Some(SqlError::read(body)),
                 }
                 Ok(false)
             }

@@ -148,12 +148,12 @@ fn the_first_error_is_kept_and_the_connection_goes_on() {
     line.requester.query("SELECT 1/0", &mut line.sent);
     let error = |code: &str| message(b'E', format!("SERROR\0C{code}\0Mdivision by zero\0\0").as_bytes());
     line.hear(&[error("22012"), error("XX000"), message(b'Z', b"E")].concat(), 4).unwrap();
-    let error = line.requester.error().unwrap();
+    let error = line.requester.answer().error.as_ref().unwrap();
     assert_eq!((error.code(), error.fatal), ("22012", false));
     assert_eq!(line.requester.transaction(), TransactionStatus::Failed);
     line.requester.query("ROLLBACK", &mut line.sent);
     line.hear(&[message(b'C', b"ROLLBACK\0"), message(b'Z', b"I")].concat(), 1).unwrap();
-    assert_eq!((line.requester.error(), line.requester.transaction()), (None, TransactionStatus::Idle));
+    assert_eq!((line.requester.answer().error.as_ref(), line.requester.transaction()), (None, TransactionStatus::Idle));
 }
 
 #[test]
@@ -190,8 +190,18 @@ fn a_statement_is_prepared_once_and_again_if_that_failed() {
 fn a_server_that_leaves_says_why() {
     let mut line = Line::ready();
     line.hear(&message(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"), 9).unwrap();
-    let error = line.requester.error().unwrap();
+    let error = line.requester.farewell().unwrap();
     assert!(error.fatal && error.code() == "57P01");
+}
+
+#[test]
+fn a_goodbye_behind_an_answer_does_not_spoil_it() {
+    let mut line = Line::ready();
+    line.requester.query("SELECT 1", &mut line.sent);
+    let goodbye = message(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");
+    line.hear(&[two_rows(), goodbye].concat(), usize::MAX).unwrap();
+    assert_eq!((&line.said[..], line.requester.answer().error.as_ref()), (&[Verdict::Answered][..], None));
+    assert_eq!(line.requester.farewell().unwrap().code(), "57P01");
 }
 
 #[test]

@@ -145,6 +145,99 @@ fn a_full_queue_does_not_make_clients_ask_without_end() {
 }
 
 #[test]
+fn operations_that_take_no_time_do_not_follow_one_another_without_end() {
+    for fate in [Fate::Served(Duration::ZERO), Fate::Failed(Duration::ZERO)] {
+        let result = World::new(move |_| fate).run(&plan(closed(10, seconds(1)), fixed(10)));
+        let ended = result.total.requests + result.total.errors.values().sum::<u64>();
+        assert!((9_000..=10_010).contains(&ended), "ten clients, each once in a millisecond: {ended}");
+    }
+    let mut plan = plan(closed(10, seconds(1)), fixed(10));
+    plan.pool.reuse = false;
+    let mut world = World::new(always(ms(1)));
+    // The first connects work, or the run would end at once.
+    world.refuses_from = Time(0) + ms(10);
+    let result = world.run(&plan);
+    assert!(result.total.errors["connect refused"] <= 10_010, "{:?}", result.total.errors);
+}
+
+#[test]
+fn who_waits_longest_when_the_time_is_over_is_not_forgotten() {
+    // The database dies in the middle; clients lose their operations, and wait for the pool until the end.
+    let mut world = World::new(|now| if now < at(5) { Fate::Served(ms(10)) } else { Fate::Lost(ms(1)) });
+    world.refuses_from = at(5);
+    let result = world.run(&plan(closed(10, seconds(10)), fixed(10)));
+    assert_eq!(result.total.errors["unfinished"], 10, "{:?}", result.total.errors);
+    let response = result.total.response_ms.unwrap();
+    assert!((4_900.0..5_005.0).contains(&response.max), "{}", response.max);
+    // Who waits no longer than others did is in the middle of an ordinary wait.
+    let result = World::new(always(ms(10))).run(&plan(closed(50, seconds(5)), fixed(10)));
+    assert!(result.total.errors.is_empty(), "{:?}", result.total.errors);
+}
+
+#[test]
+fn failures_that_are_slow_belong_to_the_response_times() {
+    let mut n = 0;
+    let world = move |_| {
+        n += 1;
+        match n % 10 {
+            5 => Fate::Failed(seconds(2)),
+            7 => Fate::Failed(ms(1)),
+            _ => Fate::Served(ms(10)),
+        }
+    };
+    let result = World::new(world).run(&plan(closed(5, seconds(20)), fixed(5)));
+    let (response, errors) = (result.total.response_ms.unwrap(), result.total.errors["sqlstate 40001"]);
+    let slow = response.count - result.total.requests;
+    assert!(slow.abs_diff(errors / 2) <= 1, "{slow} of {errors}");
+    assert!((response.max - 2000.0).abs() < 2.0, "{}", response.max);
+}
+
+#[test]
+fn one_operation_that_hangs_does_not_change_the_rate() {
+    let mut n = 0;
+    let world = move |_| {
+        n += 1;
+        Fate::Served(if n == 9_990 { seconds(1000) } else { ms(5) })
+    };
+    let mut plan = plan(open(1000.0, seconds(10), Spacing::Even), fixed(50));
+    plan.timeout = seconds(30);
+    let result = World::new(world).run(&plan);
+    assert_eq!(result.total.errors["timeout"], 1);
+    assert_eq!((result.total.duration_s, result.total.requests), (10.0, 9_999));
+    let rate = result.total.rate().unwrap();
+    assert!((rate - 1000.0).abs() < 1.0, "{rate}");
+}
+
+#[test]
+fn what_ends_after_the_time_is_no_throughput_of_it() {
+    // One connection serves 100 in a second, and 200 arrive.
+    let result = World::new(always(ms(10))).run(&plan(open(200.0, seconds(10), Spacing::Even), fixed(1)));
+    assert_eq!(result.total.requests, 2000);
+    let rate = result.total.rate().unwrap();
+    assert!((rate - 100.0).abs() < 0.5, "{rate}");
+}
+
+#[test]
+fn a_target_that_lets_in_and_drops_ends_the_run() {
+    let mut world = World::new(always(ms(1)));
+    world.drops_idle_after = Some(ms(1));
+    let engine = world.run_engine(&plan(closed(10, seconds(60)), PoolConfig { max_connecting: 1, ..fixed(10) }));
+    assert_eq!(engine.failure().map(|kind| kind.0.as_ref()), Some("connection lost"));
+    assert!(world.over < at(5), "{:?}", world.over);
+}
+
+#[test]
+fn a_number_of_operations_is_done_however_long_they_wait() {
+    let mut plan = plan(
+        Shape::Closed { clients: 100, think: Duration::ZERO, duration: seconds(1000), operations: Some(100) },
+        fixed(1),
+    );
+    plan.timeout = seconds(30);
+    let result = World::new(always(seconds(1))).run(&plan);
+    assert_eq!((result.total.requests, result.total.errors.len()), (100, 0), "{:?}", result.total.errors);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_result() {
     let run = |seed| {
         let mut plan = plan(open(500.0, seconds(5), Spacing::Poisson), PoolConfig::default());

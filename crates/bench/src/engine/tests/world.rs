@@ -50,6 +50,8 @@ pub struct World<F> {
     pub refuses_from: Time,
     /// A refusal is one that trying again will not cure.
     pub permanent: bool,
+    /// Connections are dropped so long after they were made.
+    pub drops_idle_after: Option<Duration>,
     /// When Ctrl-C is pressed.
     pub stop_at: Option<Time>,
     /// In this window nobody looks at the clock: the load generator does not run.
@@ -68,6 +70,7 @@ impl<F: FnMut(Time) -> Fate> World<F> {
             connect: Some(Duration::from_millis(1)),
             refuses_from: Time::NEVER,
             permanent: false,
+            drops_idle_after: None,
             stop_at: None,
             asleep: None,
             most: (0, 0),
@@ -145,7 +148,13 @@ impl<F: FnMut(Time) -> Fate> World<F> {
                 let error = ErrorKind("connect refused".into());
                 let was_running = running.remove(&conn).is_some();
                 match what {
-                    What::Connected => engine.connected(conn, &Phases::default(), now),
+                    What::Connected => {
+                        if let Some(after) = self.drops_idle_after {
+                            sequence += 1;
+                            events.push(Reverse((now + after, sequence, What::Lost, conn, made)));
+                        }
+                        engine.connected(conn, &Phases::default(), now);
+                    }
                     What::Refused if was_running => {
                         let error = Some(ErrorKind("sqlstate 40001".into()));
                         engine.ended(conn, Outcome { error, reusable: true }, now);

@@ -160,7 +160,7 @@ impl Link {
     }
 
     fn ended(&mut self, lines: &mut Lines, place: &Place) -> News {
-        let down = match self.requester.as_ref().and_then(Requester::error).filter(|error| error.fatal) {
+        let down = match self.requester.as_ref().and_then(Requester::farewell) {
             Some(error) => Down { kind: kind_of(error), permanent: false, message: error.to_string() },
             None => {
                 let kind = ErrorKind("connection closed".into());

@@ -92,14 +92,17 @@ impl<'a> Run<'a> {
     /// The kernel refuses to wait.
     pub(super) fn run(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
         let mut now = self.lines.now();
-        let (mut next_watch, mut stopped) = (now, false);
+        let (mut next_watch, mut stopped, mut begun) = (now, false, false);
         loop {
             self.obey(engine, now);
             if engine.is_done() {
                 (around.watch)(engine, now);
                 return Ok(());
             }
-            if now >= next_watch {
+            // The relay is to know at once when the load begins.
+            let begins = !begun && engine.measured_from().is_some();
+            if now >= next_watch || begins {
+                begun |= begins;
                 (around.watch)(engine, now);
                 next_watch = now + WATCH_EVERY;
                 if around.is_stopped() && !stopped {
@@ -284,7 +287,9 @@ impl<'a> Run<'a> {
         let open = conns[conn.0 as usize].as_mut().expect("the connection is there");
         if open.link.requester().transaction() == TransactionStatus::Idle {
             open.work = Work::Idle;
-            return engine.ended(conn, Outcome { error, reusable: true }, now);
+            // What has said goodbye behind the answer takes no other request.
+            let reusable = open.link.requester().farewell().is_none();
+            return engine.ended(conn, Outcome { error, reusable }, now);
         }
         let error = error.unwrap_or_else(|| ErrorKind("script: it leaves a transaction open".into()));
         open.work = Work::Tidying { error };
