@@ -101,7 +101,37 @@ impl Scripts {
             let id = names.find(name).expect("it was entered above");
             initial[id.index()] = Value::Text(value.as_str().into());
         }
-        Ok(Self { names, programs, weights, initial, statements, seed })
+        let scripts = Self { names, programs, weights, initial, statements, seed };
+        match scripts.never_set() {
+            Some(name) => Err(ScriptError::of(
+                "the scripts",
+                format!("the variable :{name} is used and never set: write `\\set {name} ...`, or -D {name}=..."),
+            )),
+            None => Ok(scripts),
+        }
+    }
+
+    /// A variable that is used, and that nothing sets. Which ones a `\gset` sets is known to the server only.
+    fn never_set(&self) -> Option<&str> {
+        let commands = || self.programs.iter().flat_map(|program| &program.commands);
+        if commands().any(|command| matches!(command, Command::Sql(statement) if statement.gset().is_some())) {
+            return None;
+        }
+        let mut set: Vec<bool> = self.initial.iter().map(|value| *value != Value::Unset).collect();
+        set[Names::CLIENT_ID.index()] = true;
+        for command in commands() {
+            match command {
+                Command::Set(id, _) => set[id.index()] = true,
+                // Within quotes it need not be one.
+                Command::Sql(statement) => statement.pieces.iter().for_each(|piece| {
+                    if let Piece::Quoted(id) = piece {
+                        set[id.index()] = true;
+                    }
+                }),
+                _ => {}
+            }
+        }
+        set.iter().position(|set| !set).map(|index| self.names.name_at(index))
     }
 
     /// The variables and the chance of one client.

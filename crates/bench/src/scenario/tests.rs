@@ -189,7 +189,11 @@ fn the_scenarios_of_this_project_are_right_in_both_lengths() {
             let text = load_text(&path).unwrap();
             for full in [false, true] {
                 let scenario = from_text(&path, &text, &|_| None, full).unwrap_or_else(|problems| panic!("{problems}"));
-                assert!(scenario.plans.is_empty() == scenario.sweep.is_some() && !scenario.about.is_empty(), "{}", path.display());
+                assert!(
+                    scenario.plans.is_empty() == scenario.sweep.is_some() && !scenario.about.is_empty(),
+                    "{}",
+                    path.display()
+                );
             }
             found += 1;
         }

@@ -71,6 +71,11 @@ impl Names {
         &self.names[variable.index()]
     }
 
+    /// That of the variable with this [`VarId::index`].
+    pub(super) fn name_at(&self, index: usize) -> &str {
+        &self.names[index]
+    }
+
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }

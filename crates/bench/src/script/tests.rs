@@ -90,8 +90,18 @@ fn a_failed_expression_ends_the_operation_and_the_next_begins_anew() {
         assert_eq!(sent(&scripts, &mut client), ["select 1", "script: division by zero"]);
         assert_eq!(client.next(&scripts), Step::End);
     }
-    assert_eq!(run("select :nobody;"), ["script: the variable :nobody is not set"]);
+    let sometimes = "\\if :client_id = 9\n\\set nobody 1\n\\endif\nselect :nobody;";
+    assert_eq!(run(sometimes), ["script: the variable :nobody is not set"]);
     assert_eq!(run("select ':nobody';"), ["select ':nobody'"]);
+}
+
+#[test]
+fn a_variable_that_nothing_sets_is_a_mistake() {
+    let refused = scripts_of("\\set a 1\nselect :b;", &[]).unwrap_err();
+    assert!(refused.message.contains("the variable :b is used and never set"), "{refused}");
+    assert!(scripts_of("\\set a 1\nselect :b;", &[("b", "2")]).is_ok());
+    // Who knows what the columns are called?
+    assert!(scripts_of("select 1 as b \\gset\nselect :b;", &[]).is_ok());
 }
 
 #[test]
