@@ -183,7 +183,7 @@ pub(crate) fn carry_out(order: Order<'_>, init: bool, files: &Files, stop: &Atom
     proxy::raise_descriptor_limit();
     if init {
         eprintln!("making the tables at scale {} in schema {}", order.target.scale, order.target.schema);
-        if let Err(error) = postgres::init(&order.target) {
+        if let Err(error) = postgres::init(&order.target, stop) {
             return Ok(failed(error.blame, &error.message));
         }
     }

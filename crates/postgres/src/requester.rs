@@ -18,7 +18,8 @@ use answer::Reader;
 
 use crate::{
     Directory, Encryption, Postgres, Proof, Route, Server, ServerLogin, Unknown,
-    message::{HEADER, Header, back, front, write, write_text},
+    message::{HEADER, Header, back, front, write, write_cancel, write_text},
+    server::CancelKey,
 };
 
 /// There is one login for all connections, and so one pool and one server as far as the login is concerned.
@@ -142,6 +143,8 @@ pub struct Requester {
     /// The statement that the request under way prepares.
     preparing: Option<u32>,
     version: Option<Box<str>>,
+    /// What cancels a request of this connection.
+    key: CancelKey,
 }
 
 enum Phase {
@@ -167,6 +170,7 @@ impl Requester {
             prepared: Vec::new(),
             preparing: None,
             version: None,
+            key: CancelKey::default(),
         };
         let refused = this.execute(outbox, out, login);
         assert!(refused.is_none(), "no login is refused before it has begun");
@@ -304,6 +308,13 @@ impl Requester {
         self.reader.is_asking()
     }
 
+    /// Writes what cancels the request under way, to be sent over a connection of its own; nothing where the server gave no key.
+    pub fn write_cancel(&self, out: &mut Vec<u8>) {
+        if !self.key.secret.is_empty() {
+            write_cancel(out, self.key.pid, &self.key.secret);
+        }
+    }
+
     /// What the server calls its version; `None` before it is ready, or if it does not say.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
@@ -364,6 +375,7 @@ impl Requester {
                 unreachable!("it was logging in")
             };
             self.version = server.facts.get(b"server_version").map(|version| String::from_utf8_lossy(version).into());
+            self.key = server.key;
             let held = std::mem::take(&mut self.held);
             let answered = self.reader.take(&mut &held[..])?;
             assert!(!answered, "nothing was asked");

@@ -1,16 +1,17 @@
 //! PostgreSQL, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of the wire protocol. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection, `run` a whole run; `once` asks single questions before it, `tables` makes the tables of
+//! `place` reads the URL, `link` is one connection, `run` a whole run; `cancel` ends what is given up; `once` asks single questions before it, `tables` makes the tables of
 //! the built-in scripts.
 
+mod cancel;
 mod link;
 mod once;
 mod place;
 mod run;
 mod tables;
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicBool, time::Duration};
 
 use driver::raise_descriptor_limit;
 
@@ -44,13 +45,13 @@ pub fn check(target: &PostgresTarget) -> Result<String, TargetError> {
     Ok(once.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}")))
 }
 
-/// Makes the built-in scripts' tables anew, in the schema of the target and nowhere else.
+/// Makes the built-in scripts' tables anew, in the schema of the target and nowhere else. Given up when `stop` is set.
 ///
 /// # Errors
 /// Why that was not possible.
-pub fn init(target: &PostgresTarget) -> Result<(), TargetError> {
+pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetError> {
     let place = Place::of(target, None)?;
-    tables::init(&mut Once::connect(&place, CHECK_TIME)?, target)
+    tables::init(&mut Once::connect(&place, CHECK_TIME)?.until(stop), target)
 }
 
 /// Asks one thing over a connection of its own, and returns the first row; empty: there was none.

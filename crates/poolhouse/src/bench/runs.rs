@@ -88,7 +88,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let mut results: Vec<BenchResult> = Vec::new();
     for (n, plan) in runs.plans.iter().enumerate() {
         if let (true, Target::Postgres(target)) = (runs.init && n == 0, &plan.target)
-            && let Err(error) = ::bench::target::postgres::init(target)
+            && let Err(error) = ::bench::target::postgres::init(target, stop)
         {
             return refused(error);
         }

@@ -5,7 +5,7 @@ use driver::{Address, Event, LineError, LineFault, Lines};
 use pool::Time;
 use postgres::{Fault, Requester, SqlError, Verdict};
 
-use super::place::Place;
+use super::{cancel::Cancels, place::Place};
 use crate::engine::{ErrorKind, Phases};
 
 /// A connection.
@@ -63,12 +63,21 @@ impl Link {
         self.requester.as_mut().expect("a connection that is up has logged in")
     }
 
-    /// Closes it, with a goodbye where that is possible.
-    pub(super) fn close(mut self, lines: &mut Lines) {
+    /// Closes it, with a goodbye where that is possible, and has what the server is still doing cancelled.
+    pub(super) fn close(mut self, lines: &mut Lines, place: &Place, cancels: &Cancels) {
         let mut out = Vec::new();
-        if let Some(requester) = self.requester.as_mut().filter(|requester| self.up && !requester.is_asking()) {
-            requester.terminate(&mut out);
-            lines.send(self.key, &out);
+        match self.requester.as_mut().filter(|_| self.up) {
+            Some(requester) if requester.is_asking() => {
+                requester.write_cancel(&mut out);
+                if !out.is_empty() {
+                    cancels.send(&place.hosts[self.host].0, out);
+                }
+            }
+            Some(requester) => {
+                requester.terminate(&mut out);
+                lines.send(self.key, &out);
+            }
+            None => {}
         }
         lines.close(self.key);
     }

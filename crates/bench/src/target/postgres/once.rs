@@ -1,12 +1,16 @@
 //! One connection that is asked one thing after the other, and waited for: what is done before any load. Measures nothing.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 use driver::{Event, Lines};
 use pool::Time;
 use postgres::Answer;
 
 use super::{
+    cancel::Cancels,
     link::{Down, Link, News},
     place::Place,
 };
@@ -21,7 +25,13 @@ pub(super) struct Once<'a> {
     lines: Lines,
     link: Option<Link>,
     out: Vec<u8>,
+    cancels: Cancels,
+    /// What is asked is given up when this is set.
+    stop: Option<&'a AtomicBool>,
 }
+
+/// Whether it is to be given up is looked at so often.
+const STOP_EVERY: Duration = Duration::from_millis(100);
 
 impl<'a> Once<'a> {
     /// Connects and logs in, within so long.
@@ -32,7 +42,8 @@ impl<'a> Once<'a> {
         let mut lines = Lines::new(Instant::now()).map_err(|error| TargetError::machine(error.to_string()))?;
         let now = lines.now();
         let link = Link::open(KEY, &mut lines, place, now);
-        let mut this = Self { place, lines, link: Some(link), out: Vec::new() };
+        let mut this =
+            Self { place, lines, link: Some(link), out: Vec::new(), cancels: Cancels::default(), stop: None };
         match this.wait(now + within)? {
             News::Up => Ok(this),
             News::Down(down) => Err(this.explain(&down)),
@@ -43,6 +54,12 @@ impl<'a> Once<'a> {
             ))),
             News::Answered => unreachable!("nothing was asked"),
         }
+    }
+
+    /// The same, to be given up when `stop` is set.
+    pub(super) fn until(mut self, stop: &'a AtomicBool) -> Self {
+        self.stop = Some(stop);
+        self
     }
 
     /// The server's version, as it says.
@@ -76,7 +93,11 @@ impl<'a> Once<'a> {
     /// What comes of the request, or nothing by then.
     fn wait(&mut self, until: Time) -> Result<News, TargetError> {
         while self.lines.now() < until {
-            self.lines.wait(Some(until)).map_err(|error| TargetError::machine(error.to_string()))?;
+            let look = self.stop.map_or(until, |_| until.min(self.lines.now() + STOP_EVERY));
+            self.lines.wait(Some(look)).map_err(|error| TargetError::machine(error.to_string()))?;
+            if self.stop.is_some_and(|stop| stop.load(Relaxed)) {
+                return Err(TargetError::target("interrupted"));
+            }
             while let Some(event) = self.lines.next() {
                 let Self { lines, link, place, out, .. } = self;
                 let link = link.as_mut().expect("the connection is there");
@@ -117,7 +138,8 @@ impl<'a> Once<'a> {
 impl Drop for Once<'_> {
     fn drop(&mut self) {
         if let Some(link) = self.link.take() {
-            link.close(&mut self.lines);
+            link.close(&mut self.lines, self.place, &self.cancels);
+            self.cancels.finish();
         }
     }
 }

@@ -8,6 +8,7 @@ use pool::Time;
 use postgres::{MAX_PREPARED, Parameters, TransactionStatus};
 
 use super::{
+    cancel::Cancels,
     link::{Link, News, kind_of},
     place::Place,
 };
@@ -36,6 +37,7 @@ pub(super) struct Run<'a> {
     serial: u64,
     out: Vec<u8>,
     parameters: Parameters,
+    cancels: Cancels,
 }
 
 struct Conn {
@@ -83,6 +85,7 @@ impl<'a> Run<'a> {
             serial: 0,
             out: Vec::new(),
             parameters: Parameters::default(),
+            cancels: Cancels::default(),
         })
     }
 
@@ -97,6 +100,7 @@ impl<'a> Run<'a> {
             self.obey(engine, now);
             if engine.is_done() {
                 (around.watch)(engine, now);
+                self.cancels.finish();
                 return Ok(());
             }
             // The relay is to know at once when the load begins.
@@ -131,7 +135,7 @@ impl<'a> Run<'a> {
                 Order::Close(conn) => {
                     let gone = self.conns[conn.0 as usize].take().expect("only what was opened is closed");
                     if !matches!(gone.work, Work::Gone) {
-                        gone.link.close(&mut self.lines);
+                        gone.link.close(&mut self.lines, self.place, &self.cancels);
                     }
                     engine.closed(conn, now);
                 }
