@@ -21,7 +21,7 @@ ADVERSARY_ARGS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients adversary demo bench cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients adversary demo bench bench-load cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,10 @@ demo: setup build ## see it work: many clients, few servers, before and after
 bench: setup build ## measure beside PgBouncer (PGBOUNCER=path names another than Debian's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
 	$(CARGO) bench --locked -p pool
+
+bench-load: setup build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/generator.py $(BENCH_ARGS)
+	$(CARGO) test --locked --release -p bench --test accuracy -- --ignored --test-threads=1
 
 cases: setup build ## the published cases as scenarios, in minutes, with one report (FULL=1: the published durations, hours)
 	POOLHOUSE=$(POOLHOUSE) scripts/cases.sh

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""`poolhouse bench` beside pgbench on the same PostgreSQL: throughput and CPU per transaction, in turns, in the same run.
+"""`poolhouse bench` beside pgbench on the same PostgreSQL, and beside ab and wrk on the same nginx: throughput and CPU per operation, in
+turns, in the same run.
 
     bench/generator.py                       about ten minutes; the result goes to bench/results/
     bench/generator.py --rounds 3 --json -   a short look
+    bench/generator.py --only http           nginx alone (Debian's nginx-light, apache2-utils, wrk)
 
-Both run the select-only script with the same clients on one thread, against tables that pgbench has made. CPU is that of the
-generator's own process, from the first transaction to the last. Refuses to know how either works.
+All ask the same with the same clients on one thread: the select-only script against tables that pgbench has made, or a page of two
+bytes over connections that are kept. CPU is that of the generator's whole process, its start and its connecting included; pgbench's
+throughput leaves the connecting out, as its own report does. Refuses to know how any of them works.
 """
 
 import argparse
@@ -14,8 +17,10 @@ import json
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
+import time
 
 import cpu
 import processes
@@ -36,21 +41,19 @@ def main():
     free = cpu.idle_share()
     if free < 0.9:
         print(f"warning: this machine is busy ({1 - free:.0%}); the numbers will be off", file=sys.stderr)
-    cluster = Cluster(processes.directory(), options.scale)
-    kinds = {"pgbench": pgbench, "poolhouse": poolhouse}
-    runs = []
-    try:
-        for clients in options.clients:
+    runs, versions = [], {"poolhouse": timed([binary(), "--version"])[0].strip()}
+    if options.only != "http":
+        cluster = Cluster(processes.directory(), options.scale)
+        try:
             for protocol in PROTOCOLS:
-                for number in range(options.rounds):
-                    # Who begins changes, so that neither always finds the warmer machine.
-                    for name in sorted(kinds, reverse=number % 2 == 1):
-                        measured = kinds[name](cluster, clients, protocol, options)
-                        runs.append({"round": number, "generator": name, "clients": clients, "protocol": protocol} | measured)
-                        print(json.dumps(runs[-1]), file=sys.stderr)
-        versions = {"PostgreSQL": cluster.version(), "poolhouse": timed([binary(), "--version"])[0].strip()}
-    finally:
-        cluster.stop()
+                in_turns({"pgbench": pgbench, "poolhouse": poolhouse}, cluster, protocol, options, runs)
+            versions["PostgreSQL"] = cluster.version()
+        finally:
+            cluster.stop()
+    if options.only != "postgres":
+        with Nginx() as nginx:
+            in_turns({"ab": ab, "poolhouse": poolhouse_http, "wrk": wrk}, nginx, "http", options, runs)
+            versions["nginx"] = nginx.version()
     result = describe(options, versions, free) | {"ratios": ratios(runs), "runs": runs}
     text = json.dumps(result, indent=1) + "\n"
     if options.json == "-":
@@ -61,6 +64,17 @@ def main():
     return 0 if all(ratio["met"] for ratio in result["ratios"]) else 99
 
 
+def in_turns(kinds, server, protocol, options, runs):
+    """Runs all kinds of generators round by round with each number of clients."""
+    for clients in options.clients:
+        for number in range(options.rounds):
+            # Who begins changes, so that nobody always finds the warmer machine.
+            for name in sorted(kinds, reverse=number % 2 == 1):
+                measured = kinds[name](server, clients, protocol, options)
+                runs.append({"round": number, "generator": name, "clients": clients, "protocol": protocol} | measured)
+                print(json.dumps(runs[-1]), file=sys.stderr)
+
+
 def arguments():
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench/generator.py", description=__doc__.split("\n", 1)[0])
@@ -69,6 +83,7 @@ def arguments():
     option("--seconds", type=int, default=4, help="seconds of each run (default 4)")
     option("--clients", type=int, nargs="+", default=[1, 50], help="numbers of clients (default 1 50)")
     option("--scale", type=int, default=10, help="pgbench scale (default 10)")
+    option("--only", choices=["postgres", "http"], help="one of the two")
     option("--json", metavar="FILE", default=os.path.join(HERE, "results", f"generator-{datetime.date.today()}.json"),
            help="where the result goes; - is standard output")
     return parser.parse_args()
@@ -101,7 +116,77 @@ def poolhouse(cluster, clients, protocol, options):
     if result["errors"]:
         raise SystemExit(f"bench: errors under load: {result['errors']}")
     done = result["requests"]
-    return {"transactions": done, "throughput": done / result["duration_s"], "cpu_us": used / done * 1e6}
+    return {"transactions": done, "throughput": result["finished"] / result["duration_s"], "cpu_us": used / done * 1e6}
+
+
+class Nginx:
+    """An nginx of one worker on a free port of loopback, that answers every request with two bytes."""
+
+    def __enter__(self):
+        self.folder = processes.directory()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        conf = os.path.join(self.folder, "nginx.conf")
+        with open(conf, "w") as file:
+            file.write(f"""
+                worker_processes 1; daemon off; pid {self.folder}/pid; error_log stderr;
+                events {{ worker_connections 4096; }}
+                http {{
+                    access_log off; keepalive_requests 1000000000; client_body_temp_path {self.folder}/body;
+                    server {{ listen 127.0.0.1:{self.port}; location / {{ return 200 "ok"; }} }}
+                }}""")
+        self.process = subprocess.Popen(["nginx", "-p", self.folder, "-c", conf], stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return self
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit("bench: nginx does not start") from None
+                time.sleep(0.05)
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+
+    @property
+    def url(self):
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    @staticmethod
+    def version():
+        """As it says."""
+        return subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr.split("/")[-1].strip()
+
+
+def ab(nginx, clients, _, options):
+    """One run of ApacheBench."""
+    out, used = timed(["ab", "-q", "-k", "-c", str(clients), "-t", str(options.seconds), "-n", "100000000", nginx.url])
+    done = int(re.search(r"Complete requests: +(\d+)", out).group(1))
+    return {"transactions": done, "throughput": float(re.search(r"Requests per second: +([0-9.]+)", out).group(1)),
+            "cpu_us": used / done * 1e6}
+
+
+def wrk(nginx, clients, _, options):
+    """One run of wrk."""
+    out, used = timed(["wrk", "-t", "1", "-c", str(clients), "-d", f"{options.seconds}s", nginx.url])
+    done = int(re.search(r"(\d+) requests in", out).group(1))
+    return {"transactions": done, "throughput": float(re.search(r"Requests/sec: +([0-9.]+)", out).group(1)),
+            "cpu_us": used / done * 1e6}
+
+
+def poolhouse_http(nginx, clients, _, options):
+    """One run of ours."""
+    command = [binary(), "bench", nginx.url, "--clients", str(clients), "--duration", f"{options.seconds}s"]
+    out, used = timed([*command, "--warmup", "0s", "--json", "-"])
+    result = json.loads(out)
+    if result["errors"]:
+        raise SystemExit(f"bench: errors under load: {result['errors']}")
+    done = result["requests"]
+    return {"transactions": done, "throughput": result["finished"] / result["duration_s"], "cpu_us": used / done * 1e6}
 
 
 def timed(command):
@@ -115,17 +200,20 @@ def timed(command):
 
 
 def ratios(runs):
-    """Ours over pgbench's, round by round: median, interval, and whether the goal is met."""
+    """Ours over each rival's, round by round: median, interval, and whether the goal is met; ab and wrk are no goals."""
     found = []
-    for clients, protocol in sorted({(run["clients"], run["protocol"]) for run in runs}):
+    cases = sorted({(run["clients"], run["protocol"], run["generator"]) for run in runs if run["generator"] != "poolhouse"})
+    for clients, protocol, rival in cases:
         for field, limit in GOALS.items():
             ours, theirs = (
                 {r["round"]: r[field] for r in runs if (r["generator"], r["clients"], r["protocol"]) == (name, clients, protocol)}
-                for name in ("poolhouse", "pgbench")
+                for name in ("poolhouse", rival)
             )
             summary = stats.summary(stats.paired_ratios(ours, theirs))
-            met = summary["median"] >= limit if field == "throughput" else summary["median"] <= limit
-            found.append({"clients": clients, "protocol": protocol, "field": field, "limit": limit, "met": met} | summary)
+            limit = limit if rival == "pgbench" else None
+            met = limit is None or (summary["median"] >= limit if field == "throughput" else summary["median"] <= limit)
+            found.append({"clients": clients, "protocol": protocol, "rival": rival, "field": field, "limit": limit, "met": met}
+                         | summary)
     return found
 
 

@@ -1,5 +1,5 @@
 //! What is measured is what was: against a server whose own clock tells how long each answer took it. The two that compare percentiles
-//! need a processor for that server and one for the load: `make bench` runs them, where nothing else runs.
+//! need a processor for that server and one for the load: `make bench-load` runs them, where nothing else runs.
 
 #[path = "accuracy/punctual.rs"]
 mod punctual;
@@ -106,7 +106,7 @@ fn assert_right(measured: &Percentiles, server: &Punctual) {
 }
 
 #[test]
-#[ignore = "needs two processors for itself: make bench"]
+#[ignore = "needs two processors for itself: make bench-load"]
 fn percentiles_of_a_closed_loop_are_those_of_the_server() {
     let server = unsteady();
     let shape = Shape::Closed {
@@ -121,7 +121,7 @@ fn percentiles_of_a_closed_loop_are_those_of_the_server() {
 }
 
 #[test]
-#[ignore = "needs two processors for itself: make bench"]
+#[ignore = "needs two processors for itself: make bench-load"]
 fn percentiles_of_an_open_loop_are_those_of_the_server() {
     let server = unsteady();
     let rate = 4000.0;
