@@ -380,6 +380,7 @@ fn title(key: &str) -> &'static str {
         "target" => "[target]",
         "load" => "[load]",
         "full" => "[full]",
+        "sweep" => "[sweep]",
         "stages" => "stages",
         "fault" => "[[fault]]",
         "variant" => "[[variant]]",
