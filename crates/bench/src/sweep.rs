@@ -7,6 +7,7 @@
 //! curve      medians, noise and drift of what was measured
 //! smooth     what neighbouring points say of one another
 //! fit        the Universal Scalability Law
+//! ending     whether the end of the curve has been seen
 //! verdict    what follows: the best, the recommendation, how sure, the settings
 //! at_rate    latency at a given rate, against the number of connections
 //! result     the types of the JSON file
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub mod at_rate;
 pub mod chooser;
 mod curve;
+mod ending;
 pub mod fit;
 pub mod judge;
 pub mod real;
@@ -211,6 +213,7 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
                 clients: place.clients,
                 visits: place.visits,
                 throughput: place.throughput,
+                believed: Some(place.believed),
                 low: (place.throughput - half).max(0.0),
                 high: place.throughput + half,
                 p50_ms: middle(&here, |v| v.p50_ms),
