@@ -32,6 +32,9 @@ pub struct SweepResult {
     pub settings: Option<Settings>,
     /// It was interrupted: what there is until then.
     pub interrupted: bool,
+    /// What kept it from going on, if anything did: what there is until then.
+    #[serde(default)]
+    pub failed: Option<String>,
     /// What the reader must know to read it rightly, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -262,7 +265,7 @@ pub struct RatePoint {
     pub p95_ms: Option<f64>,
     /// The same.
     pub p99_ms: Option<f64>,
-    /// In no visit did an operation fail or have to be dropped. (Falling behind shows in the latency, which counts from the arrival.)
+    /// Operations ended at 99% of the rate at which they arrived or faster, and at most one, or one in a thousand, failed or was dropped.
     pub kept_up: bool,
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Run<'a> {
     serial: u64,
     out: Vec<u8>,
     parameters: Parameters,
+    /// Why the last connection that could not be made was not.
+    refusal: Option<String>,
 }
 
 struct Conn {
@@ -83,6 +85,7 @@ impl<'a> Run<'a> {
             serial: 0,
             out: Vec::new(),
             parameters: Parameters::default(),
+            refusal: None,
         })
     }
 
@@ -118,6 +121,11 @@ impl<'a> Run<'a> {
             now = self.lines.now();
             self.end_pauses(engine, now);
         }
+    }
+
+    /// Why the last connection that could not be made was not, for people.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     fn obey(&mut self, engine: &mut Engine, now: Time) {
@@ -239,7 +247,10 @@ impl<'a> Run<'a> {
             }
             News::Answered => self.answered(conn, engine, now),
             News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
-                Work::Making => engine.connect_failed(conn, down.kind, down.permanent, now),
+                Work::Making => {
+                    self.refusal = Some(down.message);
+                    engine.connect_failed(conn, down.kind, down.permanent, now);
+                }
                 Work::Idle | Work::Operation { .. } => engine.lost(conn, down.kind, now),
                 // What it failed for first is what counts.
                 Work::Tidying { error, .. } => engine.lost(conn, error, now),
