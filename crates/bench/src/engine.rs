@@ -109,11 +109,24 @@ pub struct Engine {
     lost_at_start: u32,
     /// One has succeeded.
     has_connected: bool,
-    failure: Option<ErrorKind>,
+    failure: Option<Failure>,
+    /// Connections that the load does not begin without.
+    wanted: u32,
     /// The load begins when the pool has its minimum.
     warm: bool,
     interrupted: bool,
     about: summary::Notes,
+}
+
+/// Why a run ended before its load began.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What the last connect failed with.
+    pub kind: ErrorKind,
+    /// Connections that were there.
+    pub made: u32,
+    /// Connections that were to be there.
+    pub wanted: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +181,11 @@ impl Engine {
             lost_at_start: 0,
             has_connected: false,
             failure: None,
+            wanted: if plan.pool.reuse && plan.pool.warm {
+                plan.pool.config.min_size.saturating_mul(plan.pool.instances)
+            } else {
+                0
+            },
             warm: plan.pool.warm,
             interrupted: false,
             about: summary::Notes::new(plan),
@@ -346,7 +364,7 @@ impl Engine {
     }
 
     /// Why the run ended before it began: no connection could be made.
-    pub fn failure(&self) -> Option<&ErrorKind> {
+    pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 

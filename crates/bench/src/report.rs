@@ -14,3 +14,5 @@ mod grid;
 #[cfg(test)]
 mod sample;
 mod sweep;
+
+pub use figures::printable;

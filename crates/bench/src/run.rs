@@ -87,8 +87,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
         Target::Postgres(postgres) => target::postgres::run(postgres, plan, &mut engine, around)?,
         Target::Http(http) => target::http::run(http, plan, &mut engine, around)?,
     }
-    if let Some(error) = engine.failure() {
-        return Err(TargetError::target(format!("no connection could be made to begin with: {}", error.0)).into());
+    if let Some(failure) = engine.failure() {
+        return Err(target::not_begun(failure, None).into());
     }
     let now = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
     let mut result = engine.result(now);

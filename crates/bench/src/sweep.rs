@@ -7,6 +7,7 @@
 //! curve      medians, noise and drift of what was measured
 //! smooth     what neighbouring points say of one another
 //! fit        the Universal Scalability Law
+//! ending     whether the end of the curve has been seen
 //! verdict    what follows: the best, the recommendation, how sure, the settings
 //! at_rate    latency at a given rate, against the number of connections
 //! result     the types of the JSON file
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub mod at_rate;
 pub mod chooser;
 mod curve;
+mod ending;
 pub mod fit;
 pub mod judge;
 pub mod real;
@@ -71,6 +73,10 @@ pub struct Point {
     pub p99_ms: Option<f64>,
     /// Operations that failed, or at a rate could not be begun.
     pub errors: u64,
+    /// Operations that arrived: those that ended well, failed, or could not be begun.
+    pub arrived: u64,
+    /// At a rate: how fast operations ended, as a share of how fast they arrived; below 1 a queue was left when the last had arrived.
+    pub pace: f64,
     /// Operations in each whole second.
     pub per_second: Vec<f64>,
     /// Processors that the load generator used.
@@ -134,13 +140,15 @@ pub struct Measured {
     pub interrupted: bool,
     /// Why more clients were not let in, if so.
     pub refused: Option<String>,
+    /// What made going on impossible, if so.
+    pub failed: Option<String>,
 }
 
 /// Measures a curve. `name` and `target` are for people.
 ///
 /// # Errors
-/// [`ProbeError::Failed`] from the probe; also if not even the smallest number of clients is let in. An interruption is no error: what
-/// was measured until then is returned.
+/// [`ProbeError::Failed`] if the probe fails before anything was measured; also if not even the smallest number of clients is let in. An
+/// interruption is no error, nor is a later failure: what was measured until then is returned.
 pub fn measure(
     probe: &mut dyn Probe,
     options: &Options,
@@ -148,7 +156,7 @@ pub fn measure(
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Measured, ProbeError> {
     let mut chooser = Chooser::new(options.from, options.to, options.rounds, options.seed);
-    let (mut interrupted, mut refused) = (false, None);
+    let (mut interrupted, mut refused, mut failed) = (false, None, None);
     while let Some(next) = chooser.poll_next() {
         progress(&Progress {
             done: chooser.visits().len(),
@@ -168,6 +176,10 @@ pub fn measure(
                 chooser.refused(next.clients);
                 refused = Some(why);
             }
+            Err(ProbeError::Failed(why)) if !chooser.visits().is_empty() => {
+                failed = Some(why);
+                break;
+            }
             Err(ProbeError::TooMany(why) | ProbeError::Failed(why)) => return Err(ProbeError::Failed(why)),
         }
     }
@@ -179,7 +191,7 @@ pub fn measure(
         exhaustive_visits: u32::try_from(grid).expect("at most 32") * options.rounds,
         seconds: probe.now_s(),
     };
-    Ok(Measured { curve, interrupted, refused })
+    Ok(Measured { curve, interrupted, refused, failed })
 }
 
 fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
@@ -211,6 +223,7 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
                 clients: place.clients,
                 visits: place.visits,
                 throughput: place.throughput,
+                believed: Some(place.believed),
                 low: (place.throughput - half).max(0.0),
                 high: place.throughput + half,
                 p50_ms: middle(&here, |v| v.p50_ms),
@@ -248,4 +261,44 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
 fn middle(visits: &[&Visit], of: impl Fn(&Visit) -> Option<f64>) -> Option<f64> {
     let mut values: Vec<f64> = visits.iter().filter_map(|v| of(v)).collect();
     (!values.is_empty()).then(|| curve::median(&mut values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails at its visit with this number, from 0.
+    struct Failing(u32);
+
+    impl Probe for Failing {
+        fn measure(&mut self, clients: u32, _: Duration, _: Duration) -> Result<Point, ProbeError> {
+            if self.0 == 0 {
+                return Err(ProbeError::Failed("the disk is full".to_owned()));
+            }
+            self.0 -= 1;
+            Ok(Point { throughput: f64::from(clients), ..Point::default() })
+        }
+
+        fn measure_at_rate(&mut self, _: u32, _: f64, _: Duration, _: Duration) -> Result<Point, ProbeError> {
+            unreachable!("no rate was asked for")
+        }
+
+        fn now_s(&self) -> f64 {
+            0.0
+        }
+    }
+
+    fn sweep(visits: u32) -> Result<Measured, ProbeError> {
+        let second = Duration::from_secs(1);
+        let options = Options { from: 1, to: 64, rounds: 3, duration: second, warmup: second, seed: 1 };
+        measure(&mut Failing(visits), &options, ("directly", "nowhere"), &mut |_| ())
+    }
+
+    #[test]
+    fn a_failure_in_the_middle_leaves_what_was_measured_before() {
+        let measured = sweep(5).unwrap();
+        assert_eq!(measured.failed.as_deref(), Some("the disk is full"));
+        assert_eq!((measured.curve.visits.len(), measured.interrupted), (5, false));
+        assert_eq!(sweep(0), Err(ProbeError::Failed("the disk is full".to_owned())));
+    }
 }

@@ -13,10 +13,13 @@ use std::{
 
 use pool::Time;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Failure};
 
 /// [`Surroundings::watch`] is called at least so often.
 pub const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+/// SQLSTATE too_many_connections, as errors of this kind are counted.
+pub const TOO_MANY: &str = "sqlstate 53300";
 
 /// What a target is given besides the plan and the engine.
 pub struct Surroundings<'a> {
@@ -86,3 +89,32 @@ impl fmt::Display for TargetError {
 }
 
 impl std::error::Error for TargetError {}
+
+/// A load that could not begin for want of connections, in words. `said`: what the target itself gave as the reason.
+pub fn not_begun(failure: &Failure, said: Option<&str>) -> TargetError {
+    let Failure { kind, made, wanted } = failure;
+    let how_many = match (*made, *wanted) {
+        (0, _) | (_, 0) => "no connection could be made to begin with".to_owned(),
+        (made, wanted) => format!("only {made} of {wanted} connections could be made to begin with"),
+    };
+    let why = said.map_or_else(|| kind.0.to_string(), str::to_owned);
+    let cure = if kind.0 == TOO_MANY { "; use fewer --clients, or raise the server's max_connections" } else { "" };
+    TargetError::target(format!("{how_many}: {why}{cure}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ErrorKind;
+
+    #[test]
+    fn a_server_that_is_full_is_quoted_with_a_cure() {
+        let full = Failure { kind: ErrorKind(TOO_MANY.into()), made: 97, wanted: 100 };
+        let said = not_begun(&full, Some("sorry, too many clients already (SQLSTATE 53300)")).message;
+        for words in ["only 97 of 100", "sorry, too many clients already", "fewer --clients", "max_connections"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        let refused = Failure { kind: ErrorKind("connect refused".into()), made: 0, wanted: 100 };
+        assert_eq!(not_begun(&refused, None).message, "no connection could be made to begin with: connect refused");
+    }
+}

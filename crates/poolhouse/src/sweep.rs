@@ -181,6 +181,9 @@ pub(crate) struct Files {
 /// Makes the sweep, first the tables if it is to (`init`), and tells what came out.
 pub(crate) fn carry_out(order: Order<'_>, init: bool, files: &Files, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     proxy::raise_descriptor_limit();
+    if let Err(error) = order.check() {
+        return Ok(failed(error.blame, &error.message));
+    }
     if init {
         eprintln!("making the tables at scale {} in schema {}", order.target.scale, order.target.schema);
         if let Err(error) = postgres::init(&order.target, stop) {
@@ -196,11 +199,12 @@ pub(crate) fn carry_out(order: Order<'_>, init: bool, files: &Files, stop: &Atom
         eprint!("\r\x1b[K");
     }
     write(files, &result)?;
-    Ok(if result.verdict.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let whole = result.verdict.is_some() && result.failed.is_none();
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn failed(blame: Blame, message: &str) -> ExitCode {
-    eprintln!("error: {message}");
+    eprintln!("error: {}", report::printable(message));
     if blame == Blame::Configuration { BAD_USAGE.into() } else { ExitCode::FAILURE }
 }
 

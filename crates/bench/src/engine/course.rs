@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    CLOSE_TIME, ConnId, Engine, ErrorKind, MAX_FAILURES_AT_START, Order, Phase,
+    CLOSE_TIME, ConnId, Engine, ErrorKind, Failure, MAX_FAILURES_AT_START, Order, Phase,
     connections::State,
     instances::{self, Instances},
     load::Next,
@@ -210,7 +210,8 @@ impl Engine {
 
     /// No connection can be made: the run ends.
     pub(super) fn fail(&mut self, error: ErrorKind, now: Time) {
-        self.failure.get_or_insert(error);
+        let (made, wanted) = (self.books.open(), self.wanted);
+        self.failure.get_or_insert(Failure { kind: error, made, wanted });
         self.stop(now);
     }
 

@@ -91,7 +91,7 @@ pub(super) fn by_count(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
 }
 
 /// Text from a user or a server, for a terminal: whatever would move the cursor is replaced.
-pub(super) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
 }
 

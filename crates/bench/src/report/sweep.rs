@@ -87,11 +87,18 @@ struct Mark {
 fn notice(result: &SweepResult) -> Option<String> {
     let verdict = result.verdict.as_ref()?;
     (!verdict.bracketed).then(|| {
+        let rises = if verdict.shape == "open" { "may still rise" } else { "still rises" };
         format!(
-            "The best number is not bracketed: throughput still rises at {}, the most that was tested. More may be better; nothing is concluded beyond it.",
-            figures::count(result.asked.clients_to.into())
+            "The best number is not bracketed: throughput {rises} at {}, the most that was tested. More may be better; nothing is concluded beyond it.",
+            figures::count(tested(result).1.into())
         )
     })
+}
+
+/// The fewest and most clients that were tested, which an interruption or a refusal makes fewer than asked for; 0 if there were none.
+fn tested(result: &SweepResult) -> (u32, u32) {
+    let points = &result.direct.points;
+    (points.first().map_or(0, |p| p.clients), points.last().map_or(0, |p| p.clients))
 }
 
 fn tiles(result: &SweepResult) -> Vec<Tile> {
@@ -123,8 +130,11 @@ fn tiles(result: &SweepResult) -> Vec<Tile> {
         let value = clients.map_or(DASH.to_owned(), count);
         tiles.push(tile("Lowest latency", value, "clients", format!("at {} operations/s", figures::rate(Some(*rate)))));
     }
-    let limit =
-        verdict.limited_by.as_deref().map_or("limit not known".to_owned(), |limit| format!("limited by the {limit}"));
+    let limit = match verdict.limited_by.as_deref() {
+        Some(limit) => format!("limited by the {limit}"),
+        None if verdict.shape == "rising" => "no limit was reached".to_owned(),
+        None => "limit not known".to_owned(),
+    };
     let weak = verdict.confidence == "low";
     tiles.push(Tile { label: "Confidence", value: verdict.confidence.clone(), unit: "", note: limit, bad: weak });
     tiles
@@ -192,6 +202,7 @@ fn curve(title: &str, curve: &Curve, chosen: Option<u32>) -> Table {
         "per s",
         "from",
         "to",
+        "smoothed",
         "p50 ms",
         "p95 ms",
         "p99 ms",
@@ -206,6 +217,7 @@ fn curve(title: &str, curve: &Curve, chosen: Option<u32>) -> Table {
             figures::rate(Some(point.throughput)),
             figures::rate(Some(point.low)),
             figures::rate(Some(point.high)),
+            figures::rate(point.believed),
             figures::ms(point.p50_ms),
             figures::ms(point.p95_ms),
             figures::ms(point.p99_ms),
@@ -251,7 +263,7 @@ fn fit(curve: &Curve) -> Table {
     let share = |value: f64| format!("{value:.3e}");
     let peak = peak_clients.map_or("none".to_owned(), |clients| figures::ms(Some(clients)));
     let beyond =
-        if *peak_tested || peak_clients.is_none() { "" } else { "beyond what was tested: not to be relied on" };
+        if *peak_tested || peak_clients.is_none() { "" } else { "outside what was tested: not to be relied on" };
     let rows = vec![
         row("one client, per s", gamma, |value| figures::rate(Some(value))),
         row("contention", alpha, share),
@@ -284,6 +296,13 @@ fn steadiness(curve: &Curve) -> Table {
     Table::plain("Effort and steadiness", &["", "value", ""], rows)
 }
 
+fn from_to((from, to): (u32, u32)) -> String {
+    match to {
+        0 => DASH.to_owned(),
+        _ => format!("{} to {}", figures::count(from.into()), figures::count(to.into())),
+    }
+}
+
 fn about(result: &SweepResult) -> Vec<(&'static str, String)> {
     let asked = &result.asked;
     let each = format!(
@@ -294,14 +313,14 @@ fn about(result: &SweepResult) -> Vec<(&'static str, String)> {
     );
     let load = vec![
         ("Load", result.about.load.clone()),
-        (
-            "Clients tested",
-            format!("{} to {}", figures::count(asked.clients_from.into()), figures::count(asked.clients_to.into())),
-        ),
+        ("Clients tested", from_to(tested(result))),
+        ("Clients asked for", from_to((asked.clients_from, asked.clients_to))),
         ("Measurements", each),
     ];
+    let load =
+        load.into_iter().filter(|(label, text)| *label != "Clients asked for" || *text != from_to(tested(result)));
     let through = result.through.iter().map(|through| ("Through", through.target.clone())).collect();
-    [load, through, whereabouts(&result.about)].concat()
+    [load.collect(), through, whereabouts(&result.about)].concat()
 }
 
 /// What the script draws of it.
@@ -366,4 +385,30 @@ fn line(curve: &Curve) -> Line {
         p99: point.p99_ms.map(short),
     };
     Line { name: curve.name.clone(), points: curve.points.iter().map(point).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::result::Asked;
+
+    #[test]
+    fn what_was_asked_for_is_not_called_tested() {
+        let point = |clients| CurvePoint { clients, ..CurvePoint::default() };
+        let mut result = SweepResult {
+            asked: Asked { clients_from: 1, clients_to: 256, ..Asked::default() },
+            direct: Curve { points: vec![point(1), point(2), point(64)], ..Curve::default() },
+            verdict: Some(Verdict { shape: "rising".to_owned(), ..Verdict::default() }),
+            ..SweepResult::default()
+        };
+        let said = |result: &SweepResult, label: &str| {
+            about(result).into_iter().find(|(l, _)| *l == label).map(|(_, text)| text)
+        };
+        assert_eq!(said(&result, "Clients tested").as_deref(), Some("1 to 64"));
+        assert_eq!(said(&result, "Clients asked for").as_deref(), Some("1 to 256"));
+        assert!(notice(&result).is_some_and(|text| text.contains("still rises at 64")), "{:?}", notice(&result));
+        result.direct.points.push(point(256));
+        assert_eq!(said(&result, "Clients asked for"), None);
+        assert_eq!(said(&SweepResult::default(), "Clients tested").as_deref(), Some(DASH));
+    }
 }

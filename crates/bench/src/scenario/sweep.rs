@@ -82,6 +82,11 @@ impl SweepKeys {
         if from >= to {
             return Err(format!("the sweep goes from {from} to {to} clients: `to` must be larger than `from`"));
         }
+        if let Some(through) = self.through_clients.filter(|&through| through < from) {
+            return Err(format!(
+                "the sweep begins at {from} clients, and through a pooler {through} are the most: `through_clients` must be at least `from`"
+            ));
+        }
         let options = Options {
             from,
             to,

@@ -266,6 +266,9 @@ fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
     }
     let narrow = problems(&SWEEP.replace("rounds = 3", "from = 40"));
     assert!(narrow.contains("from 40 to 40 clients: `to` must be larger"), "{narrow}");
+    let below =
+        problems(&SWEEP.replace("rounds = 3", "from = 4").replace("through_clients = 500", "through_clients = 2"));
+    assert!(below.contains("`through_clients` must be at least `from`"), "{below}");
     let http = problems("[scenario]\nname = \"x\"\n[target]\nurl = \"http://127.0.0.1:1/\"\n[sweep]\nto = 5\n");
     assert!(http.contains("a sweep asks a PostgreSQL"), "{http}");
     let nothing = problems(

@@ -173,7 +173,7 @@ fn describe(points: &[(f64, f64)], at: Vector, from: f64, to: f64) -> Fit {
         alpha: estimate(1),
         beta: estimate(2),
         peak_clients,
-        peak_tested: peak_clients.is_some_and(|peak| peak <= to),
+        peak_tested: peak_clients.is_some_and(|peak| (from..=to).contains(&peak)),
         r_squared: if spread > 0.0 { 1.0 - rest / spread } else { 0.0 },
         residual: variance.sqrt() / mean,
         line: line.collect(),
@@ -280,6 +280,13 @@ mod tests {
         near(throughput(fit.gamma.value, fit.alpha.value, fit.beta.value, 35.0), 12341.745, 1e-5);
         assert!(!fit.peak_tested, "35 lies beyond the 32 that were measured");
         assert!(fit.r_squared > 0.99);
+    }
+
+    #[test]
+    fn a_peak_below_what_was_measured_was_not_tested_either() {
+        let points: Vec<_> = [50.0, 70.0, 100.0, 200.0, 400.0].map(|n| (n, throughput(100.0, 0.02, 0.01, n))).to_vec();
+        let fit = fit(&points).unwrap();
+        assert!(fit.peak_clients.is_some_and(|peak| peak < 50.0) && !fit.peak_tested, "{fit:?}");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Judged {
     pub rules_regret: Rules<f64>,
 }
 
-/// How each sweep is made: five rounds of three seconds, one more to warm up.
+/// How each sweep is made: seven rounds of three seconds, one more to warm up.
 pub fn options(system: &System, seed: u64) -> Options {
     Options {
         from: 1,

@@ -14,9 +14,9 @@ use super::{Point, Probe, ProbeError, verdict::Generator};
 use crate::{
     engine::Engine,
     plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target},
-    result::BenchResult,
+    result::{BenchResult, Measured},
     run::{self, machine},
-    target::{Surroundings, TargetError, postgres},
+    target::{Surroundings, TOO_MANY, TargetError, postgres},
 };
 
 /// The most that a question to the server may take.
@@ -29,8 +29,12 @@ const LEAVING: Duration = Duration::from_secs(10);
 const CONNECTING: u32 = 32;
 /// Operations that may wait at a given rate.
 const WAITING: u32 = 10_000;
-/// SQLSTATE too_many_connections, as the target reports it.
-const TOO_MANY: &str = "sqlstate 53300";
+
+/// What to ask for them. Of other users' sessions a user without pg_read_all_stats sees no type, only that they have a database.
+const LIMITS: &str = "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int \
+    + coalesce(current_setting('reserved_connections', true), '0')::int, \
+    (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() \
+    AND (backend_type = 'client backend' OR (backend_type IS NULL AND datname IS NOT NULL)))";
 
 /// What a server says of its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,14 +59,7 @@ impl Limits {
 /// # Errors
 /// Why it could not be asked.
 pub fn limits(target: &PostgresTarget) -> Result<Limits, TargetError> {
-    let row = postgres::ask(
-        target,
-        "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int \
-         + coalesce(current_setting('reserved_connections', true), '0')::int, \
-         (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend' \
-         AND pid <> pg_catalog.pg_backend_pid())",
-        QUESTION,
-    )?;
+    let row = postgres::ask(target, LIMITS, QUESTION)?;
     let number = |i: usize| row.get(i).and_then(|value| value.as_deref()?.parse().ok());
     match (number(0), number(1), number(2)) {
         (Some(max_connections), Some(reserved), Some(others)) => Ok(Limits { max_connections, reserved, others }),
@@ -105,11 +102,37 @@ pub struct Real<'a> {
     timeout: Duration,
     seed: u64,
     visits: u64,
-    /// Connections of others when the sweep began; `None`: the target does not say (a pooler).
-    others: Option<u32>,
+    /// `None`: the target does not say (a pooler).
+    others: Option<Others>,
     vacuums: Vec<String>,
     /// What went wrong between points, once.
     complaint: Option<String>,
+}
+
+/// Connections of others.
+struct Others {
+    /// So many do not count as the last point's.
+    known: u32,
+    /// What the reader must know of those that came later.
+    complaint: Option<String>,
+}
+
+impl Others {
+    /// The last point's connections have left.
+    fn are_alone(&self, open: u32) -> bool {
+        open <= self.known
+    }
+
+    /// So many are still open, long after the last point: they are others'.
+    fn have_come(&mut self, open: u32) {
+        let more = open - self.known;
+        self.known = open;
+        self.complaint.get_or_insert_with(|| {
+            format!(
+                "{more} more connections of others came during the sweep and stayed: what they do is in the numbers."
+            )
+        });
+    }
 }
 
 impl<'a> Real<'a> {
@@ -129,24 +152,29 @@ impl<'a> Real<'a> {
             timeout,
             seed,
             visits: 0,
-            others: limits.map(|limits| limits.others),
+            others: limits.map(|limits| Others { known: limits.others, complaint: None }),
             vacuums,
             complaint: None,
         }
     }
 
     /// What went wrong between points, for the warnings.
-    pub fn complaint(&self) -> Option<&str> {
-        self.complaint.as_deref()
+    pub fn complaints(&self) -> Vec<String> {
+        let newcomers = self.others.as_ref().and_then(|others| others.complaint.clone());
+        self.complaint.iter().cloned().chain(newcomers).collect()
     }
 
     /// Waits until the last point's connections have left, and cleans up after a load that writes.
     fn tidy(&mut self) -> Result<(), ProbeError> {
-        let Some(others) = self.others else { return Ok(()) };
+        let Some(others) = &mut self.others else { return Ok(()) };
         let since = Instant::now();
-        while self.visits > 0 && since.elapsed() < LEAVING {
+        while self.visits > 0 {
             match limits(&self.target) {
-                Ok(now) if now.others <= others => break,
+                Ok(now) if others.are_alone(now.others) => break,
+                Ok(now) if since.elapsed() >= LEAVING => {
+                    others.have_come(now.others);
+                    break;
+                }
                 Ok(_) => {}
                 // There is not even room for the question yet.
                 Err(error) if since.elapsed() + Duration::from_secs(1) > LEAVING => {
@@ -173,17 +201,12 @@ impl<'a> Real<'a> {
     fn run(&mut self, clients: u32, shape: Shape, warmup: Duration) -> Result<Point, ProbeError> {
         self.tidy()?;
         self.visits += 1;
-        let plan = Plan {
-            name: "sweep".to_owned(),
-            target: Target::Postgres(self.target.clone()),
-            shape,
-            pool: pool_of(clients),
-            faults: Vec::new(),
-            warmup,
-            timeout: self.timeout,
-            seed: self.seed.wrapping_add(self.visits),
-            fail_if: Vec::new(),
+        let planned = match &shape {
+            Shape::Open { stages, .. } => Some(stages.iter().map(|stage| stage.duration).sum()),
+            Shape::Closed { .. } | Shape::Burst { .. } => None,
         };
+        let seed = self.seed.wrapping_add(self.visits);
+        let plan = Plan { warmup, timeout: self.timeout, seed, ..plan_of(&self.target, clients, shape) };
         plan.check().map_err(ProbeError::Failed)?;
         let origin = Instant::now();
         let mut engine = Engine::new(&plan, Time::default());
@@ -194,23 +217,22 @@ impl<'a> Real<'a> {
         if self.stop.load(Relaxed) {
             return Err(ProbeError::Interrupted);
         }
-        ran.map_err(|error| ProbeError::Failed(error.to_string()))?;
-        if let Some(kind) = engine.failure() {
-            return Err(refusal(clients, &kind.0));
+        if let Err(error) = ran {
+            let full = engine.failure().is_some_and(|failure| failure.kind.0 == TOO_MANY);
+            return Err(refusal(clients, full, &error.message));
         }
         let end = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
         let result = engine.result(end);
         if result.total.errors.contains_key(TOO_MANY) {
-            return Err(refusal(clients, TOO_MANY));
+            return Err(refusal(clients, true, TOO_MANY));
         }
-        Ok(point(&result, warmup, &meter))
+        Ok(point(&result, warmup, planned, &meter))
     }
 }
 
 impl Probe for Real<'_> {
     fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError> {
-        let shape = Shape::Closed { clients, think: Duration::ZERO, duration, operations: None };
-        self.run(clients, shape, warmup)
+        self.run(clients, closed(clients, duration), warmup)
     }
 
     fn measure_at_rate(
@@ -220,13 +242,37 @@ impl Probe for Real<'_> {
         warmup: Duration,
         duration: Duration,
     ) -> Result<Point, ProbeError> {
-        let stages = vec![Stage { duration, from: rate, to: rate }];
-        let shape = Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: WAITING };
-        self.run(clients, shape, warmup)
+        self.run(clients, open(rate, duration), warmup)
     }
 
     fn now_s(&self) -> f64 {
         self.origin.elapsed().as_secs_f64()
+    }
+}
+
+/// So many clients that ask again when they have their answer.
+pub(super) fn closed(clients: u32, duration: Duration) -> Shape {
+    Shape::Closed { clients, think: Duration::ZERO, duration, operations: None }
+}
+
+/// Operations that arrive by chance.
+pub(super) fn open(rate: f64, duration: Duration) -> Shape {
+    let stages = vec![Stage { duration, from: rate, to: rate }];
+    Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: WAITING }
+}
+
+/// A measurement with so many connections; warm-up, time-out and seed are left open.
+pub(super) fn plan_of(target: &PostgresTarget, clients: u32, shape: Shape) -> Plan {
+    Plan {
+        name: "sweep".to_owned(),
+        target: Target::Postgres(target.clone()),
+        shape,
+        pool: pool_of(clients),
+        faults: Vec::new(),
+        warmup: Duration::ZERO,
+        timeout: QUESTION,
+        seed: 0,
+        fail_if: Vec::new(),
     }
 }
 
@@ -245,23 +291,36 @@ fn pool_of(clients: u32) -> PoolUnderTest {
     PoolUnderTest { config, reuse: true, instances: 1, warm: true }
 }
 
-fn refusal(clients: u32, kind: &str) -> ProbeError {
-    if kind == TOO_MANY {
-        return ProbeError::TooMany(format!("The server did not let {clients} clients in ({kind})."));
+/// `full`: the server has no room for so many.
+fn refusal(clients: u32, full: bool, why: &str) -> ProbeError {
+    if full {
+        return ProbeError::TooMany(format!("The server did not let {clients} clients in: {why}."));
     }
-    ProbeError::Failed(format!("with {clients} clients no connection could be made: {kind}"))
+    ProbeError::Failed(format!("with {clients} clients: {why}"))
 }
 
-fn point(result: &BenchResult, warmup: Duration, meter: &Meter) -> Point {
+/// How fast operations ended, as a share of how fast they arrived. They arrived for `planned`; what came after the last of them, longer
+/// than an operation takes anyway, is the queue that was left.
+fn pace(total: &Measured, planned: Duration) -> f64 {
+    let planned = planned.as_secs_f64();
+    let service = total.service_ms.as_ref().map_or(0.0, |times| times.p99 / 1000.0);
+    planned / (total.duration_s - service).max(planned)
+}
+
+/// `planned`: how long operations arrived, if they came at a rate.
+fn point(result: &BenchResult, warmup: Duration, planned: Option<Duration>, meter: &Meter) -> Point {
     let total = &result.total;
     let response = total.response_ms.as_ref().filter(|times| times.count > 0);
+    let errors = total.errors.values().sum::<u64>() + total.dropped;
     let per_second = result.series.iter().filter(|second| second.at_s >= warmup.as_secs_f64());
     Point {
         throughput: if total.duration_s > 0.0 { total.requests as f64 / total.duration_s } else { 0.0 },
         p50_ms: response.map(|times| times.p50),
         p95_ms: response.map(|times| times.p95),
         p99_ms: response.map(|times| times.p99),
-        errors: total.errors.values().sum::<u64>() + total.dropped,
+        errors,
+        arrived: total.requests + errors,
+        pace: planned.map_or(1.0, |planned| pace(total, planned)),
         per_second: per_second.map(|second| second.requests as f64).collect(),
         generator_cores: meter.cores(),
         machine_idle: meter.idle(),
@@ -353,6 +412,44 @@ mod tests {
     fn what_others_and_superusers_have_is_not_left_for_a_load() {
         assert_eq!(Limits { max_connections: 100, reserved: 3, others: 7 }.room(), 90);
         assert_eq!(Limits { max_connections: 3, reserved: 3, others: 7 }.room(), 0);
+    }
+
+    #[test]
+    fn sessions_of_other_users_count_though_their_type_is_hidden() {
+        assert!(LIMITS.contains("backend_type IS NULL AND datname IS NOT NULL"), "{LIMITS}");
+    }
+
+    #[test]
+    fn others_that_come_and_stay_are_waited_for_once() {
+        let mut others = Others { known: 3, complaint: None };
+        assert!(others.are_alone(3) && !others.are_alone(5));
+        others.have_come(5);
+        let complaint = others.complaint.clone().unwrap();
+        assert!(others.are_alone(5) && complaint.starts_with("2 more"), "{complaint}");
+        others.have_come(9);
+        assert_eq!(others.complaint.as_ref(), Some(&complaint), "one complaint is enough");
+    }
+
+    #[test]
+    fn a_queue_that_is_left_is_a_pace_below_one_and_slow_operations_are_not() {
+        let total = |duration_s, service: f64| Measured {
+            duration_s,
+            service_ms: Some(crate::result::Percentiles { p99: service, ..Default::default() }),
+            ..Measured::default()
+        };
+        let planned = Duration::from_secs(3);
+        assert_eq!(pace(&total(3.2, 250.0), planned), 1.0);
+        assert!((pace(&total(3.35, 20.0), planned) - 0.9).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_server_that_is_full_is_told_from_one_that_fails() {
+        assert!(
+            matches!(refusal(8, true, "too many clients"), ProbeError::TooMany(why) if why.contains("too many clients"))
+        );
+        assert!(
+            matches!(refusal(8, false, "wrong password"), ProbeError::Failed(why) if why.contains("wrong password"))
+        );
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub struct SweepResult {
     pub settings: Option<Settings>,
     /// It was interrupted: what there is until then.
     pub interrupted: bool,
+    /// What kept it from going on, if anything did: what there is until then.
+    #[serde(default)]
+    pub failed: Option<String>,
     /// What the reader must know to read it rightly, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -83,6 +86,10 @@ pub struct CurvePoint {
     pub visits: u32,
     /// Operations per second, failed ones not counted: the median of the visits.
     pub throughput: f64,
+    /// The same as the verdict believes it: near the top of the curve drawn towards a smooth line through the neighbours, elsewhere the
+    /// median. Null in files from before it was kept.
+    #[serde(default)]
+    pub believed: Option<f64>,
     /// The median's 95% interval, from the noise of the whole curve (see [`Steadiness::noise`]).
     pub low: f64,
     /// Its other end.
@@ -179,7 +186,7 @@ pub struct Steadiness {
     pub reference_clients: Option<u32>,
     /// Its throughput in each round.
     pub reference: Vec<f64>,
-    /// How much it changed from the first to the last round, as a share, by a straight line through [`Self::reference`].
+    /// How much throughput changed from the first to the last visit, as a share, by one straight line through the repeats of all points.
     pub drift: Option<f64>,
     /// That is more than noise: the curve's choice of points was corrected for it, and the reader is warned.
     pub drifted: bool,
@@ -213,17 +220,25 @@ pub struct Verdict {
     pub recommended_throughput: f64,
     /// What it loses against the best, as a share, with its interval from resampling.
     pub loss: Estimate,
-    /// The peak lies within what was tested. False: throughput still rises at the largest number, and more may be better.
+    /// Throughput does not rise any more at the largest number that was tested. False: more may be better.
     pub bracketed: bool,
-    /// `peak` (it falls on both sides), `plateau` (beyond the knee it stays), `rising` (not bracketed), `flat` (one client does as well).
+    /// Fewer clients than the best and the recommended number were tested, or there are none. False: fewer may do as well or better.
+    #[serde(default = "yes")]
+    pub bracketed_below: bool,
+    /// `peak` (it falls on both sides), `plateau` (beyond the knee it stays), `flat` (all do about as well), `falling` (the fewest are the
+    /// best); not bracketed: `rising`, or `open` (whether it still rises is not known).
     pub shape: String,
     /// What was the limit: `database`, `generator` (it used all of its processors) or `machine` (nothing was idle, and the generator
-    /// took its share of it); null: not known.
+    /// took its share of it); null: not known, or none was reached because throughput still rises.
     pub limited_by: Option<String>,
     /// `high`, `medium` or `low`.
     pub confidence: String,
     /// Why, and how the numbers came about: three lines for people.
     pub because: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Latency at a given rate of arrivals, against the number of connections.
@@ -250,7 +265,7 @@ pub struct RatePoint {
     pub p95_ms: Option<f64>,
     /// The same.
     pub p99_ms: Option<f64>,
-    /// In no visit did an operation fail or have to be dropped. (Falling behind shows in the latency, which counts from the arrival.)
+    /// Operations ended at 99% of the rate at which they arrived or faster, and at most one, or one in a thousand, failed or was dropped.
     pub kept_up: bool,
 }
 

@@ -98,15 +98,52 @@ impl From<TargetError> for SweepError {
     }
 }
 
-/// Makes the sweep. Interrupted, it returns what there is.
+impl Order<'_> {
+    /// What can be known to be wrong before anything is asked or changed.
+    ///
+    /// # Errors
+    /// What that is.
+    pub fn check(&self) -> Result<(), SweepError> {
+        let Options { from, duration, .. } = self.options;
+        let wrong = |message: String| SweepError { blame: Blame::Configuration, message };
+        if let Some(rate) = self.rate {
+            let shape = real::open(rate, at_rate::at_least(duration, rate));
+            let plan = real::plan_of(&self.target, from, shape);
+            plan.check().map_err(|message| wrong(format!("at {rate} operations per second: {message}")))?;
+        }
+        if let Some(Through { clients, .. }) = self.through {
+            if clients < from {
+                return Err(wrong(format!(
+                    "through the pooler {clients} clients would be the most, and the sweep begins at {from}: begin lower, or raise \
+                     --through-clients (`through_clients`)"
+                )));
+            }
+            room(&self.target, clients, duration).map_err(|error| SweepError {
+                message: format!("for {clients} clients through the pooler (--through-clients): {}", error.message),
+                ..error
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether this process can have so many connections.
+fn room(target: &PostgresTarget, clients: u32, duration: Duration) -> Result<(), SweepError> {
+    let plan = real::plan_of(target, clients, real::closed(clients, duration));
+    plan.check().map_err(|message| SweepError { blame: Blame::Configuration, message })?;
+    Ok(postgres::make_room(&plan)?)
+}
+
+/// Makes the sweep. Interrupted, or kept from going on, it returns what there is.
 ///
 /// # Errors
-/// What is wrong with the target or the order, before any load; or what made going on impossible.
+/// What is wrong with the target or the order, before any load; or what failed before anything was measured.
 pub fn run(
     order: Order<'_>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Stage<'_>),
 ) -> Result<SweepResult, SweepError> {
+    order.check()?;
     let server = postgres::check(&order.target)?;
     if let Some(Through { pooler: Pooler::At(pooler), .. }) = &order.through {
         postgres::check(pooler).map_err(|error| SweepError {
@@ -117,6 +154,7 @@ pub fn run(
     let limits = real::limits(&order.target)?;
     let mut warnings = Vec::new();
     let options = within(order.options, limits, &mut warnings)?;
+    room(&order.target, options.to, options.duration)?;
     warnings.extend(beyond_scale(&order.target, options.to));
     let mut probe = Real::new(order.target.clone(), Some(limits), order.timeout, options.seed, stop);
     let direct = curve(&mut probe, &options, "directly", &order.target, progress)?;
@@ -125,35 +163,59 @@ pub fn run(
         kind: "sweep".to_owned(),
         about: about(&order, server),
         asked: asked(&options, order.rate),
-        interrupted: direct.interrupted,
+        warnings,
         ..SweepResult::default()
     };
-    warnings.extend(direct.refused);
-    result.direct = direct.curve;
+    result.direct = ended(direct, &mut result);
     result.verdict = verdict(&result.direct, real::generator(), options.seed);
     result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, Some(limits.reserved)));
-    if !result.interrupted
-        && let Some((rate, best)) = order.rate.zip(result.verdict.as_ref().map(|v| v.best_clients))
+    if let Some((rate, best)) = order.rate.zip(result.verdict.as_ref().map(|v| v.best_clients))
+        && goes_on(&result)
     {
-        at_the_rate(&mut probe, &options, (rate, best), &mut result, progress)?;
+        at_the_rate(&mut probe, &options, (rate, best), &mut result, progress);
     }
-    warnings.extend(probe.complaint().map(str::to_owned));
+    result.warnings.extend(probe.complaints());
     let best = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
-    if let Some((Through { pooler, clients }, best)) = order.through.zip(best).filter(|_| !result.interrupted) {
-        let (name, pooler) = match pooler {
-            Pooler::At(pooler) => ("through the pooler".to_owned(), pooler),
-            Pooler::Started(start) => (format!("through a pool of {best}"), start(best)?),
-        };
-        let options = Options { to: clients, rounds: options.rounds.min(ROUNDS_THROUGH), ..options };
-        let mut probe = Real::new(pooler.clone(), None, order.timeout, options.seed, stop);
-        let through = curve(&mut probe, &options, &name, &pooler, progress)?;
-        result.interrupted = through.interrupted;
-        warnings.extend(through.refused);
-        result.through = Some(through.curve);
+    if let Some((through, best)) = order.through.zip(best).filter(|_| goes_on(&result)) {
+        let options = Options { rounds: options.rounds.min(ROUNDS_THROUGH), to: through.clients, ..options };
+        let measured = through_the_pooler(through.pooler, best, &options, (order.timeout, stop), progress);
+        match measured {
+            Ok(measured) => result.through = Some(ended(measured, &mut result)),
+            Err(error) => result.failed = Some(error.message),
+        }
     }
-    warnings.extend(doubts(&result));
-    result.warnings = warnings;
+    let doubts = doubts(&result);
+    result.warnings.extend(doubts);
     Ok(result)
+}
+
+fn goes_on(result: &SweepResult) -> bool {
+    !result.interrupted && result.failed.is_none()
+}
+
+/// Writes down how a curve ended, and gives the curve.
+fn ended(measured: Measured, result: &mut SweepResult) -> Curve {
+    result.interrupted = measured.interrupted;
+    result.failed = measured.failed;
+    result.warnings.extend(measured.refused);
+    measured.curve
+}
+
+/// The second curve; the pooler is started for it with `best` connections, if it is not there.
+fn through_the_pooler(
+    pooler: Pooler<'_>,
+    best: u32,
+    options: &Options,
+    (timeout, stop): (Duration, &AtomicBool),
+    progress: &mut dyn FnMut(&Stage<'_>),
+) -> Result<Measured, SweepError> {
+    let (name, pooler) = match pooler {
+        Pooler::At(pooler) => ("through the pooler".to_owned(), pooler),
+        Pooler::Started(start) => (format!("through a pool of {best}"), start(best)?),
+    };
+    let mut probe = Real::new(pooler.clone(), None, timeout, options.seed, stop);
+    curve(&mut probe, options, &name, &pooler, progress)
+        .map_err(|error| SweepError { message: format!("{name}: {}", error.message), ..error })
 }
 
 fn curve(
@@ -173,7 +235,7 @@ fn at_the_rate(
     (rate, best): (f64, u32),
     result: &mut SweepResult,
     progress: &mut dyn FnMut(&Stage<'_>),
-) -> Result<(), SweepError> {
+) {
     let candidates = at_rate::candidates(&result.direct, rate, best);
     let measured = at_rate::measure(probe, options, rate, &candidates, &mut |clients, done, all| {
         progress(&Stage::Rate(clients, done, all));
@@ -181,9 +243,8 @@ fn at_the_rate(
     match measured {
         Ok(measured) => result.at_rate = Some(measured),
         Err(ProbeError::Interrupted) => result.interrupted = true,
-        Err(error) => return Err(broken(error)),
+        Err(error) => result.failed = Some(format!("at the rate: {error}")),
     }
-    Ok(())
 }
 
 fn broken(error: ProbeError) -> SweepError {
@@ -228,7 +289,11 @@ fn beyond_scale(target: &PostgresTarget, to: u32) -> Option<String> {
 /// What the reader must know of the result itself.
 fn doubts(result: &SweepResult) -> Vec<String> {
     let mut doubts = Vec::new();
-    if result.interrupted {
+    if let Some(why) = &result.failed {
+        let why = why.trim_end_matches('.');
+        doubts.push(format!("It could not go on, and this is what was measured until then: {why}."));
+    }
+    if result.interrupted && !result.direct.visits.is_empty() {
         doubts.push("Interrupted: this is what was measured until then.".to_owned());
     }
     for curve in std::iter::once(&result.direct).chain(&result.through) {
@@ -262,6 +327,8 @@ fn doubts(result: &SweepResult) -> Vec<String> {
             ),
             _ => {}
         }
+    } else if result.interrupted && result.direct.visits.is_empty() {
+        doubts.push("Interrupted before anything was measured, so there is nothing to conclude.".to_owned());
     } else {
         doubts.push("No operation ended well, so there is nothing to conclude.".to_owned());
     }
@@ -359,6 +426,68 @@ mod tests {
         for words in ["-30%", "varies by 20%", "7 operations failed", "all of its processor"] {
             assert!(doubts.contains(words), "{words}: {doubts}");
         }
-        assert!(super::doubts(&SweepResult::default())[0].contains("nothing to conclude"));
+        assert!(super::doubts(&SweepResult::default())[0].contains("No operation ended well"));
+    }
+
+    #[test]
+    fn a_sweep_that_ended_early_says_why() {
+        let early = SweepResult { interrupted: true, ..SweepResult::default() };
+        assert_eq!(doubts(&early), ["Interrupted before anything was measured, so there is nothing to conclude."]);
+        let broken = SweepResult { failed: Some("the disk is full".to_owned()), ..SweepResult::default() };
+        assert!(doubts(&broken)[0].contains("the disk is full"), "{:?}", doubts(&broken));
+        let measured = Measured {
+            curve: Curve { name: "directly".to_owned(), ..Curve::default() },
+            interrupted: false,
+            refused: Some("No room.".to_owned()),
+            failed: Some("gone".to_owned()),
+        };
+        let mut result = SweepResult::default();
+        assert_eq!(ended(measured, &mut result).name, "directly");
+        assert!(!goes_on(&result) && result.warnings == ["No room."] && result.failed.as_deref() == Some("gone"));
+    }
+
+    fn order(from: u32, through: u32, rate: Option<f64>) -> Order<'static> {
+        let target = PostgresTarget {
+            url: settings::Secret::new("postgres://app@127.0.0.1/shop"),
+            scripts: vec![(Script::SelectOnly, 1)],
+            protocol: QueryProtocol::Simple,
+            scale: 1,
+            schema: "public".to_owned(),
+            variables: Vec::new(),
+        };
+        Order {
+            through: Some(Through { pooler: Pooler::At(target.clone()), clients: through }),
+            target,
+            options: Options { from, ..options(97) },
+            rate,
+            timeout: Duration::from_secs(1),
+            command: None,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_before_any_load() {
+        assert_eq!(order(4, 4, Some(5.0)).check(), Ok(()));
+        for (order, said) in [
+            (order(4, 2, None), "begins at 4"),
+            (order(1, 50, Some(0.01)), "not one operation would arrive"),
+            (order(1, 50, Some(1e12)), "a rate of 1000000000000/s"),
+        ] {
+            let error = order.check().unwrap_err();
+            assert!(error.message.contains(said) && error.blame == Blame::Configuration, "{error}");
+        }
+    }
+
+    #[test]
+    fn too_few_descriptors_are_an_error_before_any_load() {
+        let most = 9_000_000;
+        let plan = real::plan_of(&order(1, 50, None).target, most, real::closed(50, Duration::from_secs(1)));
+        match driver::raise_descriptor_limit() {
+            Some(limit) if limit < u64::from(most) => {
+                let error = postgres::make_room(&plan).unwrap_err();
+                assert!(error.blame == Blame::Machine && error.message.contains("descriptors"), "{error}");
+            }
+            _ => assert_eq!(postgres::make_room(&plan), Ok(())),
+        }
     }
 }

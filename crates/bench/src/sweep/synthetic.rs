@@ -142,6 +142,8 @@ impl Probe for Virtual<'_> {
         let mean_ms = if room > 0.0 { 1000.0 / room } else { duration.as_secs_f64() * 1000.0 };
         Ok(Point {
             throughput: closed.throughput.min(rate),
+            arrived: (rate * duration.as_secs_f64()) as u64,
+            pace: (closed.throughput / rate).min(1.0),
             p50_ms: Some(mean_ms * 0.69),
             p95_ms: Some(mean_ms * 3.0),
             p99_ms: Some(mean_ms * 4.6),

@@ -9,17 +9,12 @@ use workload::Random;
 use super::{
     chooser::WITHIN,
     curve::{Known, Place},
+    ending::{self, Top},
     result::{Curve, CurvePoint, Estimate, Settings, Verdict},
 };
 
 /// Resamples of the curve.
 const RESAMPLES: usize = 1000;
-/// A curve still rises if its last step, ...
-const RISING: f64 = 0.02;
-/// ... to at least so many times the clients, brought more than that share.
-const STEP: f64 = 1.35;
-/// What is less than so many standard errors is no difference.
-const ERRORS: f64 = 2.0;
 /// A curve that ends below this share of its best has a peak, otherwise a plateau.
 const FALLEN: f64 = 0.9;
 /// The load generator is the limit from this share of its processors on.
@@ -30,6 +25,8 @@ const MACHINE_FULL: f64 = 0.05;
 const GENERATOR_SHARE: f64 = 0.15;
 /// Connections kept free at least: administrators, monitoring, backups, replication.
 const LEAST_RESERVE: u32 = 10;
+/// Instances of the example.
+const INSTANCES: u32 = 4;
 
 /// What is known of the machine that made the load.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,7 +45,9 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
     let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
     let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
     let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
-    let bracketed = !still_rises(&known, best);
+    let top = ending::top(&known, best);
+    let bracketed = top == Top::Seen;
+    let fewest = known.points.first().map_or(1, |p| p.clients);
     let mut verdict = Verdict {
         best_clients: best.clients,
         best_throughput: best.believed,
@@ -58,8 +57,9 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
         recommended_throughput: recommended.believed,
         loss,
         bracketed,
-        shape: shape(&known, best, bracketed).to_owned(),
-        limited_by: limit(point(curve, best.clients), generator),
+        bracketed_below: fewest == 1 || fewest < recommended.clients.min(best.clients),
+        shape: shape(&known, best, top).to_owned(),
+        limited_by: limit(point(curve, best.clients), generator, bracketed),
         confidence: String::new(),
         because: Vec::new(),
     };
@@ -68,28 +68,43 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
     Some(verdict)
 }
 
-/// The settings that follow. `superuser_reserved`: what the server keeps for superusers, if known.
-pub fn settings(verdict: &Verdict, superuser_reserved: Option<u32>) -> Settings {
+/// The settings that follow. `reserved`: what the server keeps for superusers and other roles, if known.
+pub fn settings(verdict: &Verdict, reserved: Option<u32>) -> Settings {
     let max_size = verdict.recommended_clients;
-    let reserve = LEAST_RESERVE.max(max_size.div_ceil(10)) + superuser_reserved.unwrap_or(0);
-    let at_least = if verdict.bracketed { "" } else { " or more (more than was tested may be better)" };
+    let reserve = LEAST_RESERVE.max(max_size.div_ceil(10)) + reserved.unwrap_or(0);
+    let others = match (verdict.bracketed, verdict.bracketed_below) {
+        (true, true) => "",
+        (true, false) => " or fewer (fewer than were tested may do as well)",
+        (false, _) => " or more (more than was tested may be better)",
+    };
     let because = vec![
         format!(
-            "max_size {max_size}{at_least}: the fewest connections within 5% of the best throughput; whoever finds them all busy waits in \
+            "max_size {max_size}{others}: the fewest connections within 5% of the best throughput; whoever finds them all busy waits in \
              the pool, where waiting costs the database nothing."
         ),
         format!(
             "max_connections {}: those {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
             max_size + reserve,
-            superuser_reserved
-                .map_or_else(String::new, |n| format!(" ({n} of them are superuser_reserved_connections)")),
+            reserved.map_or_else(String::new, |n| format!(" ({n} of them the server keeps back itself)")),
         ),
-        format!(
-            "All instances of the application share these {max_size}: with 4 instances each has {}, or one pooler in front has them all.",
-            (max_size / 4).max(1)
-        ),
+        shared(max_size),
     ];
     Settings { max_size, max_connections: max_size + reserve, reserve, because }
+}
+
+/// How the instances of an application come by their connections.
+fn shared(max_size: u32) -> String {
+    match max_size {
+        1 => "All instances of the application share this one: with more than one instance that takes one pooler in front.".to_owned(),
+        2..INSTANCES => format!(
+            "All instances of the application share these {max_size}: with more than {max_size} instances that takes one pooler in front."
+        ),
+        _ => format!(
+            "All instances of the application share these {max_size}: with {INSTANCES} instances each has {}, or one pooler in front has \
+             them all.",
+            max_size / INSTANCES
+        ),
+    }
 }
 
 /// Draws curves that could as well have been measured: what the recommendation loses, and which points win, the smallest and largest
@@ -115,73 +130,80 @@ fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed
     (loss, winners().min().unwrap_or(best.clients).min(best.clients), winners().max().unwrap_or(0).max(best.clients))
 }
 
-/// The largest number that was tested has about the best throughput, and a good deal more than about 0.7 times as many clients have: what
-/// still more clients would bring is not known.
-fn still_rises(known: &Known, best: Place) -> bool {
-    let Some(last) = known.points.last() else { return false };
-    let Some(before) = known.points.iter().rev().find(|p| f64::from(p.clients) * STEP <= f64::from(last.clients))
-    else {
-        return true;
-    };
-    let margin = |a: &Place, b: &Place| ERRORS * known.error(a.visits).hypot(known.error(b.visits));
-    let fallen = last.believed < best.believed * (1.0 - WITHIN.max(margin(last, &best)));
-    !fallen && last.believed > before.believed * (1.0 + RISING.max(margin(last, before)))
-}
-
-fn shape(known: &Known, best: Place, bracketed: bool) -> &'static str {
-    let (first, last) = (known.points.first(), known.points.last());
-    if !bracketed {
-        "rising"
-    } else if first.is_some_and(|p| p.throughput >= (1.0 - WITHIN) * best.throughput) {
-        "flat"
-    } else if last.is_some_and(|p| p.throughput < FALLEN * best.throughput) {
-        "peak"
-    } else {
-        "plateau"
+fn shape(known: &Known, best: Place, top: Top) -> &'static str {
+    let (Some(first), Some(last)) = (known.points.first(), known.points.last()) else { return "open" };
+    let keeps = last.believed >= (1.0 - WITHIN) * best.believed;
+    match top {
+        Top::Rising => "rising",
+        Top::Open => "open",
+        Top::Seen if keeps && first.believed >= (1.0 - WITHIN) * best.believed => "flat",
+        Top::Seen if first.clients == best.clients => "falling",
+        Top::Seen if last.throughput < FALLEN * best.throughput => "peak",
+        Top::Seen => "plateau",
     }
 }
 
-fn limit(at: Option<&CurvePoint>, generator: Generator) -> Option<String> {
+/// What was the limit at the best point; `seen`: there was one, since more clients gained nothing.
+fn limit(at: Option<&CurvePoint>, generator: Generator, seen: bool) -> Option<String> {
     let at = at?;
     let cores = at.generator_cores?;
     let who = if cores >= GENERATOR_FULL * f64::from(generator.threads) {
         "generator"
     } else if at.machine_idle? <= MACHINE_FULL && cores >= GENERATOR_SHARE * f64::from(generator.processors) {
         "machine"
-    } else {
+    } else if seen {
         "database"
+    } else {
+        return None;
     };
     Some(who.to_owned())
 }
 
 fn confidence(verdict: &Verdict, known: &Known) -> &'static str {
     let foreign = matches!(verdict.limited_by.as_deref(), Some("generator"));
-    if !verdict.bracketed || foreign || verdict.loss.high > 0.15 || known.noise > 0.15 {
+    let falls = verdict.shape == "falling" && !verdict.bracketed_below;
+    if !verdict.bracketed || falls || foreign || verdict.loss.high > 0.15 || known.noise > 0.15 {
         "low"
-    } else if verdict.loss.high > 0.10 || known.drifted || known.measured_noise.is_none() {
+    } else if !verdict.bracketed_below || verdict.loss.high > 0.10 || known.drifted || known.measured_noise.is_none() {
         "medium"
     } else {
         "high"
     }
 }
 
-/// The three lines.
-fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
-    let last = curve.points.last().expect("there is a best point");
-    let best = amount(verdict.best_throughput);
-    let clients = |n: u32| if n == 1 { "1 client".to_owned() } else { format!("{n} clients") };
-    let top = format!("{best} operations/s with {}", clients(verdict.best_clients));
+fn clients(number: u32) -> String {
+    if number == 1 { "1 client".to_owned() } else { format!("{number} clients") }
+}
+
+/// Where the best is, and what the curve does beyond it.
+fn course(curve: &Curve, verdict: &Verdict) -> String {
+    let (first, last) = (curve.points.first(), curve.points.last());
+    let (first, last) = first.zip(last).expect("there is a best point");
+    let top = format!("{} operations/s with {}", amount(verdict.best_throughput), clients(verdict.best_clients));
     let range = if verdict.best_from == verdict.best_to {
         String::new()
     } else {
         format!(" (any of {} to {} may be the best)", verdict.best_from, verdict.best_to)
     };
-    let course = match verdict.shape.as_str() {
+    let above = match verdict.shape.as_str() {
         "rising" => format!("{top}, and throughput still rises there: the peak is not bracketed, test more clients."),
-        "flat" => format!("{top}, but fewer do as well and more gain nothing: {}", ends(last)),
+        "open" => format!(
+            "{top}{range}; whether it still rises beyond {} is not known: the peak is not bracketed, test more clients, or longer.",
+            clients(last.clients)
+        ),
+        "flat" => format!("{top}{range}, and any other number does about as well: {}", ends(last)),
+        "falling" => format!("{top}, the fewest that were tested; more clients only lose: {}", ends(last)),
         "peak" => format!("{top}{range}; beyond that it falls: {}", ends(last)),
         _ => format!("{top}{range}; beyond the knee more clients gain nothing: {}", ends(last)),
     };
+    if verdict.bracketed_below {
+        return above;
+    }
+    format!("{above} Fewer than {} were not tested, and may do as well or better.", clients(first.clients))
+}
+
+/// The three lines.
+fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
     let recommended = point(curve, verdict.recommended_clients);
     let latency = |p: Option<&CurvePoint>| p.and_then(|p| p.p95_ms);
     let saved = match (latency(recommended), latency(point(curve, verdict.best_clients))) {
@@ -204,7 +226,7 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
         |noise| format!("one measurement varies by {:.1}%", 100.0 * noise),
     );
     vec![
-        course,
+        course(curve, verdict),
         rule,
         format!("Confidence {}: {} measurements, {noise}, {limit}.", verdict.confidence, curve.visits.len()),
     ]
@@ -221,12 +243,13 @@ fn limit_in_words(curve: &Curve, verdict: &Verdict) -> &'static str {
             "the limit was not the load generator; nothing of this machine was idle"
         }
         Some(_) => "the limit was the database, not the load generator",
+        None if verdict.shape == "rising" => "no limit was reached",
         None => "what the limit was is not known",
     }
 }
 
 fn ends(last: &CurvePoint) -> String {
-    format!("{} operations/s with {} clients.", amount(last.throughput), last.clients)
+    format!("{} operations/s with {}.", amount(last.throughput), clients(last.clients))
 }
 
 fn point(curve: &Curve, clients: u32) -> Option<&CurvePoint> {
@@ -287,6 +310,7 @@ mod tests {
         assert!(!verdict.bracketed);
         assert_eq!((verdict.shape.as_str(), verdict.confidence.as_str()), ("rising", "low"));
         assert!(verdict.because[0].contains("not bracketed"), "{:?}", verdict.because);
+        assert!(verdict.because[2].contains("no limit was reached"), "{:?}", verdict.because);
         assert!(settings(&verdict, Some(3)).because[0].contains("or more"));
     }
 
@@ -299,25 +323,69 @@ mod tests {
     }
 
     #[test]
+    fn a_curve_that_only_falls_is_not_called_flat() {
+        let falls = judged(&[(1, 100.0), (2, 90.0), (8, 60.0), (64, 30.0)]);
+        assert_eq!((falls.shape.as_str(), falls.recommended_clients, falls.bracketed), ("falling", 1, true));
+        assert!(falls.because[0].contains("only lose: ") && falls.bracketed_below, "{:?}", falls.because);
+        let peak = judged(&[(1, 98.0), (2, 100.0), (8, 60.0), (64, 30.0)]);
+        assert_eq!((peak.shape.as_str(), peak.recommended_clients), ("peak", 1));
+    }
+
+    #[test]
+    fn below_the_fewest_that_were_tested_nothing_is_concluded() {
+        let falls = judged(&[(8, 100.0), (16, 80.0), (32, 60.0), (64, 30.0)]);
+        assert!(!falls.bracketed_below && falls.confidence == "low", "{falls:?}");
+        assert!(falls.because[0].contains("Fewer than 8 clients were not tested"), "{:?}", falls.because);
+        assert!(settings(&falls, None).because[0].contains("8 or fewer"));
+        let inside = judged(&[(8, 50.0), (16, 80.0), (32, 100.0), (64, 70.0)]);
+        assert!(inside.bracketed_below && !inside.because[0].contains("not tested"), "{inside:?}");
+        let recommended = judged(&[(8, 98.0), (16, 100.0), (32, 80.0), (64, 70.0)]);
+        assert!(!recommended.bracketed_below && recommended.confidence == "medium", "{recommended:?}");
+    }
+
+    #[test]
+    fn the_numbers_that_the_verdict_compares_are_in_the_curve() {
+        let curve = curve(&[(1, 10.0), (8, 70.0), (16, 97.5), (24, 100.0), (32, 98.0), (64, 60.0)]);
+        let verdict = verdict(&curve, GENERATOR, 1).unwrap();
+        let believed = |clients| point(&curve, clients).unwrap().believed;
+        assert_eq!(believed(verdict.best_clients), Some(verdict.best_throughput));
+        assert_eq!(believed(verdict.recommended_clients), Some(verdict.recommended_throughput));
+    }
+
+    #[test]
     fn the_limit_is_told_from_processors() {
         let at = |cores: f64, idle: f64| {
             let point = CurvePoint { generator_cores: Some(cores), machine_idle: Some(idle), ..CurvePoint::default() };
-            limit(Some(&point), GENERATOR).unwrap()
+            limit(Some(&point), GENERATOR, true).unwrap()
         };
         assert_eq!(at(0.97, 0.4), "generator");
         assert_eq!(at(0.6, 0.01), "machine");
         assert_eq!(at(0.1, 0.01), "database");
         assert_eq!(at(0.4, 0.3), "database");
-        assert_eq!(limit(Some(&CurvePoint::default()), GENERATOR), None, "what is not known is not guessed");
+        assert_eq!(limit(Some(&CurvePoint::default()), GENERATOR, true), None, "what is not known is not guessed");
+        let idle = CurvePoint { generator_cores: Some(0.1), machine_idle: Some(0.8), ..CurvePoint::default() };
+        assert_eq!(limit(Some(&idle), GENERATOR, false), None, "what still rises has met no limit");
     }
 
     #[test]
     fn settings_leave_a_reserve_on_the_server() {
-        let verdict = Verdict { recommended_clients: 40, bracketed: true, ..Verdict::default() };
+        let verdict = Verdict { recommended_clients: 40, bracketed: true, bracketed_below: true, ..Verdict::default() };
         let few = settings(&verdict, Some(3));
         assert_eq!((few.max_size, few.reserve, few.max_connections), (40, 13, 53));
         let many = settings(&Verdict { recommended_clients: 400, ..verdict }, None);
         assert_eq!((many.reserve, many.max_connections), (40, 440));
+        assert!(few.because[1].contains("3 of them the server keeps back"), "{:?}", few.because);
+    }
+
+    #[test]
+    fn what_instances_get_adds_up_to_no_more_than_there_is() {
+        let said = |recommended_clients| {
+            settings(&Verdict { recommended_clients, ..Verdict::default() }, None).because[2].clone()
+        };
+        assert!(said(16).contains("4 instances each has 4"), "{}", said(16));
+        for few in 1..4 {
+            assert!(!said(few).contains("each has") && said(few).contains("one pooler in front"), "{}", said(few));
+        }
     }
 
     #[test]

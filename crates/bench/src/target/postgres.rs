@@ -15,7 +15,7 @@ use std::{sync::atomic::AtomicBool, time::Duration};
 
 use driver::raise_descriptor_limit;
 
-use super::{Surroundings, TargetError};
+use super::{Surroundings, TargetError, not_begun};
 use crate::{
     engine::Engine,
     plan::{Plan, PostgresTarget, Script},
@@ -68,7 +68,8 @@ pub fn ask(target: &PostgresTarget, sql: &str, within: Duration) -> Result<Vec<O
 /// Carries out the engine's orders until it is done.
 ///
 /// # Errors
-/// What makes going on impossible. Errors of single connections and operations are reported to the engine.
+/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are reported to the
+/// engine.
 pub fn run(
     target: &PostgresTarget,
     plan: &Plan,
@@ -78,11 +79,16 @@ pub fn run(
     let scripts = scripts(target, plan.seed)?;
     let place = Place::of(target, around.via)?;
     make_room(plan)?;
-    Run::new(&place, &scripts, target.protocol, &around)?.run(engine, &mut around)
+    let mut run = Run::new(&place, &scripts, target.protocol, &around)?;
+    run.run(engine, &mut around)?;
+    engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal())))
 }
 
 /// Descriptors for the connections that there will be in any case; the process itself has some too.
-fn make_room(plan: &Plan) -> Result<(), TargetError> {
+///
+/// # Errors
+/// This process may not have so many.
+pub fn make_room(plan: &Plan) -> Result<(), TargetError> {
     let wanted = if plan.pool.reuse { plan.pool.config.min_size } else { 0 };
     let needed = u64::from(wanted) * u64::from(plan.pool.instances) + OWN_DESCRIPTORS;
     match raise_descriptor_limit() {

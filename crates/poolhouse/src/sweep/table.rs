@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
-use ::bench::sweep::{
-    result::{AtRate, Curve, SweepResult},
-    verdict::amount,
+use ::bench::{
+    report::printable,
+    sweep::{
+        result::{AtRate, Curve, SweepResult},
+        verdict::amount,
+    },
 };
 
 /// The longest bar.
@@ -14,35 +17,43 @@ const BAR: f64 = 30.0;
 pub fn text(result: &SweepResult) -> String {
     let mut text = String::new();
     let server = result.about.server.as_deref().unwrap_or("server");
-    let _ = writeln!(text, "{server} at {}: {}\n", result.about.target, result.about.load);
+    let about = format!("{server} at {}: {}", result.about.target, result.about.load);
+    let _ = writeln!(text, "{}\n", printable(&about));
     let (best, recommended) = result.verdict.as_ref().map_or((0, 0), |v| (v.best_clients, v.recommended_clients));
     curve(&mut text, &result.direct, best, recommended);
+    if result.verdict.is_some() {
+        text.push_str("smoothed: near the top drawn towards the neighbours; best and recommendation go by it\n");
+    }
     if let Some(through) = &result.through {
-        let _ = writeln!(text, "\n{}, {}", through.name, through.target);
+        let _ = writeln!(text, "\n{}", printable(&format!("{}, {}", through.name, through.target)));
         curve(&mut text, through, 0, 0);
     }
     if let Some(at_rate) = &result.at_rate {
         rate(&mut text, at_rate);
     }
     if let Some(verdict) = &result.verdict {
-        let open = if verdict.bracketed { "" } else { " or more (not bracketed)" };
+        let open = match (verdict.bracketed, verdict.bracketed_below) {
+            (true, true) => "",
+            (true, false) => " or fewer (fewer were not tested)",
+            (false, _) => " or more (not bracketed)",
+        };
         let _ = writeln!(text, "\nUse {} connections{open}.", verdict.recommended_clients);
-        verdict.because.iter().for_each(|line| writeln!(text, "  {line}").expect("a string"));
+        verdict.because.iter().for_each(|line| writeln!(text, "  {}", printable(line)).expect("a string"));
     }
     law(&mut text, &result.direct);
     if let Some(settings) = &result.settings {
         text.push_str("\nSettings\n");
-        settings.because.iter().for_each(|line| writeln!(text, "  {line}").expect("a string"));
+        settings.because.iter().for_each(|line| writeln!(text, "  {}", printable(line)).expect("a string"));
     }
     for warning in &result.warnings {
-        let _ = writeln!(text, "\nwarning: {warning}");
+        let _ = writeln!(text, "\nwarning: {}", printable(warning));
     }
     text
 }
 
 fn curve(text: &mut String, curve: &Curve, best: u32, recommended: u32) {
     let top = curve.points.iter().map(|p| p.throughput).fold(0.0, f64::max);
-    let _ = writeln!(text, "clients  operations/s   +-%     p50      p95      p99 ms  times");
+    let _ = writeln!(text, "clients  operations/s   +-%  smoothed     p50      p95      p99 ms  times");
     for point in &curve.points {
         let half = if point.throughput > 0.0 { 50.0 * (point.high - point.low) / point.throughput } else { 0.0 };
         let bar = if top > 0.0 { (BAR * point.throughput / top).round() as usize } else { 0 };
@@ -53,10 +64,11 @@ fn curve(text: &mut String, curve: &Curve, best: u32, recommended: u32) {
         };
         let _ = writeln!(
             text,
-            "{:>7}  {:>12}  {:>4.1} {:>8} {:>8} {:>8} {:>6}  {}{mark}",
+            "{:>7}  {:>12}  {:>4.1} {:>9} {:>8} {:>8} {:>8} {:>6}  {}{mark}",
             point.clients,
             amount(point.throughput),
             half,
+            point.believed.map_or_else(|| "-".to_owned(), amount),
             milliseconds(point.p50_ms),
             milliseconds(point.p95_ms),
             milliseconds(point.p99_ms),
@@ -70,7 +82,7 @@ fn law(text: &mut String, curve: &Curve) {
     let Some(fit) = &curve.fit else { return };
     let peak = match (fit.peak_clients, fit.peak_tested) {
         (Some(peak), true) => format!("peak at {peak:.0}"),
-        (Some(_), false) => "its peak lies beyond what was tested, so it says nothing".to_owned(),
+        (Some(_), false) => "its peak lies outside what was tested, so it says nothing".to_owned(),
         (None, _) => "no peak".to_owned(),
     };
     let _ = writeln!(
@@ -120,7 +132,9 @@ mod tests {
 
     #[test]
     fn the_table_marks_what_to_use_and_leaves_out_what_is_not_known() {
-        let point = |clients, throughput| CurvePoint { clients, throughput, visits: 3, ..CurvePoint::default() };
+        let believed = Some(950.0);
+        let point =
+            |clients, throughput| CurvePoint { clients, throughput, believed, visits: 3, ..CurvePoint::default() };
         let result = SweepResult {
             direct: Curve { points: vec![point(8, 900.0), point(16, 1000.0)], ..Curve::default() },
             verdict: Some(Verdict {
@@ -134,15 +148,17 @@ mod tests {
                 clients: None,
                 points: vec![RatePoint { clients: 4, ..RatePoint::default() }],
             }),
-            warnings: vec!["Careful.".to_owned()],
+            warnings: vec!["Careful.".to_owned(), "It said \u{1b}[2Jboo".to_owned()],
             ..SweepResult::default()
         };
         let text = text(&result);
         let line = |words: &str| text.lines().find(|l| l.contains(words)).unwrap_or_else(|| panic!("{words}:\n{text}"));
         assert!(line("<- use this").trim_start().starts_with("8 "));
         assert!(line("<- the best").trim_start().starts_with("16 "));
+        assert!(line("<- the best").contains("1,000") && line("<- the best").contains(" 950 "), "{text}");
         assert!(line("Use 8 connections").contains("not bracketed"));
         assert!(line("did not keep up").contains('-'), "what is not known is no zero");
         line("warning: Careful.");
+        assert!(line("boo").contains("\u{fffd}[2J") && !text.contains('\u{1b}'), "what servers say moves no cursor");
     }
 }

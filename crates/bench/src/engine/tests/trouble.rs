@@ -57,7 +57,7 @@ fn a_wrong_password_ends_the_run_at_once() {
             let mut world = World::new(always(ms(1)));
             (world.connect, world.permanent) = (None, true);
             let engine = world.run_engine(&plan);
-            assert_eq!(engine.failure().map(|kind| kind.0.as_ref()), Some("connect refused"));
+            assert_eq!(engine.failure().map(|failure| failure.kind.0.as_ref()), Some("connect refused"));
             assert!(world.over < at(2), "{:?}", world.over);
         }
     }
@@ -69,7 +69,8 @@ fn a_pool_that_cannot_be_filled_ends_the_run() {
     // The first connections work; after a second no more.
     (world.connect, world.refuses_from) = (Some(ms(400)), at(1));
     let engine = world.run_engine(&plan(closed(10, seconds(60)), PoolConfig { max_connecting: 1, ..fixed(10) }));
-    assert!(engine.failure().is_some());
+    let failure = engine.failure().expect("it says why");
+    assert!((1..10).contains(&failure.made) && failure.wanted == 10, "{failure:?}");
     assert!(world.over < at(30), "{:?}", world.over);
 }
 
@@ -222,7 +223,7 @@ fn a_target_that_lets_in_and_drops_ends_the_run() {
     let mut world = World::new(always(ms(1)));
     world.drops_idle_after = Some(ms(1));
     let engine = world.run_engine(&plan(closed(10, seconds(60)), PoolConfig { max_connecting: 1, ..fixed(10) }));
-    assert_eq!(engine.failure().map(|kind| kind.0.as_ref()), Some("connection lost"));
+    assert_eq!(engine.failure().map(|failure| failure.kind.0.as_ref()), Some("connection lost"));
     assert!(world.over < at(5), "{:?}", world.over);
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Run<'a> {
     out: Vec<u8>,
     parameters: Parameters,
     cancels: Cancels,
+    /// Why the last connection that could not be made was not.
+    refusal: Option<String>,
 }
 
 struct Conn {
@@ -86,6 +88,7 @@ impl<'a> Run<'a> {
             out: Vec::new(),
             parameters: Parameters::default(),
             cancels: Cancels::default(),
+            refusal: None,
         })
     }
 
@@ -125,6 +128,11 @@ impl<'a> Run<'a> {
             now = self.lines.now();
             self.end_pauses(engine, now);
         }
+    }
+
+    /// Why the last connection that could not be made was not, for people.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     fn obey(&mut self, engine: &mut Engine, now: Time) {
@@ -246,7 +254,10 @@ impl<'a> Run<'a> {
             }
             News::Answered => self.answered(conn, engine, now),
             News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
-                Work::Making => engine.connect_failed(conn, down.kind, down.permanent, now),
+                Work::Making => {
+                    self.refusal = Some(down.message);
+                    engine.connect_failed(conn, down.kind, down.permanent, now);
+                }
                 Work::Idle | Work::Operation { .. } => engine.lost(conn, down.kind, now),
                 // What it failed for first is what counts.
                 Work::Tidying { error, .. } => engine.lost(conn, error, now),
