@@ -19,6 +19,7 @@
 //! [[variant]]
 //! name = "larger pool"
 //! pool = { max_size = 200 }
+//! full = { pool = { max_size = 300 } }
 //! ```
 
 mod faults;
@@ -32,9 +33,8 @@ use std::path::Path;
 use settings::{Document, Problems, Secret, Section, Variables, environment, load_text, read_text};
 use workload::Fault;
 
-use crate::plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target};
+use crate::plan::{Plan, PoolUnderTest, PoolWishes, PostgresTarget, Script, Target};
 use load::LoadKeys;
-use pool::PoolKeys;
 use sweep::SweepKeys;
 pub use sweep::SweepPlan;
 
@@ -81,6 +81,15 @@ impl Scenario {
         }
     }
 
+    /// Gives it another name, and its runs with it.
+    pub fn rename(&mut self, name: &str) {
+        for plan in &mut self.plans {
+            let own = plan.name.strip_prefix(&self.name).unwrap_or_default();
+            plan.name = format!("{name}{own}");
+        }
+        self.name = name.to_owned();
+    }
+
     /// The largest scale of the built-in scripts' tables that a run needs; `None`: no run needs them.
     pub fn tables(&self) -> Option<u32> {
         let scale = |target: &PostgresTarget| {
@@ -118,13 +127,13 @@ const FILE_KEYS: &[&str] = &["scenario", "target", "load", "pool", "fault", "var
 const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if"];
 const LAYER_KEYS: &[&str] = &["load", "pool", "fault"];
 const FULL_KEYS: &[&str] = &["load", "pool", "fault", "sweep"];
-const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault"];
+const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault", "full"];
 
 /// What variants and the published durations may change. Absent keys leave the layer below as it is.
 #[derive(Clone, Default)]
 struct Layer {
     load: LoadKeys,
-    pool: PoolKeys,
+    pool: PoolWishes,
     faults: Option<Vec<Fault>>,
 }
 
@@ -134,7 +143,7 @@ impl Layer {
         let pool = section.table("pool", &[pool::KEYS]);
         Self {
             load: load.map(|section| LoadKeys::read(&section)).unwrap_or_default(),
-            pool: pool.map(|section| PoolKeys::read(&section)).unwrap_or_default(),
+            pool: pool.map(|section| pool::read(&section)).unwrap_or_default(),
             faults: section.has("fault").then(|| faults::read(section)),
         }
     }
@@ -231,7 +240,12 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
     }
     for variant in &variants {
         let own = name_of(variant, "[[variant]]");
-        add(format!("{name}: {own}"), &Layer::read(variant).over(&base), variant, "");
+        let mut layer = Layer::read(variant).over(&base);
+        let published = variant.table("full", &[LAYER_KEYS]).map(|section| Layer::read(&section));
+        if let Some(published) = published.filter(|_| full) {
+            layer = published.over(&layer);
+        }
+        add(format!("{name}: {own}"), &layer, variant, "");
     }
     target.map(|(_, start)| Scenario { name, about, start, plans, sweep: None, full })
 }
