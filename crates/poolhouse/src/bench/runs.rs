@@ -13,7 +13,7 @@ use ::bench::{
     report::live::{Counts, Live},
     result::BenchResult,
     run::RunError,
-    scenario::{self, SweepPlan},
+    scenario::{self, Scenario, SweepPlan},
     sweep::run::{Order, Pooler, SweepError, Through},
     target::{Blame, TargetError},
     threshold::Threshold,
@@ -69,11 +69,18 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             Err(message) => return Ok(bad_usage(&format!("--fail-if: {message}"))),
         }
     }
+    let outputs = match args.output.open() {
+        Ok(outputs) => outputs,
+        Err(message) => return Ok(bad_usage(&message)),
+    };
     let interrupt = interrupt::watch()?;
     let stop = &interrupt.stop;
     let runs = match prepare(&args, &interrupt) {
         Ok(Asked::Runs(runs)) => runs,
-        Ok(Asked::Sweep(sweep)) => return sweep_of_scenario(*sweep, &args, stop),
+        Ok(Asked::Sweep(sweep)) => {
+            drop(outputs);
+            return sweep_of_scenario(*sweep, &args, stop);
+        }
         Err(Refused::Usage(message)) => return Ok(bad_usage(&message)),
         Err(Refused::Failed(error)) => return Err(error),
     };
@@ -85,33 +92,48 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         }
     }
     proxy::raise_descriptor_limit();
-    let mut results: Vec<BenchResult> = Vec::new();
+    let (results, failed) = all(&runs, stop);
+    drop(runs._postgres);
+    // What has been measured is told, whatever happened then.
+    if !results.is_empty() || failed.is_none() {
+        output::show(outputs, &results)?;
+    }
+    if let Some(error) = failed {
+        return refused(error, &runs.plans, results.len());
+    }
+    let missed = missed(&thresholds, &runs.plans, &results);
+    Ok(output::verdict(&missed))
+}
+
+/// Runs all, until one fails or it is interrupted: the results until then, and what went wrong.
+fn all(runs: &Runs, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
+    let mut results = Vec::new();
     for (n, plan) in runs.plans.iter().enumerate() {
         if let (true, Target::Postgres(target)) = (runs.init && n == 0, &plan.target)
             && let Err(error) = ::bench::target::postgres::init(target)
         {
-            return refused(error);
+            return (results, Some(error.into()));
         }
         match one(plan, stop) {
             Ok(result) => results.push(result),
-            Err(RunError::Plan(message)) => return Ok(bad_usage(&message)),
-            Err(RunError::Target(error)) => return refused(error),
+            Err(error) => return (results, Some(error)),
         }
         if stop.load(Relaxed) {
             break;
         }
     }
-    drop(runs._postgres);
-    output::show(&args.output, &results)?;
-    let missed = missed(&thresholds, &runs.plans, &results);
-    Ok(output::verdict(&missed))
+    (results, None)
 }
 
-/// A target that cannot be used: bad usage if that is the user's to change, a failure otherwise.
-fn refused(error: TargetError) -> anyhow::Result<ExitCode> {
-    match error.blame {
-        Blame::Configuration => Ok(bad_usage(&error)),
-        Blame::Target | Blame::Machine => Err(error.into()),
+/// The run with this number has failed: bad usage if that is the user's to change, a failure otherwise.
+fn refused(error: RunError, plans: &[Plan], number: usize) -> anyhow::Result<ExitCode> {
+    let whose =
+        plans.get(number).filter(|_| plans.len() > 1).map(|plan| format!("{}: ", plan.name)).unwrap_or_default();
+    match &error {
+        RunError::Target(TargetError { blame: Blame::Target | Blame::Machine, .. }) => {
+            Err(anyhow::anyhow!("{whose}{error}"))
+        }
+        RunError::Target(_) | RunError::Plan(_) => Ok(bad_usage(&format!("{whose}{error}"))),
     }
 }
 
@@ -154,16 +176,21 @@ fn secret_url(text: &str) -> Result<Secret, Refused> {
 
 fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Asked, Refused> {
     let own = args.load == LoadFlags::default()
-        && args.work == WorkFlags::default()
+        && args.work == WorkFlags::only_init(args.work.init())
         && args.pool == PoolFlags::default()
         && args.way == WayFlags::default();
     if !own {
-        let message = "with a scenario file, load, pool, faults and what is asked stand in the file";
+        let message =
+            "with a scenario file, load, pool, faults and what is asked stand in the file (--init may stand beside it)";
         return Err(Refused::Usage(message.to_owned()));
     }
     let mut scenario = scenario::load(path).map_err(|problems| Refused::Usage(problems.to_string()))?;
     let tables = scenario.tables();
-    let mut runs = Runs { plans: Vec::new(), init: false, _postgres: None };
+    not_for_this(args, &scenario).map_err(|message| Refused::Usage(message.to_owned()))?;
+    if let Some(name) = args.output.name() {
+        scenario.rename(&name);
+    }
+    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), _postgres: None };
     if let Some(url) = &args.target {
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
@@ -173,9 +200,6 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         runs.init = tables.is_some();
     }
     if let Some(mut plan) = scenario.sweep {
-        if !args.output.fail_if.is_empty() {
-            return Err(Refused::Usage("--fail-if goes with a run, and this scenario is a sweep".to_owned()));
-        }
         plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
         let sweep = SweepOfScenario { plan, init: runs.init, postgres: runs._postgres };
         return Ok(Asked::Sweep(Box::new(sweep)));
@@ -193,6 +217,21 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         runs.plans.iter_mut().for_each(|plan| plan.seed = seed);
     }
     Ok(Asked::Runs(runs))
+}
+
+/// Options beside a scenario that would say nothing to it.
+fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static str> {
+    let sweep = scenario.sweep.is_some();
+    match () {
+        () if sweep && !args.output.fail_if.is_empty() => {
+            Err("--fail-if goes with a run, and this scenario is a sweep")
+        }
+        () if sweep && args.output.name().is_some() => Err("--name goes with a run, and this scenario is a sweep"),
+        () if args.work.init() && scenario.tables().is_none() => {
+            Err("--init makes the tables of the built-in scripts, and this scenario asks none of them")
+        }
+        () => Ok(()),
+    }
 }
 
 fn sweep_of_scenario(sweep: SweepOfScenario, args: &BenchArgs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
