@@ -14,3 +14,4 @@ mod grid;
 #[cfg(test)]
 mod sample;
 mod sweep;
+mod tables;

@@ -58,6 +58,8 @@ pub struct Scenario {
     pub sweep: Option<SweepPlan>,
     /// The published durations are used.
     pub full: bool,
+    /// How many seconds of the published experiment one of the load stands for, if the file says so.
+    pub compression: Option<f64>,
 }
 
 /// A private PostgreSQL.
@@ -124,7 +126,9 @@ pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) 
 }
 
 const FILE_KEYS: &[&str] = &["scenario", "target", "load", "pool", "fault", "variant", "sweep", "full"];
-const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if"];
+const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if", "compression"];
+/// A second does not stand for more than this many.
+const MAX_COMPRESSION: f64 = 1e6;
 const LAYER_KEYS: &[&str] = &["load", "pool", "fault"];
 const FULL_KEYS: &[&str] = &["load", "pool", "fault", "sweep"];
 const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault", "full"];
@@ -177,6 +181,8 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
     };
     let seed = head.number("seed", 0..=u32::MAX).map_or(1, u64::from);
     let about = head.string("about").unwrap_or_default();
+    // The published durations stand for themselves.
+    let compression = head.decimal("compression", 1.0..=MAX_COMPRESSION).map(|times| if full { 1.0 } else { times });
     let published = root.table("full", &[FULL_KEYS]);
     if let Some(section) = root.table("sweep", &[sweep::KEYS]) {
         for key in LAYER_KEYS.iter().chain(&["variant"]).filter(|key| root.has(key)) {
@@ -184,6 +190,9 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         }
         if head.has("fail_if") {
             head.error("fail_if", "a sweep has no conditions to miss");
+        }
+        if head.has("compression") {
+            head.error("compression", "a sweep has no rates per hour that `compression` could be for");
         }
         let mut keys = SweepKeys::read(&section);
         let published = published.and_then(|section| section.table("sweep", &[sweep::KEYS]));
@@ -196,7 +205,15 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
             return None;
         };
         let planned = keys.plan(target, seed).map_err(|message| section.error("to", message)).ok();
-        return planned.map(|sweep| Scenario { name, about, start, plans: Vec::new(), sweep: Some(sweep), full });
+        return planned.map(|sweep| Scenario {
+            name,
+            about,
+            start,
+            plans: Vec::new(),
+            sweep: Some(sweep),
+            full,
+            compression,
+        });
     }
     let mut base = Layer::read(root);
     if let Some(section) = &published
@@ -247,7 +264,7 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         }
         add(format!("{name}: {own}"), &layer, variant, "");
     }
-    target.map(|(_, start)| Scenario { name, about, start, plans, sweep: None, full })
+    target.map(|(_, start)| Scenario { name, about, start, plans, sweep: None, full, compression })
 }
 
 fn name_of(section: &Section<'_>, title: &str) -> String {

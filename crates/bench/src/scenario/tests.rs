@@ -225,6 +225,7 @@ fn the_published_settings_of_a_variant_lie_over_those_of_the_file() {
             }
         }
         assert_eq!(as_cured, 2);
+        assert_eq!(scenario.compression, Some(if full { 1.0 } else { 75.0 }));
     }
 }
 
@@ -309,6 +310,8 @@ fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
         let said_of = problems(&format!("{SWEEP}\n{more}"));
         assert!(said_of.contains(said), "{said_of}");
     }
+    let compressed = problems(&SWEEP.replace("seed = 7", "compression = 7"));
+    assert!(compressed.contains("a sweep has no rates per hour"), "{compressed}");
     let narrow = problems(&SWEEP.replace("rounds = 3", "from = 40"));
     assert!(narrow.contains("from 40 to 40 clients: `to` must be larger"), "{narrow}");
     let http = problems("[scenario]\nname = \"x\"\n[target]\nurl = \"http://127.0.0.1:1/\"\n[sweep]\nto = 5\n");

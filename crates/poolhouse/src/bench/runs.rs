@@ -35,8 +35,16 @@ const SHOW_EVERY: Duration = Duration::from_millis(200);
 struct Runs {
     plans: Vec<Plan>,
     init: bool,
+    scenario: Told,
     /// Stopped when dropped.
     _postgres: Option<PrivatePostgres>,
+}
+
+/// What a scenario says about itself, for its results.
+#[derive(Default)]
+struct Told {
+    about: Option<String>,
+    compression: Option<f64>,
 }
 
 /// What a command line asks for.
@@ -115,7 +123,11 @@ fn all(runs: &Runs, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
             return (results, Some(error.into()));
         }
         match one(plan, stop) {
-            Ok(result) => results.push(result),
+            Ok(mut result) => {
+                result.about.scenario.clone_from(&runs.scenario.about);
+                result.about.compression = runs.scenario.compression;
+                results.push(result);
+            }
             Err(error) => return (results, Some(error)),
         }
         if stop.load(Relaxed) {
@@ -162,7 +174,7 @@ fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
         seed: args.output.seed(),
         fail_if: Vec::new(),
     };
-    Ok(Asked::Runs(Runs { plans: vec![plan], init: args.work.init(), _postgres: None }))
+    Ok(Asked::Runs(Runs { plans: vec![plan], init: args.work.init(), scenario: Told::default(), _postgres: None }))
 }
 
 fn is_scenario(what: &str) -> bool {
@@ -190,7 +202,9 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
     if let Some(name) = args.output.name() {
         scenario.rename(&name);
     }
-    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), _postgres: None };
+    let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
+    let told = Told { about, compression: scenario.compression };
+    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), scenario: told, _postgres: None };
     if let Some(url) = &args.target {
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
