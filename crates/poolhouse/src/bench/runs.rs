@@ -103,12 +103,14 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let (results, failed) = all(&runs, stop);
     drop(runs._postgres);
     // What has been measured is told, whatever happened then.
-    if !results.is_empty() || failed.is_none() {
-        output::show(outputs, &results)?;
-    }
+    let told = if results.is_empty() && failed.is_some() { Ok(()) } else { output::show(outputs, &results) };
     if let Some(error) = failed {
+        if let Err(error) = told {
+            eprintln!("error: {error:#}");
+        }
         return refused(error, &runs.plans, results.len());
     }
+    told?;
     let missed = missed(&thresholds, &runs.plans, &results);
     Ok(output::verdict(&missed))
 }
@@ -187,15 +189,7 @@ fn secret_url(text: &str) -> Result<Secret, Refused> {
 }
 
 fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Asked, Refused> {
-    let own = args.load == LoadFlags::default()
-        && args.work == WorkFlags::only_init(args.work.init())
-        && args.pool == PoolFlags::default()
-        && args.way == WayFlags::default();
-    if !own {
-        let message =
-            "with a scenario file, load, pool, faults and what is asked stand in the file (--init may stand beside it)";
-        return Err(Refused::Usage(message.to_owned()));
-    }
+    only_beside(args).map_err(|message| Refused::Usage(message.to_owned()))?;
     let mut scenario = scenario::load(path).map_err(|problems| Refused::Usage(problems.to_string()))?;
     let tables = scenario.tables();
     not_for_this(args, &scenario).map_err(|message| Refused::Usage(message.to_owned()))?;
@@ -231,6 +225,22 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         runs.plans.iter_mut().for_each(|plan| plan.seed = seed);
     }
     Ok(Asked::Runs(runs))
+}
+
+/// What stands in a scenario file cannot stand beside it as well.
+fn only_beside(args: &BenchArgs) -> Result<(), &'static str> {
+    let nothing = args.load == LoadFlags::default()
+        && args.work == WorkFlags::only_init(args.work.init())
+        && args.pool == PoolFlags::default()
+        && args.way == WayFlags::default();
+    if nothing {
+        Ok(())
+    } else {
+        Err(
+            "with a scenario file, load, pool, faults and what is asked stand in the file; only --init may stand beside it, and makes \
+             the tables at the file's scale",
+        )
+    }
 }
 
 /// Options beside a scenario that would say nothing to it.
@@ -309,4 +319,98 @@ fn missed(thresholds: &[Threshold], plans: &[Plan], results: &[BenchResult]) -> 
         }
     }
     missed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, io::Write, net::TcpListener, thread};
+
+    use ::bench::plan::{self, HttpTarget, PoolWishes, Shape};
+    use clap::Parser;
+
+    use super::*;
+
+    fn args(words: &[&str]) -> BenchArgs {
+        let words = ["poolhouse", "bench"].iter().chain(words);
+        match crate::Command::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).verb {
+            crate::Verb::Bench(args) => *args,
+            _ => unreachable!("it is the verb that was given"),
+        }
+    }
+
+    fn scenario(rest: &str) -> Scenario {
+        let text = format!("[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n{rest}");
+        scenario::from_text(Path::new("x.toml"), &text, &|_| None, false).unwrap_or_else(|wrong| panic!("{wrong}"))
+    }
+
+    #[test]
+    fn beside_a_scenario_stands_what_says_something_to_it() {
+        let load = "[load]\nclients = 1\nduration = \"1s\"\n";
+        let (tables, own, sweep) =
+            (scenario(load), scenario(&format!("sql = \"select 1;\"\n{load}")), scenario("[sweep]\nto = 5\n"));
+        let said = |scenario: &Scenario, words: &[&str]| {
+            let args = args(&[&["x.toml"], words].concat());
+            only_beside(&args).and_then(|()| not_for_this(&args, scenario)).err().unwrap_or_default()
+        };
+        assert_eq!(said(&tables, &["--init", "--target", "postgres://h/d", "--name", "y"]), "");
+        assert_eq!(said(&sweep, &["--init", "--target", "postgres://h/d"]), "");
+        assert!(said(&tables, &["--init", "--scale", "10"]).contains("at the file's scale"));
+        assert!(said(&own, &["--init"]).contains("asks none of them"));
+        assert!(said(&sweep, &["--name", "y"]).contains("--name goes with a run"));
+        assert!(said(&sweep, &["--fail-if", "p99>5ms"]).contains("--fail-if goes with a run"));
+    }
+
+    /// Answers each request with 200.
+    fn server() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                thread::spawn(move || {
+                    let (mut stream, mut request) = (stream.unwrap(), [0; 4096]);
+                    while stream.read(&mut request).is_ok_and(|read| read > 0) {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+                    }
+                });
+            }
+        });
+        format!("http://{address}/")
+    }
+
+    fn plan(name: &str, url: &str) -> Plan {
+        let duration = Duration::from_millis(50);
+        let shape = Shape::Closed { clients: 1, think: Duration::from_millis(5), duration, operations: None };
+        Plan {
+            name: name.to_owned(),
+            target: Target::Http(HttpTarget {
+                url: Secret::new(url),
+                method: "GET".to_owned(),
+                headers: Vec::new(),
+                body: None,
+                expect: Vec::new(),
+            }),
+            pool: PoolWishes::default().pool(&shape),
+            shape,
+            faults: Vec::new(),
+            warmup: Duration::ZERO,
+            timeout: plan::TIMEOUT,
+            seed: 1,
+            fail_if: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_measured_before_a_failure_is_kept_and_the_failure_is_told() {
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let plans = vec![plan("x: one", &server()), plan("x: two", &format!("http://{nobody}/"))];
+        let scenario = Told { about: Some("what it shows".to_owned()), compression: Some(75.0) };
+        let runs = Runs { plans, init: false, scenario, _postgres: None };
+        let (results, failed) = all(&runs, &AtomicBool::new(false));
+        let names: Vec<_> = results.iter().map(|result| result.name.as_str()).collect();
+        assert_eq!(names, ["x: one"]);
+        assert!(results[0].total.requests > 0 && results[0].about.compression == Some(75.0));
+        assert_eq!(results[0].about.scenario.as_deref(), Some("what it shows"));
+        let error = refused(failed.expect("nobody answers"), &runs.plans, results.len()).unwrap_err().to_string();
+        assert!(error.starts_with("x: two: "), "{error}");
+    }
 }
