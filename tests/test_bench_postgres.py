@@ -114,6 +114,12 @@ def test_a_dead_target_is_a_clear_error_before_any_load(cluster):
     assert time.monotonic() - began < 10
 
 
+def test_a_file_that_cannot_be_written_is_told_before_any_load(cluster, tmp_path):
+    for option in ("--json", "--html"):
+        done = run(cluster.url(), option, tmp_path / "no" / "result", "--duration", "30s", seconds=20)
+        assert done.returncode == 2 and "cannot write" in done.stderr and "--init" not in done.stderr, done.stderr
+
+
 def test_missing_tables_are_a_clear_error_that_says_what_to_do(cluster):
     done = run(cluster.url(database="other"), "--clients", 3, "--duration", "30s", seconds=25)
     assert done.returncode == 1 and "--init" in done.stderr, done.stderr

@@ -1,24 +1,19 @@
 //! Two results beside each other: how large each difference is, and whether it is more than noise.
 //!
-//! Noise is what differs from second to second within the runs. Seconds that follow each other are alike, so they are not resampled one
-//! by one but in blocks: a moving-block bootstrap (Künsch 1989) of each run's series. The blocks are as long as the root of the series,
-//! which is longer than the cube root that is best for many values (Hall, Horowitz and Jing 1995): of few values short blocks are too
-//! sure of themselves. The difference is called more than noise if the 99% interval of the resampled differences does not contain zero. What differs from run to run (caches, neighbours, the time of day) no pair of
-//! results can show: repeat both, in turn.
+//! Noise is what differs from second to second within the runs. What has a series by the second is compared by the means of its seconds:
+//! they are what is shown, and what the interval and the verdict are of. Beside them stand figures of the whole runs, percentiles of all
+//! operations for example, without a verdict. A difference is called more than noise if its 99% interval does not contain zero. What
+//! differs from run to run (caches, neighbours, the time of day) no pair of results can show: repeat both, in turn.
 
+mod interval;
+
+use interval::interval;
 use serde::{Deserialize, Serialize};
-use workload::Random;
 
-use crate::result::{BenchResult, Measured, Second};
+use crate::result::{About, BenchResult, Measured, Second};
 
 /// Fewer whole seconds of each run say nothing about noise.
-pub const FEWEST_SECONDS: usize = 8;
-/// How often the series are resampled.
-const RESAMPLES: usize = 2000;
-/// The part of the resampled differences that lies outside of the interval, half on each side.
-const OUTSIDE: f64 = 0.01;
-/// Resampling is seeded, so that the same two files give the same answer.
-const SEED: u64 = 0x1987;
+pub const FEWEST_SECONDS: usize = interval::FEWEST;
 
 /// Two results beside each other.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -36,17 +31,17 @@ pub struct Comparison {
 /// One thing that was measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// What: `rate`, `response p99`, ...
+    /// What: `rate`, `response p99`, `response p99, by the second`, ...
     pub metric: String,
     /// In which unit: `/s`, `ms`, `%` or nothing.
     pub unit: String,
-    /// In the first result; `None`: not known.
+    /// In the first result: the mean of its seconds where there is an interval. `None`: not known.
     pub a: Option<f64>,
     /// In the second.
     pub b: Option<f64>,
     /// (b - a) / a; `None` if a is 0 or one of them is not known.
     pub change: Option<f64>,
-    /// The 99% interval of b - a by the second, in the unit; `None` where there is no series of it.
+    /// The 99% interval of b - a, in the unit; `None` where there is no series of it, or too short a one.
     pub interval: Option<(f64, f64)>,
     /// What to make of it.
     pub verdict: Verdict,
@@ -62,7 +57,7 @@ pub enum Verdict {
     Worse,
     /// No more than noise.
     Noise,
-    /// There is no series to tell it by, or too short a one.
+    /// There is no series to tell it by, or too short a one, or it says the opposite of what is shown.
     Unknown,
 }
 
@@ -70,8 +65,9 @@ pub enum Verdict {
 struct Judge {
     metric: &'static str,
     unit: &'static str,
-    of: fn(&Measured) -> Option<f64>,
-    /// The same by the second.
+    /// Of the whole run.
+    of: Option<fn(&Measured) -> Option<f64>>,
+    /// By the second.
     by_second: Option<fn(&Second) -> Option<f64>>,
     more_is_better: bool,
 }
@@ -80,80 +76,70 @@ const JUDGES: &[Judge] = &[
     Judge {
         metric: "rate",
         unit: "/s",
-        of: Measured::rate,
+        of: Some(Measured::rate),
         by_second: Some(|second| Some(second.requests as f64)),
         more_is_better: true,
     },
+    by_second("response p50, by the second", "ms", |second| second.p50_ms),
+    by_second("response p99, by the second", "ms", |second| second.p99_ms),
+    by_second("response max, by the second", "ms", |second| second.max_ms),
+    whole_run("response p50", |m| Some(m.response_ms.as_ref()?.p50)),
+    whole_run("response p99", |m| Some(m.response_ms.as_ref()?.p99)),
+    whole_run("response max", |m| Some(m.response_ms.as_ref()?.max)),
+    whole_run("service p50", |m| Some(m.service_ms.as_ref()?.p50)),
+    whole_run("service p99", |m| Some(m.service_ms.as_ref()?.p99)),
+    whole_run("pool wait p99", |m| Some(m.pool_wait_ms.as_ref()?.p99)),
+    whole_run("connect p50", |m| Some(m.connect_ms.total.as_ref()?.p50)),
+    by_second("errors, by the second", "%", |second| share(second.errors, second.requests)),
+    Judge { unit: "%", ..whole_run("errors", |m| share(m.errors.values().sum(), m.requests)) },
     Judge {
-        metric: "response p50",
-        unit: "ms",
-        of: |m| Some(m.response_ms.as_ref()?.p50),
-        by_second: Some(|second| second.p50_ms),
-        more_is_better: false,
+        of: Some(|m| per_second(m.dropped, m)),
+        ..by_second("dropped", "/s", |second| Some(second.dropped as f64))
     },
     Judge {
-        metric: "response p99",
-        unit: "ms",
-        of: |m| Some(m.response_ms.as_ref()?.p99),
-        by_second: Some(|second| second.p99_ms),
-        more_is_better: false,
-    },
-    Judge {
-        metric: "response max",
-        unit: "ms",
-        of: |m| Some(m.response_ms.as_ref()?.max),
-        by_second: Some(|second| second.max_ms),
-        more_is_better: false,
-    },
-    judge_total("service p50", |m| Some(m.service_ms.as_ref()?.p50)),
-    judge_total("service p99", |m| Some(m.service_ms.as_ref()?.p99)),
-    judge_total("pool wait p99", |m| Some(m.pool_wait_ms.as_ref()?.p99)),
-    judge_total("connect p50", |m| Some(m.connect_ms.total.as_ref()?.p50)),
-    Judge {
-        metric: "errors",
-        unit: "%",
-        of: |m| {
-            let errors = m.errors.values().sum::<u64>() as f64;
-            (m.requests as f64 + errors > 0.0).then(|| errors / (m.requests as f64 + errors) * 100.0)
-        },
-        by_second: Some(|second| {
-            let ended = second.errors + second.requests;
-            (ended > 0).then(|| second.errors as f64 / ended as f64 * 100.0)
-        }),
-        more_is_better: false,
-    },
-    Judge {
-        metric: "dropped",
-        unit: "",
-        of: |m| Some(m.dropped as f64),
-        by_second: Some(|second| Some(second.dropped as f64)),
-        more_is_better: false,
-    },
-    Judge {
-        metric: "connections created",
-        unit: "",
-        of: |m| Some(m.connections.created as f64),
-        by_second: Some(|second| Some(f64::from(second.created))),
-        more_is_better: false,
+        of: Some(|m| per_second(m.connections.created, m)),
+        ..by_second("connections created", "/s", |second| Some(f64::from(second.created)))
     },
 ];
 
-const fn judge_total(metric: &'static str, of: fn(&Measured) -> Option<f64>) -> Judge {
-    Judge { metric, unit: "ms", of, by_second: None, more_is_better: false }
+const fn by_second(metric: &'static str, unit: &'static str, of: fn(&Second) -> Option<f64>) -> Judge {
+    Judge { metric, unit, of: None, by_second: Some(of), more_is_better: false }
 }
+
+const fn whole_run(metric: &'static str, of: fn(&Measured) -> Option<f64>) -> Judge {
+    Judge { metric, unit: "ms", of: Some(of), by_second: None, more_is_better: false }
+}
+
+fn per_second(count: u64, measured: &Measured) -> Option<f64> {
+    (measured.duration_s > 0.0).then(|| count as f64 / measured.duration_s)
+}
+
+fn share(errors: u64, requests: u64) -> Option<f64> {
+    let ended = errors + requests;
+    (ended > 0).then(|| errors as f64 / ended as f64 * 100.0)
+}
+
+/// What two runs have to have in common if a difference is to tell of one thing; what a result does not know is not compared.
+const SURROUNDINGS: [(&str, fn(&About) -> Option<&str>); 8] = [
+    ("shape of load", |about| Some(&about.shape)),
+    ("load", |about| Some(&about.load)),
+    ("what is asked", |about| about.asks.as_deref()),
+    ("faults on the way", |about| about.way.as_deref()),
+    ("the target's server", |about| about.server.as_deref()),
+    ("the pool under test", |about| Some(&about.pool)),
+    ("machine", |about| Some(&about.machine)),
+    ("version of Poolhouse", |about| Some(&about.version)),
+];
 
 /// Compares two results.
 pub fn compare(a: &BenchResult, b: &BenchResult) -> Comparison {
     let seconds = (measured_seconds(a), measured_seconds(b));
     let rows = JUDGES.iter().filter_map(|judge| row(judge, (a, b), (seconds.0, seconds.1))).collect();
     let mut warnings = Vec::new();
-    for (what, of_a, of_b) in [
-        ("shape of load", &a.about.shape, &b.about.shape),
-        ("load", &a.about.load, &b.about.load),
-        ("machine", &a.about.machine, &b.about.machine),
-        ("version of Poolhouse", &a.about.version, &b.about.version),
-    ] {
-        if of_a != of_b {
+    for (what, of) in SURROUNDINGS {
+        if let (Some(of_a), Some(of_b)) = (of(&a.about), of(&b.about))
+            && of_a != of_b
+        {
             warnings.push(format!("They differ in {what}: `{of_a}` against `{of_b}`."));
         }
     }
@@ -179,58 +165,47 @@ fn measured_seconds(result: &BenchResult) -> &[Second] {
 }
 
 fn row(judge: &Judge, (a, b): (&BenchResult, &BenchResult), seconds: (&[Second], &[Second])) -> Option<Row> {
-    let values = ((judge.of)(&a.total), (judge.of)(&b.total));
+    let series = judge.by_second.map(|of| {
+        let series = |seconds: &[Second]| seconds.iter().filter_map(of).collect::<Vec<f64>>();
+        (series(seconds.0), series(seconds.1))
+    });
+    let interval = series.as_ref().and_then(|(a, b)| interval(a, b));
+    // What has an interval is shown by what the interval is of.
+    let values = match (&series, judge.of) {
+        (Some((a, b)), _) if interval.is_some() => (mean(a), mean(b)),
+        (_, Some(of)) => (of(&a.total), of(&b.total)),
+        (Some((a, b)), None) => (mean(a), mean(b)),
+        (None, None) => (None, None),
+    };
     if values == (None, None) {
         return None;
     }
-    let change = match values {
-        (Some(a), Some(b)) if a != 0.0 => Some((b - a) / a),
-        _ => None,
-    };
-    let interval = judge.by_second.and_then(|of| {
-        let series = |seconds: &[Second]| seconds.iter().filter_map(of).collect::<Vec<f64>>();
-        interval(&series(seconds.0), &series(seconds.1))
-    });
-    let verdict = match interval {
-        None => Verdict::Unknown,
-        Some((low, high)) if low <= 0.0 && high >= 0.0 => Verdict::Noise,
-        Some((low, _)) if (low > 0.0) == judge.more_is_better => Verdict::Better,
-        Some(_) => Verdict::Worse,
-    };
+    let difference = values.0.zip(values.1).map(|(a, b)| b - a);
+    let change = difference.zip(values.0).and_then(|(difference, a)| (a != 0.0).then_some(difference / a));
+    let verdict = verdict(difference, interval, judge.more_is_better);
     let (metric, unit) = (judge.metric.to_owned(), judge.unit.to_owned());
     Some(Row { metric, unit, a: values.0, b: values.1, change, interval, verdict })
 }
 
-/// The 99% interval of the difference of means, b - a; `None` if a series is too short.
-fn interval(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
-    if a.len().min(b.len()) < FEWEST_SECONDS {
-        return None;
+/// What to make of a difference that is shown beside an interval.
+fn verdict(difference: Option<f64>, interval: Option<(f64, f64)>, more_is_better: bool) -> Verdict {
+    match (difference, interval) {
+        (None, _) | (_, None) => Verdict::Unknown,
+        (_, Some((low, high))) if low <= 0.0 && high >= 0.0 => Verdict::Noise,
+        (Some(difference), Some((low, _))) if (difference > 0.0) != (low > 0.0) => Verdict::Unknown,
+        (_, Some((low, _))) if (low > 0.0) == more_is_better => Verdict::Better,
+        _ => Verdict::Worse,
     }
-    let mut random = Random::new(SEED);
-    let mut differences: Vec<f64> =
-        (0..RESAMPLES).map(|_| resampled_mean(b, &mut random) - resampled_mean(a, &mut random)).collect();
-    differences.sort_by(f64::total_cmp);
-    let at = |part: f64| differences[((RESAMPLES - 1) as f64 * part).round() as usize];
-    Some((at(OUTSIDE / 2.0), at(1.0 - OUTSIDE / 2.0)))
 }
 
-/// The mean of as many values, taken in blocks from random places. The blocks go round at the end, so that each value is taken as often.
-fn resampled_mean(values: &[f64], random: &mut Random) -> f64 {
-    let length = values.len();
-    let block = ((length as f64).sqrt().ceil() as usize).max(1);
-    let (mut sum, mut taken) = (0.0, 0);
-    while taken < length {
-        let from = (random.bits() % length as u64) as usize;
-        for at in (from..from + block).take(length - taken) {
-            sum += values[at % length];
-            taken += 1;
-        }
-    }
-    sum / length as f64
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 #[cfg(test)]
 mod tests {
+    use workload::Random;
+
     use super::*;
     use crate::result::{Percentiles, Step};
 
@@ -258,57 +233,92 @@ mod tests {
         BenchResult { name: "test".to_owned(), total, series, steps: vec![Step::default()], ..BenchResult::default() }
     }
 
-    fn verdict(a: &BenchResult, b: &BenchResult, metric: &str) -> Verdict {
-        compare(a, b).rows.iter().find(|row| row.metric == metric).expect("a row").verdict
+    fn row(a: &BenchResult, b: &BenchResult, metric: &str) -> Row {
+        compare(a, b).rows.into_iter().find(|row| row.metric == metric).expect("a row")
+    }
+
+    fn judged(a: &BenchResult, b: &BenchResult, metric: &str) -> Verdict {
+        row(a, b, metric).verdict
     }
 
     #[test]
     fn a_clear_difference_is_more_than_noise_and_has_a_direction() {
         let (slow, fast) = (result(1000.0, 50.0, 1), result(1100.0, 30.0, 2));
-        assert_eq!(verdict(&slow, &fast, "rate"), Verdict::Better);
-        assert_eq!(verdict(&fast, &slow, "rate"), Verdict::Worse);
-        assert_eq!(verdict(&slow, &fast, "response p99"), Verdict::Better);
+        assert_eq!(judged(&slow, &fast, "rate"), Verdict::Better);
+        assert_eq!(judged(&fast, &slow, "rate"), Verdict::Worse);
+        assert_eq!(judged(&slow, &fast, "response p99, by the second"), Verdict::Better);
+        assert_eq!(judged(&slow, &fast, "response p99"), Verdict::Unknown, "of the whole runs");
         let row = &compare(&slow, &fast).rows[0];
         assert!((row.change.unwrap() - 0.1).abs() < 0.02);
         let (low, high) = row.interval.unwrap();
-        assert!(low > 80.0 && high < 120.0, "{low} {high}");
+        assert!(low > 70.0 && high < 130.0, "{low} {high}");
     }
 
     #[test]
-    fn runs_of_the_same_kind_seldom_seem_to_differ() {
-        let wrong = (0..100)
-            .filter(|n| {
-                verdict(&result(1000.0, 50.0, 1000 + n), &result(1000.0, 50.0, 2000 + n), "rate") != Verdict::Noise
-            })
-            .count();
-        // 1 is expected of 100, somewhat more with a bootstrap of 8 blocks.
-        assert!(wrong <= 10, "{wrong}");
+    fn what_is_shown_is_what_is_judged() {
+        let (mut a, mut b) = (result(1000.0, 50.0, 1), result(1000.0, 30.0, 2));
+        // One bad second makes the whole run's percentile, and says nothing of the others.
+        b.total.response_ms.as_mut().unwrap().p99 = 500.0;
+        for (result, created) in [(&mut a, 1), (&mut b, 3)] {
+            result.series.iter_mut().for_each(|second| second.created = created);
+            result.total.connections.created = 12_345;
+        }
+        let seconds = row(&a, &b, "response p99, by the second");
+        assert!((seconds.a.unwrap() - 50.0).abs() < 1.0 && (seconds.b.unwrap() - 30.0).abs() < 1.0, "{seconds:?}");
+        let (low, high) = seconds.interval.unwrap();
+        let difference = seconds.b.unwrap() - seconds.a.unwrap();
+        assert!(low < difference && difference < high && seconds.verdict == Verdict::Better);
+        let whole = row(&a, &b, "response p99");
+        assert_eq!((whole.a, whole.b, whole.interval), (Some(50.0), Some(500.0), None));
+        let created = row(&a, &b, "connections created");
+        assert_eq!((created.unit.as_str(), created.a, created.b), ("/s", Some(1.0), Some(3.0)));
+        assert_eq!(created.verdict, Verdict::Worse);
     }
 
     #[test]
-    fn seconds_that_are_alike_are_not_taken_for_many_independent_ones() {
-        // Two runs that wander up and down over 20 s: by single seconds the difference would seem certain far too often.
-        let wandering = |seed: u64| {
-            let mut random = Random::new(seed);
-            let mut level = 0.0;
-            let mut result = result(1000.0, 50.0, seed);
-            for second in &mut result.series {
-                level = 0.8 * level + 40.0 * (random.fraction() - 0.5);
-                second.requests = (1000.0 + level) as u64;
-            }
-            result
+    fn whatever_else_differs_is_told() {
+        let (a, mut b) = (result(1000.0, 50.0, 1), result(1000.0, 50.0, 2));
+        let mut with = a.clone();
+        with.about = About {
+            asks: Some("select-only at scale 1".to_owned()),
+            way: Some("straight".to_owned()),
+            server: Some("PostgreSQL 17".to_owned()),
+            ..About::default()
         };
-        let wrong =
-            (0..100).filter(|n| verdict(&wandering(3000 + n), &wandering(4000 + n), "rate") != Verdict::Noise).count();
-        // Resampled one by one it would be about 40.
-        assert!(wrong <= 22, "{wrong}");
+        b.about = About {
+            asks: Some("select-only at scale 10".to_owned()),
+            way: Some("4ms more in each direction".to_owned()),
+            server: Some("PostgreSQL 18".to_owned()),
+            pool: "max_size 5".to_owned(),
+            ..About::default()
+        };
+        let told = |a: &BenchResult, b: &BenchResult| {
+            let warnings = compare(a, b).warnings;
+            warnings.iter().filter(|text| text.starts_with("They differ")).cloned().collect::<Vec<_>>()
+        };
+        let all = told(&with, &b);
+        for what in ["what is asked", "faults on the way", "the target's server", "the pool under test"] {
+            assert!(all.iter().any(|text| text.contains(what)), "{what}: {all:?}");
+        }
+        assert_eq!(told(&a, &b).len(), 1, "an older result does not say what was asked");
+        assert!(told(&b, &b).is_empty());
+    }
+
+    #[test]
+    fn what_contradicts_its_interval_is_not_known() {
+        assert_eq!(verdict(Some(2.0), Some((1.0, 3.0)), false), Verdict::Worse);
+        assert_eq!(verdict(Some(-2.0), Some((1.0, 3.0)), false), Verdict::Unknown);
+        assert_eq!(verdict(Some(2.0), Some((-3.0, -1.0)), true), Verdict::Unknown);
+        assert_eq!(verdict(Some(2.0), Some((-1.0, 3.0)), true), Verdict::Noise);
+        assert_eq!(verdict(None, Some((1.0, 3.0)), true), Verdict::Unknown);
     }
 
     #[test]
     fn short_runs_and_what_has_no_series_are_not_judged() {
         let mut short = result(1000.0, 50.0, 1);
         short.series.truncate(FEWEST_SECONDS - 1);
-        assert_eq!(verdict(&short, &result(2000.0, 50.0, 2), "rate"), Verdict::Unknown);
+        let shown = row(&short, &result(2000.0, 50.0, 2), "rate");
+        assert!(shown.verdict == Verdict::Unknown && shown.a.unwrap() > 900.0 && shown.b.unwrap() > 1900.0);
         assert!(compare(&short, &short).warnings.iter().any(|warning| warning.contains("whole seconds")));
     }
 

@@ -10,6 +10,7 @@
 //! record    the books of a run: histograms, counters, the series by second
 //! result    what was measured, as it is written to JSON
 //! run       one run from the beginning to the end
+//! words     a plan in words, for the result
 //! threshold compare merge   what is made of results
 //! report    the result as a table, a page, a comparison
 //! sweep     many runs, and what they say about how many connections a database can use
@@ -31,3 +32,4 @@ pub mod script;
 pub mod sweep;
 pub mod target;
 pub mod threshold;
+mod words;

@@ -17,6 +17,10 @@ pub enum MergeError {
     Shapes(String, String),
     /// They have not the same steps.
     Steps(usize, usize),
+    /// Their steps are not the same.
+    StepNames(String, String),
+    /// They did not ask the same.
+    Asks(String, String),
     /// One was written without its histograms.
     NoHistogram,
     /// One cannot be read.
@@ -29,6 +33,8 @@ impl fmt::Display for MergeError {
             Self::Nothing => f.write_str("there is nothing to join"),
             Self::Shapes(a, b) => write!(f, "a `{a}` load and a `{b}` load cannot be joined"),
             Self::Steps(a, b) => write!(f, "a result with {a} steps and one with {b} cannot be joined"),
+            Self::StepNames(a, b) => write!(f, "a step `{a}` and a step `{b}` cannot be joined"),
+            Self::Asks(a, b) => write!(f, "results of different work cannot be joined: `{a}` and `{b}`"),
             Self::NoHistogram => {
                 f.write_str("a result has percentiles without a histogram, and percentiles cannot be added")
             }
@@ -58,6 +64,14 @@ pub fn merge(results: &[BenchResult]) -> Result<BenchResult, MergeError> {
         }
         if other.steps.len() != first.steps.len() {
             return Err(MergeError::Steps(first.steps.len(), other.steps.len()));
+        }
+        if let Some((a, b)) = first.steps.iter().zip(&other.steps).find(|(a, b)| a.name != b.name) {
+            return Err(MergeError::StepNames(a.name.clone(), b.name.clone()));
+        }
+        if let (Some(a), Some(b)) = (&first.about.asks, &other.about.asks)
+            && a != b
+        {
+            return Err(MergeError::Asks(a.clone(), b.clone()));
         }
     }
     let totals: Vec<&Measured> = results.iter().map(|result| &result.total).collect();
@@ -213,6 +227,17 @@ mod tests {
         let mut steps = result(1..=10);
         steps.steps.clear();
         assert!(matches!(merge(&[result(1..=10), steps]), Err(MergeError::Steps(1, 0))));
+        let mut faster = result(1..=10);
+        faster.steps[0].name = "500/s".to_owned();
+        let names = MergeError::StepNames("step".to_owned(), "500/s".to_owned());
+        assert_eq!(merge(&[result(1..=10), faster]), Err(names));
+        let asking = |what: &str| {
+            let mut result = result(1..=10);
+            result.about.asks = Some(what.to_owned());
+            result
+        };
+        assert!(matches!(merge(&[asking("a.sql"), asking("b.sql")]), Err(MergeError::Asks(..))));
+        assert!(merge(&[asking("a.sql"), result(1..=10)]).is_ok(), "an older result does not say");
         let mut bare = result(1..=10);
         bare.total.response_ms.as_mut().unwrap().histogram = None;
         assert_eq!(merge(&[bare]), Err(MergeError::NoHistogram));

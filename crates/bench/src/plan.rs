@@ -1,9 +1,12 @@
 //! What is to be run, as plain values: from a scenario file or from the command line.
 
+mod unsaid;
+
 use std::{path::PathBuf, time::Duration};
 
 pub use pool::{ConfigError, PoolConfig};
 use settings::Secret;
+pub use unsaid::{IN_FLIGHT, PoolWishes, ROUNDS, TIMEOUT, cut, window};
 pub use workload::{Fault, Shape, Spacing, Stage, Window};
 
 /// One run: everything that a result can be reproduced from.
@@ -35,6 +38,8 @@ pub const MAX_CLIENTS: u32 = 100_000;
 pub const MAX_IN_FLIGHT: u32 = 1_000_000;
 /// The most instances of the application.
 pub const MAX_INSTANCES: u32 = 10_000;
+/// The most connections of a run: all that a target has numbers for.
+pub const MAX_CONNECTIONS: u32 = 100_000;
 /// The most stages of an open load.
 pub const MAX_STAGES: usize = crate::record::MAX_STEPS;
 /// The highest rate, in operations per second.
@@ -48,6 +53,7 @@ impl Plan {
         if self.timeout.is_zero() {
             return Err("the time-out of an operation is 0: give it a duration above nothing".to_owned());
         }
+        self.check_connections()?;
         match &self.shape {
             Shape::Closed { clients, duration, .. } => {
                 within("clients", *clients, MAX_CLIENTS)?;
@@ -75,6 +81,44 @@ impl Plan {
                 within("operations at once", *at_once, MAX_CLIENTS)?;
                 within("rounds", *rounds, MAX_CLIENTS)
             }
+        }
+    }
+}
+
+impl Plan {
+    /// Whether the connections that there may be at one time have numbers.
+    fn check_connections(&self) -> Result<(), String> {
+        let PoolUnderTest { config, reuse, instances, .. } = &self.pool;
+        let (at_once, limit) = match &self.shape {
+            Shape::Closed { clients, .. } => (*clients, "clients"),
+            Shape::Open { max_in_flight, .. } => (*max_in_flight, "max_in_flight"),
+            Shape::Burst { at_once, .. } => (*at_once, "at_once"),
+        };
+        let most = u64::from(MAX_CONNECTIONS);
+        let too_many = |what: String, advice: &str| Err(format!("{what}: give {advice}, {MAX_CONNECTIONS} at most"));
+        if !reuse {
+            return match u64::from(at_once) > most {
+                true => too_many(
+                    format!("{at_once} {limit}, each with a connection of its own"),
+                    &format!("a smaller `{limit}`"),
+                ),
+                false => Ok(()),
+            };
+        }
+        // Without a size there are as many as somebody waits for, and those that are kept.
+        let (size, of) = match config.max_size {
+            0 => {
+                (u64::from(at_once.max(config.min_size)), format!("a pool without max_size, up to {at_once} ({limit})"))
+            }
+            size => (u64::from(size), format!("a max_size of {size}")),
+        };
+        let all = size * u64::from(*instances);
+        match all > most {
+            true => too_many(
+                format!("{instances} instances with {of} are up to {all} connections"),
+                "fewer instances or a smaller max_size",
+            ),
+            false => Ok(()),
         }
     }
 }
@@ -174,4 +218,57 @@ pub struct HttpTarget {
     pub body: Option<String>,
     /// Statuses that are no errors; empty: 200 to 399.
     pub expect: Vec<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(shape: Shape, wishes: PoolWishes) -> Plan {
+        Plan {
+            name: "test".to_owned(),
+            target: Target::Http(HttpTarget {
+                url: Secret::new("http://h/"),
+                method: "GET".to_owned(),
+                headers: Vec::new(),
+                body: None,
+                expect: Vec::new(),
+            }),
+            pool: wishes.pool(&shape),
+            shape,
+            faults: Vec::new(),
+            warmup: Duration::ZERO,
+            timeout: TIMEOUT,
+            seed: 1,
+            fail_if: Vec::new(),
+        }
+    }
+
+    fn open(max_in_flight: u32) -> Shape {
+        let stages = vec![Stage { duration: Duration::from_secs(1), from: 10.0, to: 10.0 }];
+        Shape::Open { stages, spacing: Spacing::Even, max_in_flight }
+    }
+
+    #[test]
+    fn more_connections_than_there_are_numbers_for_are_refused_with_what_to_do() {
+        let large = PoolWishes { max_size: Some(150_000), min_size: Some(150_000), ..PoolWishes::default() };
+        let said = plan(open(10), large).check().unwrap_err();
+        assert!(said.contains("150000 connections") && said.contains("100000 at most"), "{said}");
+        let many = PoolWishes { max_size: Some(1000), instances: Some(101), ..PoolWishes::default() };
+        assert!(plan(open(10), many).check().unwrap_err().contains("101000 connections"));
+        let many = PoolWishes { instances: Some(100), ..many };
+        assert_eq!(plan(open(10), many).check(), Ok(()));
+        let endless = PoolWishes { max_size: Some(0), ..PoolWishes::default() };
+        assert_eq!(plan(open(100_000), endless).check(), Ok(()));
+        assert!(plan(open(100_001), endless).check().unwrap_err().contains("max_in_flight"));
+    }
+
+    #[test]
+    fn operations_with_a_connection_each_are_as_many_as_there_are_numbers_for() {
+        let single = PoolWishes { reuse: Some(false), ..PoolWishes::default() };
+        assert_eq!(plan(open(100_000), single).check(), Ok(()));
+        let said = plan(open(100_001), single).check().unwrap_err();
+        assert!(said.contains("a smaller `max_in_flight`, 100000 at most"), "{said}");
+        assert_eq!(plan(open(100_001), PoolWishes::default()).check(), Ok(()), "a pool limits them");
+    }
 }

@@ -14,5 +14,6 @@ mod grid;
 #[cfg(test)]
 mod sample;
 mod sweep;
+mod tables;
 
 pub use figures::printable;

@@ -41,6 +41,12 @@ pub struct About {
     pub shape: String,
     /// The load in words, for people.
     pub load: String,
+    /// What each operation asks, in words: scripts, protocol and scale, or method, path and statuses.
+    #[serde(default)]
+    pub asks: Option<String>,
+    /// What goes wrong on the way, in words; `straight`: nothing.
+    #[serde(default)]
+    pub way: Option<String>,
     /// The pool under test in words.
     pub pool: String,
     /// Without password.
@@ -48,6 +54,12 @@ pub struct About {
     /// The command line, without passwords.
     #[serde(default)]
     pub command: Option<String>,
+    /// What the scenario shows, in the words of its file.
+    #[serde(default)]
+    pub scenario: Option<String>,
+    /// How many seconds of the published experiment a second of the scenario stands for.
+    #[serde(default)]
+    pub compression: Option<f64>,
     /// Name and version of the server, as it reports them.
     pub server: Option<String>,
     /// Poolhouse's version.

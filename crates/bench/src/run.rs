@@ -147,10 +147,19 @@ fn http_place(url: &str) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// A URL without its password and without what stands behind `?` and `#`, where there may be another.
+/// A URL without its password (of HTTP without its login: the user's name may be a token), and without what stands behind `?` and `#`,
+/// where there may be another.
 pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "(no URL)".to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if matches!(scheme, "http" | "https") {
+        return match authority.rsplit_once('@') {
+            Some((_, place)) => format!("{scheme}://***@{place}{path}"),
+            None => format!("{scheme}://{rest}"),
+        };
+    }
+    // A password with a `/` in it makes no URL, and is not shown nevertheless.
     let Some((login, place)) = rest.rsplit_once('@') else { return format!("{scheme}://{rest}") };
     let user = login.split(':').next().unwrap_or_default();
     format!("{scheme}://{user}@{place}")
@@ -188,6 +197,10 @@ mod tests {
         assert_eq!(shown("postgres://app:hunter2@db:5432/shop?password=hunter2"), "postgres://app@db:5432/shop");
         assert_eq!(shown("postgres://app:hun@ter2@db/shop"), "postgres://app@db/shop");
         assert_eq!(shown("http://127.0.0.1:8080/api?token=hunter2"), "http://127.0.0.1:8080/api");
+        assert_eq!(shown("postgres://app:hun/ter2@db/shop"), "postgres://app@db/shop");
+        assert_eq!(shown("http://hunter2@svc:8080/api"), "http://***@svc:8080/api");
+        assert_eq!(shown("https://app:hunter2@svc?token=x"), "https://***@svc");
+        assert_eq!(shown("http://svc:8080/@scope/pkg"), "http://svc:8080/@scope/pkg");
         assert_eq!(shown("hunter2"), "(no URL)");
     }
 

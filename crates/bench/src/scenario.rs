@@ -19,6 +19,7 @@
 //! [[variant]]
 //! name = "larger pool"
 //! pool = { max_size = 200 }
+//! full = { pool = { max_size = 300 } }
 //! ```
 
 mod faults;
@@ -32,9 +33,8 @@ use std::path::Path;
 use settings::{Document, Problems, Secret, Section, Variables, environment, load_text, read_text};
 use workload::Fault;
 
-use crate::plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target};
+use crate::plan::{Plan, PoolUnderTest, PoolWishes, PostgresTarget, Script, Target};
 use load::LoadKeys;
-use pool::PoolKeys;
 use sweep::SweepKeys;
 pub use sweep::SweepPlan;
 
@@ -58,6 +58,8 @@ pub struct Scenario {
     pub sweep: Option<SweepPlan>,
     /// The published durations are used.
     pub full: bool,
+    /// How many seconds of the published experiment one of the load stands for, if the file says so.
+    pub compression: Option<f64>,
 }
 
 /// A private PostgreSQL.
@@ -79,6 +81,15 @@ impl Scenario {
                 Target::Http(target) => target.url = url.clone(),
             }
         }
+    }
+
+    /// Gives it another name, and its runs with it.
+    pub fn rename(&mut self, name: &str) {
+        for plan in &mut self.plans {
+            let own = plan.name.strip_prefix(&self.name).unwrap_or_default();
+            plan.name = format!("{name}{own}");
+        }
+        self.name = name.to_owned();
     }
 
     /// The largest scale of the built-in scripts' tables that a run needs; `None`: no run needs them.
@@ -115,16 +126,18 @@ pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) 
 }
 
 const FILE_KEYS: &[&str] = &["scenario", "target", "load", "pool", "fault", "variant", "sweep", "full"];
-const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if"];
+const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if", "compression"];
+/// A second does not stand for more than this many.
+const MAX_COMPRESSION: f64 = 1e6;
 const LAYER_KEYS: &[&str] = &["load", "pool", "fault"];
 const FULL_KEYS: &[&str] = &["load", "pool", "fault", "sweep"];
-const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault"];
+const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault", "full"];
 
 /// What variants and the published durations may change. Absent keys leave the layer below as it is.
 #[derive(Clone, Default)]
 struct Layer {
     load: LoadKeys,
-    pool: PoolKeys,
+    pool: PoolWishes,
     faults: Option<Vec<Fault>>,
 }
 
@@ -134,7 +147,7 @@ impl Layer {
         let pool = section.table("pool", &[pool::KEYS]);
         Self {
             load: load.map(|section| LoadKeys::read(&section)).unwrap_or_default(),
-            pool: pool.map(|section| PoolKeys::read(&section)).unwrap_or_default(),
+            pool: pool.map(|section| pool::read(&section)).unwrap_or_default(),
             faults: section.has("fault").then(|| faults::read(section)),
         }
     }
@@ -168,6 +181,8 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
     };
     let seed = head.number("seed", 0..=u32::MAX).map_or(1, u64::from);
     let about = head.string("about").unwrap_or_default();
+    // The published durations stand for themselves.
+    let compression = head.decimal("compression", 1.0..=MAX_COMPRESSION).map(|times| if full { 1.0 } else { times });
     let published = root.table("full", &[FULL_KEYS]);
     if let Some(section) = root.table("sweep", &[sweep::KEYS]) {
         for key in LAYER_KEYS.iter().chain(&["variant"]).filter(|key| root.has(key)) {
@@ -175,6 +190,9 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         }
         if head.has("fail_if") {
             head.error("fail_if", "a sweep has no conditions to miss");
+        }
+        if head.has("compression") {
+            head.error("compression", "a sweep has no rates per hour that `compression` could be for");
         }
         let mut keys = SweepKeys::read(&section);
         let published = published.and_then(|section| section.table("sweep", &[sweep::KEYS]));
@@ -187,7 +205,15 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
             return None;
         };
         let planned = keys.plan(target, seed).map_err(|message| section.error("to", message)).ok();
-        return planned.map(|sweep| Scenario { name, about, start, plans: Vec::new(), sweep: Some(sweep), full });
+        return planned.map(|sweep| Scenario {
+            name,
+            about,
+            start,
+            plans: Vec::new(),
+            sweep: Some(sweep),
+            full,
+            compression,
+        });
     }
     let mut base = Layer::read(root);
     if let Some(section) = &published
@@ -231,9 +257,14 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
     }
     for variant in &variants {
         let own = name_of(variant, "[[variant]]");
-        add(format!("{name}: {own}"), &Layer::read(variant).over(&base), variant, "");
+        let mut layer = Layer::read(variant).over(&base);
+        let published = variant.table("full", &[LAYER_KEYS]).map(|section| Layer::read(&section));
+        if let Some(published) = published.filter(|_| full) {
+            layer = published.over(&layer);
+        }
+        add(format!("{name}: {own}"), &layer, variant, "");
     }
-    target.map(|(_, start)| Scenario { name, about, start, plans, sweep: None, full })
+    target.map(|(_, start)| Scenario { name, about, start, plans, sweep: None, full, compression })
 }
 
 fn name_of(section: &Section<'_>, title: &str) -> String {

@@ -1,5 +1,6 @@
 //! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
 
+mod command_line;
 mod load;
 pub(crate) mod output;
 mod pool_under_test;
@@ -47,7 +48,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "what")]
     url_file: Option<PathBuf>,
 
-    /// With a scenario file: ask this URL, not the scenario's own target
+    /// With a scenario file: ask this URL, not the scenario's own target. Its tables are made with --init
     #[arg(long, value_name = "URL")]
     target: Option<String>,
 

@@ -12,6 +12,7 @@ mod check;
 mod ctl;
 mod demo;
 mod interrupt;
+mod output_file;
 mod private;
 mod serve;
 mod sweep;

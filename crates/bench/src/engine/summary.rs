@@ -10,6 +10,7 @@ use crate::{
     plan::{Plan, PoolUnderTest, Target},
     record::{Histogram, MAX_SECONDS},
     result::{About, BenchResult, FORMAT, Measured},
+    words,
 };
 
 /// Of so many arrivals one may be late before it is worth a warning.
@@ -42,6 +43,8 @@ impl Notes {
             seed: plan.seed,
             shape: shape.to_owned(),
             load,
+            asks: Some(words::asked(&plan.target)),
+            way: Some(words::way(&plan.faults)),
             pool: describe_pool(&plan.pool),
             target: target.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -11,7 +11,7 @@ use super::{
 use crate::compare::{Comparison, Row, Verdict};
 
 /// What the columns are, under the names of the two.
-const HEADINGS: [&str; 6] = ["", "A", "B", "change", "B - A by the second, 99%", "more than noise?"];
+const HEADINGS: [&str; 6] = ["", "A", "B", "change", "B - A, 99%", "more than noise?"];
 
 /// Writes the comparison as plain text.
 ///

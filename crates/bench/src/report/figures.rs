@@ -130,6 +130,51 @@ pub(super) fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
     list.into_iter().filter_map(|(name, phase)| Some((name, phase.as_ref().filter(|phase| phase.count > 0)?))).collect()
 }
 
+/// What the scenarios of these results show, each once, on one line.
+pub(super) fn scenarios(results: &[BenchResult]) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for text in results.iter().filter_map(|result| result.about.scenario.as_deref()) {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+/// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not among them. `None`
+/// where no scenario says how long its time stands for.
+pub(super) fn opened_per_hour(result: &BenchResult) -> Option<Vec<(&str, f64)>> {
+    let hours = result.total.duration_s * result.about.compression? / 3600.0;
+    let causes = by_count(&result.total.connections.created_for).into_iter().filter(|(cause, _)| *cause != "start");
+    (hours > 0.0).then(|| causes.map(|(cause, count)| (cause, count as f64 / hours)).collect())
+}
+
+/// What an hour is, there.
+pub(super) fn hour(result: &BenchResult) -> &'static str {
+    if result.about.compression == Some(1.0) { "hour" } else { "hour of the published time" }
+}
+
+/// The smallest and the largest number of open connections at the ends of seconds, once the pool has found its size: after the first
+/// burst, or without bursts after the first tenth.
+pub(super) fn steady_size(result: &BenchResult) -> Option<(u32, u32)> {
+    let begin = result.steps.first().map_or(0.0, |step| step.from_s);
+    let until = begin + result.total.duration_s;
+    let from = match result.steps.get(1) {
+        Some(second) if result.about.shape == "burst" => second.from_s,
+        _ => begin + result.total.duration_s / 10.0,
+    };
+    let within = result.series.iter().filter(|second| second.at_s >= from && second.at_s + 1.0 <= until);
+    let sizes = within.map(|second| second.connections);
+    Some((sizes.clone().min()?, sizes.max()?))
+}
+
+/// `20`, or `0 to 50`.
+pub(super) fn range((least, most): (u32, u32)) -> String {
+    let [least, most] = [least, most].map(|size| count(size.into()));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
 /// The run itself has no steps but one: what it says is the total's.
 pub(super) fn has_steps(result: &BenchResult) -> bool {
     result.steps.len() > 1
@@ -151,6 +196,7 @@ fn digits(value: f64, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::sample;
 
     #[test]
     fn three_digits_are_shown_of_a_time() {
@@ -178,6 +224,35 @@ mod tests {
             ["0%", "<0.01%", "0.10%", "12.8%"]
         );
         assert_eq!([percent(99_999, 100_000), percent(5, 5)], ["99.9%", "100%"]);
+    }
+
+    #[test]
+    fn openings_are_told_per_hour_of_the_published_time() {
+        let mut result = sample::full("a sample");
+        // 20 and 10 in a minute that stands for 75.
+        assert_eq!(opened_per_hour(&result), Some(vec![("burst", 16.0), ("rotation", 8.0)]));
+        assert_eq!(hour(&result), "hour of the published time");
+        result.about.compression = Some(1.0);
+        result.total.connections.created_for.insert("start".to_owned(), 99);
+        assert_eq!(opened_per_hour(&result), Some(vec![("burst", 1200.0), ("rotation", 600.0)]));
+        assert_eq!(hour(&result), "hour");
+        result.about.compression = None;
+        assert_eq!(opened_per_hour(&result), None);
+    }
+
+    #[test]
+    fn a_pool_has_its_size_after_the_first_burst_or_the_first_tenth() {
+        let mut result = sample::full("a sample");
+        // From 5 s on, for 60 s; the second step begins at 35 s.
+        for (at, size) in [(4, 90), (10, 80), (11, 30), (34, 70), (35, 20), (36, 10), (64, 15)] {
+            result.series[at].connections = size;
+        }
+        assert_eq!(steady_size(&result), Some((10, 70)));
+        result.about.shape = "burst".to_owned();
+        assert_eq!(steady_size(&result), Some((10, 20)));
+        result.series.clear();
+        assert_eq!(steady_size(&result), None);
+        assert_eq!([range((3, 3)), range((0, 1234))], ["3", "0 to 1,234"]);
     }
 
     #[test]

@@ -11,10 +11,11 @@ use super::{
     charts, compare,
     figures::{self, DASH},
     sweep::{self, SweepView},
+    tables::{TOTAL, by_step, run_tables},
 };
 use crate::{
     compare::Comparison,
-    result::{About, BenchResult, Connections, Measured, Percentiles},
+    result::{About, BenchResult, Measured, Percentiles},
     sweep::result::SweepResult,
 };
 
@@ -85,6 +86,7 @@ impl<'a> Builder<'a> {
         }
         self.parts.push(PartView {
             title: title(results),
+            scenarios: figures::scenarios(results),
             overview: overview.map(|overview| (group, overview)),
             runs: results.iter().enumerate().map(|(index, result)| run(first + index, result)).collect(),
             sweep: None,
@@ -97,6 +99,7 @@ impl<'a> Builder<'a> {
         let index = self.data.sweeps.len();
         self.parts.push(PartView {
             title: sweep::TITLE.to_owned(),
+            scenarios: Vec::new(),
             overview: None,
             runs: Vec::new(),
             sweep: Some((index, sweep::view(index, result))),
@@ -172,6 +175,8 @@ struct Page {
 
 struct PartView {
     title: String,
+    /// What its scenario shows.
+    scenarios: Vec<String>,
     /// With its number in the page, as the sweep.
     overview: Option<(usize, Overview)>,
     runs: Vec<RunView>,
@@ -383,111 +388,6 @@ fn phases(total: &Measured) -> Vec<Phase> {
     all.into_iter().map(phase).collect()
 }
 
-fn run_tables(result: &BenchResult) -> Vec<Table> {
-    let total = &result.total;
-    let mut tables = Vec::new();
-    if figures::has_steps(result) {
-        let steps = result.steps.iter().map(|step| (vec![step.name.clone()], &step.measured));
-        tables.push(by_step("By step", &["step"], steps.chain([(vec![TOTAL.to_owned()], total)]).collect()));
-    }
-    tables.push(latencies(total));
-    if !total.errors.is_empty() {
-        let all = figures::errors_of(total) + total.requests;
-        let row =
-            |(kind, count): (&str, u64)| vec![kind.to_owned(), figures::count(count), figures::percent(count, all)];
-        let rows = figures::by_count(&total.errors).into_iter().map(row).collect();
-        tables.push(Table::plain("Errors", &["kind", "operations", "share"], rows));
-    }
-    tables.push(connections(&total.connections));
-    tables
-}
-
-/// The row that sums up a run's steps.
-const TOTAL: &str = "total";
-
-/// A row for each step, under the columns that any of them has a value for.
-fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> Table {
-    let fields: Vec<_> =
-        FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
-    let mut groups: Vec<(&str, usize)> = vec![("", words.len())];
-    for field in &fields {
-        match groups.last_mut() {
-            Some((group, columns)) if *group == field.group => *columns += 1,
-            _ => groups.push((field.group, 1)),
-        }
-    }
-    let headings = words
-        .iter()
-        .map(|word| (*word).to_owned())
-        .chain(fields.iter().map(|field| field.heading.to_owned()))
-        .collect();
-    let row = |(names, measured): (Vec<String>, &Measured)| Row {
-        class: if words.last() == Some(&"step") && names.last().is_some_and(|name| name == TOTAL) { "sum" } else { "" },
-        cells: names.into_iter().chain(fields.iter().map(|field| (field.shown)(measured))).collect(),
-    };
-    let rows = rows.into_iter().map(row).collect();
-    Table { title: title.to_owned(), groups, headings, words: words.len(), rows }
-}
-
-struct Field {
-    group: &'static str,
-    heading: &'static str,
-    shown: fn(&Measured) -> String,
-}
-
-const FIELDS: &[Field] = &[
-    Field { group: "", heading: "per s", shown: |all| figures::rate(figures::rate_of(all)) },
-    Field { group: "", heading: "errors", shown: figures::error_share },
-    Field { group: "", heading: "dropped", shown: |all| some(all.dropped) },
-    Field { group: "response, ms", heading: "p50", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50) },
-    Field { group: "response, ms", heading: "p90", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p90) },
-    Field { group: "response, ms", heading: "p95", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95) },
-    Field { group: "response, ms", heading: "p99", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p99) },
-    Field { group: "response, ms", heading: "p99.9", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p999) },
-    Field { group: "response, ms", heading: "max", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.max) },
-    Field { group: "service, ms", heading: "p50", shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p50) },
-    Field { group: "service, ms", heading: "p99", shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99) },
-    Field { group: "wait, ms", heading: "p50", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p50) },
-    Field { group: "wait, ms", heading: "p99", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99) },
-    Field { group: "connections", heading: "opened", shown: |all| some(all.connections.created) },
-    Field { group: "connections", heading: "at most", shown: |all| some(all.connections.most.into()) },
-];
-
-/// A dash where there was none, so that a column without any goes.
-fn some(count: u64) -> String {
-    if count == 0 { DASH.to_owned() } else { figures::count(count) }
-}
-
-fn latencies(total: &Measured) -> Table {
-    let names = ["response", "service", "waiting for a connection"];
-    let rows = names.into_iter().zip([&total.response_ms, &total.service_ms, &total.pool_wait_ms]);
-    let row = |(name, all): (&str, &Option<Percentiles>)| {
-        let all = all.as_ref().filter(|all| all.count > 0)?;
-        let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max]
-            .map(|value| figures::ms(Some(value)));
-        Some([vec![name.to_owned(), figures::count(all.count)], times.to_vec()].concat())
-    };
-    Table::plain(
-        "Latency, ms",
-        &["", "operations", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"],
-        rows.filter_map(row).collect(),
-    )
-}
-
-fn connections(all: &Connections) -> Table {
-    let row = |what: &str, count: u64| vec![what.to_owned(), figures::count(count)];
-    let mut rows = vec![row("opened", all.created)];
-    rows.extend(figures::by_count(&all.created_for).into_iter().map(|(why, count)| row(&format!("for: {why}"), count)));
-    rows.push(row("closed", all.closed.values().sum()));
-    rows.extend(figures::by_count(&all.closed).into_iter().map(|(why, count)| row(&format!("because: {why}"), count)));
-    rows.extend(
-        figures::by_count(&all.failed).into_iter().map(|(why, count)| row(&format!("not opened: {why}"), count)),
-    );
-    rows.push(row("most at one time", all.most.into()));
-    rows.push(row("at the end", all.last.into()));
-    Table::plain("Connections", &["", "connections"], rows)
-}
-
 fn overview(results: &[BenchResult]) -> Overview {
     let steps = results.iter().any(figures::has_steps);
     let mut rows = Vec::new();
@@ -519,8 +419,15 @@ fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
     let cpu = total
         .generator_cpu_s
         .map_or(DASH.to_owned(), |cpu| format!("{cpu:.2} s of {}", figures::seconds(total.duration_s)));
-    let load = vec![("Load", result.about.load.clone()), ("Pool under test", result.about.pool.clone())];
-    [load, vec![("Load generator's CPU", cpu)], whereabouts(&result.about)].concat()
+    let about = &result.about;
+    let known = |name, text: &Option<String>| text.clone().map(|text| (name, text));
+    let load = [
+        Some(("Load", about.load.clone())),
+        known("What is asked", &about.asks),
+        known("Way to the target", &about.way),
+        Some(("Pool under test", about.pool.clone())),
+    ];
+    [load.into_iter().flatten().collect(), vec![("Load generator's CPU", cpu)], whereabouts(about)].concat()
 }
 
 /// Where and with what it was measured.
@@ -549,6 +456,9 @@ mod tests {
         result.about.target = evil.to_owned();
         result.about.server = Some(evil.to_owned());
         result.about.command = Some(evil.to_owned());
+        result.about.scenario = Some(evil.to_owned());
+        result.about.asks = Some(evil.to_owned());
+        result.about.way = Some(evil.to_owned());
         result.warnings = vec![evil.to_owned()];
         result.steps.iter_mut().for_each(|step| step.name = evil.to_owned());
         result.total.errors.insert(evil.to_owned(), 3);
@@ -622,6 +532,18 @@ mod tests {
             assert!(shown.contains(title), "{title}");
         }
         assert!(!shown.contains(">DNS<") && shown.contains(">TLS<"), "a phase that there was not");
+    }
+
+    #[test]
+    fn what_the_scenario_shows_stands_once_above_the_figures_and_what_was_asked_with_the_settings() {
+        let page = page(&[sample::full("one"), sample::full("two")]);
+        let shows = "What the sample shows, and what to look at.";
+        assert_eq!(page.matches(shows).count(), 1);
+        assert!(page.find(shows) < page.find("<dl class=\"tiles\">"));
+        assert_eq!(page.matches("<dt>What is asked</dt><dd>order.sql, simple protocol</dd>").count(), 2);
+        assert_eq!(page.matches("<dt>Way to the target</dt><dd>answers 200ms late").count(), 2);
+        assert_eq!(page.matches("opened per hour of the published time, for: burst</th><td>16.0</td>").count(), 2);
+        assert_eq!(page.matches("steady size</th><td>20</td>").count(), 2);
     }
 
     #[test]

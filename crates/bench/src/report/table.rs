@@ -7,7 +7,10 @@ use super::{
     figures::{self, DASH},
     grid::{Column, Grid, wrap},
 };
-use crate::result::{BenchResult, Connections, Measured};
+use crate::{
+    result::{BenchResult, Connections, Measured},
+    words::STRAIGHT,
+};
 
 /// The most characters of a line. (An address or a word that is longer is not broken.)
 pub const WIDTH: usize = 100;
@@ -18,6 +21,9 @@ pub const WIDTH: usize = 100;
 /// Those of `out`.
 pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
     let several = results.len() > 1;
+    for text in figures::scenarios(results) {
+        writeln!(out, "{}\n", wrap(&figures::printable(&text), 0, WIDTH))?;
+    }
     for result in results {
         head(out, result)?;
     }
@@ -45,6 +51,12 @@ fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
     let server = about.server.as_deref().map(|server| format!("{}, ", shown(server))).unwrap_or_default();
     line(out, "  target   ", &format!("{server}{}", shown(&about.target)))?;
     line(out, "  load     ", &shown(&about.load))?;
+    if let Some(asks) = &about.asks {
+        line(out, "  asks     ", &shown(asks))?;
+    }
+    if let Some(way) = about.way.as_ref().filter(|way| *way != STRAIGHT) {
+        line(out, "  way      ", &shown(way))?;
+    }
     line(out, "  pool     ", &shown(&about.pool))?;
     line(out, "  seed     ", &about.seed.to_string())
 }
@@ -160,6 +172,17 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
     if !total.connections.failed.is_empty() {
         line(out, "  not opened   ", &list(&figures::by_count(&total.connections.failed)))?;
     }
+    if let Some(rates) = figures::opened_per_hour(result) {
+        let rates: Vec<_> = rates
+            .iter()
+            .map(|(cause, rate)| format!("{} {}", figures::printable(cause), figures::rate(Some(*rate))))
+            .collect();
+        let rates = if rates.is_empty() { "none".to_owned() } else { rates.join(", ") };
+        line(out, "  per hour     ", &format!("opened per {}: {rates}", figures::hour(result)))?;
+    }
+    if let Some(size) = figures::steady_size(result) {
+        line(out, "  steady size  ", &format!("{} connections", figures::range(size)))?;
+    }
     let phases = figures::phases(total);
     if !phases.is_empty() {
         let column = |heading| Column { group: "", heading, words: false };
@@ -245,7 +268,24 @@ mod tests {
             "{table}"
         );
         assert!(table.contains("  not opened   connect refused 2\n"), "{table}");
+        assert!(
+            table.contains("  per hour     opened per hour of the published time: burst 16.0, rotation 8.00\n"),
+            "{table}"
+        );
+        assert!(table.contains("  steady size  20 connections\n"), "{table}");
         assert!(table.contains("  warning: Something must be known.\n"), "{table}");
+    }
+
+    #[test]
+    fn what_was_asked_is_told_and_what_the_scenario_shows_stands_above() {
+        let table = shown(&[sample::full("one"), sample::full("two")]);
+        assert!(table.starts_with("What the sample shows, and what to look at.\n\none\n"), "{table}");
+        assert_eq!(table.matches("What the sample shows").count(), 1);
+        assert_eq!(table.matches("  asks     order.sql, simple protocol\n").count(), 2);
+        assert_eq!(table.matches("  way      answers 200ms late").count(), 2);
+        let mut straight = sample::full("straight");
+        straight.about.way = Some(STRAIGHT.to_owned());
+        assert!(!shown(&[straight]).contains("  way "));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! `[[fault]]`: what goes wrong on the way to the target.
 
-use std::time::Duration;
-
 use settings::Section;
 use workload::{Fault, Window};
+
+use crate::plan;
 
 /// Faults that a run may have.
 const MAX_FAULTS: usize = 32;
@@ -59,27 +59,20 @@ fn fault(section: &Section<'_>) -> Option<Fault> {
         Kind::BlackHole => Some(Fault::BlackHole { window: window(section, name)? }),
         Kind::Cut => {
             let (first, every) = (section.duration_on("first"), section.duration_on("every"));
-            let first = first.or(every).unwrap_or_else(|| {
+            if first.is_none() && every.is_none() {
                 section.error("", "a cut needs `first` or `every`");
-                Duration::from_secs(1)
-            });
-            Some(Fault::Cut { window: Window { first, length: Duration::from_millis(1), every } })
+            }
+            Some(Fault::Cut { window: plan::cut(first, every) })
         }
     }
 }
 
-/// When it happens: by default it begins with its first period.
+/// When it happens.
 fn window(section: &Section<'_>, kind: &str) -> Option<Window> {
     let every = section.duration_on("every");
     let length = section.duration_on("length");
     if !section.has("length") {
         section.error("", format!("a fault of the kind \"{kind}\" needs a `length`"));
     }
-    let first = section.duration_on("first").or(every).unwrap_or_default();
-    let window = Window { first, length: length?, every };
-    if every.is_some_and(|every| every <= window.length) {
-        section.error("every", "`every` must be longer than `length`, or it would never end");
-        return None;
-    }
-    Some(window)
+    plan::window(section.duration_on("first"), length?, every).map_err(|message| section.error("every", message)).ok()
 }

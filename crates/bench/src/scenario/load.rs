@@ -5,7 +5,7 @@ use std::time::Duration;
 use settings::Section;
 use workload::{Shape, Spacing, Stage};
 
-use crate::plan::{MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, MAX_STAGES};
+use crate::plan::{IN_FLIGHT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, MAX_STAGES, ROUNDS, TIMEOUT};
 
 pub(super) const KEYS: &[&str] = &[
     "clients",
@@ -24,10 +24,6 @@ pub(super) const KEYS: &[&str] = &[
     "timeout",
 ];
 const STAGE_KEYS: &[&str] = &["duration", "from", "to"];
-
-/// Without `max_in_flight`: more than this many operations that have not ended are a queue nobody would wait in.
-const IN_FLIGHT: u32 = 10_000;
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The keys of one table, each as it is or absent.
 #[derive(Clone, Default)]
@@ -116,7 +112,7 @@ impl LoadKeys {
                 size: self.burst.unwrap_or(1),
                 at_once: self.at_once.or(self.burst).unwrap_or(1),
                 idle: self.idle.ok_or("a burst needs `idle`: the time before it")?,
-                rounds: self.rounds.unwrap_or(1),
+                rounds: self.rounds.unwrap_or(ROUNDS),
             }),
             _ => {
                 let stages = match (&self.stages, self.rate) {

@@ -128,7 +128,11 @@ fn bursts_closed_loops_and_plain_rates_are_read() {
     assert_eq!(stages, [Stage { duration: secs(3), from: 12.5, to: 12.5 }]);
     let closed = scenario(&format!("{head}[load]\nclients = 5\nduration = \"3s\""), false);
     let config = &closed.plans[0].pool.config;
-    assert_eq!((config.max_size, config.min_size, config.max_idle_time), (5, 5, None));
+    assert_eq!(
+        (config.max_size, config.min_size, config.max_connecting, config.max_idle_time),
+        (5, 5, 16, None),
+        "as on the command line"
+    );
     assert!(closed.plans[0].pool.warm && closed.plans[0].pool.reuse);
 }
 
@@ -201,6 +205,48 @@ fn the_scenarios_of_this_project_are_right_in_both_lengths() {
     assert!(found >= 5, "{found} scenarios");
 }
 
+#[test]
+fn the_published_settings_of_a_variant_lie_over_those_of_the_file() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/churn-cure.toml");
+    let text = load_text(&path).unwrap();
+    let (minutes, millis) = (|n: u64| Some(secs(60 * n)), |n| Some(Duration::from_millis(n)));
+    for (full, usual, cured) in
+        [(false, millis(800), (millis(4_000), millis(24_000))), (true, minutes(1), (minutes(5), minutes(30)))]
+    {
+        let scenario = from_text(&path, &text, &|_| None, full).unwrap();
+        let mut as_cured = 0;
+        for plan in &scenario.plans {
+            let times = (plan.pool.config.max_idle_time, plan.pool.config.max_life_time);
+            if plan.name.contains("as cured") {
+                as_cured += 1;
+                assert_eq!(times, cured, "{}", plan.name);
+            } else {
+                assert_eq!(times, (usual, None), "{}", plan.name);
+            }
+        }
+        assert_eq!(as_cured, 2);
+        assert_eq!(scenario.compression, Some(if full { 1.0 } else { 75.0 }));
+    }
+}
+
+#[test]
+fn a_variant_may_have_published_values_of_its_own_and_mistakes_in_them_are_told() {
+    let own = "name = \"larger\"\nfull = { pool = { max_size = 300 }, load = { warmup = \"9s\" } }\n";
+    let text = STALLS.replace("name = \"larger\"\n", own);
+    let sizes = |full| scenario(&text, full).plans.iter().map(|plan| plan.pool.config.max_size).collect::<Vec<_>>();
+    assert_eq!((sizes(false), sizes(true)), (vec![100, 200], vec![100, 300]));
+    assert_eq!(scenario(&text, true).plans[1].warmup, secs(9));
+    assert!(problems(&text.replace("max_size = 300", "max_sise = 300")).contains("did you mean `max_size`?"));
+}
+
+#[test]
+fn another_name_is_that_of_all_runs() {
+    let mut scenario = scenario(STALLS, false);
+    scenario.rename("mine");
+    let names: Vec<&str> = scenario.plans.iter().map(|plan| plan.name.as_str()).collect();
+    assert_eq!((scenario.name.as_str(), names), ("mine", vec!["mine: as it was", "mine: larger"]));
+}
+
 proptest! {
     #[test]
     fn any_change_of_a_file_is_read_or_refused(at in 0usize..STALLS.len(), length in 0usize..20, put in "[a-z\"=\\[\\]{}0-9.\n]{0,6}") {
@@ -264,6 +310,8 @@ fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
         let said_of = problems(&format!("{SWEEP}\n{more}"));
         assert!(said_of.contains(said), "{said_of}");
     }
+    let compressed = problems(&SWEEP.replace("seed = 7", "compression = 7"));
+    assert!(compressed.contains("a sweep has no rates per hour"), "{compressed}");
     let narrow = problems(&SWEEP.replace("rounds = 3", "from = 40"));
     assert!(narrow.contains("from 40 to 40 clients: `to` must be larger"), "{narrow}");
     let below =

@@ -10,10 +10,11 @@ use super::{
     verdict::{settings, verdict},
 };
 use crate::{
-    plan::{PostgresTarget, QueryProtocol, Script},
+    plan::{PostgresTarget, Script},
     result::About,
     run::machine,
     target::{Blame, TargetError, postgres},
+    words,
 };
 
 /// Noise above this makes a sweep hard to believe.
@@ -354,13 +355,9 @@ fn asked(options: &Options, rate: Option<f64>) -> Asked {
 }
 
 fn about(order: &Order<'_>, server: String) -> About {
-    let protocol = match order.target.protocol {
-        QueryProtocol::Simple => "simple",
-        QueryProtocol::Extended => "extended",
-        QueryProtocol::Prepared => "prepared",
-    };
+    let protocol = words::protocol(order.target.protocol);
     let scripts: Vec<String> =
-        order.target.scripts.iter().map(|(script, _)| named(script, order.target.scale)).collect();
+        order.target.scripts.iter().map(|(script, _)| words::script(script, order.target.scale)).collect();
     About {
         started: machine::seconds_since_1970(),
         seed: order.options.seed,
@@ -372,21 +369,14 @@ fn about(order: &Order<'_>, server: String) -> About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine::describe(),
         command: order.command.clone(),
-    }
-}
-
-fn named(script: &Script, scale: u32) -> String {
-    match script {
-        Script::SelectOnly => format!("select-only at scale {scale}"),
-        Script::TpcbLike => format!("TPC-B-like at scale {scale}"),
-        Script::SimpleUpdate => format!("simple-update at scale {scale}"),
-        Script::File(path, _) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        ..About::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::QueryProtocol;
     use crate::sweep::result::{Steadiness, Verdict, Visit};
 
     fn options(to: u32) -> Options {

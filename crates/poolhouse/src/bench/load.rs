@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use ::bench::plan::{MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, Shape, Spacing, Stage};
+use ::bench::plan::{IN_FLIGHT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, ROUNDS, Shape, Spacing, Stage, TIMEOUT};
 use clap::{Args, value_parser};
 
 /// Clients where nothing is said.
 const CLIENTS: u32 = 10;
 const DURATION: Duration = Duration::from_secs(10);
-/// Without `--max-in-flight`: more operations that have not ended are a queue nobody would wait in.
-const IN_FLIGHT: u32 = 10_000;
 const IDLE: Duration = Duration::from_secs(30);
-const ROUNDS: u32 = 5;
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Args, PartialEq, Default)]

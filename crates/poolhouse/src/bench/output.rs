@@ -1,11 +1,6 @@
 //! What comes out of runs and of kept results: a table, JSON, a page, an exit status.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use ::bench::{
     report::{self, files, html, table},
@@ -16,6 +11,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::bad_usage;
+pub use super::command_line::command_line;
+use crate::output_file::{OutputFile, Outputs};
 
 /// Exit status of a missed threshold.
 const MISSED: u8 = 99;
@@ -56,6 +53,14 @@ impl OutputFlags {
     /// Where the result goes.
     pub fn files(&self) -> crate::sweep::Files {
         crate::sweep::Files { json: self.json.clone(), html: self.html.clone() }
+    }
+
+    /// Opens the files that will be written.
+    ///
+    /// # Errors
+    /// What is wrong with a path, in words.
+    pub fn open(&self) -> Result<Outputs, String> {
+        Outputs::open(self.json.as_deref(), self.html.as_deref())
     }
 
     /// The seed.
@@ -103,21 +108,13 @@ pub struct ReportArgs {
     html: PathBuf,
 }
 
-/// Shows and writes results. Several (the variants of a scenario) are a list in JSON.
-pub fn show(flags: &OutputFlags, results: &[BenchResult]) -> anyhow::Result<()> {
-    if let Some(path) = &flags.json {
-        match results {
-            [one] => write_json(path, one)?,
-            several => write_json(path, &several)?,
-        }
-    }
-    if let Some(path) = &flags.html {
-        fs::write(path, html::page(results)).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if flags.json.as_deref() != Some(Path::new("-")) {
-        table::write(&mut io::stdout().lock(), results)?;
-    }
-    Ok(())
+/// Shows results, and writes them. Several (the variants of a scenario) are a list in JSON.
+pub fn show(outputs: Outputs, results: &[BenchResult]) -> anyhow::Result<()> {
+    let json = || match results {
+        [one] => json(one),
+        several => json(&several),
+    };
+    outputs.tell(|out| table::write(out, results), json, || html::page(results))
 }
 
 /// The exit status, after saying what was missed.
@@ -128,68 +125,29 @@ pub fn verdict(missed: &[String]) -> ExitCode {
     if missed.is_empty() { ExitCode::SUCCESS } else { MISSED.into() }
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(value).context("a result can be written as JSON")? + "\n";
-    if path == Path::new("-") {
-        return Ok(io::stdout().lock().write_all(text.as_bytes())?);
-    }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// The command line as it was given, without passwords: URLs lose theirs, headers their values.
-pub fn command_line() -> String {
-    let mut words = vec!["poolhouse".to_owned()];
-    let mut hide = false;
-    for word in std::env::args().skip(1) {
-        words.push(shell_word(&without_secret(&word, hide)));
-        hide = word == "-H" || word == "--header";
-    }
-    words.join(" ")
-}
-
-fn without_secret(word: &str, is_header: bool) -> String {
-    let (flag, value) = match word.split_once('=') {
-        Some((flag, value)) if flag.starts_with("--") => (format!("{flag}="), value),
-        _ => (String::new(), word),
-    };
-    if is_header || flag == "--header=" || (word.starts_with("-H") && word.len() > 2) {
-        let name = value.split(':').next().unwrap_or_default();
-        return format!("{flag}{name}: ***");
-    }
-    if value.contains("://") && !value.contains("${") {
-        return format!("{flag}{}", ::bench::run::shown(value));
-    }
-    word.to_owned()
-}
-
-fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+fn json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value).context("a result can be written as JSON")? + "\n")
 }
 
 /// Runs `poolhouse bench compare`.
 pub fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
+    let outputs = match Outputs::open(args.json.as_deref(), args.html.as_deref()) {
+        Ok(outputs) => outputs,
+        Err(message) => return Ok(bad_usage(&message)),
+    };
     let (a, b) = match (files::read(&args.a), files::read(&args.b)) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(error), _) | (_, Err(error)) => return Ok(bad_usage(&error)),
     };
-    let mut comparison = ::bench::compare::compare(&a, &b);
-    if let Some(path) = &args.json {
-        write_json(path, &comparison)?;
-    }
-    comparison.a = format!("{} ({})", comparison.a, args.a.display());
-    comparison.b = format!("{} ({})", comparison.b, args.b.display());
-    if let Some(path) = &args.html {
-        let page = html::comparison(&comparison, [a, b]);
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if args.json.as_deref() != Some(Path::new("-")) {
-        report::compare::write(&mut io::stdout().lock(), &comparison)?;
-    }
+    let comparison = ::bench::compare::compare(&a, &b);
+    let mut named = comparison.clone();
+    named.a = format!("{} ({})", named.a, args.a.display());
+    named.b = format!("{} ({})", named.b, args.b.display());
+    outputs.tell(
+        |out| report::compare::write(out, &named),
+        || json(&comparison),
+        || html::comparison(&named, [a, b]),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -204,36 +162,20 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
         Ok(merged) => merged,
         Err(error) => return Ok(bad_usage(&error)),
     };
-    write_json(&args.json, &merged)?;
-    if args.json != Path::new("-") {
-        table::write(&mut io::stdout().lock(), std::slice::from_ref(&merged))?;
+    match Outputs::open(Some(&args.json), None) {
+        Ok(outputs) => show(outputs, std::slice::from_ref(&merged)).map(|()| ExitCode::SUCCESS),
+        Err(message) => Ok(bad_usage(&message)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `poolhouse bench report`.
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    match files::page(&args.results) {
-        Ok(page) => {
-            fs::write(&args.html, page).with_context(|| format!("cannot write {}", args.html.display()))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) => Ok(bad_usage(&error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_line_is_told_without_its_secrets() {
-        assert_eq!(without_secret("postgres://a:hunter2@h/d?password=x", false), "postgres://a@h/d");
-        assert_eq!(without_secret("--target=postgres://a:hunter2@h/d", false), "--target=postgres://a@h/d");
-        assert_eq!(without_secret("postgres://a:${PW}@h/d", false), "postgres://a:${PW}@h/d");
-        assert_eq!(without_secret("Authorization: Bearer hunter2", true), "Authorization: ***");
-        assert_eq!(without_secret("--header=Authorization: hunter2", false), "--header=Authorization: ***");
-        assert_eq!(without_secret("-HAuthorization: hunter2", false), "-HAuthorization: ***");
-        assert_eq!(shell_word("p99>50ms"), "'p99>50ms'");
+    let page = match files::page(&args.results) {
+        Ok(page) => page,
+        Err(error) => return Ok(bad_usage(&error)),
+    };
+    match OutputFile::open(&args.html) {
+        Ok(file) => file.write(&page).map(|()| ExitCode::SUCCESS),
+        Err(message) => Ok(bad_usage(&message)),
     }
 }

@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use ::bench::plan::{MAX_INSTANCES, PoolConfig, PoolUnderTest, Shape};
+use ::bench::plan::{MAX_INSTANCES, PoolUnderTest, PoolWishes, Shape};
 use clap::{Args, value_parser};
-
-/// In a closed loop in which each client has its own connection, so many are made at a time.
-const CONNECTING: u32 = 16;
 
 /// See the module.
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "Pool under test (closed loop: by default a connection for each client)")]
 pub struct PoolFlags {
-    /// Most connections of a pool [default: 20; closed loop: --clients]
+    /// Most connections of a pool [default: 20; closed loop: --clients, shared by the instances]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     max_size: Option<u32>,
 
-    /// Connections kept even when idle, and made before the load begins [default: 0; closed loop: --clients]
+    /// Connections kept even when idle, and made before the load begins [default: 0; closed loop: as --max-size]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=1_000_000))]
     min_size: Option<u32>,
 
@@ -59,35 +56,21 @@ fn time(text: &str) -> Result<Off, String> {
 }
 
 impl PoolFlags {
-    /// The pool for a load. In a closed loop without `--max-size` it is as in pgbench: each client keeps a connection.
+    /// The pool for a load; what is not said is as in a scenario file.
     pub fn pool(&self, shape: &Shape) -> PoolUnderTest {
-        let instances = self.instances.unwrap_or(1);
-        let usual = match (shape, self.max_size) {
-            (Shape::Closed { clients, .. }, None) => {
-                let size = clients.div_ceil(instances);
-                PoolConfig {
-                    max_size: size,
-                    min_size: size,
-                    max_connecting: CONNECTING,
-                    max_idle_time: None,
-                    max_life_time: None,
-                    max_wait_time: None,
-                    ..PoolConfig::default()
-                }
-            }
-            _ => PoolConfig::default(),
+        let time = |flag: Option<Off>| flag.map(|Off(time)| time);
+        let wishes = PoolWishes {
+            max_size: self.max_size,
+            min_size: self.min_size,
+            max_connecting: self.max_connecting,
+            max_idle_time: time(self.max_idle_time),
+            max_life_time: time(self.max_life_time),
+            max_wait_time: time(self.max_wait_time),
+            connect_time: self.connect_time,
+            reuse: self.no_reuse.then_some(false),
+            instances: self.instances,
+            warm: None,
         };
-        let time = |flag: Option<Off>, usual| flag.map_or(usual, |Off(time)| time);
-        let config = PoolConfig {
-            max_size: self.max_size.unwrap_or(usual.max_size),
-            min_size: self.min_size.unwrap_or(usual.min_size),
-            max_connecting: self.max_connecting.unwrap_or(usual.max_connecting),
-            max_idle_time: time(self.max_idle_time, usual.max_idle_time),
-            max_life_time: time(self.max_life_time, usual.max_life_time),
-            max_wait_time: time(self.max_wait_time, usual.max_wait_time),
-            connect_timeout: self.connect_time.unwrap_or(usual.connect_timeout),
-            ..usual
-        };
-        PoolUnderTest { config, reuse: !self.no_reuse, instances, warm: !self.no_reuse }
+        wishes.pool(shape)
     }
 }

@@ -13,7 +13,7 @@ use ::bench::{
     report::live::{Counts, Live},
     result::BenchResult,
     run::RunError,
-    scenario::{self, SweepPlan},
+    scenario::{self, Scenario, SweepPlan},
     sweep::run::{Order, Pooler, SweepError, Through},
     target::{Blame, TargetError},
     threshold::Threshold,
@@ -35,8 +35,16 @@ const SHOW_EVERY: Duration = Duration::from_millis(200);
 struct Runs {
     plans: Vec<Plan>,
     init: bool,
+    scenario: Told,
     /// Stopped when dropped.
     _postgres: Option<PrivatePostgres>,
+}
+
+/// What a scenario says about itself, for its results.
+#[derive(Default)]
+struct Told {
+    about: Option<String>,
+    compression: Option<f64>,
 }
 
 /// What a command line asks for.
@@ -69,11 +77,18 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             Err(message) => return Ok(bad_usage(&format!("--fail-if: {message}"))),
         }
     }
+    let outputs = match args.output.open() {
+        Ok(outputs) => outputs,
+        Err(message) => return Ok(bad_usage(&message)),
+    };
     let interrupt = interrupt::watch()?;
     let stop = &interrupt.stop;
     let runs = match prepare(&args, &interrupt) {
         Ok(Asked::Runs(runs)) => runs,
-        Ok(Asked::Sweep(sweep)) => return sweep_of_scenario(*sweep, &args, stop),
+        Ok(Asked::Sweep(sweep)) => {
+            drop(outputs);
+            return sweep_of_scenario(*sweep, &args, stop);
+        }
         Err(Refused::Usage(message)) => return Ok(bad_usage(&message)),
         Err(Refused::Failed(error)) => return Err(error),
     };
@@ -85,33 +100,54 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         }
     }
     proxy::raise_descriptor_limit();
-    let mut results: Vec<BenchResult> = Vec::new();
+    let (results, failed) = all(&runs, stop);
+    drop(runs._postgres);
+    // What has been measured is told, whatever happened then.
+    let told = if results.is_empty() && failed.is_some() { Ok(()) } else { output::show(outputs, &results) };
+    if let Some(error) = failed {
+        if let Err(error) = told {
+            eprintln!("error: {error:#}");
+        }
+        return refused(error, &runs.plans, results.len());
+    }
+    told?;
+    let missed = missed(&thresholds, &runs.plans, &results);
+    Ok(output::verdict(&missed))
+}
+
+/// Runs all, until one fails or it is interrupted: the results until then, and what went wrong.
+fn all(runs: &Runs, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
+    let mut results = Vec::new();
     for (n, plan) in runs.plans.iter().enumerate() {
         if let (true, Target::Postgres(target)) = (runs.init && n == 0, &plan.target)
             && let Err(error) = ::bench::target::postgres::init(target, stop)
         {
-            return refused(error);
+            return (results, Some(error.into()));
         }
         match one(plan, stop) {
-            Ok(result) => results.push(result),
-            Err(RunError::Plan(message)) => return Ok(bad_usage(&message)),
-            Err(RunError::Target(error)) => return refused(error),
+            Ok(mut result) => {
+                result.about.scenario.clone_from(&runs.scenario.about);
+                result.about.compression = runs.scenario.compression;
+                results.push(result);
+            }
+            Err(error) => return (results, Some(error)),
         }
         if stop.load(Relaxed) {
             break;
         }
     }
-    drop(runs._postgres);
-    output::show(&args.output, &results)?;
-    let missed = missed(&thresholds, &runs.plans, &results);
-    Ok(output::verdict(&missed))
+    (results, None)
 }
 
-/// A target that cannot be used: bad usage if that is the user's to change, a failure otherwise.
-fn refused(error: TargetError) -> anyhow::Result<ExitCode> {
-    match error.blame {
-        Blame::Configuration => Ok(bad_usage(&error)),
-        Blame::Target | Blame::Machine => Err(error.into()),
+/// The run with this number has failed: bad usage if that is the user's to change, a failure otherwise.
+fn refused(error: RunError, plans: &[Plan], number: usize) -> anyhow::Result<ExitCode> {
+    let whose =
+        plans.get(number).filter(|_| plans.len() > 1).map(|plan| format!("{}: ", plan.name)).unwrap_or_default();
+    match &error {
+        RunError::Target(TargetError { blame: Blame::Target | Blame::Machine, .. }) => {
+            Err(anyhow::anyhow!("{whose}{error}"))
+        }
+        RunError::Target(_) | RunError::Plan(_) => Ok(bad_usage(&format!("{whose}{error}"))),
     }
 }
 
@@ -140,7 +176,7 @@ fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
         seed: args.output.seed(),
         fail_if: Vec::new(),
     };
-    Ok(Asked::Runs(Runs { plans: vec![plan], init: args.work.init(), _postgres: None }))
+    Ok(Asked::Runs(Runs { plans: vec![plan], init: args.work.init(), scenario: Told::default(), _postgres: None }))
 }
 
 fn is_scenario(what: &str) -> bool {
@@ -153,17 +189,16 @@ fn secret_url(text: &str) -> Result<Secret, Refused> {
 }
 
 fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Asked, Refused> {
-    let own = args.load == LoadFlags::default()
-        && args.work == WorkFlags::default()
-        && args.pool == PoolFlags::default()
-        && args.way == WayFlags::default();
-    if !own {
-        let message = "with a scenario file, load, pool, faults and what is asked stand in the file";
-        return Err(Refused::Usage(message.to_owned()));
-    }
+    only_beside(args).map_err(|message| Refused::Usage(message.to_owned()))?;
     let mut scenario = scenario::load(path).map_err(|problems| Refused::Usage(problems.to_string()))?;
     let tables = scenario.tables();
-    let mut runs = Runs { plans: Vec::new(), init: false, _postgres: None };
+    not_for_this(args, &scenario).map_err(|message| Refused::Usage(message.to_owned()))?;
+    if let Some(name) = args.output.name() {
+        scenario.rename(&name);
+    }
+    let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
+    let told = Told { about, compression: scenario.compression };
+    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), scenario: told, _postgres: None };
     if let Some(url) = &args.target {
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
@@ -173,9 +208,6 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         runs.init = tables.is_some();
     }
     if let Some(mut plan) = scenario.sweep {
-        if !args.output.fail_if.is_empty() {
-            return Err(Refused::Usage("--fail-if goes with a run, and this scenario is a sweep".to_owned()));
-        }
         plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
         let sweep = SweepOfScenario { plan, init: runs.init, postgres: runs._postgres };
         return Ok(Asked::Sweep(Box::new(sweep)));
@@ -193,6 +225,37 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         runs.plans.iter_mut().for_each(|plan| plan.seed = seed);
     }
     Ok(Asked::Runs(runs))
+}
+
+/// What stands in a scenario file cannot stand beside it as well.
+fn only_beside(args: &BenchArgs) -> Result<(), &'static str> {
+    let nothing = args.load == LoadFlags::default()
+        && args.work == WorkFlags::only_init(args.work.init())
+        && args.pool == PoolFlags::default()
+        && args.way == WayFlags::default();
+    if nothing {
+        Ok(())
+    } else {
+        Err(
+            "with a scenario file, load, pool, faults and what is asked stand in the file; only --init may stand beside it, and makes \
+             the tables at the file's scale",
+        )
+    }
+}
+
+/// Options beside a scenario that would say nothing to it.
+fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static str> {
+    let sweep = scenario.sweep.is_some();
+    match () {
+        () if sweep && !args.output.fail_if.is_empty() => {
+            Err("--fail-if goes with a run, and this scenario is a sweep")
+        }
+        () if sweep && args.output.name().is_some() => Err("--name goes with a run, and this scenario is a sweep"),
+        () if args.work.init() && scenario.tables().is_none() => {
+            Err("--init makes the tables of the built-in scripts, and this scenario asks none of them")
+        }
+        () => Ok(()),
+    }
 }
 
 fn sweep_of_scenario(sweep: SweepOfScenario, args: &BenchArgs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
@@ -256,4 +319,98 @@ fn missed(thresholds: &[Threshold], plans: &[Plan], results: &[BenchResult]) -> 
         }
     }
     missed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, io::Write, net::TcpListener, thread};
+
+    use ::bench::plan::{self, HttpTarget, PoolWishes, Shape};
+    use clap::Parser;
+
+    use super::*;
+
+    fn args(words: &[&str]) -> BenchArgs {
+        let words = ["poolhouse", "bench"].iter().chain(words);
+        match crate::Command::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).verb {
+            crate::Verb::Bench(args) => *args,
+            _ => unreachable!("it is the verb that was given"),
+        }
+    }
+
+    fn scenario(rest: &str) -> Scenario {
+        let text = format!("[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n{rest}");
+        scenario::from_text(Path::new("x.toml"), &text, &|_| None, false).unwrap_or_else(|wrong| panic!("{wrong}"))
+    }
+
+    #[test]
+    fn beside_a_scenario_stands_what_says_something_to_it() {
+        let load = "[load]\nclients = 1\nduration = \"1s\"\n";
+        let (tables, own, sweep) =
+            (scenario(load), scenario(&format!("sql = \"select 1;\"\n{load}")), scenario("[sweep]\nto = 5\n"));
+        let said = |scenario: &Scenario, words: &[&str]| {
+            let args = args(&[&["x.toml"], words].concat());
+            only_beside(&args).and_then(|()| not_for_this(&args, scenario)).err().unwrap_or_default()
+        };
+        assert_eq!(said(&tables, &["--init", "--target", "postgres://h/d", "--name", "y"]), "");
+        assert_eq!(said(&sweep, &["--init", "--target", "postgres://h/d"]), "");
+        assert!(said(&tables, &["--init", "--scale", "10"]).contains("at the file's scale"));
+        assert!(said(&own, &["--init"]).contains("asks none of them"));
+        assert!(said(&sweep, &["--name", "y"]).contains("--name goes with a run"));
+        assert!(said(&sweep, &["--fail-if", "p99>5ms"]).contains("--fail-if goes with a run"));
+    }
+
+    /// Answers each request with 200.
+    fn server() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                thread::spawn(move || {
+                    let (mut stream, mut request) = (stream.unwrap(), [0; 4096]);
+                    while stream.read(&mut request).is_ok_and(|read| read > 0) {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+                    }
+                });
+            }
+        });
+        format!("http://{address}/")
+    }
+
+    fn plan(name: &str, url: &str) -> Plan {
+        let duration = Duration::from_millis(50);
+        let shape = Shape::Closed { clients: 1, think: Duration::from_millis(5), duration, operations: None };
+        Plan {
+            name: name.to_owned(),
+            target: Target::Http(HttpTarget {
+                url: Secret::new(url),
+                method: "GET".to_owned(),
+                headers: Vec::new(),
+                body: None,
+                expect: Vec::new(),
+            }),
+            pool: PoolWishes::default().pool(&shape),
+            shape,
+            faults: Vec::new(),
+            warmup: Duration::ZERO,
+            timeout: plan::TIMEOUT,
+            seed: 1,
+            fail_if: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_measured_before_a_failure_is_kept_and_the_failure_is_told() {
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let plans = vec![plan("x: one", &server()), plan("x: two", &format!("http://{nobody}/"))];
+        let scenario = Told { about: Some("what it shows".to_owned()), compression: Some(75.0) };
+        let runs = Runs { plans, init: false, scenario, _postgres: None };
+        let (results, failed) = all(&runs, &AtomicBool::new(false));
+        let names: Vec<_> = results.iter().map(|result| result.name.as_str()).collect();
+        assert_eq!(names, ["x: one"]);
+        assert!(results[0].total.requests > 0 && results[0].about.compression == Some(75.0));
+        assert_eq!(results[0].about.scenario.as_deref(), Some("what it shows"));
+        let error = refused(failed.expect("nobody answers"), &runs.plans, results.len()).unwrap_err().to_string();
+        assert!(error.starts_with("x: two: "), "{error}");
+    }
 }

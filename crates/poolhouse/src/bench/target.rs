@@ -87,6 +87,11 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 impl WorkFlags {
+    /// Nothing said, or nothing but `--init`.
+    pub fn only_init(init: bool) -> Self {
+        Self { init, ..Self::default() }
+    }
+
     /// Whether tables are to be made first.
     pub fn init(&self) -> bool {
         self.init

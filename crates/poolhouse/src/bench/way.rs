@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use ::bench::plan::{Fault, Window};
+use ::bench::plan::{self, Fault, Window};
 use clap::Args;
-
-/// Without `@FIRST` the first window begins this long after the load.
-const FIRST: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Args, PartialEq, Default)]
@@ -20,11 +17,12 @@ pub struct WayFlags {
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, requires = "delay")]
     jitter: Option<Duration>,
 
-    /// Answers come later in some windows: DELAY/LENGTH[/EVERY][@FIRST], for example 200ms/2s/20s
+    /// Answers come later in some windows: DELAY/LENGTH[/EVERY][@FIRST], for example 200ms/2s/20s.
+    /// FIRST is by default EVERY, or 5s
     #[arg(long, value_name = "STALL", value_parser = stall)]
     stall: Vec<Fault>,
 
-    /// Nothing arrives in some windows, and everything afterwards: LENGTH[/EVERY][@FIRST]
+    /// Nothing arrives in some windows, and everything afterwards: LENGTH[/EVERY][@FIRST], as above
     #[arg(long, value_name = "WINDOW", value_parser = black_hole)]
     black_hole: Vec<Fault>,
 
@@ -54,22 +52,17 @@ fn black_hole(text: &str) -> Result<Fault, String> {
 fn cut(text: &str) -> Result<Fault, String> {
     let (first, every) = text.split_once('/').map_or((text, None), |(first, every)| (first, Some(every)));
     let every = every.map(settings::parse_duration_on).transpose()?;
-    Ok(Fault::Cut { window: Window { first: settings::parse_duration_on(first)?, length: Duration::ZERO, every } })
+    Ok(Fault::Cut { window: plan::cut(Some(settings::parse_duration_on(first)?), every) })
 }
 
 /// `LENGTH[/EVERY][@FIRST]`
 fn window(text: &str) -> Result<Window, String> {
     let (window, first) = text.split_once('@').map_or((text, None), |(window, first)| (window, Some(first)));
     let (length, every) = window.split_once('/').map_or((window, None), |(length, every)| (length, Some(every)));
-    let window = Window {
-        first: first.map(settings::parse_duration_on).transpose()?.unwrap_or(FIRST),
-        length: settings::parse_duration_on(length)?,
-        every: every.map(settings::parse_duration_on).transpose()?,
-    };
-    match window.every {
-        Some(every) if every < window.length => Err(format!("`{text}`: a window must be over before the next begins")),
-        _ => Ok(window),
-    }
+    let first = first.map(settings::parse_duration_on).transpose()?;
+    let every = every.map(settings::parse_duration_on).transpose()?;
+    let length = settings::parse_duration_on(length)?;
+    plan::window(first, length, every).map_err(|_| format!("`{text}`: a window must be over before the next begins"))
 }
 
 #[cfg(test)]
@@ -85,9 +78,10 @@ mod tests {
         let window =
             |first, every: Option<u64>| Window { first: seconds(first), length: seconds(2), every: every.map(seconds) };
         let delay = Duration::from_millis(200);
-        assert_eq!(stall("200ms/2s/20s"), Ok(Fault::Stall { delay, window: window(5, Some(20)) }));
+        assert_eq!(stall("200ms/2s/20s"), Ok(Fault::Stall { delay, window: window(20, Some(20)) }));
+        assert_eq!(stall("200ms/2s"), Ok(Fault::Stall { delay, window: window(5, None) }));
         assert_eq!(stall("200ms/2s@1s"), Ok(Fault::Stall { delay, window: window(1, None) }));
         assert_eq!(black_hole("2s/20s@3s"), Ok(Fault::BlackHole { window: window(3, Some(20)) }));
-        assert!(stall("200ms").is_err() && stall("200ms/2").is_err() && stall("200ms/2s/1s").is_err());
+        assert!(stall("200ms").is_err() && stall("200ms/2").is_err() && stall("200ms/2s/2s").is_err());
     }
 }

@@ -1,0 +1,163 @@
+//! A plan in words, for people: what is asked, and what goes wrong on the way. Holds no secret: of a URL the path only, of headers and
+//! bodies nothing, of variables their names.
+
+use sha2::{Digest, Sha256};
+
+use crate::plan::{Fault, HttpTarget, PostgresTarget, QueryProtocol, Script, Target, Window};
+
+/// The way to a target that nothing lies on.
+pub(crate) const STRAIGHT: &str = "straight";
+
+/// What each operation asks.
+pub(crate) fn asked(target: &Target) -> String {
+    match target {
+        Target::Postgres(postgres) => statements(postgres),
+        Target::Http(http) => request(http),
+    }
+}
+
+/// A script's name, and its scale if it is a built-in one.
+pub(crate) fn script(script: &Script, scale: u32) -> String {
+    match script {
+        Script::SelectOnly => format!("select-only at scale {scale}"),
+        Script::TpcbLike => format!("TPC-B-like at scale {scale}"),
+        Script::SimpleUpdate => format!("simple-update at scale {scale}"),
+        Script::File(path, _) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+    }
+}
+
+/// How statements are sent.
+pub(crate) fn protocol(protocol: QueryProtocol) -> &'static str {
+    match protocol {
+        QueryProtocol::Simple => "simple",
+        QueryProtocol::Extended => "extended",
+        QueryProtocol::Prepared => "prepared",
+    }
+}
+
+/// What is late or lost on the way.
+pub(crate) fn way(faults: &[Fault]) -> String {
+    let told: Vec<String> = faults.iter().map(fault).collect();
+    if told.is_empty() { STRAIGHT.to_owned() } else { told.join("; ") }
+}
+
+fn statements(target: &PostgresTarget) -> String {
+    let one = |(what, weight): &(Script, u32)| {
+        let name = script(what, target.scale);
+        let name = match what {
+            // Files of one name may hold different scripts.
+            Script::File(_, text) => format!("{name} (text {})", fingerprint(text)),
+            _ => name,
+        };
+        if *weight == 1 { name } else { format!("{weight} x {name}") }
+    };
+    let scripts: Vec<String> = target.scripts.iter().map(one).collect();
+    let names: Vec<&str> = target.variables.iter().map(|(name, _)| name.as_str()).collect();
+    let variables = if names.is_empty() { String::new() } else { format!(", with {} given", names.join(" and ")) };
+    format!("{}, {} protocol{variables}", scripts.join(" and "), protocol(target.protocol))
+}
+
+/// Tells one text from another.
+fn fingerprint(text: &str) -> String {
+    Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn request(target: &HttpTarget) -> String {
+    let url: &str = target.url.reveal();
+    let place = url.split_once("://").map_or(url, |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
+    let path = place.find('/').map_or("/", |at| &place[at..]);
+    let body = target.body.as_ref().map(|body| format!(" with a body of {} bytes", body.len())).unwrap_or_default();
+    let expected = match target.expect.as_slice() {
+        [] => "200 to 399".to_owned(),
+        statuses => statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(" or "),
+    };
+    format!("{} {path}{body}, {expected} expected", target.method)
+}
+
+fn fault(fault: &Fault) -> String {
+    match fault {
+        Fault::Delay { delay, jitter } if jitter.is_zero() => format!("{delay:?} more in each direction"),
+        Fault::Delay { delay, jitter } => format!("{delay:?} to {:?} more in each direction", *delay + *jitter),
+        Fault::Stall { delay, window } => format!("answers {delay:?} late {}", when(window)),
+        Fault::BlackHole { window } => format!("nothing arrives {}", when(window)),
+        Fault::Cut { window } => format!("all connections are cut{}", times(window)),
+    }
+}
+
+fn when(window: &Window) -> String {
+    format!("for {:?}{}", window.length, times(window))
+}
+
+fn times(window: &Window) -> String {
+    match window.every {
+        Some(every) => format!(" every {every:?}, first after {:?}", window.first),
+        None => format!(" after {:?}", window.first),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use settings::Secret;
+
+    use super::*;
+
+    fn postgres(scripts: Vec<(Script, u32)>) -> Target {
+        Target::Postgres(PostgresTarget {
+            url: Secret::new("postgres://a:hunter2@h/d"),
+            scripts,
+            protocol: QueryProtocol::Prepared,
+            scale: 10,
+            schema: "s".to_owned(),
+            variables: vec![("key".to_owned(), "hunter2".to_owned())],
+        })
+    }
+
+    #[test]
+    fn scripts_are_named_with_their_weights_and_told_apart() {
+        let file = |text: &str| Script::File("/somewhere/order.sql".into(), text.to_owned());
+        let told = asked(&postgres(vec![(Script::SelectOnly, 1), (file("select 1;"), 3)]));
+        assert_eq!(
+            told,
+            "select-only at scale 10 and 3 x order.sql (text 354b7196), prepared protocol, with key given"
+        );
+        assert_ne!(told, asked(&postgres(vec![(Script::SelectOnly, 1), (file("select 2;"), 3)])));
+    }
+
+    #[test]
+    fn a_request_is_told_without_anything_secret() {
+        let target = |url: &str, body: Option<&str>, expect: &[u16]| {
+            asked(&Target::Http(HttpTarget {
+                url: Secret::new(url),
+                method: "POST".to_owned(),
+                headers: vec![("Authorization".to_owned(), "hunter2".to_owned())],
+                body: body.map(str::to_owned),
+                expect: expect.to_vec(),
+            }))
+        };
+        assert_eq!(target("http://hunter2@h:1/a/b?token=hunter2", None, &[]), "POST /a/b, 200 to 399 expected");
+        let created = target("http://h", Some("hunter2"), &[201, 204]);
+        assert_eq!(created, "POST / with a body of 7 bytes, 201 or 204 expected");
+        assert!(target("http://h?x=/y", None, &[]).starts_with("POST /, "));
+    }
+
+    #[test]
+    fn the_way_says_what_goes_wrong_and_when() {
+        let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
+        let window = |every: Option<u64>| Window { first: seconds(7), length: seconds(2), every: every.map(seconds) };
+        assert_eq!(way(&[]), STRAIGHT);
+        let faults = [
+            Fault::Delay { delay: millis(4), jitter: millis(1) },
+            Fault::Delay { delay: millis(4), jitter: Duration::ZERO },
+            Fault::Stall { delay: millis(200), window: window(Some(10)) },
+            Fault::BlackHole { window: window(None) },
+            Fault::Cut { window: window(Some(9)) },
+        ];
+        assert_eq!(
+            way(&faults),
+            "4ms to 5ms more in each direction; 4ms more in each direction; answers 200ms late for 2s every 10s, first after 7s; \
+             nothing arrives for 2s after 7s; all connections are cut every 9s, first after 7s"
+        );
+    }
+}
