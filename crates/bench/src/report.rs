@@ -17,3 +17,10 @@ mod sweep;
 mod tables;
 
 pub use figures::printable;
+
+use crate::result::About;
+
+/// What the scenario of a result shows, for a terminal; `None`: it is of no scenario.
+pub fn scenario(about: &About) -> Option<String> {
+    figures::scenario(about).map(|text| grid::wrap(&printable(&text), 0, table::WIDTH))
+}

@@ -239,6 +239,7 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
         rate: args.rate,
         timeout: args.timeout,
         command: Some(output::command_line()),
+        scenario: None,
     })
 }
 

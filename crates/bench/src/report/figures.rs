@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::result::{BenchResult, Measured, Percentiles};
+use crate::result::{About, BenchResult, Measured, Percentiles};
 
 /// What stands where nothing is known.
 pub(super) const DASH: &str = "-";
@@ -133,13 +133,17 @@ pub(super) fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
 /// What the scenarios of these results show, each once, on one line.
 pub(super) fn scenarios(results: &[BenchResult]) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for text in results.iter().filter_map(|result| result.about.scenario.as_deref()) {
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in results.iter().filter_map(|result| scenario(&result.about)) {
         if !texts.contains(&text) {
             texts.push(text);
         }
     }
     texts
+}
+
+/// What a scenario shows, on one line.
+pub(super) fn scenario(about: &About) -> Option<String> {
+    about.scenario.as_ref().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not among them. `None`

@@ -99,7 +99,7 @@ impl<'a> Builder<'a> {
         let index = self.data.sweeps.len();
         self.parts.push(PartView {
             title: sweep::TITLE.to_owned(),
-            scenarios: Vec::new(),
+            scenarios: figures::scenario(&result.about).into_iter().collect(),
             overview: None,
             runs: Vec::new(),
             sweep: Some((index, sweep::view(index, result))),

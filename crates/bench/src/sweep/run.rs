@@ -39,6 +39,8 @@ pub struct Order<'p> {
     pub timeout: Duration,
     /// The command line, without passwords.
     pub command: Option<String>,
+    /// What its scenario shows, if it is one's.
+    pub scenario: Option<String>,
 }
 
 /// A curve through a pooler.
@@ -369,6 +371,7 @@ fn about(order: &Order<'_>, server: String) -> About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine::describe(),
         command: order.command.clone(),
+        scenario: order.scenario.clone(),
         ..About::default()
     }
 }
@@ -452,6 +455,7 @@ mod tests {
             rate,
             timeout: Duration::from_secs(1),
             command: None,
+            scenario: None,
         }
     }
 

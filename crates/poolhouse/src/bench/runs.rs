@@ -56,6 +56,7 @@ enum Asked {
 /// A scenario's sweep, and what it needs.
 struct SweepOfScenario {
     plan: SweepPlan,
+    about: Option<String>,
     init: bool,
     /// Stopped when dropped.
     postgres: Option<PrivatePostgres>,
@@ -209,7 +210,7 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
     }
     if let Some(mut plan) = scenario.sweep {
         plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
-        let sweep = SweepOfScenario { plan, init: runs.init, postgres: runs._postgres };
+        let sweep = SweepOfScenario { plan, about: runs.scenario.about, init: runs.init, postgres: runs._postgres };
         return Ok(Asked::Sweep(Box::new(sweep)));
     }
     runs.plans = scenario.plans;
@@ -259,7 +260,7 @@ fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static st
 }
 
 fn sweep_of_scenario(sweep: SweepOfScenario, args: &BenchArgs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let SweepOfScenario { plan, init, postgres } = sweep;
+    let SweepOfScenario { plan, about, init, postgres } = sweep;
     if plan.through_clients.is_some() && postgres.is_none() {
         eprintln!("through a pooler is measured only with the scenario's own database; see poolhouse sweep --through");
     }
@@ -280,6 +281,7 @@ fn sweep_of_scenario(sweep: SweepOfScenario, args: &BenchArgs, stop: &AtomicBool
         rate: plan.rate,
         timeout: plan.timeout,
         command: Some(output::command_line()),
+        scenario: about,
     };
     crate::sweep::carry_out(order, init, &args.output.files(), stop)
 }

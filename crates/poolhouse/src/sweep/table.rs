@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use ::bench::{
-    report::printable,
+    report::{self, printable},
     sweep::{
         result::{AtRate, Curve, SweepResult},
         verdict::amount,
@@ -19,6 +19,9 @@ pub fn text(result: &SweepResult) -> String {
     let server = result.about.server.as_deref().unwrap_or("server");
     let about = format!("{server} at {}: {}", result.about.target, result.about.load);
     let _ = writeln!(text, "{}\n", printable(&about));
+    if let Some(scenario) = report::scenario(&result.about) {
+        let _ = writeln!(text, "{scenario}\n");
+    }
     let (best, recommended) = result.verdict.as_ref().map_or((0, 0), |v| (v.best_clients, v.recommended_clients));
     curve(&mut text, &result.direct, best, recommended);
     if result.verdict.is_some() {

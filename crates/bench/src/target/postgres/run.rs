@@ -14,13 +14,11 @@ use super::{
 };
 use crate::{
     engine::{ConnId, Engine, ErrorKind, Order, Outcome},
-    plan::QueryProtocol,
+    plan::{MAX_CONNECTIONS, QueryProtocol},
     script::{Client, Scripts, Statement, Step},
     target::{Surroundings, TargetError, WATCH_EVERY},
 };
 
-/// Connections of one run.
-pub(super) const MAX_CONNECTIONS: usize = 100_000;
 /// Clients of one run.
 const MAX_CLIENTS: usize = 1_000_000;
 /// See the module.
@@ -153,7 +151,7 @@ impl<'a> Run<'a> {
 
     fn connect(&mut self, conn: ConnId, now: Time) {
         let index = conn.0 as usize;
-        assert!(index < MAX_CONNECTIONS, "connections have small numbers");
+        assert!(conn.0 < MAX_CONNECTIONS, "connections have small numbers");
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
         }
