@@ -185,8 +185,11 @@ fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
         found.suspects.add(Suspects::SETTINGS);
     }
     let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
-    let is_start = |token| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local"));
-    if value.into_iter().any(is_start) {
+    // SET TIME ZONE LOCAL; of other parameters it is a value like any.
+    let zone = next_is(tokens, "time");
+    let is_word =
+        |token: &Token<'_>, other: &[u8]| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(other));
+    if value.into_iter().any(|token| is_word(&token, b"default") || (zone && is_word(&token, b"local"))) {
         found.suspects.add(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
         note_reset(tokens, found);
     }
@@ -413,6 +416,9 @@ mod tests {
     #[test]
     fn what_is_local_is_left_alone_but_may_change_meanings() {
         has_not("set local work_mem = '1MB'", Suspects::ALL);
+        has_not("set synchronous_commit = local", Suspects::RESET);
+        // One more than there are would keep the text from being amended.
+        assert_eq!(scan(b"set synchronous_commit = local; reset all; savepoint one").resets.len(), 1);
         has_not("set local app.tenant = '1'", Suspects::LASTING);
         has_not("select set_config('request.jwt', $1, true)", Suspects::ALL);
         has_not("set local search_path = a", Suspects::SETTINGS);
