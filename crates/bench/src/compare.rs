@@ -119,8 +119,11 @@ fn share(errors: u64, requests: u64) -> Option<f64> {
     (ended > 0).then(|| errors as f64 / ended as f64 * 100.0)
 }
 
+/// Something that a result says of itself; `None`: it does not know.
+type Known = fn(&About) -> Option<&str>;
+
 /// What two runs have to have in common if a difference is to tell of one thing; what a result does not know is not compared.
-const SURROUNDINGS: [(&str, fn(&About) -> Option<&str>); 8] = [
+const SURROUNDINGS: [(&str, Known); 8] = [
     ("shape of load", |about| Some(&about.shape)),
     ("load", |about| Some(&about.load)),
     ("what is asked", |about| about.asks.as_deref()),

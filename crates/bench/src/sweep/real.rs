@@ -166,9 +166,9 @@ impl<'a> Real<'a> {
 
     /// Waits until the last point's connections have left, and cleans up after a load that writes.
     fn tidy(&mut self) -> Result<(), ProbeError> {
-        let Some(others) = &mut self.others else { return Ok(()) };
+        let Some(others) = self.others.as_mut().filter(|_| self.visits > 0) else { return Ok(()) };
         let since = Instant::now();
-        while self.visits > 0 {
+        loop {
             match limits(&self.target) {
                 Ok(now) if others.are_alone(now.others) => break,
                 Ok(now) if since.elapsed() >= LEAVING => {
@@ -186,9 +186,6 @@ impl<'a> Real<'a> {
                 return Err(ProbeError::Interrupted);
             }
             std::thread::sleep(Duration::from_millis(50));
-        }
-        if self.visits == 0 {
-            return Ok(());
         }
         for vacuum in &self.vacuums {
             if let Err(error) = postgres::ask(&self.target, vacuum, VACUUM) {
