@@ -163,15 +163,11 @@ impl Layer {
 }
 
 fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scenario> {
-    let Some(head) = root.table("scenario", &[SCENARIO_KEYS]) else {
+    let Some(section) = root.table("scenario", &[SCENARIO_KEYS]) else {
         root.error("scenario", "there is no [scenario]: write one with a `name`");
         return None;
     };
-    let name = name_of(&head, "[scenario]");
-    let conditions = head.texts("fail_if").unwrap_or_default();
-    if conditions.len() > MAX_CONDITIONS {
-        head.error("fail_if", format!("more than {MAX_CONDITIONS} conditions"));
-    }
+    let head = Head::read(section, full);
     let target = match root.table("target", &[target::KEYS]) {
         Some(section) => target::read(document, &section),
         None => {
@@ -179,49 +175,93 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
             None
         }
     };
-    let seed = head.number("seed", 0..=u32::MAX).map_or(1, u64::from);
-    let about = head.string("about").unwrap_or_default();
-    // The published durations stand for themselves.
-    let compression = head.decimal("compression", 1.0..=MAX_COMPRESSION).map(|times| if full { 1.0 } else { times });
     let published = root.table("full", &[FULL_KEYS]);
-    if let Some(section) = root.table("sweep", &[sweep::KEYS]) {
-        for key in LAYER_KEYS.iter().chain(&["variant"]).filter(|key| root.has(key)) {
-            root.error(key, format!("with [sweep] there is no `{key}`: the sweep makes its own load"));
+    let (plans, sweep) = match root.table("sweep", &[sweep::KEYS]) {
+        Some(section) => {
+            let published = published.as_ref().filter(|_| full);
+            (Vec::new(), Some(read_sweep(root, &section, published, &head, target.as_ref().map(|(target, _)| target))?))
         }
-        if head.has("fail_if") {
-            head.error("fail_if", "a sweep has no conditions to miss");
+        None => (read_plans(root, published.as_ref(), &head, target.as_ref().map(|(target, _)| target))?, None),
+    };
+    let Head { name, about, compression, .. } = head;
+    target.map(|(_, start)| Scenario { name, about, start, plans, sweep, full, compression })
+}
+
+/// What `[scenario]` says.
+struct Head<'s> {
+    section: Section<'s>,
+    name: String,
+    about: String,
+    seed: u64,
+    conditions: Vec<String>,
+    compression: Option<f64>,
+    full: bool,
+}
+
+impl<'s> Head<'s> {
+    fn read(section: Section<'s>, full: bool) -> Self {
+        let conditions = section.texts("fail_if").unwrap_or_default();
+        if conditions.len() > MAX_CONDITIONS {
+            section.error("fail_if", format!("more than {MAX_CONDITIONS} conditions"));
         }
-        if head.has("compression") {
-            head.error("compression", "a sweep has no rates per hour that `compression` could be for");
-        }
-        let mut keys = SweepKeys::read(&section);
-        let published = published.and_then(|section| section.table("sweep", &[sweep::KEYS]));
-        if let Some(published) = published.map(|section| SweepKeys::read(&section)).filter(|_| full) {
-            keys = published.over(&keys);
-        }
-        let (target, start) = target?;
-        let Target::Postgres(target) = target else {
-            root.error("sweep", "a sweep asks a PostgreSQL");
-            return None;
-        };
-        let planned = keys.plan(target, seed).map_err(|message| section.error("to", message)).ok();
-        return planned.map(|sweep| Scenario {
-            name,
-            about,
-            start,
-            plans: Vec::new(),
-            sweep: Some(sweep),
+        let compression = section.decimal("compression", 1.0..=MAX_COMPRESSION);
+        Self {
+            name: name_of(&section, "[scenario]"),
+            about: section.string("about").unwrap_or_default(),
+            seed: section.number("seed", 0..=u32::MAX).map_or(1, u64::from),
+            conditions,
+            // The published durations stand for themselves.
+            compression: compression.map(|times| if full { 1.0 } else { times }),
             full,
-            compression,
-        });
+            section,
+        }
     }
-    let mut base = Layer::read(root);
-    if let Some(section) = &published
-        && section.has("sweep")
-    {
+}
+
+/// `[sweep]`, and what of `[full]` lies over it.
+fn read_sweep(
+    root: &Section<'_>,
+    section: &Section<'_>,
+    published: Option<&Section<'_>>,
+    head: &Head<'_>,
+    target: Option<&Target>,
+) -> Option<SweepPlan> {
+    for key in LAYER_KEYS.iter().chain(&["variant"]).filter(|key| root.has(key)) {
+        root.error(key, format!("with [sweep] there is no `{key}`: the sweep makes its own load"));
+    }
+    if head.section.has("fail_if") {
+        head.section.error("fail_if", "a sweep has no conditions to miss");
+    }
+    if head.section.has("compression") {
+        head.section.error("compression", "a sweep has no rates per hour that `compression` could be for");
+    }
+    let mut keys = SweepKeys::read(section);
+    if let Some(published) = published.and_then(|section| section.table("sweep", &[sweep::KEYS])) {
+        keys = SweepKeys::read(&published).over(&keys);
+    }
+    match target? {
+        Target::Postgres(target) => {
+            keys.plan(target.clone(), head.seed).map_err(|message| section.error("to", message)).ok()
+        }
+        Target::Http(_) => {
+            root.error("sweep", "a sweep asks a PostgreSQL");
+            None
+        }
+    }
+}
+
+/// The runs: one, or one for each variant.
+fn read_plans(
+    root: &Section<'_>,
+    published: Option<&Section<'_>>,
+    head: &Head<'_>,
+    target: Option<&Target>,
+) -> Option<Vec<Plan>> {
+    if let Some(section) = published.filter(|section| section.has("sweep")) {
         section.error("sweep", "there is no [sweep] whose durations these could be");
     }
-    if let Some(published) = published.map(|section| Layer::read(&section)).filter(|_| full) {
+    let mut base = Layer::read(root);
+    if let Some(published) = published.map(Layer::read).filter(|_| head.full) {
         base = published.over(&base);
     }
     let variants = root.tables("variant", &[VARIANT_KEYS]);
@@ -230,41 +270,39 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         return None;
     }
     let mut plans = Vec::new();
-    let mut add = |name: String, layer: &Layer, place: &Section<'_>, key: &'static str| {
-        let made = layer.load.shape().and_then(|shape| {
-            let pool: PoolUnderTest = layer.pool.pool(&shape);
-            let target = target.as_ref().map(|(target, _)| target.clone());
-            let plan = target.map(|target| Plan {
-                name,
-                target,
-                pool,
-                faults: layer.faults.clone().unwrap_or_default(),
-                warmup: layer.load.warmup(),
-                timeout: layer.load.timeout(),
-                seed,
-                fail_if: conditions.clone(),
-                shape,
-            });
-            plan.map(|plan| plan.check().map(|()| plan)).transpose()
-        });
-        match made {
-            Ok(plan) => plans.extend(plan),
-            Err(message) => place.error(key, message),
-        }
-    };
     if variants.is_empty() {
-        add(name.clone(), &base, root, "load");
+        plans.extend(plan(head.name.clone(), &base, head, target).map_err(|message| root.error("load", message)).ok());
     }
     for variant in &variants {
         let own = name_of(variant, "[[variant]]");
         let mut layer = Layer::read(variant).over(&base);
         let published = variant.table("full", &[LAYER_KEYS]).map(|section| Layer::read(&section));
-        if let Some(published) = published.filter(|_| full) {
+        if let Some(published) = published.filter(|_| head.full) {
             layer = published.over(&layer);
         }
-        add(format!("{name}: {own}"), &layer, variant, "");
+        let name = format!("{}: {own}", head.name);
+        plans.extend(plan(name, &layer, head, target).map_err(|message| variant.error("", message)).ok());
     }
-    target.map(|(_, start)| Scenario { name, about, start, plans, sweep: None, full, compression })
+    Some(plans.into_iter().flatten().collect())
+}
+
+/// The run that a layer describes; `None`: what is wrong has been said of the target.
+fn plan(name: String, layer: &Layer, head: &Head<'_>, target: Option<&Target>) -> Result<Option<Plan>, String> {
+    let shape = layer.load.shape()?;
+    let pool: PoolUnderTest = layer.pool.pool(&shape);
+    let Some(target) = target.cloned() else { return Ok(None) };
+    let plan = Plan {
+        name,
+        target,
+        pool,
+        faults: layer.faults.clone().unwrap_or_default(),
+        warmup: layer.load.warmup(),
+        timeout: layer.load.timeout(),
+        seed: head.seed,
+        fail_if: head.conditions.clone(),
+        shape,
+    };
+    plan.check().map(|()| Some(plan))
 }
 
 fn name_of(section: &Section<'_>, title: &str) -> String {
