@@ -78,6 +78,9 @@ class Client:
         """`features` are the names of those it may use; a pinner may use those that need a server of its own, too."""
         self.chance, self.number = chance, number
         self.features = {name for name in features if pinner or name not in PINNING}
+        if not pinner:
+            # Both at a time can only be had by a client with a server of its own.
+            self.features.discard("role" if number % 2 else "authorization")
         # Looks at lastval, too. One does who never advances a sequence: it must not see what others did.
         self.counts = "sequences" in features and (pinner or looks)
         # A session's first temporary table makes it plan anew, and a server that had one before it was handed on has none that is the
