@@ -119,3 +119,9 @@ def test_a_dead_target_and_a_bad_range_are_clear_errors(cluster):
     assert done.returncode == 2 and "smaller number first" in done.stderr, done.stderr
     done = run(cluster.url(database="other"), "--select-only", seconds=25)
     assert done.returncode == 1 and "--init" in done.stderr, done.stderr
+
+
+def test_a_path_that_cannot_be_written_is_told_before_any_load(cluster, tmp_path):
+    done = subprocess.run([pooler.BINARY, "sweep", cluster.url(), "--json", tmp_path / "no" / "such.json"], capture_output=True,
+                          text=True, check=False, timeout=30)
+    assert done.returncode == 2 and "cannot write" in done.stderr, done.stderr

@@ -2,9 +2,8 @@
 //! nothing itself.
 
 use std::{
-    fs,
     io::{IsTerminal, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     sync::atomic::AtomicBool,
     time::Duration,
@@ -28,6 +27,7 @@ use crate::{
     BAD_USAGE,
     bench::{output, target},
     interrupt,
+    output_file::Outputs,
 };
 
 mod table;
@@ -165,21 +165,19 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
             return Ok(BAD_USAGE.into());
         }
     };
+    let outputs = match Outputs::open(args.json.as_deref(), args.html.as_deref()) {
+        Ok(outputs) => outputs,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return Ok(BAD_USAGE.into());
+        }
+    };
     let interrupt = interrupt::watch()?;
-    let files = Files { json: args.json, html: args.html };
-    carry_out(order, args.load.init, &files, &interrupt.stop)
-}
-
-/// Where the result goes.
-pub(crate) struct Files {
-    /// `-` is standard output.
-    pub(crate) json: Option<PathBuf>,
-    /// The page.
-    pub(crate) html: Option<PathBuf>,
+    carry_out(order, args.load.init, outputs, &interrupt.stop)
 }
 
 /// Makes the sweep, first the tables if it is to (`init`), and tells what came out.
-pub(crate) fn carry_out(order: Order<'_>, init: bool, files: &Files, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+pub(crate) fn carry_out(order: Order<'_>, init: bool, outputs: Outputs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     proxy::raise_descriptor_limit();
     if let Err(error) = order.check() {
         return Ok(failed(error.blame, &error.message));
@@ -198,7 +196,7 @@ pub(crate) fn carry_out(order: Order<'_>, init: bool, files: &Files, stop: &Atom
     if terminal {
         eprint!("\r\x1b[K");
     }
-    write(files, &result)?;
+    write(outputs, &result)?;
     let whole = result.verdict.is_some() && result.failed.is_none();
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -313,23 +311,10 @@ fn show(stage: &Stage<'_>, terminal: bool) {
 }
 
 /// The table, and the files asked for.
-fn write(files: &Files, result: &SweepResult) -> anyhow::Result<()> {
-    let json = serde_json::to_string_pretty(result).context("the result")? + "\n";
-    let mut out = std::io::stdout().lock();
-    match files.json.as_deref() {
-        Some(path) if path == Path::new("-") => out.write_all(json.as_bytes())?,
-        path => {
-            out.write_all(table::text(result).as_bytes())?;
-            if let Some(path) = path {
-                fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
-            }
-        }
-    }
-    if let Some(path) = &files.html {
-        fs::write(path, report::html::report(&[report::html::Part::Sweep(result)]))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+fn write(outputs: Outputs, result: &SweepResult) -> anyhow::Result<()> {
+    let json = || Ok(serde_json::to_string_pretty(result).context("the result")? + "\n");
+    let page = || report::html::report(&[report::html::Part::Sweep(result)]);
+    outputs.tell(|out| out.write_all(table::text(result).as_bytes()), json, page)
 }
 
 #[cfg(test)]

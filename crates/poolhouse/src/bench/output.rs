@@ -50,11 +50,6 @@ impl OutputFlags {
         self.name.clone()
     }
 
-    /// Where the result goes.
-    pub fn files(&self) -> crate::sweep::Files {
-        crate::sweep::Files { json: self.json.clone(), html: self.html.clone() }
-    }
-
     /// Opens the files that will be written.
     ///
     /// # Errors

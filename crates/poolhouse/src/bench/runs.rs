@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     interrupt::{self, Interrupt},
+    output_file::Outputs,
     private::PrivatePostgres,
 };
 
@@ -87,8 +88,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let runs = match prepare(&args, &interrupt) {
         Ok(Asked::Runs(runs)) => runs,
         Ok(Asked::Sweep(sweep)) => {
-            drop(outputs);
-            return sweep_of_scenario(*sweep, &args, stop);
+            return sweep_of_scenario(*sweep, outputs, stop);
         }
         Err(Refused::Usage(message)) => return Ok(bad_usage(&message)),
         Err(Refused::Failed(error)) => return Err(error),
@@ -259,7 +259,7 @@ fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static st
     }
 }
 
-fn sweep_of_scenario(sweep: SweepOfScenario, args: &BenchArgs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let SweepOfScenario { plan, about, init, postgres } = sweep;
     if plan.through_clients.is_some() && postgres.is_none() {
         eprintln!("through a pooler is measured only with the scenario's own database; see poolhouse sweep --through");
@@ -283,7 +283,7 @@ fn sweep_of_scenario(sweep: SweepOfScenario, args: &BenchArgs, stop: &AtomicBool
         command: Some(output::command_line()),
         scenario: about,
     };
-    crate::sweep::carry_out(order, init, &args.output.files(), stop)
+    crate::sweep::carry_out(order, init, outputs, stop)
 }
 
 fn one(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
