@@ -168,12 +168,7 @@ impl Prepared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statements::Statements;
-
-    fn statements(count: usize) -> Vec<Arc<Statement>> {
-        let all = Statements::default();
-        (0..count).map(|i| all.intern(Some(1), format!("select {i}\0\0\0").as_bytes())).collect()
-    }
+    use crate::statements::tests::statements;
 
     #[test]
     fn a_parse_that_was_discarded_confirms_nothing() {

@@ -284,10 +284,11 @@ impl Named {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn statements(count: usize) -> Vec<Arc<Statement>> {
+    /// Some that differ.
+    pub(crate) fn statements(count: usize) -> Vec<Arc<Statement>> {
         let all = Statements::default();
         (0..count).map(|i| all.intern(Some(1), format!("select {i}\0\0\0").as_bytes())).collect()
     }

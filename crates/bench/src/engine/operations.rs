@@ -32,11 +32,11 @@ impl Operation {
     /// How long its client is to pause after it, so that operations which take no time do not follow one another without end.
     #[inline]
     pub fn pause(&self, now: Time) -> Duration {
-        if now > self.started && self.started != NEVER_SENT { Duration::ZERO } else { NO_TIME_PAUSE }
+        if now > self.started { Duration::ZERO } else { NO_TIME_PAUSE }
     }
 }
 
-/// When an operation was sent that was not.
+/// When an operation was sent that was not: later than any moment.
 const NEVER_SENT: Time = Time::NEVER;
 
 const ABSENT: Operation = Operation {

@@ -18,6 +18,8 @@ use driver::Address;
 
 /// Cancel requests under way at a time; those beyond that are not made.
 const MAX_UNDER_WAY: usize = 64;
+/// Addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 8;
 /// Each step of one may take so long.
 const STEP_TIME: Duration = Duration::from_secs(1);
 /// At the end of a run they are waited for so long.
@@ -59,8 +61,10 @@ impl Cancels {
 fn deliver(address: &Address, request: &[u8]) -> std::io::Result<()> {
     match address {
         Address::Tcp { host, port } => {
-            let address = (host.as_str(), *port).to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
-            let mut stream = TcpStream::connect_timeout(&address, STEP_TIME)?;
+            // Of a name with several (`localhost`), not all need have somebody who listens.
+            let addresses = (host.as_str(), *port).to_socket_addrs()?.take(MAX_ADDRESSES);
+            let connect = |address| TcpStream::connect_timeout(&address, STEP_TIME).ok();
+            let mut stream = addresses.into_iter().find_map(connect).ok_or(std::io::ErrorKind::NotConnected)?;
             stream.set_read_timeout(Some(STEP_TIME))?;
             stream.write_all(request)?;
             until_closed(&mut stream)
