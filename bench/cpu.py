@@ -5,7 +5,11 @@ ticks of `stat` are too coarse for short windows. Refuses to know what the proce
 """
 
 import os
+import sys
 import time
+
+# From this share on a machine is quiet enough to measure on.
+QUIET = 0.9
 from pathlib import Path
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -99,8 +103,11 @@ class Recorder:
 
 
 def idle_share(seconds=1.0):
-    """Share of the machine that is free right now: 1.0 is a quiet machine."""
+    """Share of the machine that is free right now: 1.0 is a quiet machine. Warns of one that is not."""
     before, _ = machine()
     time.sleep(seconds)
     after, _ = machine()
-    return 1 - (after - before) / (seconds * os.cpu_count())
+    free = 1 - (after - before) / (seconds * os.cpu_count())
+    if free < QUIET:
+        print(f"warning: this machine is busy ({1 - free:.0%}); the numbers will be off", file=sys.stderr)
+    return free

@@ -39,8 +39,6 @@ def main():
     """Measures everything and writes the result."""
     options = arguments()
     free = cpu.idle_share()
-    if free < 0.9:
-        print(f"warning: this machine is busy ({1 - free:.0%}); the numbers will be off", file=sys.stderr)
     runs, versions = [], {"poolhouse": timed([binary(), "--version"])[0].strip()}
     if options.only != "http":
         cluster = Cluster(processes.directory(), options.scale)

@@ -41,8 +41,6 @@ def main():
     """Judges each script and writes the table."""
     options = arguments()
     free = cpu.idle_share()
-    if free < 0.9:
-        print(f"warning: this machine is busy ({1 - free:.0%}); the numbers will be off", file=sys.stderr)
     cluster = Cluster(processes.directory(), options.scale)
     try:
         judged = [judge(cluster, name, options) for name in options.scripts]

@@ -94,8 +94,6 @@ class Bench:
         if options.targets:
             wanted &= set(options.targets.split(","))
         free = cpu.idle_share()
-        if free < 0.9:
-            say(f"warning: this machine is busy ({1 - free:.0%}); the numbers will be off")
         say("starting PostgreSQL and loading pgbench's tables")
         self.cluster = Cluster(self.directory, options.scale)
         kinds = {name: kind for name, kind in poolers.KINDS.items() if name in wanted}

@@ -129,3 +129,13 @@ def pytest_runtest_makereport(item, call):
             report.sections.append((f"log of {name.parent.name}", name.read_text(errors="replace")[-6000:]))
         report.sections.append(("run it alone", f"make test-e2e PYTEST_ARGS='-k {item.name.split('[')[0]}'"))
     return report
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Writes a script for the load generator, and names it."""
+    def write(text):
+        path = tmp_path / "script.sql"
+        path.write_text(text)
+        return path
+    return write

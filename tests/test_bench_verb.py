@@ -36,16 +36,6 @@ def asleep(cluster):
                          " AND pid <> pg_backend_pid()", database="bench")[0][0]
 
 
-@pytest.fixture
-def script(tmp_path):
-    """Writes one and names it."""
-    def write(text):
-        path = tmp_path / "script.sql"
-        path.write_text(text)
-        return path
-    return write
-
-
 def test_a_missed_threshold_is_told_and_ends_with_99(tables, cluster):
     done = run(cluster.url(), "--duration", "1s", "--clients", 2, "--fail-if", "p99>1us", "--fail-if", "errors>0")
     assert done.returncode == 99 and re.search(r"missed p99>1us: it is [\d.]+ ms", done.stderr), done.stderr

@@ -40,15 +40,6 @@ def sweep(url, *arguments):
     return json.loads(done.stdout)
 
 
-@pytest.fixture
-def script(tmp_path):
-    def write(text):
-        path = tmp_path / "load.sql"
-        path.write_text(text)
-        return path
-    return write
-
-
 def test_a_planted_peak_is_found_and_the_recommendation_keeps_its_promise(cluster, script, tmp_path):
     page, kept = tmp_path / "page.html", tmp_path / "kept.json"
     done = run(cluster.url(), *SHORT, "--clients", "1..32", "--script", script(PEAK), "--html", page, "--json", kept)
