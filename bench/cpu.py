@@ -7,11 +7,10 @@ ticks of `stat` are too coarse for short windows. Refuses to know what the proce
 import os
 import sys
 import time
+from pathlib import Path
 
 # From this share on a machine is quiet enough to measure on.
 QUIET = 0.9
-from pathlib import Path
-
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
