@@ -2,6 +2,9 @@
 
 import pytest
 
+import wire as w
+
+
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 @pytest.mark.parametrize("reset", ["RESET application_name", "SET application_name TO DEFAULT", "RESET ALL", "DISCARD ALL"])
@@ -22,3 +25,28 @@ def test_half_a_datestyle_is_completed_by_the_servers_default_and_not_by_another
         with pooler.wire(DateStyle="dmy") as client:
             assert client.query("SHOW DateStyle") == [["ISO, DMY"]]
             assert client.parameters["DateStyle"] == "ISO, DMY"
+
+
+@pytest.mark.parametrize("reset", ["DISCARD ALL", "RESET work_mem /* \\ */ ; SELECT 1/0"])
+def test_a_reset_that_failed_does_not_make_set_transaction_too_late(start, reset):
+    pooler = start(max_size=1)
+    with pooler.wire(options="-c work_mem=5MB") as client:
+        client.query("BEGIN")
+        with pytest.raises(w.ServerError):
+            client.query(reset)
+        client.query("COMMIT AND CHAIN")
+        client.query("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        assert client.query("SHOW transaction_isolation") == [["serializable"]]
+        client.query("COMMIT")
+        assert client.query("SHOW work_mem") == [["5MB"]]
+
+
+def test_an_error_before_a_reset_in_a_pipeline_is_not_the_resets(start):
+    pooler = start(max_size=1)
+    with pooler.wire(options="-c work_mem=5MB") as client:
+        client.query("SET work_mem = '6MB'")
+        client.send(w.query("SELECT 1/0"), w.query("RESET work_mem /* \\ */"))
+        with pytest.raises(w.ServerError, match="division"):
+            client.rows()
+        client.rows()
+        assert client.query("SHOW work_mem") == [["5MB"]]

@@ -157,6 +157,11 @@ impl Exchange {
         self.status != b'E' && self.queue.iter().all(|item| matches!(item, Item::Extended(_) | Item::Noted(_)))
     }
 
+    /// Nothing is under way behind the request whose answer has just come.
+    pub(crate) fn is_last(&self) -> bool {
+        self.queue.len() <= 1
+    }
+
     /// No more may be forwarded.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.len() >= MAX_OUTSTANDING

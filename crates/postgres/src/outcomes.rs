@@ -80,12 +80,17 @@ impl Postgres {
 
     /// An ErrorResponse for the holder.
     pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
-        // What failed has set nothing back and stopped no listening, nor has what was done with it.
+        // What failed has stopped no listening, nor has what was done with it.
         server.unlistens.clear();
-        server.resets.clear();
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         let repeated = server.is_to_repeat(body.unwrap_or_default());
         server.exchange.answered(back::ERROR_RESPONSE);
+        if server.exchange.is_last() {
+            // It has set nothing back either. A transaction that goes on, after AND CHAIN, must not be asked: a question would be
+            // its first, and SET TRANSACTION too late. (What sets something back is the last under way: what follows waits.)
+            server.suspects.remove(Suspects::RESET);
+            server.resets.clear();
+        }
         if let Some(body) = body {
             server.note_fatal(body);
             if server.for_writes && Failure::read(body).code == code::READ_ONLY_SQL_TRANSACTION {
