@@ -22,11 +22,12 @@ const MAX_ROUND: usize = 9;
 const MORE_ROUNDS: u32 = 4;
 /// With less than this left of the budget no points are added, so that the last of them are visited often enough.
 const LAST_VISITS: u32 = 8;
-/// Points beside which gaps are halved: the best, and others that may be the best.
+/// Points beside which any gap is halved: the best, and others that may be the best. Cliffs are looked for beside all of those.
 const TOP: usize = 2;
 /// Two neighbours whose ratio is below this are close enough.
 const CLOSE: f64 = 1.08;
-/// Beside a cliff, where one neighbour has less than this share of the other, they must be closer, and are brought so in every round.
+/// Beside a cliff, where one neighbour has less than this share of the other and noise does not explain it, they must be closer, and are
+/// brought so in every round.
 const CLIFF: f64 = 0.85;
 /// Measurements until a cliff is believed.
 const SURE: u32 = 2;
@@ -190,11 +191,11 @@ impl Chooser {
         let mut contenders = contenders(known, best);
         contenders.retain(|&clients| clients != best.clients);
         let mut gaps = Vec::new();
-        for clients in std::iter::once(best.clients).chain(contenders.iter().copied()).take(TOP) {
+        for (rank, clients) in std::iter::once(best.clients).chain(contenders.iter().copied()).enumerate() {
             let at = known.points.iter().position(|p| p.clients == clients).expect("one of them");
             let unlucky = suspects(&known.points, at);
             if unlucky.is_empty() {
-                gaps.extend(gaps_beside(&known.points, at, adds_points));
+                gaps.extend(gaps_beside(known, at, adds_points && rank < TOP));
             }
             wanted.extend(unlucky);
         }
@@ -214,6 +215,7 @@ impl Chooser {
             wanted.extend(within.map(|p| p.clients));
         }
         wanted.extend(contenders);
+        wanted.extend(hidden(&known.points, best));
         wanted
     }
 }
@@ -261,12 +263,15 @@ fn spaced(from: u32, to: u32, steps: u32) -> Vec<u32> {
 
 /// The gaps on both sides of a point: how urgent (the ratio of their ends), and their middles; `all`: not only those in which there is a
 /// cliff.
-fn gaps_beside(points: &[Place], at: usize, all: bool) -> Vec<(f64, u32)> {
+fn gaps_beside(known: &Known, at: usize, all: bool) -> Vec<(f64, u32)> {
+    let points = &known.points;
     let below = at.checked_sub(1).map(|i| (points[i], points[at]));
     let above = points.get(at + 1).map(|p| (points[at], *p));
     let mut gaps = Vec::new();
     for (low, high) in [below, above].into_iter().flatten() {
-        let falls = low.throughput.min(high.throughput) < CLIFF * low.throughput.max(high.throughput);
+        let noise = ERRORS * known.error(low.visits).hypot(known.error(high.visits));
+        let share = CLIFF.min(1.0 - noise);
+        let falls = low.throughput.min(high.throughput) < share * low.throughput.max(high.throughput);
         let gap = (low.clients, high.clients);
         // The rise towards the knee is steep as well, but it is between wide gaps.
         let cliff = falls && ratio(gap) < 1.5;
@@ -287,6 +292,14 @@ fn suspects(points: &[Place], at: usize) -> Vec<u32> {
     let low = |p: &&Place| p.most < CLIFF * points[at].throughput && p.visits < SURE;
     let near = |p: &&Place| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
     beside.filter(low).filter(near).map(|p| p.clients).collect()
+}
+
+/// The neighbours of the best that seem to lie beyond a cliff, until they were measured so often that all of it cannot have been bad luck.
+fn hidden(points: &[Place], best: Place) -> Vec<u32> {
+    let Some(at) = points.iter().position(|p| p.clients == best.clients) else { return Vec::new() };
+    let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i));
+    let low = |p: &&Place| p.throughput < CLIFF * best.throughput && p.visits < SURE_OF_DISAGREEMENT;
+    beside.filter(low).map(|p| p.clients).collect()
 }
 
 /// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best, and the next.
