@@ -8,6 +8,8 @@ import asyncpg
 import psycopg
 import pytest
 
+import wire as w
+
 pytestmark = pytest.mark.poolhouse_only
 
 
@@ -102,6 +104,19 @@ def test_what_is_rolled_back_was_not_said(start):
         client.commit()
         other.execute("NOTIFY news, 'gone'")
         assert heard(client, 1, timeout=0.2) == []
+        eventually("nobody listens any more", lambda: not listening_servers(pooler))
+
+
+@pytest.mark.parametrize("failing", ["before", "behind"])
+def test_an_error_beside_an_unlisten_in_a_pipeline_is_not_its_own(start, failing):
+    pooler = start(max_size=2)
+    with pooler.wire() as client:
+        client.query("LISTEN news")
+        eventually("it is heard elsewhere", lambda: listening_servers(pooler))
+        pipeline = [w.query("SELECT 1/0"), w.query("UNLISTEN news")]
+        client.send(*(pipeline if failing == "before" else reversed(pipeline)))
+        failures = [any(kind == b"E" for kind, _ in client.until_ready()[0]) for _ in pipeline]
+        assert sorted(failures) == [False, True]
         eventually("nobody listens any more", lambda: not listening_servers(pooler))
 
 

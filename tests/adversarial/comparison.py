@@ -6,7 +6,7 @@ import random
 import time
 
 from . import world
-from .requests import Batch, Request, simple
+from .requests import Batch, simple
 from .session import Closed, Session
 from .statements import Client
 
@@ -164,9 +164,10 @@ async def play(number, count, seed, features, pinners, sides, progress):
                 for request in client.next(pair.reference.status):
                     left -= 1
                     progress.statements += 1
-                    # Now and then the next request does not wait for the answer of this one.
+                    # Now and then a request does not wait for the answer of the one before it, which may be an error.
                     if chance.random() < 0.1 and pair.reference.status != "E":
-                        request = request + Request(simple("SELECT 'sent along'").data, 1, "SELECT 'sent along'")
+                        along = simple(chance.choice(["SELECT 'sent along'", "SELECT 'sent along'", "SELECT 1/0"]))
+                        request = chance.choice([request + along, along + request])
                     await pair.ask(request)
                 if chance.random() < 0.85:
                     await pair.look(full=chance.random() < 0.04)

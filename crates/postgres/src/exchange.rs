@@ -157,9 +157,9 @@ impl Exchange {
         self.status != b'E' && self.queue.iter().all(|item| matches!(item, Item::Extended(_) | Item::Noted(_)))
     }
 
-    /// Nothing is under way behind the request whose answer has just come.
+    /// Nothing is under way behind what is being answered: a Query, or messages up to a Sync.
     pub(crate) fn is_last(&self) -> bool {
-        self.queue.len() <= 1
+        self.queue.iter().skip_while(|item| !matches!(item, Item::Query | Item::Sync)).count() <= 1
     }
 
     /// No more may be forwarded.
@@ -521,6 +521,16 @@ mod tests {
         assert_eq!(play(">PpBES 112E ZI").take_discarded(), []);
         assert_eq!(play(">PBEpS 12GE ZI").take_discarded(), note);
         settled(">PpBES E ZI");
+    }
+
+    #[test]
+    fn the_last_request_has_nothing_behind_it() {
+        for last in [">Q", ">Q E", ">PBES", ">PBES 12", ">PBES 12C", ">PBES E", ">PBE E", ">QQ EZI"] {
+            assert!(play(last).is_last(), "{last}");
+        }
+        for not_last in [">QQ E", ">PBESQ 12C", ">PBESP E", ">QP", ">SS"] {
+            assert!(!play(not_last).is_last(), "{not_last}");
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Postgres {
             b"DEALLOCATE\0" | b"DO\0" if forgets => {
                 server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all());
             }
-            b"ROLLBACK\0" => server.unlistens.clear(),
+            b"ROLLBACK\0" if server.exchange.is_last() => server.unlistens.clear(),
             _ => {}
         }
         match note {
@@ -80,16 +80,16 @@ impl Postgres {
 
     /// An ErrorResponse for the holder.
     pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
-        // What failed has stopped no listening, nor has what was done with it.
-        server.unlistens.clear();
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         let repeated = server.is_to_repeat(body.unwrap_or_default());
         server.exchange.answered(back::ERROR_RESPONSE);
         if server.exchange.is_last() {
-            // It has set nothing back either. A transaction that goes on, after AND CHAIN, must not be asked: a question would be
-            // its first, and SET TRANSACTION too late. (What sets something back is the last under way: what follows waits.)
+            // What failed has set nothing back and stopped no listening, nor has what was done with it. (What does either is the last
+            // under way: what follows waits.) A transaction that goes on, after AND CHAIN, must not be asked: a question would be its
+            // first statement, and SET TRANSACTION too late.
             server.suspects.remove(Suspects::RESET);
             server.resets.clear();
+            server.unlistens.clear();
         }
         if let Some(body) = body {
             server.note_fatal(body);

@@ -208,13 +208,18 @@ fn query(
     let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
         let mut findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
-        if client.named.is_some()
-            && !client.mid_message
+        if !client.mid_message
             && message.is_whole()
-            && server.exchange.is_settled()
-            && answer(me, client, server, message.body(), out)
+            && let Some(given_up) = gives_up(client, server, message.body())
         {
-            return Step::Answered;
+            if server.exchange.is_between() {
+                client.awaits_answers = true;
+                return Step::Wait;
+            }
+            if server.exchange.is_settled() && server.exchange.status() != b'E' {
+                answer(me, client, server, &given_up, out);
+                return Step::Answered;
+            }
         }
         if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
             return step;
@@ -240,28 +245,34 @@ fn query(
     amended.unwrap_or(Step::Forward)
 }
 
-/// Answers a DEALLOCATE of a statement that the server knows by another name, or not at all.
-fn answer(me: ClientTag, client: &mut Client, server: &Server, text: &[u8], out: &mut Outbox) -> bool {
-    let Some(named) = &mut client.named else { return false };
-    if !text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/')) {
-        return false;
-    }
-    let status = server.exchange.status();
-    let word = match deallocates(text) {
-        Some(Deallocate::One(name)) if status != b'E' && named.has(&name) => {
-            named.remove(&name);
+/// What a text deallocates that the server knows by another name, or not at all.
+fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
+    let named = client.named.as_ref()?;
+    let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
+    let given_up = if may { deallocates(text)? } else { return None };
+    let ours = match &given_up {
+        Deallocate::One(name) => named.has(name),
+        // Those prepared in SQL are the server's to forget.
+        Deallocate::All => client.pin.is_none() && !server.suspects.any(Suspects::PREPARE),
+    };
+    ours.then_some(given_up)
+}
+
+/// Answers such a text in the place of the server.
+fn answer(me: ClientTag, client: &mut Client, server: &Server, given_up: &Deallocate, out: &mut Outbox) {
+    let named = client.named.as_mut().expect("it has statements");
+    let word = match given_up {
+        Deallocate::One(name) => {
+            named.remove(name);
             "DEALLOCATE"
         }
-        // Those prepared in SQL are the server's to forget.
-        Some(Deallocate::All) if status != b'E' && client.pin.is_none() && !server.suspects.any(Suspects::PREPARE) => {
+        Deallocate::All => {
             named.clear();
             "DEALLOCATE ALL"
         }
-        _ => return false,
     };
     out.insert(Peer::Client(me), |to| {
         crate::message::write(to, crate::message::back::COMMAND_COMPLETE, |to| crate::message::write_text(to, word));
-        write_ready(to, status);
+        write_ready(to, server.exchange.status());
     });
-    true
 }

@@ -121,7 +121,9 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
         message.header.kind,
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::SYNC | front::FLUSH | front::TERMINATE
     );
-    if request && (under_way || server.suspects.any(Suspects::RESET)) && server.exchange.is_between() {
+    // An error before one of these must not be taken for its own.
+    let alone = server.suspects.any(Suspects::RESET) || !server.unlistens.is_empty();
+    if request && (under_way || alone) && server.exchange.is_between() {
         client.awaits_answers = true;
         return Some(Step::Wait);
     }

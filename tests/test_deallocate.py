@@ -1,0 +1,33 @@
+"""DEALLOCATE of a statement that was prepared by the protocol, wherever in a pipeline it comes."""
+
+import pytest
+
+import wire as w
+
+
+@pytest.mark.parametrize("what", ["s1", "ALL"])
+@pytest.mark.parametrize("before", [["SELECT 1"], ["SELECT 1/0"], ["BEGIN", "SELECT 1/0", "ROLLBACK"]])
+def test_deallocate_means_the_clients_own_statement_before_the_answers_are_there(start, before, what):
+    pooler = start(max_size=1)
+    with pooler.wire() as client:
+        client.send(w.parse("SELECT 1", name="s1"), w.SYNC)
+        client.until_ready()
+        client.send(*map(w.query, before), w.query(f"DEALLOCATE {what}"))
+        for _ in before:
+            client.until_ready()
+        answers, status = client.until_ready()
+        assert (answers, status) == ([(b"C", f"DEALLOCATE{' ALL' * (what == 'ALL')}\0".encode())], "I")
+        client.send(w.bind(name="s1"), w.execute(), w.SYNC)
+        assert client.error().sqlstate == "26000"
+
+
+def test_deallocate_in_a_failed_transaction_fails_in_a_pipeline_too(start):
+    pooler = start(max_size=1)
+    with pooler.wire() as client:
+        client.send(w.parse("SELECT 1", name="s1"), w.SYNC)
+        client.until_ready()
+        client.send(w.query("BEGIN; SELECT 1/0"), w.query("DEALLOCATE s1"), w.query("ROLLBACK"))
+        codes = [[w.error_fields(body)["C"] for kind, body in client.until_ready()[0] if kind == b"E"] for _ in range(3)]
+        assert codes == [["22012"], ["25P02"], []]
+        client.send(w.bind(name="s1"), w.execute(), w.SYNC)
+        assert [kind for kind, _ in client.until_ready()[0]] == [b"2", b"D", b"C"]
