@@ -21,6 +21,15 @@ def test_deallocate_means_the_clients_own_statement_before_the_answers_are_there
         assert client.error().sqlstate == "26000"
 
 
+def test_a_statement_may_be_parsed_and_deallocated_in_one_pipeline(start):
+    pooler = start(max_size=1)
+    with pooler.wire() as client:
+        parse, run = w.parse("SELECT 1", name="s1"), [w.bind(name="s1"), w.execute(), w.SYNC]
+        client.send(parse, *run, w.query("DEALLOCATE s1"), *run, w.query("DEALLOCATE s1"), parse, *run)
+        codes = [[w.error_fields(body)["C"] for kind, body in client.until_ready()[0] if kind == b"E"] for _ in range(5)]
+        assert codes == [[], [], ["26000"], ["26000"], []]
+
+
 def test_deallocate_in_a_failed_transaction_fails_in_a_pipeline_too(start):
     pooler = start(max_size=1)
     with pooler.wire() as client:

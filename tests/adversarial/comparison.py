@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import functools
+import operator
 import random
 import time
 
@@ -147,6 +149,13 @@ class Pair:
         self.reference.leave(politely)
 
 
+def sent_along(client, status):
+    """What does not wait for the answers before it: a query, a failure, or all requests of another step."""
+    if client.chance.random() < 0.5:
+        return functools.reduce(operator.add, client.next(status))
+    return simple(client.chance.choice(["SELECT 'sent along'", "SELECT 1/0"]))
+
+
 async def play(number, count, seed, features, pinners, sides, progress):
     """One client's life: about `count` statements over several connections."""
     chance = random.Random(f"{seed} {number}")
@@ -161,12 +170,14 @@ async def play(number, count, seed, features, pinners, sides, progress):
                 if "reconnect" in client.features and chance.random() < 0.01:
                     pair.leave(politely=chance.random() < 0.7)
                     break
-                for request in client.next(pair.reference.status):
+                requests = client.next(pair.reference.status)
+                for request in requests:
                     left -= 1
                     progress.statements += 1
-                    # Now and then a request does not wait for the answer of the one before it, which may be an error.
-                    if chance.random() < 0.1 and pair.reference.status != "E":
-                        along = simple(chance.choice(["SELECT 'sent along'", "SELECT 'sent along'", "SELECT 1/0"]))
+                    # Now and then requests do not wait for the answers of those before them, which may be errors. (A step of several
+                    # may be of the unnamed statement, which is not to be bound long after its first time.)
+                    if len(requests) == 1 and chance.random() < 0.1:
+                        along = sent_along(client, pair.reference.status)
                         request = chance.choice([request + along, along + request])
                     await pair.ask(request)
                 if chance.random() < 0.85:
