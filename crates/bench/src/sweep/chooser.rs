@@ -408,6 +408,18 @@ mod tests {
     }
 
     #[test]
+    fn what_seems_to_lie_beyond_a_cliff_beside_the_best_is_measured_again_and_again() {
+        for seed in 0..20 {
+            let chooser = run(Chooser::new(1, 256, 7, seed), |n| if n < 41 { 100.0 * f64::from(n) } else { 2000.0 });
+            let known = Known::of(chooser.visits());
+            let at = known.points.iter().position(|p| p.clients == known.best().unwrap().clients).unwrap();
+            assert_eq!(known.points[at].clients, 40, "seed {seed}");
+            let beyond = known.points[at + 1];
+            assert!(beyond.clients == 41 && beyond.visits >= SURE_OF_DISAGREEMENT, "seed {seed}: {beyond:?}");
+        }
+    }
+
+    #[test]
     fn the_reference_is_measured_in_every_round() {
         let chooser = run(Chooser::new(1, 256, 5, 2), usl(0.02, 1e-3));
         let reference = chooser.reference().unwrap();
