@@ -124,10 +124,15 @@ def judge(cluster, name, options):
     finally:
         if file:
             os.unlink(file)
-    regret = {what: 1 - stats.median(again[clients]) / stats.median(again[best]) for what, clients in chosen.items()}
+    regret = {what: lost(again[clients], again[best]) for what, clients in chosen.items()}
     visits = swept["direct"]["effort"]["visits"]
     return {"script": name, "chosen": chosen, "regret": regret, "visits": visits, "bracketed": verdict["bracketed"],
             "time": visits / (len(seen) * options.rounds), "exhaustive": seen, "again": again}
+
+
+def lost(mine, best):
+    """The share that is lost, pair by pair: of each pair the two were measured seconds apart, and the machine changes more slowly."""
+    return 1 - stats.median([one / other for one, other in zip(mine, best, strict=True)])
 
 
 def throughput(target, clients, options, seed):
