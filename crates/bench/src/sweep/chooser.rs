@@ -288,18 +288,21 @@ fn gaps_beside(known: &Known, at: usize, all: bool) -> Vec<(f64, u32)> {
 /// Points close beside the best that seem to lie beyond a cliff, but were measured once or twice only: they may have been unlucky, and
 /// the cliff may be elsewhere.
 fn suspects(points: &[Place], at: usize) -> Vec<u32> {
-    let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i));
     let low = |p: &&Place| p.most < CLIFF * points[at].throughput && p.visits < SURE;
     let near = |p: &&Place| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
-    beside.filter(low).filter(near).map(|p| p.clients).collect()
+    beside(points, at).filter(low).filter(near).map(|p| p.clients).collect()
 }
 
 /// The neighbours of the best that seem to lie beyond a cliff, until they were measured so often that all of it cannot have been bad luck.
 fn hidden(points: &[Place], best: Place) -> Vec<u32> {
     let Some(at) = points.iter().position(|p| p.clients == best.clients) else { return Vec::new() };
-    let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i));
     let low = |p: &&Place| p.throughput < CLIFF * best.throughput && p.visits < SURE_OF_DISAGREEMENT;
-    beside.filter(low).map(|p| p.clients).collect()
+    beside(points, at).filter(low).map(|p| p.clients).collect()
+}
+
+/// A point's neighbours.
+fn beside(points: &[Place], at: usize) -> impl Iterator<Item = &Place> {
+    [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i))
 }
 
 /// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best, and the next.
