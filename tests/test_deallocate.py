@@ -21,6 +21,26 @@ def test_deallocate_means_the_clients_own_statement_before_the_answers_are_there
         assert client.error().sqlstate == "26000"
 
 
+@pytest.mark.parametrize("state", ["replay", "allow"])
+@pytest.mark.parametrize("what", ["DEALLOCATE ALL", "DISCARD ALL"])
+def test_what_is_forgotten_through_the_protocol_cannot_be_had_right_behind_it(start, what, state):
+    pooler = start(max_size=2, on_session_state=state)
+    with pooler.wire() as client, pooler.wire() as first, pooler.wire() as second:
+        first.send(w.query("BEGIN"))
+        first.until_ready()
+        client.send(w.parse("SELECT 1", name="s1"), w.SYNC)
+        client.until_ready()
+        second.send(w.query("BEGIN"))
+        second.until_ready()
+        first.send(w.query("COMMIT"))
+        first.until_ready()
+        # The only server that is free has not got the statement: it would be prepared there, behind what forgets it.
+        run = [w.bind(name="s1"), w.execute(), w.SYNC]
+        client.send(w.parse(what), w.bind(), w.execute(), w.SYNC, *run, w.query("SELECT 1"), *run)
+        codes = [[w.error_fields(body)["C"] for kind, body in client.until_ready()[0] if kind == b"E"] for _ in range(4)]
+        assert codes == [[], ["26000"], [], ["26000"]]
+
+
 def test_a_statement_may_be_parsed_and_deallocated_in_one_pipeline(start):
     pooler = start(max_size=1)
     with pooler.wire() as client:

@@ -121,8 +121,8 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
         message.header.kind,
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::SYNC | front::FLUSH | front::TERMINATE
     );
-    // An error before one of these must not be taken for its own.
-    let alone = server.suspects.any(Suspects::RESET) || !server.unlistens.is_empty();
+    // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
+    let alone = server.suspects.any(Suspects::RESET.and(Suspects::FORGET)) || !server.unlistens.is_empty();
     if request && (under_way || alone) && server.exchange.is_between() {
         client.awaits_answers = true;
         return Some(Step::Wait);

@@ -45,7 +45,7 @@ impl Suspects {
     /// What the next CommandCompletes have to be looked at for.
     pub(crate) const TELLING: Self = Self(Self::FORGET.0 | Self::AMENDED.0);
     /// What the next messages have to be looked at for.
-    pub(crate) const OF_INTEREST: Self = Self(Self::RESET.0 | Self::AMENDED.0 | Self::UNDO.0);
+    pub(crate) const OF_INTEREST: Self = Self(Self::RESET.0 | Self::AMENDED.0 | Self::UNDO.0 | Self::FORGET.0);
 
     /// All that may leave something behind in a session, or take it away.
     pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
