@@ -81,10 +81,8 @@ impl<P: Protocol> Worker<P> {
                 at = self.execute_sends(&out, at, to, source);
                 continue;
             }
-            // Effects other than sends are taken out: some own a text.
-            let effect = std::mem::replace(&mut out.effects[at], Effect::Wake { client: ClientTag(0) });
+            go_on |= self.execute_one(&mut out.effects[at], &out.inserted, &mut last_post);
             at += 1;
-            go_on |= self.execute_one(effect, &out.inserted, &mut last_post);
         }
         out.clear();
         self.outboxes.push(out);
@@ -93,9 +91,11 @@ impl<P: Protocol> Worker<P> {
 
     /// Sends a run of effects to one peer with one system call. Returns where the run ends.
     fn execute_sends(&mut self, out: &Outbox, start: usize, to: Peer, source: Source<'_>) -> usize {
-        let run = |effect: &&Effect| matches!(effect, Effect::Send { to: other, .. } if *other == to);
-        let length = out.effects[start..].iter().take_while(run).count();
-        if length == 1 {
+        let mut end = start + 1;
+        while matches!(out.effects.get(end), Some(Effect::Send { to: other, .. }) if *other == to) {
+            end += 1;
+        }
+        if end == start + 1 {
             let Effect::Send { bytes, .. } = &out.effects[start] else { unreachable!("a run is of sends") };
             match bytes {
                 Bytes::Span(span) => self.send(to, source.span(span.clone())),
@@ -104,7 +104,7 @@ impl<P: Protocol> Worker<P> {
         } else {
             let mut joined = std::mem::take(&mut self.scratch);
             joined.clear();
-            for effect in &out.effects[start..start + length] {
+            for effect in &out.effects[start..end] {
                 let Effect::Send { bytes, .. } = effect else { unreachable!("a run is of sends") };
                 joined.extend_from_slice(match bytes {
                     Bytes::Span(span) => source.slice(span.clone()),
@@ -114,7 +114,7 @@ impl<P: Protocol> Worker<P> {
             self.send(to, Data::Bytes(&joined));
             self.scratch = joined;
         }
-        start + length
+        end
     }
 
     fn send(&mut self, to: Peer, data: Data<'_>) {
@@ -139,8 +139,9 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    fn execute_one(&mut self, effect: Effect, inserted: &[u8], last_post: &mut LastPost) -> bool {
-        match effect {
+    /// Executes an effect other than a send, and takes out what it owns.
+    fn execute_one(&mut self, effect: &mut Effect, inserted: &[u8], last_post: &mut LastPost) -> bool {
+        match *effect {
             Effect::Send { .. } => unreachable!("sends are executed in runs"),
             Effect::Lease { client, pool, kind } => {
                 assert!(kind == LeaseKind::Exclusive, "shared leases come with the protocol that needs them");
@@ -148,7 +149,7 @@ impl<P: Protocol> Worker<P> {
             }
             Effect::Release { server, verdict } => self.release(server.slot(), verdict),
             Effect::Keep { server } => self.keep(server.slot()),
-            Effect::Post { to, key, bytes } => self.post(to, key, inserted, bytes, last_post),
+            Effect::Post { to, key, ref bytes } => self.post(to, key, inserted, bytes.clone(), last_post),
             Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),
             Effect::Ready { server } => self.on_server_ready(server.slot()),
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
@@ -168,23 +169,25 @@ impl<P: Protocol> Worker<P> {
             }
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
-            Effect::SideConnection { server, bytes, upgrade } => {
-                let upgrade = upgrade.map(|upgrade| (inserted[upgrade.ask].to_vec(), upgrade.agreed));
-                self.open_side(server.slot(), &inserted[bytes], upgrade);
+            Effect::SideConnection { server, ref bytes, ref mut upgrade } => {
+                let upgrade = upgrade.take().map(|upgrade| (inserted[upgrade.ask].to_vec(), upgrade.agreed));
+                self.open_side(server.slot(), &inserted[bytes.clone()], upgrade);
             }
             Effect::StartTls { peer } => {
                 assert!(self.upgrading.replace(peer).is_none(), "a call upgrades one connection");
             }
             Effect::Withdraw { client } => self.withdraw(client.slot()),
             Effect::Outdated { server } => self.on_outdated(server.slot()),
-            Effect::Close { peer: Peer::Client(tag), reason } => {
+            Effect::Close { peer: Peer::Client(tag), ref mut reason } => {
+                let reason = std::mem::replace(reason, CloseReason::Done);
                 if let Some(client) = self.clients.get_mut(tag.slot()) {
                     client.closing = true;
                     let (client, serial) = (tag.slot() as u32, client.serial);
                     self.work.push_back(Work::CloseClient { client, serial, reason });
                 }
             }
-            Effect::Close { peer: Peer::Server(tag), reason } => {
+            Effect::Close { peer: Peer::Server(tag), ref mut reason } => {
+                let reason = std::mem::replace(reason, CloseReason::Done);
                 self.end_server(tag.slot(), reason);
             }
         }
