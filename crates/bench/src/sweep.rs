@@ -5,6 +5,7 @@
 //! ```text
 //! chooser    which point is measured next
 //! curve      medians, noise and drift of what was measured
+//! weather    how fast the machine itself was at each visit
 //! smooth     what neighbouring points say of one another
 //! fit        the Universal Scalability Law
 //! ending     whether the end of the curve has been seen
@@ -31,6 +32,7 @@ pub mod run;
 mod smooth;
 pub mod synthetic;
 pub mod verdict;
+mod weather;
 
 use chooser::Chooser;
 use curve::Known;

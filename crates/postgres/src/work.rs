@@ -227,8 +227,7 @@ impl Postgres {
             }
             (Purpose::Apply(settings), None) => {
                 server.settings = settings;
-                let tag = server.holder.expect("settings are applied for a holder");
-                let client = clients.get(tag).expect("the holder of a server has a session");
+                let (tag, client) = holder(server, clients);
                 if cancelled {
                     client.phase = Phase::Waiting;
                     client.decline(tag, &CANCELLED, out);
@@ -240,8 +239,7 @@ impl Postgres {
             (Purpose::Learn(extras), None) => {
                 let reported = server.settings.reported.clone();
                 server.settings = self.parameters.intern(Settings::new(reported, extras));
-                let tag = server.holder.expect("settings are learned for a holder");
-                let client = clients.get(tag).expect("the holder of a server has a session");
+                let (tag, client) = holder(server, clients);
                 self.learned(tag, client, me, server, out);
             }
             (Purpose::Reset { .. } | Purpose::Check, Some(failure)) => {
@@ -249,49 +247,54 @@ impl Postgres {
                 let reason = CloseReason::Error(Blame::Server, failure.text());
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
-            (Purpose::Reset { all }, None) => {
-                server.exchange = crate::exchange::Exchange::new();
-                server.forget_suspects();
-                if all {
-                    server.stained = false;
-                    server.prepared = None;
-                    let reported = server.settings.reported.clone();
-                    // The connect_query has run again.
-                    let extras = server.defaults.extras.clone();
-                    server.settings = self.parameters.intern(Settings::new(reported, extras));
-                }
-                out.push(Effect::Ready { server: me });
-            }
+            (Purpose::Reset { all }, None) => self.was_reset(me, server, all, out),
             (Purpose::Survey(survey), None) => {
-                let tag = server.holder.expect("a holder's state is surveyed");
-                let client = clients.get(tag).expect("the holder of a server has a session");
+                let (tag, client) = holder(server, clients);
                 self.surveyed(tag, client, me, server, survey, out);
             }
             (Purpose::Correct(settings), None) => {
                 server.settings = settings;
-                let tag = server.holder.expect("it is done for a holder");
-                let client = clients.get(tag).expect("the holder of a server has a session");
+                let (tag, client) = holder(server, clients);
                 self.corrected(tag, client, server, out);
             }
             (Purpose::Unlisten(channels), None) => {
-                let tag = server.holder.expect("it is done for a holder");
-                let client = clients.get(tag).expect("the holder of a server has a session");
+                let (tag, client) = holder(server, clients);
                 self.unlistened(tag, client, me, server, &channels, out);
             }
-            (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
-            (Purpose::Retire, failure) => self.retired(me, server, failure.as_ref(), out),
             (Purpose::ForgetSequences, None) => {
-                let tag = server.holder.expect("it is done for a holder");
-                let client = clients.get(tag).expect("the holder of a server has a session");
+                let (tag, client) = holder(server, clients);
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });
             }
+            (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
+            (Purpose::Retire, failure) => self.retired(me, server, failure.as_ref(), out),
             (Purpose::Lookup(lookup), failure) => self.looked_up(me, server, clients, lookup, failure, out),
             (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
             (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
         }
     }
+
+    /// A server is as if it were new, or, but for `all`, as it was left by somebody who left nothing behind.
+    fn was_reset(&self, me: ServerTag, server: &mut Server, all: bool, out: &mut Outbox) {
+        server.exchange = crate::exchange::Exchange::new();
+        server.forget_suspects();
+        if all {
+            server.stained = false;
+            server.prepared = None;
+            let reported = server.settings.reported.clone();
+            // The connect_query has run again.
+            let extras = server.defaults.extras.clone();
+            server.settings = self.parameters.intern(Settings::new(reported, extras));
+        }
+        out.push(Effect::Ready { server: me });
+    }
+}
+
+/// The client for which a server was at work.
+fn holder<'a>(server: &Server, clients: &'a mut dyn Sessions<ClientTag, Client>) -> (ClientTag, &'a mut Client) {
+    let tag = server.holder.expect("it was done for a holder");
+    (tag, clients.get(tag).expect("the holder of a server has a session"))
 }
 
 /// The server does not accept the holder's settings: the holder is told in the server's words. The server has undone
@@ -303,8 +306,7 @@ fn reject(
     failure: &Failure,
     out: &mut Outbox,
 ) {
-    let tag = server.holder.expect("settings are applied for a holder");
-    let client = clients.get(tag).expect("the holder of a server has a session");
+    let (tag, client) = holder(server, clients);
     let report =
         Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
     client.fail(tag, &report, Blame::Client, out);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{result::Visit, smooth};
+use super::{result::Visit, smooth, weather};
 
 /// What is believed of the noise of one visit before any point has been visited twice: a relative standard deviation, ...
 const NOISE_BEFORE: f64 = 0.04;
@@ -55,8 +55,12 @@ impl Known {
     pub(crate) fn of(visits: &[Visit]) -> Self {
         let trend = Trend::of(visits);
         let mut by_clients: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        for visit in visits {
-            by_clients.entry(visit.clients).or_default().push(visit.throughput * trend.correction(visit.at_s));
+        let steady: Vec<f64> = visits.iter().map(|v| v.throughput * trend.correction(v.at_s)).collect();
+        let logs: Vec<f64> = steady.iter().map(|throughput| throughput.ln()).collect();
+        let changes = weather::corrections(visits, &logs);
+        for (i, visit) in visits.iter().enumerate() {
+            let change = changes.as_ref().map_or(1.0, |changes| changes[i].exp());
+            by_clients.entry(visit.clients).or_default().push(steady[i] * change);
         }
         let mut differences = Vec::new();
         let mut points = Vec::new();

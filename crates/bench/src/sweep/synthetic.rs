@@ -45,6 +45,15 @@ pub enum Noise {
         /// What is left then.
         share: f64,
     },
+    /// The same, and the machine as a whole has only this share of its speed for a while, now and then: others use it, too.
+    Weather {
+        /// Relative deviation.
+        deviation: f64,
+        /// What is left in bad times.
+        share: f64,
+        /// Mean length of good and of bad times, in seconds.
+        lasts: f64,
+    },
 }
 
 /// A database that exists only as a curve.
@@ -94,7 +103,7 @@ impl System {
 
     /// The database, to be measured with this seed.
     pub fn probe(&self, seed: u64) -> Virtual<'_> {
-        Virtual { system: self, random: Random::new(seed), now_s: 0.0 }
+        Virtual { system: self, random: Random::new(seed), now_s: 0.0, bad_times: false }
     }
 }
 
@@ -104,6 +113,7 @@ pub struct Virtual<'a> {
     system: &'a System,
     random: Random,
     now_s: f64,
+    bad_times: bool,
 }
 
 impl Probe for Virtual<'_> {
@@ -115,6 +125,13 @@ impl Probe for Virtual<'_> {
             Noise::Bimodal { deviation, probability, share } => {
                 let mode = if self.random.unit() < probability { share } else { 1.0 };
                 mode * (1.0 + deviation * self.random.normal())
+            }
+            Noise::Weather { deviation, share, lasts } => {
+                // Of a process that changes at random moments: the chance to be found in the other state after this time.
+                let other = 0.5 * (1.0 - (-2.0 * (warmup + duration).as_secs_f64() / lasts).exp());
+                self.bad_times ^= self.random.unit() < other;
+                let speed = if self.bad_times { share } else { 1.0 };
+                speed * (1.0 + deviation * self.random.normal())
             }
         };
         let throughput = (self.system.throughput(clients) * drift * noise).max(0.0);
@@ -169,6 +186,7 @@ pub fn systems() -> Vec<System> {
     let law = |alpha, beta| Course::Law(1000.0, alpha, beta);
     let usual = Noise::Normal(0.03);
     let bimodal = Noise::Bimodal { deviation: 0.02, probability: 0.1, share: 0.7 };
+    let weather = Noise::Weather { deviation: 0.03, share: 0.6, lasts: 40.0 };
     vec![
         system("law, early peak", 256, law(0.05, 4e-3), usual, 0.0, 4),
         system("law, middle peak", 256, law(0.02, 2e-4), usual, 0.0, 16),
@@ -193,6 +211,9 @@ pub fn systems() -> Vec<System> {
         // A quarter is lost, or half is gained, during the three minutes that a sweep takes.
         system("becomes slower", 256, law(0.02, 1e-3), usual, -0.9975, 8),
         system("becomes faster", 256, law(0.02, 1e-3), usual, 3000.0, 8),
+        // A machine that others use, too; the second is as a row that everybody wants.
+        system("shared machine", 256, law(0.02, 1e-3), weather, 0.0, 8),
+        system("shared machine, lock", 64, law(0.5, 0.15), weather, 0.0, 2),
     ]
 }
 
