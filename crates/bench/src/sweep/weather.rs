@@ -121,9 +121,9 @@ impl Cholesky {
         let mut rows: Vec<Vec<f64>> = Vec::with_capacity(size);
         for i in 0..size {
             let mut row = Vec::with_capacity(i + 1);
-            for j in 0..i {
-                let done: f64 = (0..j).map(|k| row[k] * rows[j][k]).sum();
-                row.push((value(i, j) - done) / rows[j][j]);
+            for (j, above) in rows.iter().enumerate() {
+                let done: f64 = row.iter().zip(above).map(|(a, b)| a * b).sum();
+                row.push((value(i, j) - done) / above[j]);
             }
             let left = value(i, i) - row.iter().map(|v: &f64| v * v).sum::<f64>();
             if left.is_nan() || left <= 0.0 {
