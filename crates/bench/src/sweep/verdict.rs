@@ -83,7 +83,7 @@ pub fn settings(verdict: &Verdict, reserved: Option<u32>) -> Settings {
              the pool, where waiting costs the database nothing."
         ),
         format!(
-            "max_connections {}: those {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
+            "max_connections {}: the pool's {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
             max_size + reserve,
             reserved.map_or_else(String::new, |n| format!(" ({n} of them the server keeps back itself)")),
         ),
@@ -213,9 +213,9 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
         _ => String::new(),
     };
     let rule = format!(
-        "{} reach {} operations/s, {:.1}% less than the best ({:.1}% to {:.1}%){saved}.",
-        clients(verdict.recommended_clients),
+        "{} operations/s with {}, {:.1}% less than the best ({:.1}% to {:.1}%){saved}.",
         amount(verdict.recommended_throughput),
+        clients(verdict.recommended_clients),
         100.0 * verdict.loss.value,
         100.0 * verdict.loss.low,
         100.0 * verdict.loss.high,

@@ -40,7 +40,8 @@ pub fn text(result: &SweepResult) -> String {
             (true, false) => " or fewer (fewer were not tested)",
             (false, _) => " or more (not bracketed)",
         };
-        let _ = writeln!(text, "\nUse {} connections{open}.", verdict.recommended_clients);
+        let one = if verdict.recommended_clients == 1 { "" } else { "s" };
+        let _ = writeln!(text, "\nUse {} connection{one}{open}.", verdict.recommended_clients);
         verdict.because.iter().for_each(|line| writeln!(text, "  {}", printable(line)).expect("a string"));
     }
     law(&mut text, &result.direct);
