@@ -43,7 +43,7 @@ pub(crate) struct Known {
 pub(crate) struct Place {
     pub clients: u32,
     pub visits: u32,
-    /// The median throughput of its visits, corrected for drift if there was any.
+    /// The median throughput of its visits, corrected for drift and weather if there was any.
     pub throughput: f64,
     /// The highest of its visits.
     pub most: f64,

@@ -44,7 +44,7 @@ pub(crate) fn corrections(visits: &[Visit], logs: &[f64]) -> Option<Vec<f64>> {
     for (at, (&i, left)) in repeated.iter().zip(found.left_over(&seen)).enumerate() {
         changes[i] = found.levels[seen.group[at]] + left - logs[i];
     }
-    // The weather of the sweep's middle is as good as any other: what is told is the mean.
+    // What is told of the points is what they do in the mean weather of the sweep.
     let mean = changes.iter().sum::<f64>() / changes.len() as f64;
     Some(changes.into_iter().map(|change| change - mean).collect())
 }
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Thirty visits of six points, each 3 s after the one before, on a machine that is slower by half now and then.
+    /// Thirty-six visits of six points, each 3 s after the one before, on a machine that is slower by half now and then.
     fn visits(seed: u64, share: f64, noise: f64) -> Vec<Visit> {
         let mut random = Random::new(seed);
         let mut slow = false;
