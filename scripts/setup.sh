@@ -50,6 +50,8 @@ missing_packages() {
     have openssl || echo openssl
     have pgbouncer || echo pgbouncer
     have haproxy || echo haproxy
+    have redis-server || echo redis-server
+    have redis-cli || echo redis-tools
     have pgpool || echo pgpool2
     have_browser || echo chromium
     have_venv || echo python3-venv

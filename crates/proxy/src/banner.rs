@@ -6,6 +6,8 @@ use std::{
     net::SocketAddr,
 };
 
+use upstream::Kind;
+
 use crate::{
     config::{Config, Database, Endpoint, FALLBACK},
     logs::LogFormat,
@@ -37,9 +39,12 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
     let mut text = format!("Poolhouse {} serves\n", env!("CARGO_PKG_VERSION"));
     for database in config.databases.iter().take(MAX_LISTED) {
         let pool = &database.pool;
-        let name = if database.name == FALLBACK { "any other name" } else { &database.name };
-        let upstream = &database.hosts;
-        let _ = writeln!(text, "  {name}: {upstream}, {} mode, at most {} servers", pool.mode, pool.config.max_size);
+        let (upstream, most) = (&database.hosts, pool.config.max_size);
+        let _ = match (config.kind, database.name.as_str()) {
+            (Kind::Redis, _) => writeln!(text, "  {upstream} (Redis), at most {most} servers for each logical database"),
+            (_, FALLBACK) => writeln!(text, "  any other name: {upstream}, {} mode, at most {most} servers", pool.mode),
+            (_, name) => writeln!(text, "  {name}: {upstream}, {} mode, at most {most} servers", pool.mode),
+        };
     }
     if let Some(more) = config.databases.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         let _ = writeln!(text, "  and {more} more");
@@ -49,7 +54,11 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let _ = writeln!(text, "  {endpoint}, at most {} clients", listener.gate.hard_limit);
     }
     if let (Some(endpoint), Some(database)) = (endpoints.first(), config.databases.first()) {
-        let _ = writeln!(text, "connect with\n  {}", psql(config, endpoint, database));
+        let command = match config.kind {
+            Kind::Postgres => psql(config, endpoint, database),
+            Kind::Redis => redis_cli(config, endpoint),
+        };
+        let _ = writeln!(text, "connect with\n  {command}");
     }
     match admin {
         Some(address) => _ = writeln!(text, "look at\n  http://{address}/metrics"),
@@ -74,6 +83,20 @@ fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
     let user = config.users.first().map(|user| user.name.as_str()).or(database.user.as_deref());
     let user = user.map(|user| format!(" -U {}", quoted(user))).unwrap_or_default();
     format!("psql -h {} -p {port}{user} {}", quoted(&host), quoted(name))
+}
+
+/// The same for Redis; whoever needs a password types AUTH, since an argument would show it to all users of the machine.
+fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
+    let place = match endpoint {
+        Endpoint::Tcp(address) if address.ip().is_unspecified() => format!("-p {}", address.port()),
+        Endpoint::Tcp(address) => format!("-h {} -p {}", address.ip(), address.port()),
+        Endpoint::Unix(path) => format!("-s {}", quoted(&path.display().to_string())),
+    };
+    match config.users.first() {
+        Some(user) if user.name != "default" => format!("redis-cli {place} --user {} --askpass", quoted(&user.name)),
+        Some(_) => format!("redis-cli {place} --askpass"),
+        None => format!("redis-cli {place}"),
+    }
 }
 
 /// Fit for a shell.

@@ -7,6 +7,7 @@ use std::{collections::HashMap, time::Duration};
 
 use driver::Address;
 use settings::{Problem, show_duration};
+use upstream::Kind;
 
 use crate::{
     config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Listener, Mode, User},
@@ -192,7 +193,8 @@ fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
 }
 
 fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>) {
-    if database.user.is_none() && database.password.is_some() {
+    // A password alone is that of Redis's `default` user.
+    if config.kind == Kind::Postgres && database.user.is_none() && database.password.is_some() {
         let problem = Problem::error(format!("`{}` has a password but its url has no user", database.name));
         found.push(config.locate(problem, &database.spots, "url"));
     }

@@ -7,7 +7,7 @@ use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
-use upstream::UpstreamTls;
+use upstream::{Kind, UpstreamTls};
 
 use crate::Password;
 
@@ -31,6 +31,8 @@ pub use userlist::{Entry, Unreadable, parse as parse_userlist};
 pub struct Config {
     /// The file it was read from; `None` when it came from the command line.
     pub source: Option<Source>,
+    /// What clients speak, and the upstream.
+    pub kind: Kind,
     /// The process.
     pub serve: Serve,
     /// The admin address.

@@ -4,6 +4,8 @@
 //! A pool whose database (and user) is still there follows the new configuration. One whose database or user is gone
 //! keeps the rules it had: it takes no new clients, and those it has may go on.
 
+mod redis;
+
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},

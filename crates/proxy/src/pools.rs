@@ -2,9 +2,11 @@
 //! A pool gets its id when the first client asks for it; ids are never reused. Opens no connection.
 //!
 //! - [`logins`]: what the protocol asks;
+//! - [`redis`]: what the protocol of Redis asks;
 //! - [`specs`]: what the driver asks.
 
 mod logins;
+mod redis;
 mod specs;
 #[cfg(test)]
 mod tests;

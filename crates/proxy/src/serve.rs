@@ -11,7 +11,9 @@ use std::{
 
 use driver::{Driver, DriverConfig, Handle};
 use postgres::Postgres;
+use redis::Redis;
 use settings::{Problem, Problems, Severity};
+use upstream::Kind;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
@@ -107,8 +109,14 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         spec.tls = tls.acceptor(listener);
     }
     let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
-    let protocol = Arc::new(Postgres::new(pools.clone()).with_node(config.serve.node_id));
-    let driver = Driver::start(driver_config(&config), protocol, pools.clone(), specs)
+    let driver = match config.kind {
+        Kind::Postgres => {
+            let protocol = Arc::new(Postgres::new(pools.clone()).with_node(config.serve.node_id));
+            Driver::start(driver_config(&config), protocol, pools.clone(), specs)
+        }
+        Kind::Redis => Driver::start(driver_config(&config), Arc::new(Redis::new(pools.clone())), pools.clone(), specs),
+    };
+    let driver = driver
         .map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
     banner::show(&config, &endpoints, admin_address, log.format);

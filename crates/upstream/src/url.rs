@@ -1,5 +1,6 @@
-//! The URL of an upstream, as libpq understands it: `postgres://user:password@host:port/database?parameters`, with
-//! percent-encoding, IPv6 hosts and Unix sockets (`?host=/run/postgresql`). Opens nothing.
+//! The URL of an upstream. Of PostgreSQL as libpq understands it: `postgres://user:password@host:port/database?parameters`, with
+//! percent-encoding, IPv6 hosts and Unix sockets (`?host=/run/postgresql`). Of Redis: `redis://user:password@host:port/number`, the host
+//! of a Unix socket being its path (`redis://%2Frun%2Fredis.sock`). Opens nothing.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,9 +10,30 @@ use settings::{Secret, choose, nearest};
 
 use crate::tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
 
+/// What kind of database a URL is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// `postgres://`
+    #[default]
+    Postgres,
+    /// `redis://`
+    Redis,
+}
+
+impl Kind {
+    fn default_port(self) -> u16 {
+        match self {
+            Self::Postgres => 5432,
+            Self::Redis => 6379,
+        }
+    }
+}
+
 /// What a URL says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamUrl {
+    /// What it is.
+    pub kind: Kind,
     /// Where the upstream is: one host or several.
     pub hosts: Hosts,
     /// Which of them will do.
@@ -29,8 +51,6 @@ pub struct UpstreamUrl {
     /// `connect_timeout` of the URL.
     pub connect_time: Option<Duration>,
 }
-
-const DEFAULT_PORT: u16 = 5432;
 
 /// Parameters of a URL, for the nearest one to a mistake.
 const PARAMETERS: &[&str] = &[
@@ -50,13 +70,14 @@ impl UpstreamUrl {
     /// Reads a URL. Errors never repeat the URL: it may hold a password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("this is no URL: write postgres://user:password@host/name")?;
-        match scheme {
-            "postgres" | "postgresql" => {}
-            "mongodb" | "mongodb+srv" | "redis" | "rediss" => {
-                return Err(format!("{scheme}:// is not available in this version; postgres:// is"));
+        let kind = match scheme {
+            "postgres" | "postgresql" => Kind::Postgres,
+            "redis" => Kind::Redis,
+            "mongodb" | "mongodb+srv" | "rediss" => {
+                return Err(format!("{scheme}:// is not available in this version; postgres:// and redis:// are"));
             }
-            _ => return Err("unknown kind of URL: it must begin with postgres://".to_owned()),
-        }
+            _ => return Err("unknown kind of URL: it must begin with postgres:// or redis://".to_owned()),
+        };
         let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, query)| (rest, query));
         let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
         if path.contains('@') {
@@ -65,6 +86,7 @@ impl UpstreamUrl {
         let (login, place) = authority.rsplit_once('@').map_or(("", authority), |(login, place)| (login, place));
         let (user, password) = login.split_once(':').map_or((login, None), |(user, pw)| (user, Some(pw)));
         let mut parts = Parts {
+            kind,
             user: some(decode(user)?),
             password: password.map(decode).transpose()?,
             database: some(decode(path)?),
@@ -81,6 +103,7 @@ impl UpstreamUrl {
 
 #[derive(Default)]
 struct Parts {
+    kind: Kind,
     /// As listed; the default where there is none.
     hosts: Vec<String>,
     /// One for all, or one for each.
@@ -119,6 +142,10 @@ impl Parts {
     }
 
     fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
+        if self.kind == Kind::Redis && key != "connect_timeout" {
+            let guess = nearest(key, &["connect_timeout"]).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
+            return Err(format!("unknown parameter `{}` behind the `?` of a redis:// URL{guess}", key.escape_debug()));
+        }
         match key {
             "host" => self.hosts = value.split(',').map(str::to_owned).collect(),
             "port" => {
@@ -146,8 +173,16 @@ impl Parts {
     }
 
     fn finish(self) -> Result<UpstreamUrl, String> {
+        if self.kind == Kind::Redis {
+            if self.hosts.len() > 1 {
+                return Err("several hosts: a redis:// URL has one".to_owned());
+            }
+            if self.database.as_ref().is_some_and(|number| number.parse::<u32>().is_err()) {
+                return Err("behind the `/` stands no number: that of a logical database".to_owned());
+            }
+        }
         let hosts = Hosts {
-            addresses: addresses(&self.hosts, &self.ports)?,
+            addresses: addresses(self.kind, &self.hosts, &self.ports)?,
             then_any: self.target == Target::PreferStandby,
             spread: self.spread,
         };
@@ -159,6 +194,7 @@ impl Parts {
             );
         }
         Ok(UpstreamUrl {
+            kind: self.kind,
             hosts,
             target: self.target,
             user: self.user,
@@ -172,7 +208,7 @@ impl Parts {
 }
 
 /// Each host with its port; one port, or none, holds for all hosts.
-fn addresses(hosts: &[String], ports: &[Option<u16>]) -> Result<Vec<Address>, String> {
+fn addresses(kind: Kind, hosts: &[String], ports: &[Option<u16>]) -> Result<Vec<Address>, String> {
     let none = [String::new()];
     let hosts = if hosts.is_empty() { &none[..] } else { hosts };
     if ports.len() > 1 && ports.len() != hosts.len() {
@@ -181,9 +217,10 @@ fn addresses(hosts: &[String], ports: &[Option<u16>]) -> Result<Vec<Address>, St
     if hosts.len() > MAX_HOSTS {
         return Err(format!("more than {MAX_HOSTS} hosts"));
     }
-    let port = |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(DEFAULT_PORT);
+    let port = |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(kind.default_port());
     let address = |(i, host): (usize, &String)| match host.as_str() {
         "" => Address::Tcp { host: "localhost".to_owned(), port: port(i) },
+        path if path.starts_with('/') && kind == Kind::Redis => Address::Unix(PathBuf::from(path)),
         folder if folder.starts_with('/') => Address::Unix(PathBuf::from(folder).join(format!(".s.PGSQL.{}", port(i)))),
         host => Address::Tcp { host: host.to_owned(), port: port(i) },
     };
@@ -282,11 +319,29 @@ mod tests {
 
     #[test]
     fn what_is_not_available_is_said_so() {
-        for url in ["mongodb://h/x", "redis://h"] {
+        for url in ["mongodb://h/x", "rediss://h"] {
             let error = UpstreamUrl::parse(url).unwrap_err();
             assert!(error.contains("not available in this version"), "{error}");
         }
         assert!(UpstreamUrl::parse("postgres://h/x?sslmode=require&sslrootcert=y").is_ok());
+    }
+
+    #[test]
+    fn a_url_of_redis_has_a_number_and_its_own_port() {
+        let url = UpstreamUrl::parse("redis://:p%40ss@cache/3?connect_timeout=2").unwrap();
+        assert_eq!((url.kind, url.hosts), (Kind::Redis, tcp("cache", 6379).into()));
+        assert_eq!((url.user, url.password), (None, Some(Secret::new("p@ss"))));
+        assert_eq!((url.database.as_deref(), url.connect_time), (Some("3"), Some(Duration::from_secs(2))));
+        assert_eq!(hosts("redis://%2Frun%2Fredis.sock"), [Address::Unix("/run/redis.sock".into())]);
+        for (url, part) in [
+            ("redis://h/name", "no number"),
+            ("redis://a,b", "several hosts"),
+            ("redis://h?conect_timeout=1", "connect_timeout"),
+            ("redis://h?sslmode=require", "sslmode"),
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use driver::{PoolTimeouts, Timeouts};
 use pool::GateConfig;
 use settings::{Document, Problem, Problems, Secret, Section, Variables, choose, environment, load_text, read_text};
-use upstream::UpstreamUrl;
+use upstream::{Kind, UpstreamUrl};
 
 use super::{
     Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source,
@@ -114,6 +114,7 @@ impl Reader<'_> {
         }
         Config {
             source: None,
+            kind: Kind::Postgres,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
             admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
             limits: root.table("limits", &[LIMITS_KEYS]).map(|s| limits(&s)).unwrap_or_default(),
@@ -137,6 +138,10 @@ impl Reader<'_> {
         }
         let url = section.secret("url", "url_file", true)?;
         let url = UpstreamUrl::parse(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
+        if url.kind != Kind::Postgres {
+            section.error(key, "redis:// is not available in a file in this version: use `poolhouse serve redis://...`");
+            return None;
+        }
         if section.has("name") && name.is_none() {
             return None;
         }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use settings::Secret;
 use settings::{Problem, Problems, Variables, interpolate_url};
-use upstream::UpstreamUrl;
+use upstream::{Kind, UpstreamUrl};
 
 use super::{
     Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User,
@@ -63,10 +63,13 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     let error = |message: String| Problems::from(Problem::error(format!("the URL: {message}")));
     let url = interpolate_url(url.trim(), variables).map_err(error)?;
     let url = UpstreamUrl::parse(&url).map_err(error)?;
+    if url.kind == Kind::Redis && url.database.as_deref().is_some_and(|number| number != "0") {
+        return Err(error("clients choose their logical database with SELECT: take the number off".to_owned()));
+    }
     let pool = pool_settings(&url, flags)?;
-    let listener = |endpoint: &Endpoint| Listener { listen: endpoint.clone(), ..listener(flags) };
+    let listener = |endpoint: &Endpoint| Listener { listen: endpoint.clone(), ..listener(url.kind, flags) };
     let listeners: Vec<_> = match flags.listen.is_empty() {
-        true => vec![listener(&Endpoint::Tcp(([127, 0, 0, 1], 6432).into()))],
+        true => vec![listener(&Endpoint::Tcp(([127, 0, 0, 1], default_port(url.kind)).into()))],
         false => flags.listen.iter().map(listener).collect(),
     };
     if let Some(l) = listeners.iter().find(|l| l.gate.soft_limit > l.gate.hard_limit) {
@@ -76,6 +79,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     let default = Serve::default();
     Ok(Config {
         source: None,
+        kind: url.kind,
         serve: Serve {
             workers: flags.workers.unwrap_or(default.workers),
             drain_time: flags.drain_time.unwrap_or(default.drain_time),
@@ -93,10 +97,22 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     })
 }
 
+/// Where clients come in unless told otherwise: a thousand above the port of the database itself.
+fn default_port(kind: Kind) -> u16 {
+    match kind {
+        Kind::Postgres => 6432,
+        Kind::Redis => 7379,
+    }
+}
+
 /// The URL's own database, and whatever else its server has.
 fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
     // As in libpq, a URL without a database means the one called like the user.
-    let named = url.database.clone().or_else(|| url.user.clone());
+    let named = match url.kind {
+        Kind::Postgres => url.database.clone().or_else(|| url.user.clone()),
+        // Its logical databases have numbers, and no rules of their own.
+        Kind::Redis => None,
+    };
     let fallback = Database {
         name: FALLBACK.to_owned(),
         hosts: url.hosts,
@@ -119,17 +135,22 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
 fn user(url: &UpstreamUrl) -> Result<Vec<User>, Problems> {
     let Some(name) = &url.user else {
         return match url.password {
+            // A password alone is that of Redis's `default` user.
+            Some(_) if url.kind == Kind::Redis => Ok(vec![User::with_password("default", password(url))]),
             Some(_) => Err(Problem::error("the URL has a password but no user").into()),
             None => Ok(Vec::new()),
         };
     };
-    let password = url.password.as_ref().filter(|password| !password.reveal().is_empty());
-    // The upstream wants this very text, so it is the password itself even if it looks like a hash.
-    let password = password.map(|secret| Password::Plain(Secret::clone(secret), Default::default()));
-    Ok(vec![User::with_password(name, password)])
+    Ok(vec![User::with_password(name, password(url))])
 }
 
-fn listener(flags: &Flags) -> Listener {
+fn password(url: &UpstreamUrl) -> Option<Password> {
+    let password = url.password.as_ref().filter(|password| !password.reveal().is_empty());
+    // The upstream wants this very text, so it is the password itself even if it looks like a hash.
+    password.map(|secret| Password::Plain(Secret::clone(secret), Default::default()))
+}
+
+fn listener(kind: Kind, flags: &Flags) -> Listener {
     let mut listener = Listener::postgres(Endpoint::Unix(Default::default()));
     if let Some(hard) = flags.hard_limit {
         listener.gate.hard_limit = hard;
@@ -137,6 +158,9 @@ fn listener(flags: &Flags) -> Listener {
     }
     listener.gate.soft_limit = flags.soft_limit.unwrap_or(listener.gate.soft_limit);
     let times = &mut listener.timeouts;
+    if kind == Kind::Redis {
+        times.client_idle = Some(Preset::Serverless.client_idle_time());
+    }
     if let Some(preset) = flags.preset {
         times.client_idle = Some(preset.client_idle_time());
     }
@@ -148,6 +172,10 @@ fn listener(flags: &Flags) -> Listener {
 }
 
 fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Problems> {
+    if url.kind == Kind::Redis && flags.mode.is_some_and(|mode| mode != Mode::Transaction) {
+        let problem = Problem::error("--mode is for PostgreSQL: a client of Redis keeps a server for as long as it needs one");
+        return Err(problem.into());
+    }
     let mut settings = PoolSettings { mode: flags.mode.unwrap_or_default(), ..PoolSettings::default() };
     let config = &mut settings.config;
     config.max_size = flags.max_size.unwrap_or(config.max_size);

@@ -1,0 +1,31 @@
+//! The same for Redis.
+
+use postgres::Unknown;
+use protocol::{Origin, PoolId};
+use redis::{Directory, ServerLogin, Version, Welcome};
+
+use super::Generations;
+
+impl Directory for Generations {
+    fn welcome(&self, origin: Origin) -> Welcome {
+        self.current().welcome(origin)
+    }
+
+    fn is_password(&self, user: &str, password: &[u8]) -> bool {
+        self.current().is_password(user, password)
+    }
+
+    fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
+        let pools = self.current();
+        let pool = pools.route(user, database, version)?;
+        self.known_as(&pools, pool).map_err(|unknown| match unknown {
+            Unknown::Forbidden(why) => why,
+            _ => "there is no such database".to_owned(),
+        })
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let entry = self.entry(pool);
+        entry.pools.server_login(entry.id)
+    }
+}

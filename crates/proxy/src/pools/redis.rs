@@ -1,0 +1,64 @@
+//! What the protocol of Redis asks: who may log in, which pool serves him, and how Poolhouse logs in itself. A pool is called by the
+//! number of its logical database, and by the version if that is not the first one.
+
+use std::sync::Arc;
+
+use postgres::Unknown;
+use protocol::{Origin, PoolId};
+use redis::{Directory, ServerLogin, Version, Welcome};
+use settings::Secret;
+use subtle::ConstantTimeEq;
+
+use super::Pools;
+use crate::config::FALLBACK;
+
+const RESP3: &str = "/resp3";
+
+impl Directory for Pools {
+    fn welcome(&self, origin: Origin) -> Welcome {
+        if self.config.authenticates() {
+            return Welcome::Password;
+        }
+        match origin.is_local() || self.config.insecure_no_auth {
+            true => Welcome::Open,
+            false => Welcome::Forbidden(
+                "no password is configured, so clients are let in from this machine only: give the URL one".to_owned(),
+            ),
+        }
+    }
+
+    fn is_password(&self, user: &str, password: &[u8]) -> bool {
+        let known = self.user(user).and_then(|user| user.password.as_ref()?.plain());
+        // A user who does not exist is compared, too, with what nobody can have said.
+        let stored = known.map_or(&b"\0"[..], |secret| secret.reveal().as_bytes());
+        bool::from(stored.ct_eq(password)) && known.is_some()
+    }
+
+    fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
+        let index = self.database(FALLBACK).expect("a configuration for Redis has this one");
+        let name = match version {
+            Version::Resp2 => database.to_string(),
+            Version::Resp3 => format!("{database}{RESP3}"),
+        };
+        let server_user = self.config.databases[index].user.as_deref().unwrap_or(user);
+        self.pool(index, &name, server_user).map_err(|unknown| match unknown {
+            Unknown::Forbidden(why) => why,
+            _ => "there is no such database".to_owned(),
+        })
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let (entry, database) = self.entry(pool);
+        let (number, version) = match entry.name.strip_suffix(RESP3) {
+            Some(number) => (number, Version::Resp3),
+            None => (&*entry.name, Version::Resp2),
+        };
+        let text = |secret: Secret| Arc::clone(secret.reveal());
+        ServerLogin {
+            user: database.user.as_deref().map(Arc::from),
+            password: database.password.clone().map(text),
+            database: number.parse().expect("pools of Redis are called by numbers"),
+            version,
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! The client's side: its state, and what becomes of each command.
+//!
+//! What is answered here waits until all replies before it have come, so that replies are in order. What changes the connection
+//! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
+
+mod own;
+
+use std::sync::Arc;
+
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Sessions, Standing,
+    Verdict,
+};
+
+use crate::{
+    Redis, Server, Version, Welcome,
+    command::{Kind, kind},
+    resp::{self, Limits, ReplyScanner, Request},
+    server::Due,
+};
+
+/// Replies that a client may have to wait for; more of its commands are not read until some have come.
+const MAX_DUE: u32 = 4096;
+
+/// Bytes that a command may need before it passes in pieces instead of being held whole.
+const STREAM_FROM: u64 = 16 * 1024;
+
+/// A client's connection.
+pub struct Client {
+    /// What CLIENT ID tells.
+    pub(crate) id: u64,
+    /// It has to log in before it may do anything else.
+    pub(crate) stranger: bool,
+    /// Logging in is asked of everybody.
+    pub(crate) guarded: bool,
+    /// It was counted as logged in.
+    counted: bool,
+    /// Who it is; empty if nobody had to ask.
+    pub(crate) user: Arc<str>,
+    pub(crate) database: u32,
+    pub(crate) version: Version,
+    /// What CLIENT SETNAME said.
+    pub(crate) name: Option<Box<[u8]>>,
+    pub(crate) lease: Lease,
+    /// Commands sent whose replies have not come.
+    pub(crate) due: u32,
+    /// In a transaction.
+    multi: bool,
+    /// Keys are watched.
+    watching: bool,
+    /// The server is its own until it leaves: bytes pass as they are.
+    pub(crate) keeping: bool,
+    /// A command that passes in pieces.
+    passing: Option<Passing>,
+    /// The error that the command at hand gets instead of a server.
+    failing: Option<Box<str>>,
+    /// It has input that was not taken, because replies must come first.
+    held_back: bool,
+    closing: bool,
+}
+
+/// What a client has of a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Lease {
+    None,
+    /// It waits for a server, for this purpose.
+    Asked(Purpose),
+    Held(ServerTag),
+}
+
+/// What a server is wanted for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// The command that is next.
+    Commands,
+    /// To find out whether this logical database exists.
+    Select(u32),
+    /// To answer HELLO with what the server says of itself: the version and the name that come with it.
+    Hello(Version, Option<Box<[u8]>>),
+}
+
+/// A command that arrives in pieces.
+#[derive(Clone, Copy, Debug)]
+struct Passing {
+    scanner: ReplyScanner,
+    /// Nobody gets it: it has been answered with an error.
+    dropped: bool,
+}
+
+/// What became of a command.
+enum Taken {
+    /// It was dealt with.
+    Yes,
+    /// It stays where it is until something has happened.
+    No,
+}
+
+impl Redis {
+    pub(crate) fn welcome(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
+        let mut client = Client {
+            id: self.next_id(),
+            stranger: true,
+            guarded: true,
+            counted: false,
+            user: Arc::from(""),
+            database: 0,
+            version: Version::Resp2,
+            name: None,
+            lease: Lease::None,
+            due: 0,
+            multi: false,
+            watching: false,
+            keeping: false,
+            passing: None,
+            failing: None,
+            held_back: false,
+            closing: false,
+        };
+        match self.directory.welcome(origin) {
+            Welcome::Password => {}
+            Welcome::Open => {
+                client.guarded = false;
+                self.enter(me, &mut client, Arc::from(""), out);
+            }
+            Welcome::Forbidden(why) => client.fail(me, &format!("DENIED Poolhouse: {why}"), out),
+        }
+        client
+    }
+
+    /// The client is this user from now on. False if there is no pool for it: then it was told so.
+    pub(crate) fn enter(&self, me: ClientTag, client: &mut Client, user: Arc<str>, out: &mut Outbox) -> bool {
+        let pool = match self.directory.route(&user, client.database, client.version) {
+            Ok(pool) => pool,
+            Err(why) => {
+                client.fail(me, &format!("ERR Poolhouse: {why}"), out);
+                return false;
+            }
+        };
+        (client.user, client.stranger) = (user, false);
+        if !std::mem::replace(&mut client.counted, true) {
+            out.push(Effect::LoggedIn { client: me, pool });
+        }
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        true
+    }
+
+    /// Reads what the client asks.
+    pub(crate) fn requests(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut at = 0;
+        while at < input.bytes.len() && !client.closing {
+            let bytes = &input.bytes[at..];
+            if client.keeping {
+                let Lease::Held(server) = client.lease else { unreachable!("who keeps a server holds one") };
+                out.span(Peer::Server(server), at..input.bytes.len());
+                return input.bytes.len();
+            }
+            if client.passing.is_some() {
+                let used = client.pass(me, at, bytes, servers, out);
+                at += used;
+                if used == 0 {
+                    break;
+                }
+                continue;
+            }
+            let limits = if client.stranger { &Limits::STRANGER } else { &Limits::OPEN };
+            let (length, taken) = match resp::read(bytes, limits) {
+                Ok(Request::Nothing(length)) => (length, Taken::Yes),
+                Ok(Request::Command(length, arguments)) => {
+                    let arguments: Vec<&[u8]> = arguments.take(own::MAX_READ).collect();
+                    let form = Form::Span(at..at + length);
+                    (length, self.command(me, client, servers, &arguments, &form, out))
+                }
+                Ok(Request::Inline(length, words)) => {
+                    let arguments: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                    (length, self.command(me, client, servers, &arguments, &Form::Words, out))
+                }
+                Ok(Request::Incomplete(needed)) => {
+                    let whole = input.full && at == 0;
+                    match self.incomplete(me, client, servers, bytes, needed, whole, out) {
+                        // Its bytes are taken in the next turn.
+                        Taken::Yes => continue,
+                        Taken::No => break,
+                    }
+                }
+                Err(_) if client.waits() => (0, Taken::No),
+                Err(error) => {
+                    client.fail(me, &format!("ERR {error}"), out);
+                    return input.bytes.len();
+                }
+            };
+            match taken {
+                Taken::Yes => at += length,
+                Taken::No => break,
+            }
+            if matches!(client.lease, Lease::Asked(_)) {
+                break;
+            }
+        }
+        if client.closing { input.bytes.len() } else { at }
+    }
+
+    /// Deals with a whole command. Of its arguments the first ones are given.
+    fn command(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        arguments: &[&[u8]],
+        form: &Form,
+        out: &mut Outbox,
+    ) -> Taken {
+        let mut kind = kind(arguments[0], arguments.get(1).copied());
+        // A transaction is the server's business: it queues most of these, and has words for the others.
+        if client.is_bound() && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_)) {
+            kind = Kind::Keeping;
+        }
+        if let Some(taken) = self.own(me, client, kind, arguments, out) {
+            return taken;
+        }
+        let Some((tag, server)) = self.server_for(me, client, servers, kind, out) else {
+            return client.answered_without_server(me, out);
+        };
+        client.note(tag, server, kind, out);
+        match form {
+            Form::Span(span) => out.span(Peer::Server(tag), span.clone()),
+            Form::Words => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
+        }
+        Taken::Yes
+    }
+
+    /// A command that has not arrived whole. A long one begins to pass; others wait for the rest.
+    #[allow(clippy::too_many_arguments)]
+    fn incomplete(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        bytes: &[u8],
+        needed: u64,
+        full: bool,
+        out: &mut Outbox,
+    ) -> Taken {
+        if needed < STREAM_FROM && !full {
+            return Taken::No;
+        }
+        let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
+        let kind = beginning.map(|beginning| kind(beginning.name, beginning.second));
+        let passes = !client.stranger
+            && matches!(kind, Some(Kind::Ordinary | Kind::Watch | Kind::Multi | Kind::Ending | Kind::Wait | Kind::Keeping));
+        if !passes {
+            if full {
+                client.fail(me, "ERR Poolhouse: this command is too long for what Poolhouse has to read of it", out);
+            }
+            return Taken::No;
+        }
+        let kind = kind.expect("a command that passes has one");
+        let dropped = match self.server_for(me, client, servers, kind, out) {
+            Some((tag, server)) => {
+                client.note(tag, server, kind, out);
+                false
+            }
+            None => match client.answered_without_server(me, out) {
+                Taken::Yes => true,
+                Taken::No => return Taken::No,
+            },
+        };
+        if !client.keeping {
+            client.passing = Some(Passing { scanner: ReplyScanner::default(), dropped });
+        }
+        Taken::Yes
+    }
+
+    /// The server that a command goes to; `None` if it has to wait for one, or fails.
+    fn server_for<'s>(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &'s mut dyn Sessions<ServerTag, Server>,
+        kind: Kind,
+        out: &mut Outbox,
+    ) -> Option<(ServerTag, &'s mut Server)> {
+        if client.failing.is_some() {
+            return None;
+        }
+        match client.lease {
+            Lease::Asked(_) => unreachable!("input came before the lease that it waits for"),
+            Lease::None => {
+                match self.directory.route(&client.user, client.database, client.version) {
+                    Ok(pool) => client.ask(me, pool, Purpose::Commands, out),
+                    Err(why) => client.failing = Some(format!("ERR Poolhouse: {why}").into()),
+                }
+                None
+            }
+            Lease::Held(_) if client.due >= MAX_DUE || (kind == Kind::Keeping && client.due > 0) => {
+                client.held_back = true;
+                None
+            }
+            Lease::Held(tag) => Some((tag, servers.get(tag).expect("a held server lives"))),
+        }
+    }
+
+    pub(crate) fn on_granted(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        let Lease::Asked(purpose) = std::mem::replace(&mut client.lease, Lease::Held(tag)) else {
+            unreachable!("a grant that nobody asked for");
+        };
+        server.lend(me);
+        match purpose {
+            Purpose::Commands => return,
+            Purpose::Select(database) => {
+                client.database = database;
+                out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
+            }
+            Purpose::Hello(version, name) => {
+                client.version = version;
+                if let Some(name) = name {
+                    client.set_name(name);
+                }
+                out.insert(Peer::Client(me), |to| server.hello().tell(version, client.id, to));
+            }
+        }
+        client.part(me, tag, server, Verdict::Clean, out);
+    }
+}
+
+/// Where a command's bytes are.
+enum Form {
+    /// In the input.
+    Span(std::ops::Range<usize>),
+    /// Nowhere: it was typed as a line.
+    Words,
+}
+
+impl Client {
+    /// Whether replies must come before anything else can be said to the client.
+    pub(crate) fn waits(&mut self) -> bool {
+        self.held_back |= self.due > 0;
+        self.due > 0
+    }
+
+    /// Whether it needs this very server for what is to come.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.multi || self.watching
+    }
+
+    pub(crate) fn ask(&mut self, me: ClientTag, pool: PoolId, purpose: Purpose, out: &mut Outbox) {
+        self.lease = Lease::Asked(purpose);
+        out.push(Effect::Standing { client: me, standing: Standing::Active });
+        out.push(Effect::Lease { client: me, pool, kind: LeaseKind::Exclusive });
+    }
+
+    /// Keeps the books of a command that goes to its server.
+    fn note(&mut self, tag: ServerTag, server: &mut Server, kind: Kind, out: &mut Outbox) {
+        match kind {
+            Kind::Keeping => {
+                if let Some(name) = &self.name {
+                    // What CLIENT GETNAME tells is the server's business from here on.
+                    out.insert(Peer::Server(tag), |to| resp::command(to, &[b"CLIENT", b"SETNAME", name]));
+                    server.expect(Due::Nobody);
+                }
+                self.keeping = true;
+                server.keep();
+                out.push(Effect::Pinned { server: tag, reason: Some("connection") });
+                return;
+            }
+            // The writes that WAIT is about may have gone through other servers. A command moves this one's place to the
+            // end of the replication stream: Redis notes where that is after each command of a connection.
+            Kind::Wait => {
+                out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
+                server.expect(Due::Nobody);
+                server.expect(Due::Client);
+            }
+            Kind::Ending => server.expect(Due::Ending),
+            _ => server.expect(Due::Client),
+        }
+        self.due += 1;
+        self.multi |= kind == Kind::Multi;
+        self.watching |= kind == Kind::Watch;
+    }
+
+    /// A reply has come whole, for which this was due. True if the server is no longer needed.
+    pub(crate) fn on_reply(&mut self, me: ClientTag, due: Due, out: &mut Outbox) -> bool {
+        self.due = self.due.checked_sub(1).expect("a reply that was due");
+        if due == Due::Ending {
+            (self.multi, self.watching) = (false, false);
+        }
+        if std::mem::take(&mut self.held_back) {
+            out.push(Effect::Wake { client: me });
+        }
+        if self.due > 0 || self.passing.is_some() || self.keeping {
+            return false;
+        }
+        let standing = if self.is_bound() { Standing::InTransaction } else { Standing::Idle };
+        out.push(Effect::Standing { client: me, standing });
+        !self.is_bound()
+    }
+
+    /// Gives its server back.
+    pub(crate) fn part(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, verdict: Verdict, out: &mut Outbox) {
+        self.lease = Lease::None;
+        let verdict = server.take_back(verdict);
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Release { server: tag, verdict });
+    }
+
+    /// The command at hand gets the error that its lease ended with. `No`: it has none, and waits.
+    fn answered_without_server(&mut self, me: ClientTag, out: &mut Outbox) -> Taken {
+        match self.failing.take() {
+            None => Taken::No,
+            Some(error) => {
+                out.insert(Peer::Client(me), |to| resp::error(to, &error));
+                Taken::Yes
+            }
+        }
+    }
+
+    /// Passes on a part of a long command. Returns what was taken.
+    fn pass(
+        &mut self,
+        me: ClientTag,
+        at: usize,
+        bytes: &[u8],
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) -> usize {
+        let Some(mut passing) = self.passing else { unreachable!("seen by the caller") };
+        // Whether what stands there is a command is for the server to say; it closes the connection if not.
+        let Ok(end) = passing.scanner.advance(bytes) else {
+            self.fail(me, "ERR Protocol error: an argument is longer or shorter than announced", out);
+            return bytes.len();
+        };
+        if end.taken == 0 {
+            return 0;
+        }
+        if let (false, Lease::Held(server)) = (passing.dropped, &self.lease) {
+            out.span(Peer::Server(*server), at..at + end.taken);
+        }
+        self.passing = (!end.over).then_some(passing);
+        if end.over
+            && let Lease::Held(tag) = self.lease
+            && self.due == 0
+        {
+            // The server has answered before it had heard all.
+            let server = servers.get(tag).expect("a held server lives");
+            self.part(me, tag, server, Verdict::Discard, out);
+        }
+        end.taken
+    }
+
+    pub(crate) fn on_lease_failed(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
+        let Lease::Asked(purpose) = std::mem::replace(&mut self.lease, Lease::None) else {
+            unreachable!("a failure of what nobody asked for");
+        };
+        match purpose {
+            Purpose::Commands => self.failing = Some(error.into()),
+            Purpose::Select(_) | Purpose::Hello(..) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
+        }
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+    }
+
+    /// Its server has gone. `torn`: in the middle of a reply.
+    pub(crate) fn on_server_gone(&mut self, me: ClientTag, torn: bool, out: &mut Outbox) {
+        let (lost, bound) = (self.due, self.is_bound());
+        self.lease = Lease::None;
+        (self.due, self.multi, self.watching) = (0, false, false);
+        if torn || std::mem::take(&mut self.keeping) {
+            let reason = CloseReason::Error(Blame::Server, "the connection to Redis was lost".to_owned());
+            return self.close(me, reason, out);
+        }
+        for _ in 0..lost {
+            out.insert(Peer::Client(me), |to| {
+                resp::error(to, "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known");
+            });
+        }
+        if bound {
+            // What follows would be taken for commands outside of the transaction.
+            let reason = CloseReason::Error(Blame::Server, "the connection to Redis was lost in a transaction".to_owned());
+            return self.close(me, reason, out);
+        }
+        if let Some(passing) = &mut self.passing {
+            passing.dropped = true;
+        }
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        self.held_back = false;
+        out.push(Effect::Wake { client: me });
+    }
+
+    pub(crate) fn on_gone(&mut self, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
+        self.closing = true;
+        let Lease::Held(tag) = std::mem::replace(&mut self.lease, Lease::None) else { return };
+        let server = servers.get(tag).expect("a held server lives");
+        let clean = self.due == 0 && !self.is_bound() && !self.keeping && self.passing.is_none();
+        let verdict = server.take_back(if clean { Verdict::Clean } else { Verdict::Discard });
+        out.push(Effect::Release { server: tag, verdict });
+    }
+
+    pub(crate) fn on_refused(&mut self, me: ClientTag, words: &str, out: &mut Outbox) {
+        // In the middle of replies it would be taken for one of them.
+        if self.due == 0 && !self.keeping {
+            out.insert(Peer::Client(me), |to| resp::error(to, words));
+        }
+        self.close(me, CloseReason::Done, out);
+    }
+
+    /// An error that ends the connection.
+    pub(crate) fn fail(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
+        out.insert(Peer::Client(me), |to| resp::error(to, error));
+        self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
+    }
+
+    pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
+        self.closing = true;
+        out.push(Effect::Close { peer: Peer::Client(me), reason });
+    }
+
+    pub(crate) fn set_name(&mut self, name: Box<[u8]>) {
+        self.name = Some(name).filter(|name| !name.is_empty());
+    }
+}

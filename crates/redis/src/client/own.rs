@@ -1,0 +1,252 @@
+//! The commands that Poolhouse answers itself, because their subject is the client's connection.
+
+use std::sync::Arc;
+
+use protocol::{ClientTag, CloseReason, Effect, Outbox, Peer};
+
+use super::{Client, Lease, Purpose, Taken};
+use crate::{
+    Redis, Version,
+    command::{Kind, Own},
+    resp,
+};
+
+/// Arguments of a command that are looked at: HELLO 3 AUTH user password SETNAME name, and one to tell that there are too many.
+pub(super) const MAX_READ: usize = 8;
+
+/// Logical databases that a client may select; more could only fill the table of pools.
+const MAX_DATABASES: u32 = 256;
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NO_LOGIN: &str = "NOAUTH Authentication required.";
+const SYNTAX: &str = "ERR syntax error";
+
+impl Redis {
+    /// Answers a command that is not for a server; `None` if it is.
+    pub(super) fn own(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        kind: Kind,
+        arguments: &[&[u8]],
+        out: &mut Outbox,
+    ) -> Option<Taken> {
+        match kind {
+            Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset => {}
+            _ if client.stranger => return Some(client.say_error(me, NO_LOGIN, out)),
+            Kind::Select | Kind::Client(_) | Kind::Missing(_) => {}
+            _ => return None,
+        }
+        if client.waits() {
+            return Some(Taken::No);
+        }
+        Some(match kind {
+            Kind::Auth => self.auth(me, client, arguments, out),
+            Kind::Hello => self.hello(me, client, arguments, out),
+            Kind::Select => self.select(me, client, arguments, out),
+            Kind::Client(own) => client.about_itself(me, own, arguments, out),
+            Kind::Missing(what) => {
+                let error = format!("ERR Poolhouse has no {what} in this version: it would concern other clients' connections");
+                client.say_error(me, &error, out)
+            }
+            Kind::Quit => {
+                client.say(me, b"+OK\r\n", out);
+                client.close(me, CloseReason::Goodbye, out);
+                Taken::Yes
+            }
+            Kind::Reset => self.begin_anew(me, client, out),
+            _ => unreachable!("seen above"),
+        })
+    }
+
+    fn auth(&self, me: ClientTag, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
+        let (user, password) = match arguments {
+            [_, password] => (&b"default"[..], *password),
+            [_, user, password] => (*user, *password),
+            [_] => return client.wrong_arity(me, "auth", out),
+            _ => return client.say_error(me, SYNTAX, out),
+        };
+        if !client.guarded {
+            let error = "ERR AUTH <password> called without any password configured for Poolhouse's clients. \
+                         Are you sure your configuration is correct?";
+            return client.say_error(me, error, out);
+        }
+        if self.log_in(me, client, user, password, out) {
+            client.say(me, b"+OK\r\n", out);
+        }
+        Taken::Yes
+    }
+
+    /// False if that failed: then the client was told so, and is closed.
+    fn log_in(&self, me: ClientTag, client: &mut Client, user: &[u8], password: &[u8], out: &mut Outbox) -> bool {
+        let name = std::str::from_utf8(user).unwrap_or_default();
+        if !self.directory.is_password(name, password) {
+            out.push(Effect::AuthFailed { client: me });
+            client.fail(me, WRONG_PASSWORD, out);
+            return false;
+        }
+        self.enter(me, client, Arc::from(name), out)
+    }
+
+    fn hello(&self, me: ClientTag, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
+        let mut rest = &arguments[1..];
+        let mut version = client.version;
+        if let [first, behind @ ..] = rest {
+            version = match number(first) {
+                Some(2) => Version::Resp2,
+                Some(3) => Version::Resp3,
+                Some(_) => return client.say_error(me, "NOPROTO unsupported protocol version", out),
+                None => {
+                    return client.say_error(me, "ERR Protocol version is not an integer or out of range", out);
+                }
+            };
+            rest = behind;
+        }
+        let (mut login, mut name) = (None, None);
+        while let [option, behind @ ..] = rest {
+            rest = match behind {
+                [user, password, behind @ ..] if option.eq_ignore_ascii_case(b"AUTH") => {
+                    login = Some((*user, *password));
+                    behind
+                }
+                [given, behind @ ..] if option.eq_ignore_ascii_case(b"SETNAME") => {
+                    name = Some(*given);
+                    behind
+                }
+                _ => {
+                    let error = format!("ERR Syntax error in HELLO option '{}'", option.escape_ascii());
+                    return client.say_error(me, &error, out);
+                }
+            };
+        }
+        if name.is_some_and(|name| !is_name(name)) {
+            return client.say_error(me, BAD_NAME, out);
+        }
+        if let Some((user, password)) = login.filter(|_| client.guarded)
+            && !self.log_in(me, client, user, password, out)
+        {
+            return Taken::Yes;
+        }
+        if client.stranger {
+            let error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                         HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                         select the RESP protocol version at the same time";
+            return client.say_error(me, error, out);
+        }
+        let purpose = Purpose::Hello(version, name.map(Box::from));
+        self.ask_for(me, client, client.database, version, purpose, out)
+    }
+
+    fn select(&self, me: ClientTag, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
+        let [_, index] = arguments else { return client.wrong_arity(me, "select", out) };
+        let Some(index) = number(index) else {
+            return client.say_error(me, "ERR value is not an integer or out of range", out);
+        };
+        match u32::try_from(index) {
+            Ok(index) if index == client.database => client.say(me, b"+OK\r\n", out),
+            Ok(index) if index < MAX_DATABASES => {
+                return self.ask_for(me, client, index, client.version, Purpose::Select(index), out);
+            }
+            _ => return client.say_error(me, "ERR DB index is out of range", out),
+        }
+        Taken::Yes
+    }
+
+    /// Asks for a server of the pool that the client will use, to see what it says.
+    fn ask_for(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        database: u32,
+        version: Version,
+        purpose: Purpose,
+        out: &mut Outbox,
+    ) -> Taken {
+        debug_assert_eq!(client.lease, Lease::None, "a client that waits for nothing holds nothing");
+        match self.directory.route(&client.user, database, version) {
+            Ok(pool) => client.ask(me, pool, purpose, out),
+            Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
+        }
+        Taken::Yes
+    }
+
+    fn begin_anew(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Taken {
+        if client.is_bound() {
+            let reason = CloseReason::Error(protocol::Blame::Client, "RESET in a transaction".to_owned());
+            client.say(me, b"+RESET\r\n", out);
+            // Its server is closed with it: the client connects again as if anew, which is what it asked for.
+            client.close(me, reason, out);
+            return Taken::Yes;
+        }
+        (client.database, client.version, client.name) = (0, Version::Resp2, None);
+        client.stranger = client.guarded;
+        client.say(me, b"+RESET\r\n", out);
+        Taken::Yes
+    }
+}
+
+const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+
+impl Client {
+    fn about_itself(&mut self, me: ClientTag, own: Own, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
+        match (own, &arguments[2..]) {
+            (Own::SetName, [name]) if !is_name(name) => return self.say_error(me, BAD_NAME, out),
+            (Own::SetName, [name]) => {
+                self.set_name(Box::from(*name));
+                self.say(me, b"+OK\r\n", out);
+            }
+            (Own::GetName, []) => out.insert(Peer::Client(me), |to| match &self.name {
+                Some(name) => resp::text(to, name),
+                None => resp::null(to, self.version),
+            }),
+            (Own::SetInfo, [attribute, value]) => {
+                let known = [&b"lib-name"[..], b"lib-ver"].iter().any(|known| attribute.eq_ignore_ascii_case(known));
+                if !known {
+                    let error = format!("ERR Unrecognized option '{}'", attribute.escape_ascii());
+                    return self.say_error(me, &error, out);
+                }
+                if !is_name(value) {
+                    let error = format!(
+                        "ERR {} cannot contain spaces, newlines or special characters.",
+                        attribute.to_ascii_lowercase().escape_ascii()
+                    );
+                    return self.say_error(me, &error, out);
+                }
+                self.say(me, b"+OK\r\n", out);
+            }
+            (Own::Id, []) => self.say(me, format!(":{}\r\n", self.id).as_bytes(), out),
+            (own, _) => {
+                let name = match own {
+                    Own::SetName => "client|setname",
+                    Own::GetName => "client|getname",
+                    Own::SetInfo => "client|setinfo",
+                    Own::Id => "client|id",
+                };
+                return self.wrong_arity(me, name, out);
+            }
+        }
+        Taken::Yes
+    }
+
+    fn say(&self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {
+        out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
+    }
+
+    fn say_error(&self, me: ClientTag, error: &str, out: &mut Outbox) -> Taken {
+        out.insert(Peer::Client(me), |to| resp::error(to, error));
+        Taken::Yes
+    }
+
+    fn wrong_arity(&self, me: ClientTag, name: &str, out: &mut Outbox) -> Taken {
+        self.say_error(me, &format!("ERR wrong number of arguments for '{name}' command"), out)
+    }
+}
+
+/// Whether it may be a client's name: printable and without blanks, as Redis has it.
+fn is_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

@@ -1,0 +1,122 @@
+//! What a command is to a proxy. Knows nothing of who sends it.
+
+/// Longest name of a command that means something here.
+const MAX_NAME: usize = 16;
+
+/// How a command is dealt with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Goes to a server and gets one reply; leaves nothing behind on the connection.
+    Ordinary,
+    /// Begins a transaction.
+    Multi,
+    /// Keys are watched from here on.
+    Watch,
+    /// Ends a transaction, or the watching of keys: EXEC, DISCARD, UNWATCH.
+    Ending,
+    /// Asks how far the writes of this connection have come: WAIT, WAITAOF.
+    Wait,
+    /// Changes the connection itself, or is answered by more or less than one reply: the server is the client's from here on.
+    Keeping,
+    /// Who the client is.
+    Auth,
+    /// Which protocol it speaks.
+    Hello,
+    /// In which logical database it is.
+    Select,
+    /// What the client is called.
+    Client(Own),
+    /// It says goodbye.
+    Quit,
+    /// It begins anew.
+    Reset,
+    /// Not to be had through Poolhouse in this version, and what that is.
+    Missing(&'static str),
+}
+
+/// Subcommands of CLIENT that concern what Poolhouse keeps of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Own {
+    /// SETNAME.
+    SetName,
+    /// GETNAME.
+    GetName,
+    /// SETINFO.
+    SetInfo,
+    /// ID.
+    Id,
+}
+
+/// The kind of a command by its name, and where it has subcommands, by what stands behind it.
+pub fn kind(name: &[u8], second: Option<&[u8]>) -> Kind {
+    let mut upper = [0; MAX_NAME];
+    match uppercase(name, &mut upper) {
+        b"MULTI" => Kind::Multi,
+        b"EXEC" | b"DISCARD" | b"UNWATCH" => Kind::Ending,
+        b"WATCH" => Kind::Watch,
+        b"WAIT" | b"WAITAOF" => Kind::Wait,
+        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE" | b"SUNSUBSCRIBE" => Kind::Keeping,
+        b"MONITOR" | b"SYNC" | b"PSYNC" | b"REPLCONF" => Kind::Keeping,
+        b"AUTH" => Kind::Auth,
+        b"HELLO" => Kind::Hello,
+        b"SELECT" => Kind::Select,
+        b"QUIT" => Kind::Quit,
+        b"RESET" => Kind::Reset,
+        b"CLIENT" => client(second.unwrap_or_default()),
+        b"SCRIPT" if is(second, b"DEBUG") => Kind::Keeping,
+        _ => Kind::Ordinary,
+    }
+}
+
+fn client(subcommand: &[u8]) -> Kind {
+    let mut upper = [0; MAX_NAME];
+    match uppercase(subcommand, &mut upper) {
+        b"SETNAME" => Kind::Client(Own::SetName),
+        b"GETNAME" => Kind::Client(Own::GetName),
+        b"SETINFO" => Kind::Client(Own::SetInfo),
+        b"ID" => Kind::Client(Own::Id),
+        b"TRACKING" | b"CACHING" | b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" => Kind::Keeping,
+        // Of the server's connections these would tell, or close, those of other clients.
+        b"LIST" => Kind::Missing("CLIENT LIST"),
+        b"INFO" => Kind::Missing("CLIENT INFO"),
+        b"KILL" => Kind::Missing("CLIENT KILL"),
+        b"UNBLOCK" => Kind::Missing("CLIENT UNBLOCK"),
+        _ => Kind::Ordinary,
+    }
+}
+
+/// The name in upper case; empty if it is longer than any that means something.
+fn uppercase<'a>(name: &[u8], room: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
+    let Some(room) = room.get_mut(..name.len()) else { return b"" };
+    room.copy_from_slice(name);
+    room.make_ascii_uppercase();
+    room
+}
+
+fn is(argument: Option<&[u8]>, word: &[u8]) -> bool {
+    argument.is_some_and(|argument| argument.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_in_any_case() {
+        for name in ["multi", "MULTI", "MuLtI"] {
+            assert_eq!(kind(name.as_bytes(), None), Kind::Multi);
+        }
+        assert_eq!(kind(b"client", Some(b"setname")), Kind::Client(Own::SetName));
+        assert_eq!(kind(b"client", Some(b"tracking")), Kind::Keeping);
+        assert_eq!(kind(b"script", Some(b"load")), Kind::Ordinary);
+        assert_eq!(kind(b"script", Some(b"Debug")), Kind::Keeping);
+    }
+
+    #[test]
+    fn what_is_not_known_goes_to_the_server() {
+        for name in ["", "GET", "a name that is longer than any that is known here", "CLIENTS"] {
+            assert_eq!(kind(name.as_bytes(), None), Kind::Ordinary, "{name}");
+        }
+        assert_eq!(kind(b"client", None), Kind::Ordinary);
+    }
+}

@@ -1,0 +1,67 @@
+//! What Redis's sessions ask of the configuration.
+
+use std::sync::Arc;
+
+use protocol::{Origin, PoolId};
+
+/// The version of the protocol that a connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Version {
+    /// What a connection begins with.
+    #[default]
+    Resp2,
+    /// After HELLO 3.
+    Resp3,
+}
+
+impl Version {
+    /// As HELLO has it.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Resp2 => 2,
+            Self::Resp3 => 3,
+        }
+    }
+}
+
+/// How a client is received.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Welcome {
+    /// It may begin.
+    Open,
+    /// It has to log in first.
+    Password,
+    /// It has no chance, for this reason.
+    Forbidden(String),
+}
+
+/// How Poolhouse logs in to a server.
+#[derive(Clone, Default)]
+pub struct ServerLogin {
+    /// The user; `None` is Redis's `default`.
+    pub user: Option<Arc<str>>,
+    /// Its password, if it needs one.
+    pub password: Option<Arc<str>>,
+    /// The logical database.
+    pub database: u32,
+    /// The version to speak.
+    pub version: Version,
+}
+
+/// Answers who may log in and which pool serves whom.
+pub trait Directory: Send + Sync + 'static {
+    /// How a client from there is received.
+    fn welcome(&self, origin: Origin) -> Welcome;
+
+    /// Whether this is the password of this user. Takes the same time whatever is wrong with it.
+    fn is_password(&self, user: &str, password: &[u8]) -> bool;
+
+    /// The pool that serves a user in a logical database and a version. `user` is empty for a client that had not to log in.
+    ///
+    /// # Errors
+    /// There is none, for this reason, which is told to the client.
+    fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String>;
+
+    /// How the servers of a pool are logged in to.
+    fn server_login(&self, pool: PoolId) -> ServerLogin;
+}

@@ -1,0 +1,113 @@
+//! What a server says of itself in reply to HELLO, and how it is told to clients.
+
+use crate::{Version, resp, resp::ReplyScanner};
+
+/// A server's own words.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Hello {
+    /// Such as `7.0.15`.
+    pub version: String,
+    /// `standalone`, `sentinel` or `cluster`.
+    pub mode: String,
+    /// `master` or `replica`.
+    pub role: String,
+    /// What CLIENT ID tells of the connection.
+    pub id: u32,
+    /// The list of modules, as it came.
+    modules: Vec<u8>,
+}
+
+impl Hello {
+    /// Reads a whole reply to HELLO, a map or its array. What is not understood is left out.
+    pub fn read(reply: &[u8]) -> Self {
+        let mut hello = Self::default();
+        let mut rest = &reply[line(reply).map_or(reply.len(), |end| end + 2)..];
+        while let Some((key, behind)) = value(rest) {
+            let Some((value, behind)) = value(behind) else { break };
+            let text = || String::from_utf8_lossy(content(value)).into_owned();
+            match content(key) {
+                b"version" => hello.version = text(),
+                b"mode" => hello.mode = text(),
+                b"role" => hello.role = text(),
+                b"id" => hello.id = text().parse().unwrap_or_default(),
+                b"modules" => hello.modules = value.to_vec(),
+                _ => {}
+            }
+            rest = behind;
+        }
+        hello
+    }
+
+    /// The same as Poolhouse says it to a client of its own.
+    pub fn tell(&self, version: Version, id: u64, to: &mut Vec<u8>) {
+        to.extend_from_slice(match version {
+            Version::Resp2 => b"*14\r\n",
+            Version::Resp3 => b"%7\r\n",
+        });
+        let mut pair = |key: &str, value: &str| {
+            resp::text(to, key.as_bytes());
+            resp::text(to, value.as_bytes());
+        };
+        pair("server", "redis");
+        pair("version", &self.version);
+        resp::text(to, b"proto");
+        to.extend_from_slice(format!(":{}\r\n", version.number()).as_bytes());
+        resp::text(to, b"id");
+        to.extend_from_slice(format!(":{id}\r\n").as_bytes());
+        resp::text(to, b"mode");
+        resp::text(to, self.mode.as_bytes());
+        resp::text(to, b"role");
+        resp::text(to, self.role.as_bytes());
+        resp::text(to, b"modules");
+        to.extend_from_slice(if self.modules.is_empty() { b"*0\r\n" } else { &self.modules });
+    }
+}
+
+/// The value at the beginning of `bytes`, and what is behind it.
+fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = ReplyScanner::default().advance(bytes).ok()?;
+    end.over.then(|| bytes.split_at(end.taken))
+}
+
+/// What a string or a number holds.
+fn content(value: &[u8]) -> &[u8] {
+    let Some(end) = line(value) else { return b"" };
+    match value[0] {
+        b'$' => value.get(end + 2..value.len() - 2).unwrap_or_default(),
+        _ => &value[1..end],
+    }
+}
+
+/// Where the first line ends.
+fn line(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|two| two == b"\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_read() {
+        let hello = Hello {
+            version: "7.0.15".to_owned(),
+            mode: "standalone".to_owned(),
+            role: "master".to_owned(),
+            id: 5,
+            modules: b"*1\r\n*2\r\n+a\r\n:1\r\n".to_vec(),
+        };
+        for version in [Version::Resp2, Version::Resp3] {
+            let mut told = Vec::new();
+            hello.tell(version, 5, &mut told);
+            assert_eq!(value(&told).map(|(value, rest)| (value.len(), rest.len())), Some((told.len(), 0)));
+            assert_eq!(Hello::read(&told), hello);
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_reply_tells_nothing() {
+        for reply in [&b"+OK\r\n"[..], b"*1\r\n+a\r\n", b"%1\r\n$-1\r\n+a\r\n", b""] {
+            assert_eq!(Hello::read(reply), Hello::default());
+        }
+    }
+}

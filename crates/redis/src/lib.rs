@@ -1,0 +1,148 @@
+//! Redis through the seam: what a client of Redis may ask, what Poolhouse answers itself, and what goes to a server.
+//!
+//! A client's state (who it is, its database, its version of the protocol, its name) lives with the client and is honoured on
+//! whatever server serves it. A server belongs to a client from its first unanswered command to its last reply; longer while the client
+//! has a transaction or watches keys; and for good once the client does what changes the connection itself, such as subscribing.
+//!
+//! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
+#![forbid(unsafe_code)]
+
+mod client;
+mod command;
+mod directory;
+mod hello;
+mod login;
+mod refusal;
+mod resp;
+mod server;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag,
+    Sessions,
+};
+
+pub use self::{
+    client::Client,
+    directory::{Directory, ServerLogin, Version, Welcome},
+    server::Server,
+};
+#[doc(hidden)]
+pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
+
+/// The protocol object.
+pub struct Redis {
+    directory: Arc<dyn Directory>,
+    /// What CLIENT ID tells the next client.
+    next_id: AtomicU64,
+}
+
+impl Redis {
+    /// Asks `directory` who may do what.
+    pub fn new(directory: Arc<dyn Directory>) -> Self {
+        Self { directory, next_id: AtomicU64::new(1) }
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+}
+
+impl Protocol for Redis {
+    type Client = Client;
+    type Server = Server;
+
+    fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
+        self.welcome(me, origin, out)
+    }
+
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        Server::start(me, self.directory.server_login(pool), out)
+    }
+
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        self.requests(me, client, servers, input, out)
+    }
+
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        server.input(me, clients, input, out)
+    }
+
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.on_granted(me, client, tag, server, out);
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+        client.on_lease_failed(me, &refusal::of_failure(&why), out);
+    }
+
+    fn client_gone(
+        &self,
+        _me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        client.on_gone(servers, out);
+    }
+
+    fn server_gone(
+        &self,
+        _me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        server.on_gone(clients, out);
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        client.on_refused(me, &refusal::of_refusal(&why), out);
+    }
+
+    fn reset(&self, me: ServerTag, _server: &mut Server, out: &mut Outbox) {
+        // A connection that is not as it was is of no use to others, and Redis makes a new one quickly.
+        let reason = CloseReason::Error(Blame::Ours, "a server was released to be cleaned".to_owned());
+        out.push(Effect::Close { peer: Peer::Server(me), reason });
+    }
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.check(me, out);
+    }
+
+    fn retire(&self, _me: ServerTag, _server: &mut Server, _out: &mut Outbox) {
+        // Redis needs no goodbye: QUIT is deprecated in favour of closing.
+    }
+
+    fn cancel(
+        &self,
+        _me: ClientTag,
+        _client: &mut Client,
+        _servers: &mut dyn Sessions<ServerTag, Server>,
+        _secret: u64,
+        _waiting: bool,
+        _out: &mut Outbox,
+    ) {
+        unreachable!("nobody asks to cancel: the protocol has no such request");
+    }
+
+    fn backend(&self, server: &Server) -> Option<u32> {
+        server.backend()
+    }
+}

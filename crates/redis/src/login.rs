@@ -1,0 +1,140 @@
+//! Logging in to a server: HELLO with AUTH, or AUTH alone where HELLO is not known, then SELECT.
+
+use crate::{ServerLogin, Version, hello::Hello, resp};
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Hello,
+    /// The server is older than HELLO.
+    Auth,
+    Select,
+}
+
+/// A login under way.
+pub struct Login {
+    login: ServerLogin,
+    step: Step,
+    hello: Hello,
+}
+
+/// What became of it.
+pub enum Progress {
+    /// Say this next. `accepted`: who we are is settled with it.
+    Say { bytes: Vec<u8>, accepted: bool },
+    /// The server may be used.
+    Done { hello: Hello, accepted: bool },
+    /// It cannot be used. `permanent`: asking again is of no use.
+    Failed { message: String, permanent: bool },
+}
+
+impl Login {
+    /// Begins; the bytes are to be sent.
+    pub fn start(login: ServerLogin) -> (Self, Vec<u8>) {
+        let mut bytes = Vec::new();
+        let version = login.version.number().to_string();
+        let mut words = vec![&b"HELLO"[..], version.as_bytes()];
+        if let Some(password) = &login.password {
+            words.extend([&b"AUTH"[..], login.user.as_deref().unwrap_or("default").as_bytes(), password.as_bytes()]);
+        }
+        resp::command(&mut bytes, &words);
+        (Self { login, step: Step::Hello, hello: Hello::default() }, bytes)
+    }
+
+    /// Takes a whole reply.
+    pub fn reply(&mut self, reply: &[u8]) -> Progress {
+        let error = reply.strip_prefix(b"-").map(|error| String::from_utf8_lossy(error).trim_end().to_owned());
+        match (self.step, error) {
+            (Step::Hello, None) => {
+                self.hello = Hello::read(reply);
+                if self.hello.mode == "cluster" {
+                    let message = "this is a Redis Cluster, which Poolhouse does not serve in this version: \
+                                   its keys live on several servers, and this is one of them";
+                    return Progress::Failed { message: message.to_owned(), permanent: true };
+                }
+                self.select(true)
+            }
+            (Step::Hello, Some(error)) if error.starts_with("ERR unknown command") => match self.login.version {
+                Version::Resp2 => self.auth(),
+                Version::Resp3 => {
+                    // Clients fall back to RESP2 when they hear this.
+                    let message = "NOPROTO unsupported protocol version".to_owned();
+                    Progress::Failed { message, permanent: true }
+                }
+            },
+            (Step::Auth, None) => self.select(true),
+            (Step::Select, None) => Progress::Done { hello: std::mem::take(&mut self.hello), accepted: false },
+            (_, Some(message)) => Progress::Failed { permanent: is_permanent(&message), message },
+        }
+    }
+
+    fn auth(&mut self) -> Progress {
+        let Some(password) = &self.login.password else { return self.select(true) };
+        let mut words = vec![&b"AUTH"[..]];
+        words.extend(self.login.user.as_deref().map(str::as_bytes));
+        words.push(password.as_bytes());
+        let mut bytes = Vec::new();
+        resp::command(&mut bytes, &words);
+        self.step = Step::Auth;
+        Progress::Say { bytes, accepted: false }
+    }
+
+    fn select(&mut self, accepted: bool) -> Progress {
+        if self.login.database == 0 {
+            return Progress::Done { hello: std::mem::take(&mut self.hello), accepted };
+        }
+        let mut bytes = Vec::new();
+        resp::command(&mut bytes, &[b"SELECT", self.login.database.to_string().as_bytes()]);
+        self.step = Step::Select;
+        Progress::Say { bytes, accepted }
+    }
+}
+
+/// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not while a server
+/// loads its data, is full, or waits for its master.
+fn is_permanent(error: &str) -> bool {
+    ["WRONGPASS", "NOAUTH", "NOPERM", "NOPROTO", "ERR DB index", "ERR invalid DB index", "ERR AUTH", "ERR invalid password", "ERR unknown command"]
+        .iter()
+        .any(|permanent| error.starts_with(permanent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(database: u32, password: Option<&str>) -> ServerLogin {
+        ServerLogin { user: None, password: password.map(Into::into), database, version: Version::Resp2 }
+    }
+
+    #[test]
+    fn it_says_who_it_is_and_where_it_wants_to_be() {
+        let (mut login, first) = Login::start(login(3, Some("secret")));
+        assert_eq!(first, b"*5\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$6\r\nsecret\r\n");
+        let Progress::Say { bytes, accepted: true } = login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n") else {
+            panic!("the database is not selected");
+        };
+        assert_eq!(bytes, b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n");
+        let Progress::Done { hello, .. } = login.reply(b"+OK\r\n") else { panic!("it is not done") };
+        assert_eq!(hello.mode, "standalone");
+    }
+
+    #[test]
+    fn an_old_server_is_logged_in_to_without_hello() {
+        let (mut login, _) = Login::start(login(0, Some("secret")));
+        let Progress::Say { bytes, .. } = login.reply(b"-ERR unknown command `HELLO`\r\n") else { panic!("no AUTH") };
+        assert_eq!(bytes, b"*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
+        assert!(matches!(login.reply(b"+OK\r\n"), Progress::Done { accepted: true, .. }));
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_the_server() {
+        let refused = |reply: &str| match Login::start(login(0, None)).0.reply(reply.as_bytes()) {
+            Progress::Failed { message, permanent } => (message, permanent),
+            _ => panic!("{reply}"),
+        };
+        assert_eq!(refused("-WRONGPASS no\r\n"), ("WRONGPASS no".to_owned(), true));
+        assert_eq!(refused("-LOADING Redis is loading\r\n"), ("LOADING Redis is loading".to_owned(), false));
+        let (message, permanent) = refused("*2\r\n$4\r\nmode\r\n$7\r\ncluster\r\n");
+        assert!(message.contains("Redis Cluster") && permanent);
+    }
+}

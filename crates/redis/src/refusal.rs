@@ -1,0 +1,67 @@
+//! What clients are told when they get no server, or must go: Redis's own words where it has some, and what to do.
+
+use protocol::{LeaseFailure, Refusal};
+
+/// The error of a command for which there is no server.
+pub fn of_failure(why: &LeaseFailure) -> String {
+    match why {
+        LeaseFailure::WaitTimeout { waited, servers } => format!(
+            "ERR Poolhouse: all {servers} server connections stayed busy for {:.1} s. Raise max_size, or look for commands that block.",
+            waited.as_secs_f64()
+        ),
+        LeaseFailure::Unavailable { last_error: Some(said), .. } if is_redis_error(said) => said.to_string(),
+        LeaseFailure::Unavailable { waited, last_error } => format!(
+            "ERR Poolhouse: no connection to Redis after {:.1} s: {}",
+            waited.as_secs_f64(),
+            last_error.as_deref().unwrap_or("the reason is not known")
+        ),
+        LeaseFailure::QueueFull => "ERR Poolhouse: too many clients wait for a server connection. Raise max_size.".to_owned(),
+        LeaseFailure::Closed => "ERR Poolhouse: the pool was closed. Connect again.".to_owned(),
+    }
+}
+
+/// Whether it is what Redis itself said, which clients may understand: `WRONGPASS ...`, `ERR DB index ...`.
+fn is_redis_error(text: &str) -> bool {
+    let kind = text.split(' ').next().unwrap_or_default();
+    kind.len() >= 3 && kind.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// The last words to a client that has to go.
+pub fn of_refusal(why: &Refusal) -> String {
+    match why {
+        Refusal::TooManyClients { limit } => {
+            format!("ERR max number of clients reached (Poolhouse's hard_limit is {limit})")
+        }
+        Refusal::Throttled { retry_after } => format!(
+            "ERR Poolhouse: too many failed logins from this address. Try again in {:.0} s.",
+            retry_after.as_secs_f64().ceil()
+        ),
+        Refusal::LoginTimeout => "ERR Poolhouse: no login within login_time".to_owned(),
+        Refusal::IdleTimeout => "ERR Poolhouse: idle for longer than client_idle_time".to_owned(),
+        Refusal::Evicted => {
+            "ERR Poolhouse: closed as the longest idle client above soft_limit. Connect again when needed.".to_owned()
+        }
+        Refusal::QueryTimeout => "ERR Poolhouse: no answer within query_time".to_owned(),
+        Refusal::TransactionIdleTimeout => "ERR Poolhouse: a transaction idle for transaction_idle_time".to_owned(),
+        Refusal::ShuttingDown => "ERR Poolhouse is shutting down. Connect again.".to_owned(),
+        Refusal::Drained => "ERR Poolhouse: this database is being drained".to_owned(),
+        Refusal::Killed => "ERR Poolhouse: closed by an operator".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_redis_said_is_passed_on_in_its_words() {
+        let told = |said: &str| {
+            of_failure(&LeaseFailure::Unavailable { waited: Duration::from_secs(1), last_error: Some(said.into()) })
+        };
+        assert_eq!(told("ERR DB index is out of range"), "ERR DB index is out of range");
+        assert_eq!(told("WRONGPASS invalid"), "WRONGPASS invalid");
+        assert_eq!(told("connection refused"), "ERR Poolhouse: no connection to Redis after 1.0 s: connection refused");
+    }
+}

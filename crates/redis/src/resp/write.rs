@@ -1,0 +1,56 @@
+//! What Poolhouse says itself.
+
+use super::super::Version;
+
+/// A command as an array of bulk strings.
+pub fn command(to: &mut Vec<u8>, arguments: &[&[u8]]) {
+    to.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
+    for argument in arguments {
+        text(to, argument);
+    }
+}
+
+/// A bulk string.
+pub fn text(to: &mut Vec<u8>, text: &[u8]) {
+    to.extend_from_slice(format!("${}\r\n", text.len()).as_bytes());
+    to.extend_from_slice(text);
+    to.extend_from_slice(b"\r\n");
+}
+
+/// An error; its first word is its kind. What would end the line early becomes a blank.
+pub fn error(to: &mut Vec<u8>, message: &str) {
+    to.push(b'-');
+    to.extend(message.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+    to.extend_from_slice(b"\r\n");
+}
+
+/// Nothing, where a string could be.
+pub fn null(to: &mut Vec<u8>, version: Version) {
+    to.extend_from_slice(match version {
+        Version::Resp2 => b"$-1\r\n",
+        Version::Resp3 => b"_\r\n",
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::{Limits, Request, read};
+
+    #[test]
+    fn a_command_is_read_as_it_was_written() {
+        let mut bytes = Vec::new();
+        command(&mut bytes, &[b"SET", b"a\r\nb", b""]);
+        assert_eq!(bytes, b"*3\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n$0\r\n\r\n");
+        let Ok(Request::Command(length, arguments)) = read(&bytes, &Limits::OPEN) else { panic!("no command") };
+        assert_eq!(length, bytes.len());
+        assert_eq!(arguments.collect::<Vec<_>>(), [b"SET".as_slice(), b"a\r\nb", b""]);
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        let mut bytes = Vec::new();
+        error(&mut bytes, "ERR a\r\nb");
+        assert_eq!(bytes, b"-ERR a  b\r\n");
+    }
+}

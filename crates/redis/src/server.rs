@@ -1,0 +1,224 @@
+//! The server's side: its login, and whose reply is due.
+
+use std::collections::VecDeque;
+
+use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+
+use crate::{
+    Client, ServerLogin,
+    hello::Hello,
+    login::{Login, Progress},
+    resp::{self, ReplyScanner},
+};
+
+/// A server's connection.
+pub struct Server {
+    phase: Phase,
+    hello: Hello,
+    /// Who waits for replies.
+    holder: Option<ClientTag>,
+    /// The replies that are due, in order.
+    due: VecDeque<Due>,
+    /// Where the present reply is.
+    scanner: ReplyScanner,
+    /// Everything that comes once nothing is due is for the holder.
+    kept: bool,
+    /// What the holder ended may not have ended: the connection is of no use to others.
+    doubtful: bool,
+}
+
+enum Phase {
+    Starting(Box<Login>),
+    Ready,
+    /// Asked whether it still answers.
+    Checking,
+}
+
+/// For whom a reply is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// For the client.
+    Client,
+    /// For the client, and the end of a transaction if it is no error.
+    Ending,
+    /// For nobody: Poolhouse asked by itself.
+    Nobody,
+}
+
+impl Server {
+    pub(crate) fn start(me: ServerTag, login: ServerLogin, out: &mut Outbox) -> Self {
+        let (login, bytes) = Login::start(login);
+        out.insert(Peer::Server(me), |to| to.extend_from_slice(&bytes));
+        Self {
+            phase: Phase::Starting(Box::new(login)),
+            hello: Hello::default(),
+            holder: None,
+            due: VecDeque::new(),
+            scanner: ReplyScanner::default(),
+            kept: false,
+            doubtful: false,
+        }
+    }
+
+    /// What it says of itself.
+    pub(crate) fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    pub(crate) fn backend(&self) -> Option<u32> {
+        (self.hello.id != 0).then_some(self.hello.id)
+    }
+
+    /// It belongs to this client now.
+    pub(crate) fn lend(&mut self, client: ClientTag) {
+        assert!(self.holder.is_none() && self.due.is_empty() && !self.doubtful, "a server is lent that is not clean");
+        self.holder = Some(client);
+    }
+
+    /// It belongs to nobody any more. Returns the verdict that it deserves.
+    pub(crate) fn take_back(&mut self, verdict: Verdict) -> Verdict {
+        self.holder = None;
+        if verdict == Verdict::Clean && (self.doubtful || self.kept || !self.due.is_empty()) { Verdict::Discard } else { verdict }
+    }
+
+    /// A reply will come.
+    pub(crate) fn expect(&mut self, due: Due) {
+        self.due.push_back(due);
+    }
+
+    /// All that comes is for its holder from here on.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {
+        self.phase = Phase::Checking;
+        out.insert(Peer::Server(me), |to| resp::command(to, &[b"PING"]));
+    }
+
+    pub(crate) fn input(
+        &mut self,
+        me: ServerTag,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut at = 0;
+        while at < input.bytes.len() {
+            let bytes = &input.bytes[at..];
+            if self.kept && self.due.is_empty() {
+                if let Some(holder) = self.holder {
+                    out.span(Peer::Client(holder), at..input.bytes.len());
+                }
+                return input.bytes.len();
+            }
+            let used = match self.phase {
+                Phase::Ready => self.reply(me, clients, bytes, at, out),
+                Phase::Starting(_) | Phase::Checking => self.own_reply(me, bytes, out),
+            };
+            match used {
+                Ok(0) => break,
+                Ok(used) => at += used,
+                Err(message) => {
+                    let reason = CloseReason::Error(Blame::Server, message);
+                    out.push(Effect::Close { peer: Peer::Server(me), reason });
+                    return input.bytes.len();
+                }
+            }
+        }
+        if at == 0 && input.full {
+            let reason = CloseReason::Error(Blame::Server, "a line of the server's has no end".to_owned());
+            out.push(Effect::Close { peer: Peer::Server(me), reason });
+            return input.bytes.len();
+        }
+        at
+    }
+
+    /// Passes on a reply, or a part of one.
+    fn reply(
+        &mut self,
+        me: ServerTag,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        bytes: &[u8],
+        at: usize,
+        out: &mut Outbox,
+    ) -> Result<usize, String> {
+        let Some(&due) = self.due.front() else {
+            return Err(format!("the server said something unasked: {}", shown(bytes)));
+        };
+        let begins = self.scanner.is_between();
+        let mut scanner = self.scanner;
+        let end = scanner.advance(bytes).map_err(|error| error.to_string())?;
+        if end.taken == 0 {
+            return Ok(0);
+        }
+        self.scanner = scanner;
+        if begins && due == Due::Ending && bytes[0] == b'-' {
+            self.doubtful = true;
+        }
+        let holder = self.holder.filter(|_| due != Due::Nobody);
+        if let Some(holder) = holder {
+            out.span(Peer::Client(holder), at..at + end.taken);
+        }
+        if end.over {
+            self.due.pop_front();
+            if let Some(tag) = holder {
+                let client = clients.get(tag).expect("a holder lives");
+                if client.on_reply(tag, due, out) {
+                    client.part(tag, me, self, Verdict::Clean, out);
+                }
+            }
+        }
+        Ok(end.taken)
+    }
+
+    /// Takes a whole reply to what Poolhouse asked while nobody held the server.
+    fn own_reply(&mut self, me: ServerTag, bytes: &[u8], out: &mut Outbox) -> Result<usize, String> {
+        let end = ReplyScanner::default().advance(bytes).map_err(|error| format!("this is no Redis: {error}"))?;
+        if !end.over {
+            return Ok(0);
+        }
+        let reply = &bytes[..end.taken];
+        let Phase::Starting(login) = &mut self.phase else {
+            if reply[0] == b'-' {
+                return Err(format!("the server does not answer PING: {}", shown(reply)));
+            }
+            self.phase = Phase::Ready;
+            out.push(Effect::Ready { server: me });
+            return Ok(end.taken);
+        };
+        match login.reply(reply) {
+            Progress::Say { bytes, accepted } => {
+                if accepted {
+                    out.push(Effect::Authenticated { server: me });
+                }
+                out.insert(Peer::Server(me), |to| to.extend_from_slice(&bytes));
+            }
+            Progress::Done { hello, accepted } => {
+                if accepted {
+                    out.push(Effect::Authenticated { server: me });
+                }
+                self.hello = hello;
+                self.phase = Phase::Ready;
+                out.push(Effect::Ready { server: me });
+            }
+            Progress::Failed { message, permanent } => {
+                let reason = CloseReason::StartFailed { permanent, message };
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+        }
+        Ok(end.taken)
+    }
+
+    pub(crate) fn on_gone(&mut self, clients: &mut dyn Sessions<ClientTag, Client>, out: &mut Outbox) {
+        let Some(tag) = self.holder.take() else { return };
+        let client = clients.get(tag).expect("a holder lives");
+        let torn = !self.scanner.is_between() && self.due.front().is_some_and(|due| *due != Due::Nobody);
+        client.on_server_gone(tag, torn, out);
+    }
+}
+
+/// The beginning of what a server said, for people.
+fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(80)].trim_ascii_end().escape_ascii().to_string()
+}

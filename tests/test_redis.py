@@ -1,0 +1,308 @@
+"""Redis through Poolhouse: redis-py and redis-cli with RESP2 and RESP3, a real Redis behind."""
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+import redis
+
+from redis_server import RedisPoolhouse, RedisServer
+
+pytestmark = pytest.mark.poolhouse_only
+
+PASSWORD = "red is/secret"
+
+
+@pytest.fixture(scope="module")
+def server(workspace):
+    directory = workspace / "redis"
+    directory.mkdir()
+    made = RedisServer(directory).start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def pool(server, workspace, request):
+    """Starts a Poolhouse in front of Redis."""
+    server.connect().flushall()
+    started = []
+
+    def start(behind=server, **settings):
+        directory = workspace / f"redis-{request.node.name[:30].replace('/', '_')}-{os.urandom(2).hex()}"
+        directory.mkdir()
+        started.append(RedisPoolhouse(directory, behind))
+        return started[-1].start(**settings)
+
+    yield start
+    for made in started:
+        made.stop()
+
+
+@pytest.fixture
+def guarded(workspace):
+    """A Redis with a password."""
+    directory = workspace / f"guarded-{os.urandom(2).hex()}"
+    directory.mkdir()
+    made = RedisServer(directory, PASSWORD)
+    made.url = lambda: f"redis://:red%20is%2Fsecret@127.0.0.1:{made.port}"
+    yield made.start()
+    made.stop()
+
+
+def talk(port, data, until=None, seconds=5):
+    """What a raw connection hears, until it ends with `until` or nothing comes any more."""
+    with socket.create_connection(("127.0.0.1", port), seconds) as connection:
+        connection.sendall(data)
+        heard = b""
+        connection.settimeout(seconds)
+        while until is None or not heard.endswith(until):
+            part = connection.recv(65536)
+            if not part:
+                break
+            heard += part
+        return heard
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_types_come_through_as_they_are(pool, server, protocol):
+    through, direct = pool().connect(protocol=protocol), server.connect(protocol=protocol)
+    for key, client in (("a", through), ("b", direct)):
+        client.set(f"{key}:s", b"\r\n\0\xff")
+        client.hset(f"{key}:h", mapping={"f": "1", "g": "2"})
+        client.rpush(f"{key}:l", *range(100))
+        client.zadd(f"{key}:z", {"x": 1.5, "y": 2})
+        client.xadd(f"{key}:x", {"n": "1"}, id="1-1")
+    for ask in (lambda c, k: c.get(f"{k}:s"), lambda c, k: c.hgetall(f"{k}:h"), lambda c, k: c.lrange(f"{k}:l", 0, -1),
+                lambda c, k: c.zrange(f"{k}:z", 0, -1, withscores=True), lambda c, k: c.xrange(f"{k}:x"),
+                lambda c, k: c.get(f"{k}:none"), lambda c, k: c.smembers(f"{k}:none"), lambda c, k: c.type(f"{k}:h")):
+        assert ask(through, "a") == ask(direct, "b")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        through.get("a:l")
+    with pytest.raises(redis.ResponseError, match="unknown command"):
+        through.execute_command("NOSUCHCOMMAND")
+
+
+def test_many_clients_share_few_servers_and_get_their_own_replies(pool):
+    poolhouse = pool(max_size=4)
+    failures = []
+
+    def client(number):
+        connection = poolhouse.connect(protocol=2 + number % 2)
+        try:
+            for turn in range(50):
+                word = f"{number}-{turn}"
+                assert connection.echo(word) == word.encode()
+                with connection.pipeline(transaction=False) as pipeline:
+                    for n in range(10):
+                        pipeline.echo(f"{word}-{n}")
+                    assert pipeline.execute() == [f"{word}-{n}".encode() for n in range(10)]
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    assert poolhouse.metric("poolhouse_servers_created_total") <= 8, "two versions, four servers each"
+
+
+def test_a_transaction_keeps_its_server_until_it_ends(pool, server):
+    poolhouse = pool(max_size=2)
+    one, two = poolhouse.connect(), poolhouse.connect()
+    one.execute_command("MULTI")
+    one.execute_command("SET", "k", "one")
+    two.set("k", "two")
+    assert poolhouse.metric("poolhouse_clients", state="active") == 1
+    assert one.execute_command("EXEC") == [True] or one.get("k") == b"one"
+    assert server.connect().get("k") == b"one"
+    with one.pipeline() as pipeline:
+        pipeline.watch("k")
+        two.set("k", "changed")
+        pipeline.multi()
+        pipeline.set("k", "lost")
+        with pytest.raises(redis.WatchError):
+            pipeline.execute()
+    assert one.get("k") == b"changed"
+    assert poolhouse.metric("poolhouse_servers", state="in_use") == 0
+
+
+@pytest.mark.parametrize("left_open", [("MULTI",), ("WATCH", "k"), ("MULTI", "EXEC with too much")])
+def test_who_leaves_in_a_transaction_leaves_nothing_behind(pool, left_open):
+    poolhouse = pool(max_size=1)
+    one = poolhouse.connect()
+    one.execute_command(*left_open[:2] if left_open[0] == "WATCH" else left_open[:1])
+    if len(left_open) == 2 and left_open[0] == "MULTI":
+        with pytest.raises(redis.ResponseError):
+            one.execute_command("EXEC", "too much")
+    one.close()
+    two = poolhouse.connect()
+    assert two.set("k", "v") is True, "a server in a transaction would have queued it"
+    assert two.get("k") == b"v"
+
+
+def test_an_exec_that_failed_does_not_hand_on_its_transaction(pool):
+    poolhouse = pool(max_size=1)
+    one, two = poolhouse.connect(), poolhouse.connect()
+    one.execute_command("MULTI")
+    with pytest.raises(redis.ResponseError):
+        one.execute_command("EXEC", "too much")
+    assert two.set("k", "v") is True
+
+
+def test_each_client_has_its_own_database_and_name(pool, server):
+    poolhouse = pool(max_size=2)
+    three, five = poolhouse.connect(db=3, client_name="three"), poolhouse.connect(db=5, client_name="five", protocol=3)
+    for turn in range(3):
+        three.set("k", f"three {turn}")
+        five.set("k", f"five {turn}")
+        assert (three.get("k"), five.get("k")) == (f"three {turn}".encode(), f"five {turn}".encode())
+    assert [str(name).strip("b'") for name in (three.client_getname(), five.client_getname())] == ["three", "five"]
+    assert three.client_id() != five.client_id()
+    assert server.connect(db=3).get("k") == b"three 2" and server.connect(db=0).get("k") is None
+    with pytest.raises(redis.ResponseError, match="DB index is out of range"):
+        poolhouse.connect().select(200)
+    with pytest.raises(redis.ResponseError, match="DB index is out of range"):
+        poolhouse.connect().select(100_000)
+
+
+def test_blocking_commands_block_nobody_else(pool):
+    poolhouse = pool(max_size=2)
+    got = []
+    waiter = threading.Thread(target=lambda: got.append(poolhouse.connect().blpop("queue", timeout=10)))
+    waiter.start()
+    pusher = poolhouse.connect()
+    for _ in range(20):
+        assert pusher.ping()
+    pusher.rpush("queue", "job")
+    waiter.join()
+    assert got == [(b"queue", b"job")]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_subscribers_hear_what_others_publish(pool, protocol):
+    poolhouse = pool(max_size=3)
+    subscriber = redis.Redis(port=poolhouse.port, protocol=protocol, socket_timeout=10).pubsub()
+    subscriber.subscribe("news", "more")
+    subscriber.psubscribe("n*")
+    publisher = poolhouse.connect()
+    assert [subscriber.get_message(timeout=5)["type"] for _ in range(3)] == ["subscribe", "subscribe", "psubscribe"]
+    assert publisher.publish("news", "x") == 2
+    assert sorted(subscriber.get_message(timeout=5)["type"] for _ in range(2)) == ["message", "pmessage"]
+    assert poolhouse.metric("poolhouse_pinned", reason="connection") == 1
+    subscriber.close()
+    deadline = time.monotonic() + 5
+    while poolhouse.metric("poolhouse_servers", state="in_use") > 0:
+        assert time.monotonic() < deadline, "the subscriber's server was kept"
+        time.sleep(0.02)
+
+
+def test_values_of_many_megabytes_pass_both_ways(pool):
+    poolhouse = pool()
+    one = poolhouse.connect(socket_timeout=60)
+    value = os.urandom(1 << 20) * 40
+    assert one.set("large", value)
+    before = poolhouse.resident_kib()
+    assert one.get("large") == value
+    assert one.strlen("large") == len(value)
+    assert poolhouse.resident_kib() - before < 20_000, "it was held whole"
+    assert one.mset({f"k{n}": "v" * 3000 for n in range(100)})
+    assert one.mget([f"k{n}" for n in range(100)]) == [b"v" * 3000] * 100
+
+
+def test_a_password_is_asked_for_and_given(pool, guarded):
+    poolhouse = pool(guarded)
+    assert poolhouse.connect(password=PASSWORD).set("k", "v")
+    assert poolhouse.connect(password=PASSWORD, protocol=3).get("k") == b"v"
+    assert poolhouse.connect(username="default", password=PASSWORD).get("k") == b"v"
+    with pytest.raises(redis.AuthenticationError, match="invalid username-password pair"):
+        poolhouse.connect(password="wrong").ping()
+    with pytest.raises(redis.AuthenticationError, match="Authentication required"):
+        poolhouse.connect(password=None).ping()
+    assert talk(poolhouse.port, b"*1000000\r\n", seconds=5) == b"-ERR Protocol error: unauthenticated multibulk length\r\n"
+    assert PASSWORD not in poolhouse.log() and "red%20is" not in poolhouse.log()
+
+
+def test_a_wrong_password_in_the_url_is_told_to_clients(pool, guarded):
+    guarded.url = lambda: f"redis://:wrong@127.0.0.1:{guarded.port}"
+    with pytest.raises(redis.AuthenticationError, match="WRONGPASS|invalid username"):
+        pool(guarded).connect(password="wrong").get("k")
+
+
+def test_redis_cli_works_and_so_do_typed_lines(pool):
+    poolhouse = pool()
+    assert poolhouse.cli("set", "k", "a b") == "OK\n"
+    assert poolhouse.cli("-3", "hello", "3").startswith("server")
+    assert poolhouse.cli("-n", "4", "get", "k") == "\n"
+    assert talk(poolhouse.port, b'SET k "x \\x41"\r\nGET k\r\n\r\nQUIT\r\n') == b"+OK\r\n$3\r\nx A\r\n+OK\r\n"
+
+
+def test_what_is_no_command_is_refused_in_the_words_of_redis(pool, server):
+    poolhouse = pool()
+    for wrong in (b"*a\r\n", b"*1\r\n:1\r\n", b"*1\r\n$-1\r\n", b"GET 'a\r\n", b"*2\r\n$4\r\nPING\r\n*1\r\n"):
+        assert talk(poolhouse.port, b"PING\r\n" + wrong) == talk(server.port, b"PING\r\n" + wrong), wrong
+    assert poolhouse.connect().ping()
+
+
+def test_replies_come_in_the_order_of_commands_whoever_answers_them(pool):
+    poolhouse = pool()
+    asked = b"PING\r\nCLIENT SETNAME me\r\nECHO a\r\nCLIENT GETNAME\r\nSELECT 1\r\nSET k v\r\nSELECT 0\r\nGET k\r\nRESET\r\nQUIT\r\n"
+    assert talk(poolhouse.port, asked) == (
+        b"+PONG\r\n+OK\r\n$1\r\na\r\n$2\r\nme\r\n+OK\r\n+OK\r\n+OK\r\n$-1\r\n+RESET\r\n+OK\r\n")
+
+
+def test_wait_covers_what_the_client_wrote_elsewhere(pool):
+    one = pool(max_size=2).connect()
+    one.set("k", "v")
+    assert one.wait(0, 100) == 0
+
+
+def test_a_server_that_dies_is_replaced_and_its_commands_fail(pool, workspace):
+    directory = workspace / f"mortal-{os.urandom(2).hex()}"
+    directory.mkdir()
+    mortal = RedisServer(directory).start()
+    poolhouse = pool(mortal, unavailable_wait_time="10s")
+    one, in_transaction = poolhouse.connect(), poolhouse.connect()
+    assert one.set("k", "v")
+    in_transaction.execute_command("MULTI")
+    mortal.stop()
+    with pytest.raises(redis.ConnectionError):
+        in_transaction.execute_command("SET", "k", "must not be executed alone")
+    restart = threading.Timer(0.5, mortal.start)
+    restart.start()
+    assert one.get("k") is None, "the client stays, and waits for the new server"
+    restart.join()
+    assert one.set("k", "new")
+    one.close()
+    mortal.stop()
+
+
+def test_the_hard_limit_is_told_in_redis_own_words(pool):
+    poolhouse = pool(hard_limit=2)
+    held = [poolhouse.connect() for _ in range(2)]
+    assert all(client.ping() for client in held)
+    # Read without a word said first: a client that writes may find the connection closed before it has read why.
+    assert talk(poolhouse.port, b"") == b"-ERR max number of clients reached (Poolhouse's hard_limit is 2)\r\n"
+
+
+def test_a_cluster_is_refused_and_says_why(pool, workspace):
+    directory = workspace / f"cluster-{os.urandom(2).hex()}"
+    directory.mkdir()
+    clustered = RedisServer(directory, **{"cluster-enabled": "yes"}).start()
+    with pytest.raises(redis.ResponseError, match="Redis Cluster"):
+        pool(clustered).connect().get("k")
+    clustered.stop()
+
+
+def test_clients_that_vanish_in_a_command_take_their_server_along(pool):
+    poolhouse = pool(max_size=1)
+    for last in (b"BLPOP nothing 0\r\n", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\nabc"):
+        connection = socket.create_connection(("127.0.0.1", poolhouse.port))
+        connection.sendall(last)
+        time.sleep(0.1)
+        connection.close()
+        assert poolhouse.connect().get("k") is None
