@@ -13,8 +13,8 @@ use driver::{Driver, DriverConfig, Handle};
 use postgres::Postgres;
 use redis::Redis;
 use settings::{Problem, Problems, Severity};
-use upstream::Kind;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use upstream::Kind;
 
 use crate::{
     admin::{Admin, Control, door},
@@ -116,8 +116,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         }
         Kind::Redis => Driver::start(driver_config(&config), Arc::new(Redis::new(pools.clone())), pools.clone(), specs),
     };
-    let driver = driver
-        .map_err(ServeError::system("cannot start the workers"))?;
+    let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
     banner::show(&config, &endpoints, admin_address, log.format);
 

@@ -8,8 +8,8 @@ mod own;
 use std::sync::Arc;
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Sessions, Standing,
-    Verdict,
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Sessions,
+    Standing, Verdict,
 };
 
 use crate::{
@@ -221,6 +221,9 @@ impl Redis {
         if client.is_bound() && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_)) {
             kind = Kind::Keeping;
         }
+        if kind == Kind::Reset && client.due == 0 {
+            client.abandon(me, servers, out);
+        }
         if let Some(taken) = self.own(me, client, kind, arguments, out) {
             return taken;
         }
@@ -253,7 +256,10 @@ impl Redis {
         let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
         let kind = beginning.map(|beginning| kind(beginning.name, beginning.second));
         let passes = !client.stranger
-            && matches!(kind, Some(Kind::Ordinary | Kind::Watch | Kind::Multi | Kind::Ending | Kind::Wait | Kind::Keeping));
+            && matches!(
+                kind,
+                Some(Kind::Ordinary | Kind::Watch | Kind::Multi | Kind::Ending | Kind::Wait | Kind::Keeping)
+            );
         if !passes {
             if full {
                 client.fail(me, "ERR Poolhouse: this command is too long for what Poolhouse has to read of it", out);
@@ -298,7 +304,9 @@ impl Redis {
                 }
                 None
             }
-            Lease::Held(_) if client.due >= MAX_DUE || (kind == Kind::Keeping && client.due > 0) => {
+            Lease::Held(_)
+                if client.due >= MAX_DUE || (client.due > 0 && matches!(kind, Kind::Keeping | Kind::Wait)) =>
+            {
                 client.held_back = true;
                 None
             }
@@ -364,13 +372,11 @@ impl Client {
 
     /// Keeps the books of a command that goes to its server.
     fn note(&mut self, tag: ServerTag, server: &mut Server, kind: Kind, out: &mut Outbox) {
+        if !self.is_bound() && matches!(kind, Kind::Keeping | Kind::Multi | Kind::Watch) {
+            server.introduce(tag, self.name.as_deref(), out);
+        }
         match kind {
             Kind::Keeping => {
-                if let Some(name) = &self.name {
-                    // What CLIENT GETNAME tells is the server's business from here on.
-                    out.insert(Peer::Server(tag), |to| resp::command(to, &[b"CLIENT", b"SETNAME", name]));
-                    server.expect(Due::Nobody);
-                }
                 self.keeping = true;
                 server.keep();
                 out.push(Effect::Pinned { server: tag, reason: Some("connection") });
@@ -378,24 +384,28 @@ impl Client {
             }
             // The writes that WAIT is about may have gone through other servers. A command moves this one's place to the
             // end of the replication stream: Redis notes where that is after each command of a connection.
-            Kind::Wait => {
+            Kind::Wait if !self.multi => {
                 out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
                 server.expect(Due::Nobody);
                 server.expect(Due::Client);
             }
             Kind::Ending => server.expect(Due::Ending),
+            Kind::Multi => server.expect(Due::Multi),
+            Kind::Watch => server.expect(Due::Watch),
             _ => server.expect(Due::Client),
         }
         self.due += 1;
-        self.multi |= kind == Kind::Multi;
-        self.watching |= kind == Kind::Watch;
     }
 
-    /// A reply has come whole, for which this was due. True if the server is no longer needed.
-    pub(crate) fn on_reply(&mut self, me: ClientTag, due: Due, out: &mut Outbox) -> bool {
+    /// A reply has come whole, for which this was due. `refused`: nothing has changed by it. True if the server is no longer needed.
+    pub(crate) fn on_reply(&mut self, me: ClientTag, due: Due, refused: bool, out: &mut Outbox) -> bool {
         self.due = self.due.checked_sub(1).expect("a reply that was due");
-        if due == Due::Ending {
-            (self.multi, self.watching) = (false, false);
+        match due {
+            _ if refused => {}
+            Due::Multi => self.multi = true,
+            Due::Watch => self.watching = true,
+            Due::Ending => (self.multi, self.watching) = (false, false),
+            Due::Client | Due::Nobody => {}
         }
         if std::mem::take(&mut self.held_back) {
             out.push(Effect::Wake { client: me });
@@ -408,8 +418,24 @@ impl Client {
         !self.is_bound()
     }
 
+    /// Gives up a transaction and what it watches, and its server with them.
+    fn abandon(&mut self, me: ClientTag, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
+        (self.multi, self.watching) = (false, false);
+        if let Lease::Held(tag) = self.lease {
+            let server = servers.get(tag).expect("a held server lives");
+            self.part(me, tag, server, Verdict::Discard, out);
+        }
+    }
+
     /// Gives its server back.
-    pub(crate) fn part(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, verdict: Verdict, out: &mut Outbox) {
+    pub(crate) fn part(
+        &mut self,
+        me: ClientTag,
+        tag: ServerTag,
+        server: &mut Server,
+        verdict: Verdict,
+        out: &mut Outbox,
+    ) {
         self.lease = Lease::None;
         let verdict = server.take_back(verdict);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
@@ -471,9 +497,9 @@ impl Client {
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
     }
 
-    /// Its server has gone. `torn`: in the middle of a reply.
-    pub(crate) fn on_server_gone(&mut self, me: ClientTag, torn: bool, out: &mut Outbox) {
-        let (lost, bound) = (self.due, self.is_bound());
+    /// Its server has gone. `torn`: in the middle of a reply; `beginning`: a transaction was to begin, or keys to be watched.
+    pub(crate) fn on_server_gone(&mut self, me: ClientTag, torn: bool, beginning: bool, out: &mut Outbox) {
+        let (lost, bound) = (self.due, self.is_bound() || beginning);
         self.lease = Lease::None;
         (self.due, self.multi, self.watching) = (0, false, false);
         if torn || std::mem::take(&mut self.keeping) {
@@ -482,12 +508,16 @@ impl Client {
         }
         for _ in 0..lost {
             out.insert(Peer::Client(me), |to| {
-                resp::error(to, "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known");
+                resp::error(
+                    to,
+                    "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known",
+                );
             });
         }
         if bound {
             // What follows would be taken for commands outside of the transaction.
-            let reason = CloseReason::Error(Blame::Server, "the connection to Redis was lost in a transaction".to_owned());
+            let reason =
+                CloseReason::Error(Blame::Server, "the connection to Redis was lost in a transaction".to_owned());
             return self.close(me, reason, out);
         }
         if let Some(passing) = &mut self.passing {

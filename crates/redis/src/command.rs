@@ -55,7 +55,9 @@ pub fn kind(name: &[u8], second: Option<&[u8]>) -> Kind {
         b"EXEC" | b"DISCARD" | b"UNWATCH" => Kind::Ending,
         b"WATCH" => Kind::Watch,
         b"WAIT" | b"WAITAOF" => Kind::Wait,
-        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE" | b"SUNSUBSCRIBE" => Kind::Keeping,
+        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE" | b"SUNSUBSCRIBE" => {
+            Kind::Keeping
+        }
         b"MONITOR" | b"SYNC" | b"PSYNC" | b"REPLCONF" => Kind::Keeping,
         b"AUTH" => Kind::Auth,
         b"HELLO" => Kind::Hello,

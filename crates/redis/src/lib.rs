@@ -16,21 +16,21 @@ mod refusal;
 mod resp;
 mod server;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag,
-    Sessions,
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
+    ServerTag, Sessions,
 };
 
+#[doc(hidden)]
+pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 pub use self::{
     client::Client,
     directory::{Directory, ServerLogin, Version, Welcome},
     server::Server,
 };
-#[doc(hidden)]
-pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 
 /// The protocol object.
 pub struct Redis {

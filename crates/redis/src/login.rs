@@ -93,9 +93,19 @@ impl Login {
 /// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not while a server
 /// loads its data, is full, or waits for its master.
 fn is_permanent(error: &str) -> bool {
-    ["WRONGPASS", "NOAUTH", "NOPERM", "NOPROTO", "ERR DB index", "ERR invalid DB index", "ERR AUTH", "ERR invalid password", "ERR unknown command"]
-        .iter()
-        .any(|permanent| error.starts_with(permanent))
+    [
+        "WRONGPASS",
+        "NOAUTH",
+        "NOPERM",
+        "NOPROTO",
+        "ERR DB index",
+        "ERR invalid DB index",
+        "ERR AUTH",
+        "ERR invalid password",
+        "ERR unknown command",
+    ]
+    .iter()
+    .any(|permanent| error.starts_with(permanent))
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ pub fn of_failure(why: &LeaseFailure) -> String {
             waited.as_secs_f64(),
             last_error.as_deref().unwrap_or("the reason is not known")
         ),
-        LeaseFailure::QueueFull => "ERR Poolhouse: too many clients wait for a server connection. Raise max_size.".to_owned(),
+        LeaseFailure::QueueFull => {
+            "ERR Poolhouse: too many clients wait for a server connection. Raise max_size.".to_owned()
+        }
         LeaseFailure::Closed => "ERR Poolhouse: the pool was closed. Connect again.".to_owned(),
     }
 }

@@ -21,10 +21,12 @@ pub struct Server {
     due: VecDeque<Due>,
     /// Where the present reply is.
     scanner: ReplyScanner,
+    /// What CLIENT GETNAME tells there.
+    name: Option<Box<[u8]>>,
     /// Everything that comes once nothing is due is for the holder.
     kept: bool,
-    /// What the holder ended may not have ended: the connection is of no use to others.
-    doubtful: bool,
+    /// The present reply says that nothing has changed: an error, or that the command is queued.
+    refused: bool,
 }
 
 enum Phase {
@@ -39,7 +41,11 @@ enum Phase {
 pub(crate) enum Due {
     /// For the client.
     Client,
-    /// For the client, and the end of a transaction if it is no error.
+    /// For the client; a transaction begins with it, unless it is an error.
+    Multi,
+    /// For the client; keys are watched from then on, unless it is an error.
+    Watch,
+    /// For the client, and the end of a transaction or of watching, unless it is an error or only queued.
     Ending,
     /// For nobody: Poolhouse asked by itself.
     Nobody,
@@ -55,8 +61,9 @@ impl Server {
             holder: None,
             due: VecDeque::new(),
             scanner: ReplyScanner::default(),
+            name: None,
             kept: false,
-            doubtful: false,
+            refused: false,
         }
     }
 
@@ -71,14 +78,23 @@ impl Server {
 
     /// It belongs to this client now.
     pub(crate) fn lend(&mut self, client: ClientTag) {
-        assert!(self.holder.is_none() && self.due.is_empty() && !self.doubtful, "a server is lent that is not clean");
+        assert!(self.holder.is_none() && self.due.is_empty(), "a server is lent that is not clean");
         self.holder = Some(client);
     }
 
     /// It belongs to nobody any more. Returns the verdict that it deserves.
     pub(crate) fn take_back(&mut self, verdict: Verdict) -> Verdict {
         self.holder = None;
-        if verdict == Verdict::Clean && (self.doubtful || self.kept || !self.due.is_empty()) { Verdict::Discard } else { verdict }
+        if verdict == Verdict::Clean && (self.kept || !self.due.is_empty()) { Verdict::Discard } else { verdict }
+    }
+
+    /// Has the connection called like its client, before commands that may ask.
+    pub(crate) fn introduce(&mut self, me: ServerTag, name: Option<&[u8]>, out: &mut Outbox) {
+        if self.name.as_deref() != name {
+            out.insert(Peer::Server(me), |to| resp::command(to, &[b"CLIENT", b"SETNAME", name.unwrap_or_default()]));
+            self.expect(Due::Nobody);
+            self.name = name.map(Box::from);
+        }
     }
 
     /// A reply will come.
@@ -153,8 +169,12 @@ impl Server {
             return Ok(0);
         }
         self.scanner = scanner;
-        if begins && due == Due::Ending && bytes[0] == b'-' {
-            self.doubtful = true;
+        if begins {
+            // A line is taken whole, so that these can be told from others by what is there.
+            self.refused = match bytes[0] {
+                b'-' => !bytes.starts_with(b"-EXECABORT"),
+                _ => bytes.starts_with(b"+QUEUED"),
+            };
         }
         let holder = self.holder.filter(|_| due != Due::Nobody);
         if let Some(holder) = holder {
@@ -164,7 +184,7 @@ impl Server {
             self.due.pop_front();
             if let Some(tag) = holder {
                 let client = clients.get(tag).expect("a holder lives");
-                if client.on_reply(tag, due, out) {
+                if client.on_reply(tag, due, self.refused, out) {
                     client.part(tag, me, self, Verdict::Clean, out);
                 }
             }
@@ -214,7 +234,8 @@ impl Server {
         let Some(tag) = self.holder.take() else { return };
         let client = clients.get(tag).expect("a holder lives");
         let torn = !self.scanner.is_between() && self.due.front().is_some_and(|due| *due != Due::Nobody);
-        client.on_server_gone(tag, torn, out);
+        let beginning = self.due.iter().any(|due| matches!(due, Due::Multi | Due::Watch));
+        client.on_server_gone(tag, torn, beginning, out);
     }
 }
 

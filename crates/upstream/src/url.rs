@@ -143,7 +143,8 @@ impl Parts {
 
     fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
         if self.kind == Kind::Redis && key != "connect_timeout" {
-            let guess = nearest(key, &["connect_timeout"]).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
+            let guess =
+                nearest(key, &["connect_timeout"]).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
             return Err(format!("unknown parameter `{}` behind the `?` of a redis:// URL{guess}", key.escape_debug()));
         }
         match key {
@@ -217,7 +218,8 @@ fn addresses(kind: Kind, hosts: &[String], ports: &[Option<u16>]) -> Result<Vec<
     if hosts.len() > MAX_HOSTS {
         return Err(format!("more than {MAX_HOSTS} hosts"));
     }
-    let port = |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(kind.default_port());
+    let port =
+        |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(kind.default_port());
     let address = |(i, host): (usize, &String)| match host.as_str() {
         "" => Address::Tcp { host: "localhost".to_owned(), port: port(i) },
         path if path.starts_with('/') && kind == Kind::Redis => Address::Unix(PathBuf::from(path)),

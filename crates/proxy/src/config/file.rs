@@ -139,7 +139,8 @@ impl Reader<'_> {
         let url = section.secret("url", "url_file", true)?;
         let url = UpstreamUrl::parse(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
         if url.kind != Kind::Postgres {
-            section.error(key, "redis:// is not available in a file in this version: use `poolhouse serve redis://...`");
+            section
+                .error(key, "redis:// is not available in a file in this version: use `poolhouse serve redis://...`");
             return None;
         }
         if section.has("name") && name.is_none() {

@@ -173,7 +173,8 @@ fn listener(kind: Kind, flags: &Flags) -> Listener {
 
 fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Problems> {
     if url.kind == Kind::Redis && flags.mode.is_some_and(|mode| mode != Mode::Transaction) {
-        let problem = Problem::error("--mode is for PostgreSQL: a client of Redis keeps a server for as long as it needs one");
+        let problem =
+            Problem::error("--mode is for PostgreSQL: a client of Redis keeps a server for as long as it needs one");
         return Err(problem.into());
     }
     let mut settings = PoolSettings { mode: flags.mode.unwrap_or_default(), ..PoolSettings::default() };

@@ -46,7 +46,8 @@ impl Redis {
             Kind::Select => self.select(me, client, arguments, out),
             Kind::Client(own) => client.about_itself(me, own, arguments, out),
             Kind::Missing(what) => {
-                let error = format!("ERR Poolhouse has no {what} in this version: it would concern other clients' connections");
+                let error =
+                    format!("ERR Poolhouse has no {what} in this version: it would concern other clients' connections");
                 client.say_error(me, &error, out)
             }
             Kind::Quit => {
@@ -171,13 +172,6 @@ impl Redis {
     }
 
     fn begin_anew(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Taken {
-        if client.is_bound() {
-            let reason = CloseReason::Error(protocol::Blame::Client, "RESET in a transaction".to_owned());
-            client.say(me, b"+RESET\r\n", out);
-            // Its server is closed with it: the client connects again as if anew, which is what it asked for.
-            client.close(me, reason, out);
-            return Taken::Yes;
-        }
         (client.database, client.version, client.name) = (0, Version::Resp2, None);
         client.stranger = client.guarded;
         client.say(me, b"+RESET\r\n", out);

@@ -274,7 +274,9 @@ mod tests {
         let known = |bytes: &'static str| beginning(bytes.as_bytes()).map(|b| (b.name, b.second));
         assert_eq!(known("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$9\r\nx"), Some((&b"SET"[..], Some(&b"a"[..]))));
         assert_eq!(known("*3\r\n$3\r\nSET\r\n$5\r\na"), Some((&b"SET"[..], None)));
-        for nothing in ["", "*", "*3\r\n$3\r\nSE", "*-1\r\n", "*1\r\n$-1\r\n", "PING", "*1\r\n$99999999999999999999\r\n"] {
+        for nothing in
+            ["", "*", "*3\r\n$3\r\nSE", "*-1\r\n", "*1\r\n$-1\r\n", "PING", "*1\r\n$99999999999999999999\r\n"]
+        {
             assert_eq!(known(nothing), None, "{nothing:?}");
         }
     }

@@ -1,0 +1,75 @@
+"""What a random client of Redis asks: commands of every kind, with the errors that people make. Knows nothing of who answers.
+
+Only commands whose replies two equal servers give alike: no clocks, no random members, no order of hash tables.
+"""
+
+from redis_wire import encoded
+
+SCRIPT = "return {KEYS[1], ARGV[1], redis.call('GET', KEYS[1])}"
+SHA = "ad4f4d0d5ee1d1d0ea3a1b2c3d4e5f60718293a4"
+
+
+class Habits:
+    """One client's; `step` gives batches of commands that are sent at once."""
+
+    def __init__(self, chance, number):
+        self.chance, self.number = chance, number
+        self.in_multi = False
+        self.databases = (0, 1, 2)
+
+    def key(self):
+        return f"{self.number}:{self.chance.choice('abcdef')}"
+
+    def value(self):
+        size = self.chance.choice([0, 1, 5, 20, 20, 20, 300, 5_000, 17_000, 70_000] if self.chance.random() < 0.2 else [1, 5, 20])
+        return bytes(self.chance.choice(b"\r\n\0$*ab 12") for _ in range(min(size, 40))) * max(1, size // 40)
+
+    def ordinary(self):
+        c, key, value = self.chance, self.key(), self.value()
+        return c.choice([
+            ("SET", key, value), ("GET", key), ("GETSET", key, value), ("APPEND", key, value), ("STRLEN", key), ("INCR", key),
+            ("DEL", key), ("EXISTS", key, self.key()), ("TYPE", key), ("RPUSH", key, value, "x"), ("LRANGE", key, 0, -1), ("LPOP", key),
+            ("HSET", key, "f", value), ("HGET", key, "f"), ("HGETALL", key), ("SADD", key, "only"), ("SMEMBERS", key),
+            ("ZADD", key, 1.5, "m"), ("ZRANGE", key, 0, -1, "WITHSCORES"), ("ZSCORE", key, "m"), ("MSET", key, value, self.key(), "2"),
+            ("MGET", key, self.key(), "nothing"), ("PING",), ("ECHO", value), ("XADD", key, c.randrange(1, 10**9), "f", value),
+            ("XRANGE", key, "-", "+"), ("EVAL", SCRIPT, 1, key, value), ("EVALSHA", SHA, 1, key, value), ("SCRIPT", "EXISTS", SHA),
+            ("EVAL", "return redis.error_reply('MINE of my own')", 0), ("GEOADD", key, 13.3, 38.1, "here"), ("SETBIT", key, 100, 1),
+            ("OBJECT", "ENCODING", key), ("SETEX", key, 10_000, value), ("PERSIST", key), ("RENAME", key, self.key()), ("LPOS", key, "x"),
+            ("WAIT", 0, 10), ("DBSIZE", "too much"), ("CLIENT", "GETREDIR"),
+        ])
+
+    def mistake(self):
+        return self.chance.choice([
+            ("NOSUCH", "a"), ("GET",), ("SET", self.key()), ("INCRBY", self.key(), "x"), ("EXEC",), ("DISCARD",), ("HELLO", "4"), ("HELLO", "x"),
+            ("SELECT", "x"), ("SELECT", "-1"), ("SELECT", "99"), ("SELECT",), ("CLIENT", "SETNAME", "a b"), ("CLIENT", "SETNAME"), ("",),
+            ("CLIENT", "NOSUCH"), ("MULTI", "x"), ("WATCH",), ("EXEC", "x"), ("UNWATCH", "x"), ("HELLO", "3", "SETNAME"), ("AUTH", "x", "y", "z"),
+        ])
+
+    def session(self):
+        return self.chance.choice([
+            ("SELECT", self.chance.choice(self.databases)), ("HELLO", self.chance.choice([2, 3])), ("CLIENT", "SETNAME", f"n{self.number}"),
+            ("CLIENT", "GETNAME"), ("HELLO", 3, "SETNAME", "hello"), ("HELLO",), ("RESET",),
+        ])
+
+    def transaction(self):
+        return self.chance.choice([("MULTI",), ("MULTI",), ("EXEC",), ("EXEC",), ("DISCARD",), ("WATCH", self.key()), ("UNWATCH",)])
+
+    def blocking(self):
+        return self.chance.choice([
+            ("BLPOP", self.key(), 0.01), ("BRPOP", self.key(), self.key(), 0.01), ("BLMOVE", self.key(), self.key(), "LEFT", "RIGHT", 0.01),
+            ("XREAD", "COUNT", 1, "BLOCK", 5, "STREAMS", self.key(), "$"), ("BZPOPMIN", self.key(), 0.01),
+        ])
+
+    def command(self):
+        kind = self.chance.choices([self.ordinary, self.mistake, self.session, self.transaction, self.blocking], [70, 6, 8, 14, 1])[0]
+        return kind()
+
+    def step(self):
+        """Commands, and their bytes. Now and then one is typed as a line."""
+        commands = [self.command() for _ in range(self.chance.choice([1, 1, 1, 2, 3, 10]))]
+        data = b""
+        for command in commands:
+            words = [str(word) for word in command if not isinstance(word, bytes)]
+            plain = len(words) == len(command) and all(word and word.isascii() and not set(word) & set(" \"'") for word in words)
+            data += " ".join(words).encode() + b"\r\n" if plain and self.chance.random() < 0.1 else encoded(command)
+        return commands, data
