@@ -11,6 +11,7 @@ use crate::BAD_USAGE;
 const EXAMPLE: &str = "\
 Examples:
   poolhouse serve 'postgres://app:${APP_PASSWORD}@10.0.0.5:5432/shop' --max-size 20
+  poolhouse serve 'redis://:${REDIS_PASSWORD}@10.0.0.7:6379' --max-size 20
   poolhouse serve --url-file /run/secrets/database-url --listen 0.0.0.0:6432
   poolhouse serve --config poolhouse.toml
   poolhouse serve --config poolhouse.toml --take-over
@@ -22,7 +23,7 @@ machine. SIGTERM or Ctrl-C lets transactions end, a second one does not; SIGHUP 
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct ServeArgs {
-    /// The database: postgres://user:password@host:port/name. Others can read it (`ps`): use ${ENV}
+    /// The database: postgres://user:password@host:port/name or redis://user:password@host:port. Others can read it (`ps`): use ${ENV}
     /// in single quotes for the password, or --url-file
     #[arg(value_name = "URL", required_unless_present_any = ["url_file", "config"])]
     url: Option<String>,
@@ -61,7 +62,7 @@ pub struct ServeArgs {
 #[command(next_help_heading = "With a URL")]
 struct UrlFlags {
     /// Where clients come in: address:port, or the path of a Unix socket. May be given several times
-    /// [default: 127.0.0.1:6432]
+    /// [default: 127.0.0.1:6432, of Redis 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
     listen: Vec<Endpoint>,
 

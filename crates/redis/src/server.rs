@@ -34,6 +34,8 @@ enum Phase {
     Ready,
     /// Asked whether it still answers.
     Checking,
+    /// Its login failed: whatever else it says is of no interest.
+    Ended,
 }
 
 /// For whom a reply is.
@@ -131,6 +133,7 @@ impl Server {
             let used = match self.phase {
                 Phase::Ready => self.reply(me, clients, bytes, at, out),
                 Phase::Starting(_) | Phase::Checking => self.own_reply(me, bytes, out),
+                Phase::Ended => return input.bytes.len(),
             };
             match used {
                 Ok(0) => break,
@@ -223,6 +226,7 @@ impl Server {
                 out.push(Effect::Ready { server: me });
             }
             Progress::Failed { message, permanent } => {
+                self.phase = Phase::Ended;
                 let reason = CloseReason::StartFailed { permanent, message };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }

@@ -15,7 +15,7 @@ use crate::Password;
 /// What the command line may say; `None` is the default. `Some(None)` of a duration is off.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// Where clients come in; the default is `127.0.0.1:6432`.
+    /// Where clients come in; the default is `127.0.0.1:6432`, of Redis `127.0.0.1:7379`.
     pub listen: Vec<Endpoint>,
     /// Where the admin address listens; `Some(None)` is off.
     pub admin: Option<Option<SocketAddr>>,

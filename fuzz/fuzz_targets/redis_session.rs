@@ -1,0 +1,184 @@
+//! A client and a server of Redis say anything to each other, in any pieces: no session may panic, consume more than it was
+//! given, or speak to somebody who is not there. The first byte says who speaks first; 0xFF changes the speaker.
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use protocol::{
+    Bytes, ClientTag, Effect, Input, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
+};
+use redis::{Client, Directory, Redis, Server, ServerLogin, Version, Welcome};
+
+const CLIENT: ClientTag = ClientTag(1);
+const SERVER: ServerTag = ServerTag(1);
+/// As much as is held for either side.
+const MAX_HELD: usize = 1 << 16;
+
+struct Doors(bool);
+
+impl Directory for Doors {
+    fn welcome(&self, _: Origin) -> Welcome {
+        if self.0 { Welcome::Password } else { Welcome::Open }
+    }
+
+    fn is_password(&self, _: &str, password: &[u8]) -> bool {
+        password == b"p"
+    }
+
+    fn route(&self, _: &str, database: u32, _: Version) -> Result<PoolId, String> {
+        if database == 7 { Err("no such pool".to_owned()) } else { Ok(PoolId(database)) }
+    }
+
+    fn server_login(&self, _: PoolId) -> ServerLogin {
+        ServerLogin { password: Some("s".into()), database: 1, ..ServerLogin::default() }
+    }
+}
+
+struct One<'a, S>(&'a mut S);
+
+impl<T, S> Sessions<T, S> for One<'_, S> {
+    fn get(&mut self, _: T) -> Option<&mut S> {
+        Some(self.0)
+    }
+}
+
+/// The driver, as far as two sessions need one.
+struct World {
+    redis: Redis,
+    client: Client,
+    server: Server,
+    asked: bool,
+    held: bool,
+    ready: bool,
+    client_open: bool,
+    server_open: bool,
+}
+
+impl World {
+    fn run(&mut self, mut out: Outbox, input: &[u8]) {
+        for effect in std::mem::take(&mut out.effects) {
+            match effect {
+                Effect::Send { to, bytes } => {
+                    match bytes {
+                        Bytes::Span(span) => assert!(span.end <= input.len() && !span.is_empty()),
+                        Bytes::Insert(range) => assert!(range.end <= out.inserted.len()),
+                    }
+                    if let Peer::Server(_) = to {
+                        assert!(self.server_open, "a server is spoken to that has gone");
+                    }
+                }
+                Effect::Lease { .. } => {
+                    assert!(!self.asked && !self.held);
+                    self.asked = true;
+                }
+                Effect::Release { verdict, .. } => {
+                    assert!(std::mem::take(&mut self.held), "a server is released that nobody holds");
+                    if verdict != Verdict::Clean {
+                        (self.server_open, self.ready) = (false, false);
+                    }
+                }
+                Effect::Ready { .. } => self.ready = true,
+                Effect::Close { peer: Peer::Client(_), .. } => self.client_open = false,
+                Effect::Close { peer: Peer::Server(_), .. } => (self.server_open, self.ready) = (false, false),
+                _ => {}
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if !self.server_open && self.held {
+            self.held = false;
+            let mut out = Outbox::new();
+            self.redis.server_gone(SERVER, &mut self.server, &mut One(&mut self.client), &mut out);
+            self.run(out, b"");
+        }
+        if !self.server_open {
+            let mut out = Outbox::new();
+            self.server_open = true;
+            self.server = self.redis.server_start(SERVER, PoolId(0), &mut out);
+            self.run(out, b"");
+        }
+        if self.asked && self.ready && self.client_open {
+            (self.asked, self.held) = (false, true);
+            let mut out = Outbox::new();
+            self.redis.granted(CLIENT, &mut self.client, SERVER, &mut self.server, &mut out);
+            self.run(out, b"");
+        }
+    }
+
+    fn client_says(&mut self, bytes: &mut Vec<u8>) {
+        while self.client_open && !self.asked && !bytes.is_empty() {
+            let mut out = Outbox::new();
+            let input = Input { bytes, full: bytes.len() >= MAX_HELD };
+            let used =
+                self.redis.client_input(CLIENT, &mut self.client, &mut One(&mut self.server), input, &mut out);
+            assert!(used <= bytes.len());
+            self.run(out, bytes);
+            bytes.drain(..used);
+            let waited = self.asked;
+            self.settle();
+            if used == 0 && !waited {
+                break;
+            }
+        }
+    }
+
+    fn server_says(&mut self, bytes: &mut Vec<u8>) {
+        while self.server_open && !bytes.is_empty() {
+            let mut out = Outbox::new();
+            let input = Input { bytes, full: bytes.len() >= MAX_HELD };
+            let used =
+                self.redis.server_input(SERVER, &mut self.server, &mut One(&mut self.client), input, &mut out);
+            assert!(used <= bytes.len());
+            self.run(out, bytes);
+            bytes.drain(..used);
+            if !self.server_open {
+                bytes.clear();
+            }
+            self.settle();
+            if used == 0 {
+                break;
+            }
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&how, data)) = data.split_first() else { return };
+    let redis = Redis::new(Arc::new(Doors(how & 1 == 1)));
+    let mut out = Outbox::new();
+    let client = redis.client_start(CLIENT, Origin { listener: 0, address: None, port: 0 }, &mut out);
+    let server = redis.server_start(SERVER, PoolId(0), &mut out);
+    let mut world = World {
+        redis,
+        client,
+        server,
+        asked: false,
+        held: false,
+        ready: false,
+        client_open: true,
+        server_open: true,
+    };
+    world.run(out, b"");
+    let (mut from_client, mut from_server) = (Vec::new(), Vec::new());
+    if how & 2 == 2 {
+        world.server_says(&mut b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n+OK\r\n".to_vec());
+    }
+    for (turn, piece) in data.split(|byte| *byte == 0xFF).enumerate() {
+        if turn % 2 == 0 {
+            from_client.extend_from_slice(piece);
+        } else {
+            from_server.extend_from_slice(piece);
+        }
+        world.client_says(&mut from_client);
+        world.server_says(&mut from_server);
+        world.client_says(&mut from_client);
+    }
+    let mut out = Outbox::new();
+    if world.client_open || world.held {
+        world.redis.client_gone(CLIENT, &mut world.client, &mut One(&mut world.server), &mut out);
+        world.run(out, b"");
+    }
+    assert!(!world.held, "a client that has gone holds a server");
+});
