@@ -306,3 +306,85 @@ def test_clients_that_vanish_in_a_command_take_their_server_along(pool):
         time.sleep(0.1)
         connection.close()
         assert poolhouse.connect().get("k") is None
+
+
+def test_a_pipeline_may_be_longer_than_anybody_buffers(pool):
+    poolhouse = pool()
+    value = b"v" * 100
+    command = b"*3\r\n$6\r\nGETSET\r\n$1\r\nk\r\n$100\r\n" + value + b"\r\n"
+    count = 300_000
+    heard = 0
+    with socket.create_connection(("127.0.0.1", poolhouse.port), 30) as connection:
+        # Nothing is read before everything is sent, as client libraries do it.
+        connection.sendall(command * count)
+        expected = len(b"$-1\r\n") + (count - 1) * len(b"$100\r\n" + value + b"\r\n")
+        while heard < expected:
+            heard += len(connection.recv(1 << 20))
+    assert heard == expected
+    assert poolhouse.resident_kib() < 100_000
+
+
+def test_what_cannot_begin_is_not_gone_on_with(pool, server):
+    """A MULTI for which there is no server: what was sent behind it must not be executed alone."""
+    poolhouse = pool(max_size=1, max_wait_time="200ms")
+    holder = poolhouse.connect()
+    holder.execute_command("MULTI")
+    heard = talk(poolhouse.port, b"MULTI\r\nSET a 1\r\nEXEC\r\n")
+    assert heard.startswith(b"-ERR Poolhouse: all 1 server connections stayed busy") and heard.count(b"\r\n") == 1
+    holder.execute_command("DISCARD")
+    assert server.connect().get("a") is None
+    holder.execute_command("MULTI")
+    assert poolhouse.connect().select(5), "another logical database has servers of its own"
+    holder.execute_command("DISCARD")
+
+
+def test_a_page_of_the_web_executes_nothing(pool, server):
+    poolhouse = pool()
+    server.connect().set("k", "v")
+    heard = talk(poolhouse.port, b"POST / HTTP/1.1\r\nHost: x\r\n\r\nCLIENT ID\r\nFLUSHALL\r\n")
+    assert heard == b"-ERR Poolhouse: this is HTTP, and here is Redis\r\n"
+    assert talk(poolhouse.port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n").count(b"\r\n") == 2
+    assert server.connect().get("k") == b"v"
+
+
+def test_an_argument_that_is_none_costs_the_others_nothing(pool):
+    poolhouse = pool(max_size=1)
+    with socket.create_connection(("127.0.0.1", poolhouse.port), 10) as connection:
+        connection.sendall(b"*4\r\n$3\r\nSET\r\n$1\r\na\r\n$20000\r\n" + b"x" * 20_000)
+        time.sleep(0.1)
+        connection.sendall(b"\r\n:5\r\n")
+        assert connection.recv(1000).startswith(b"-ERR Protocol error")
+        assert connection.recv(1000) == b""
+    other = poolhouse.connect()
+    other.execute_command("MULTI")
+    assert other.execute_command("EXEC") == []
+
+
+def test_who_vanishes_with_more_to_say_is_noticed(pool):
+    poolhouse = pool(max_size=1, max_wait_time="5s")
+    connection = socket.create_connection(("127.0.0.1", poolhouse.port))
+    connection.sendall(b"BLPOP nothing 0\r\n" + b"CLIENT ID\r\n" * 10_000)
+    time.sleep(0.3)
+    connection.close()
+    assert poolhouse.connect().get("k") is None
+
+
+def test_tracking_of_one_client_reaches_no_other(pool):
+    poolhouse = pool(max_size=2)
+    tracker, other = poolhouse.connect(protocol=3), poolhouse.connect(protocol=3)
+    assert other.get("k") is None
+    with pytest.raises(redis.ResponseError, match="REDIRECT"):
+        tracker.execute_command("CLIENT", "TRACKING", "ON", "REDIRECT", "3")
+    assert tracker.execute_command("CLIENT", "TRACKING", "ON") in (True, b"OK")
+    tracker.get("k")
+    for turn in range(3):
+        other.set("k", turn)
+        assert other.get("k") == str(turn).encode()
+
+
+def test_a_client_may_have_a_long_name_but_no_endless_one(pool):
+    poolhouse = pool()
+    asked = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$1000\r\n" + b"n" * 1000 + b"\r\n" + b"CLIENT GETNAME\r\n" * 2000 + b"QUIT\r\n"
+    assert talk(poolhouse.port, asked) == b"+OK\r\n" + (b"$1000\r\n" + b"n" * 1000 + b"\r\n") * 2000 + b"+OK\r\n"
+    with pytest.raises(redis.ResponseError, match="Client names cannot"):
+        poolhouse.connect().client_setname("n" * 2000)

@@ -119,6 +119,10 @@ pub trait Protocol: Send + Sync + 'static {
     /// The state of a server's connection.
     type Server: Send + 'static;
 
+    /// Clients send as much as they like before they read, and the upstream keeps the replies for them. Then a client that holds a
+    /// server is listened to while it does not read; otherwise that would be a deadlock.
+    const UPSTREAM_KEEPS_REPLIES: bool = false;
+
     /// A client was accepted.
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
 

@@ -19,11 +19,18 @@ use crate::{
     server::Due,
 };
 
-/// Replies that a client may have to wait for; more of its commands are not read until some have come.
-const MAX_DUE: u32 = 4096;
+/// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole
+/// pipelines before they read.
+const MAX_DUE: u32 = 100_000_000;
+
+/// Changes between kinds of replies that it may have to wait for: what is remembered of them.
+const MAX_RUNS: usize = 100_000;
 
 /// Bytes that a command may need before it passes in pieces instead of being held whole.
 const STREAM_FROM: u64 = 16 * 1024;
+
+/// Bytes of own answers after which they leave before more is read.
+const MAX_SAID: usize = 32 * 1024;
 
 /// A client's connection.
 pub struct Client {
@@ -165,6 +172,9 @@ impl Redis {
                 let used = client.pass(me, at, bytes, servers, out);
                 at += used;
                 if used == 0 {
+                    if input.full && at == 0 {
+                        client.fail_in_a_command(me, "ERR Protocol error: a line has no end", out);
+                    }
                     break;
                 }
                 continue;
@@ -199,7 +209,7 @@ impl Redis {
                 Taken::Yes => at += length,
                 Taken::No => break,
             }
-            if matches!(client.lease, Lease::Asked(_)) {
+            if matches!(client.lease, Lease::Asked(_)) || out.inserted.len() > MAX_SAID {
                 break;
             }
         }
@@ -228,9 +238,9 @@ impl Redis {
             return taken;
         }
         let Some((tag, server)) = self.server_for(me, client, servers, kind, out) else {
-            return client.answered_without_server(me, out);
+            return client.answered_without_server(me, kind, out);
         };
-        client.note(tag, server, kind, out);
+        client.note(me, tag, server, kind, out);
         match form {
             Form::Span(span) => out.span(Peer::Server(tag), span.clone()),
             Form::Words => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
@@ -261,6 +271,9 @@ impl Redis {
                 Some(Kind::Ordinary | Kind::Watch | Kind::Multi | Kind::Ending | Kind::Wait | Kind::Keeping)
             );
         if !passes {
+            if full && client.waits() {
+                return Taken::No;
+            }
             if full {
                 client.fail(me, "ERR Poolhouse: this command is too long for what Poolhouse has to read of it", out);
             }
@@ -269,10 +282,10 @@ impl Redis {
         let kind = kind.expect("a command that passes has one");
         let dropped = match self.server_for(me, client, servers, kind, out) {
             Some((tag, server)) => {
-                client.note(tag, server, kind, out);
+                client.note(me, tag, server, kind, out);
                 false
             }
-            None => match client.answered_without_server(me, out) {
+            None => match client.answered_without_server(me, kind, out) {
                 Taken::Yes => true,
                 Taken::No => return Taken::No,
             },
@@ -310,7 +323,14 @@ impl Redis {
                 client.held_back = true;
                 None
             }
-            Lease::Held(tag) => Some((tag, servers.get(tag).expect("a held server lives"))),
+            Lease::Held(tag) => {
+                let server = servers.get(tag).expect("a held server lives");
+                if server.runs() >= MAX_RUNS {
+                    client.held_back = true;
+                    return None;
+                }
+                Some((tag, server))
+            }
         }
     }
 
@@ -371,7 +391,7 @@ impl Client {
     }
 
     /// Keeps the books of a command that goes to its server.
-    fn note(&mut self, tag: ServerTag, server: &mut Server, kind: Kind, out: &mut Outbox) {
+    fn note(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, kind: Kind, out: &mut Outbox) {
         if !self.is_bound() && matches!(kind, Kind::Keeping | Kind::Multi | Kind::Watch) {
             server.introduce(tag, self.name.as_deref(), out);
         }
@@ -393,6 +413,9 @@ impl Client {
             Kind::Multi => server.expect(Due::Multi),
             Kind::Watch => server.expect(Due::Watch),
             _ => server.expect(Due::Client),
+        }
+        if self.due == 0 {
+            out.push(Effect::Standing { client: me, standing: Standing::Active });
         }
         self.due += 1;
     }
@@ -443,9 +466,14 @@ impl Client {
     }
 
     /// The command at hand gets the error that its lease ended with. `No`: it has none, and waits.
-    fn answered_without_server(&mut self, me: ClientTag, out: &mut Outbox) -> Taken {
+    fn answered_without_server(&mut self, me: ClientTag, kind: Kind, out: &mut Outbox) -> Taken {
         match self.failing.take() {
             None => Taken::No,
+            // What follows would be executed outside of the transaction that was to begin.
+            Some(error) if matches!(kind, Kind::Multi | Kind::Watch) => {
+                self.fail(me, &error, out);
+                Taken::Yes
+            }
             Some(error) => {
                 out.insert(Peer::Client(me), |to| resp::error(to, &error));
                 Taken::Yes
@@ -465,7 +493,7 @@ impl Client {
         let Some(mut passing) = self.passing else { unreachable!("seen by the caller") };
         // Whether what stands there is a command is for the server to say; it closes the connection if not.
         let Ok(end) = passing.scanner.advance(bytes) else {
-            self.fail(me, "ERR Protocol error: an argument is longer or shorter than announced", out);
+            self.fail_in_a_command(me, "ERR Protocol error: an argument is longer or shorter than announced", out);
             return bytes.len();
         };
         if end.taken == 0 {
@@ -480,6 +508,12 @@ impl Client {
             && self.due == 0
         {
             // The server has answered before it had heard all.
+            if self.is_bound() {
+                let reason =
+                    CloseReason::Error(Blame::Server, "an answer to half a command, in a transaction".to_owned());
+                self.close(me, reason, out);
+                return end.taken;
+            }
             let server = servers.get(tag).expect("a held server lives");
             self.part(me, tag, server, Verdict::Discard, out);
         }
@@ -492,6 +526,8 @@ impl Client {
         };
         match purpose {
             Purpose::Commands => self.failing = Some(error.into()),
+            // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the old one.
+            Purpose::Select(_) if error.starts_with("ERR Poolhouse") => return self.fail(me, error, out),
             Purpose::Select(_) | Purpose::Hello(..) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
         }
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
@@ -543,6 +579,14 @@ impl Client {
             out.insert(Peer::Client(me), |to| resp::error(to, words));
         }
         self.close(me, CloseReason::Done, out);
+    }
+
+    /// An error in the middle of a command, which ends the connection: told only if no other reply is due before it.
+    fn fail_in_a_command(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
+        if self.due > 1 {
+            return self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
+        }
+        self.fail(me, error, out);
     }
 
     /// An error that ends the connection.

@@ -32,6 +32,8 @@ pub enum Kind {
     Reset,
     /// Not to be had through Poolhouse in this version, and what that is.
     Missing(&'static str),
+    /// Another protocol: what follows is not meant as commands, whatever it looks like.
+    Http,
 }
 
 /// Subcommands of CLIENT that concern what Poolhouse keeps of a client.
@@ -45,6 +47,8 @@ pub enum Own {
     SetInfo,
     /// ID.
     Id,
+    /// None that is known: it may concern the connection itself, which is not the client's own.
+    Unknown,
 }
 
 /// The kind of a command by its name, and where it has subcommands, by what stands behind it.
@@ -62,9 +66,10 @@ pub fn kind(name: &[u8], second: Option<&[u8]>) -> Kind {
         b"AUTH" => Kind::Auth,
         b"HELLO" => Kind::Hello,
         b"SELECT" => Kind::Select,
+        b"POST" | b"HOST:" => Kind::Http,
         b"QUIT" => Kind::Quit,
         b"RESET" => Kind::Reset,
-        b"CLIENT" => client(second.unwrap_or_default()),
+        b"CLIENT" => second.map_or(Kind::Ordinary, client),
         b"SCRIPT" if is(second, b"DEBUG") => Kind::Keeping,
         _ => Kind::Ordinary,
     }
@@ -83,7 +88,8 @@ fn client(subcommand: &[u8]) -> Kind {
         b"INFO" => Kind::Missing("CLIENT INFO"),
         b"KILL" => Kind::Missing("CLIENT KILL"),
         b"UNBLOCK" => Kind::Missing("CLIENT UNBLOCK"),
-        _ => Kind::Ordinary,
+        b"PAUSE" | b"UNPAUSE" | b"GETREDIR" | b"TRACKINGINFO" | b"HELP" => Kind::Ordinary,
+        _ => Kind::Client(Own::Unknown),
     }
 }
 
@@ -120,5 +126,7 @@ mod tests {
             assert_eq!(kind(name.as_bytes(), None), Kind::Ordinary, "{name}");
         }
         assert_eq!(kind(b"client", None), Kind::Ordinary);
+        assert_eq!(kind(b"client", Some(b"help")), Kind::Ordinary);
+        assert_eq!(kind(b"client", Some(b"maint_notifications")), Kind::Client(Own::Unknown));
     }
 }

@@ -54,6 +54,8 @@ impl Protocol for Redis {
     type Client = Client;
     type Server = Server;
 
+    const UPSTREAM_KEEPS_REPLIES: bool = true;
+
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
         self.welcome(me, origin, out)
     }

@@ -64,7 +64,15 @@ impl Login {
             },
             (Step::Auth, None) => self.select(true),
             (Step::Select, None) => Progress::Done { hello: std::mem::take(&mut self.hello), accepted: false },
-            (_, Some(message)) => Progress::Failed { permanent: is_permanent(&message), message },
+            (_, Some(message)) => {
+                // Some repeat what they did not understand.
+                let told = |password: &std::sync::Arc<str>| message.contains(&**password);
+                let message = match self.login.password.as_ref().is_some_and(told) {
+                    true => "ERR the login failed, and the server's words hold the password".to_owned(),
+                    false => message,
+                };
+                Progress::Failed { permanent: is_permanent(&message), message }
+            }
         }
     }
 

@@ -17,12 +17,16 @@ pub struct Server {
     hello: Hello,
     /// Who waits for replies.
     holder: Option<ClientTag>,
-    /// The replies that are due, in order.
-    due: VecDeque<Due>,
+    /// The replies that are due, in order: how many of which kind.
+    due: VecDeque<(Due, u32)>,
     /// Where the present reply is.
     scanner: ReplyScanner,
+    /// It is none, but something that Redis says by itself.
+    pushed: bool,
     /// What CLIENT GETNAME tells there.
     name: Option<Box<[u8]>>,
+    /// The server closes the connection next.
+    closing: bool,
     /// Everything that comes once nothing is due is for the holder.
     kept: bool,
     /// The present reply says that nothing has changed: an error, or that the command is queued.
@@ -63,7 +67,9 @@ impl Server {
             holder: None,
             due: VecDeque::new(),
             scanner: ReplyScanner::default(),
+            pushed: false,
             name: None,
+            closing: false,
             kept: false,
             refused: false,
         }
@@ -87,7 +93,11 @@ impl Server {
     /// It belongs to nobody any more. Returns the verdict that it deserves.
     pub(crate) fn take_back(&mut self, verdict: Verdict) -> Verdict {
         self.holder = None;
-        if verdict == Verdict::Clean && (self.kept || !self.due.is_empty()) { Verdict::Discard } else { verdict }
+        if verdict == Verdict::Clean && (self.kept || self.closing || !self.due.is_empty()) {
+            Verdict::Discard
+        } else {
+            verdict
+        }
     }
 
     /// Has the connection called like its client, before commands that may ask.
@@ -101,7 +111,15 @@ impl Server {
 
     /// A reply will come.
     pub(crate) fn expect(&mut self, due: Due) {
-        self.due.push_back(due);
+        match self.due.back_mut() {
+            Some((last, times)) if *last == due => *times += 1,
+            _ => self.due.push_back((due, 1)),
+        }
+    }
+
+    /// How much memory the order of replies takes: changes of kind.
+    pub(crate) fn runs(&self) -> usize {
+        self.due.len()
     }
 
     /// All that comes is for its holder from here on.
@@ -162,10 +180,20 @@ impl Server {
         at: usize,
         out: &mut Outbox,
     ) -> Result<usize, String> {
-        let Some(&due) = self.due.front() else {
-            return Err(format!("the server said something unasked: {}", shown(bytes)));
-        };
         let begins = self.scanner.is_between();
+        if begins {
+            // Only who has a connection of its own can have asked for these.
+            self.pushed = bytes[0] == b'>';
+        }
+        if self.pushed {
+            let end = self.scanner.advance(bytes).map_err(|error| error.to_string())?;
+            return Ok(end.taken);
+        }
+        let Some(&(due, _)) = self.due.front() else {
+            // Not what it is: it may be some client's data.
+            let (kind, length) = (bytes[0].escape_ascii(), bytes.len());
+            return Err(format!("the server said something unasked: {length} bytes that begin with `{kind}`"));
+        };
         let mut scanner = self.scanner;
         let end = scanner.advance(bytes).map_err(|error| error.to_string())?;
         if end.taken == 0 {
@@ -178,17 +206,27 @@ impl Server {
                 b'-' => !bytes.starts_with(b"-EXECABORT"),
                 _ => bytes.starts_with(b"+QUEUED"),
             };
+            self.closing |= bytes.starts_with(b"-ERR Protocol error");
         }
         let holder = self.holder.filter(|_| due != Due::Nobody);
         if let Some(holder) = holder {
             out.span(Peer::Client(holder), at..at + end.taken);
         }
         if end.over {
-            self.due.pop_front();
+            let (_, times) = self.due.front_mut().expect("seen above");
+            *times -= 1;
+            if *times == 0 {
+                self.due.pop_front();
+            }
             if let Some(tag) = holder {
                 let client = clients.get(tag).expect("a holder lives");
-                if client.on_reply(tag, due, self.refused, out) {
-                    client.part(tag, me, self, Verdict::Clean, out);
+                if self.closing {
+                    let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
+                    client.close(tag, reason, out);
+                } else if client.on_reply(tag, due, self.refused, out) {
+                    // Behind the last reply nothing can be meant for the next client.
+                    let verdict = if end.taken < bytes.len() { Verdict::Discard } else { Verdict::Clean };
+                    client.part(tag, me, self, verdict, out);
                 }
             }
         }
@@ -237,8 +275,8 @@ impl Server {
     pub(crate) fn on_gone(&mut self, clients: &mut dyn Sessions<ClientTag, Client>, out: &mut Outbox) {
         let Some(tag) = self.holder.take() else { return };
         let client = clients.get(tag).expect("a holder lives");
-        let torn = !self.scanner.is_between() && self.due.front().is_some_and(|due| *due != Due::Nobody);
-        let beginning = self.due.iter().any(|due| matches!(due, Due::Multi | Due::Watch));
+        let torn = !self.scanner.is_between() && self.due.front().is_some_and(|(due, _)| *due != Due::Nobody);
+        let beginning = self.due.iter().any(|(due, _)| matches!(due, Due::Multi | Due::Watch));
         client.on_server_gone(tag, torn, beginning, out);
     }
 }

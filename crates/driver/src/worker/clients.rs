@@ -74,6 +74,8 @@ pub(crate) struct ClientConn<C> {
     parted: bool,
     /// Its answers are kept back, because it guesses passwords.
     pub(super) muted: bool,
+    /// Its end has been told, but not yet read.
+    hung_up: bool,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -177,6 +179,7 @@ impl<P: Protocol> Worker<P> {
             closing: false,
             parted: false,
             muted: false,
+            hung_up: false,
         });
         self.states[listener as usize][State::Login as usize] += 1;
         self.execute(out, Source::NONE);
@@ -271,7 +274,13 @@ impl<P: Protocol> Worker<P> {
     /// Receives from the client if its input can go anywhere.
     pub(super) fn rearm_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get(slot) else { return };
-        if client.closing || client.lease.is_waiting() || client.held.len() >= self.shared.config.max_held_input {
+        if client.closing || client.lease.is_waiting() {
+            return;
+        }
+        if client.held.len() >= self.shared.config.max_held_input {
+            if client.hung_up {
+                self.push_client_gone(slot);
+            }
             return;
         }
         if let Lease::Held { server } = client.lease
@@ -280,7 +289,8 @@ impl<P: Protocol> Worker<P> {
             return;
         }
         // A client that does not read its own answers is not listened to either.
-        if self.reactor.is_sending(client.conn) {
+        let kept = P::UPSTREAM_KEEPS_REPLIES && matches!(client.lease, Lease::Held { .. });
+        if self.reactor.is_sending(client.conn) && !kept {
             return;
         }
         self.reactor.receive(client.conn);
@@ -303,7 +313,10 @@ impl<P: Protocol> Worker<P> {
 
     /// The peer has gone while we were not receiving: it waits for a server, or does not read.
     pub(super) fn on_client_hung_up(&mut self, slot: usize) {
-        if self.clients[slot].lease.is_waiting() {
+        let client = &mut self.clients[slot];
+        client.hung_up = true;
+        // Otherwise the end is seen when it is listened to again.
+        if client.lease.is_waiting() || client.held.len() >= self.shared.config.max_held_input {
             self.push_client_gone(slot);
         }
     }

@@ -11,8 +11,11 @@ use crate::{
     resp,
 };
 
-/// Arguments of a command that are looked at: HELLO 3 AUTH user password SETNAME name, and one to tell that there are too many.
-pub(super) const MAX_READ: usize = 8;
+/// Arguments of a command that are looked at. Those answered here have fewer.
+pub(super) const MAX_READ: usize = 64;
+
+/// Longest name of a client in bytes; Redis has no limit.
+const MAX_NAME: usize = 1024;
 
 /// Logical databases that a client may select; more could only fill the table of pools.
 const MAX_DATABASES: u32 = 256;
@@ -32,9 +35,10 @@ impl Redis {
         out: &mut Outbox,
     ) -> Option<Taken> {
         match kind {
-            Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset => {}
+            Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset | Kind::Http => {}
             _ if client.stranger => return Some(client.say_error(me, NO_LOGIN, out)),
             Kind::Select | Kind::Client(_) | Kind::Missing(_) => {}
+            Kind::Keeping if redirects(arguments) => {}
             _ => return None,
         }
         if client.waits() {
@@ -45,6 +49,20 @@ impl Redis {
             Kind::Hello => self.hello(me, client, arguments, out),
             Kind::Select => self.select(me, client, arguments, out),
             Kind::Client(own) => client.about_itself(me, own, arguments, out),
+            Kind::Http => {
+                client.fail(me, "ERR Poolhouse: this is HTTP, and here is Redis", out);
+                Taken::Yes
+            }
+            // Of a transaction, Redis would spoil it all. A client that is gone executes nothing of it.
+            Kind::Missing(what) if client.is_bound() => {
+                client.fail(me, &format!("ERR Poolhouse has no {what}, least of all in a transaction"), out);
+                Taken::Yes
+            }
+            Kind::Keeping => {
+                let error = "ERR Poolhouse has no REDIRECT: the connection it names is not the client's own. \
+                             Use RESP3, where invalidations come on the same connection";
+                client.say_error(me, error, out)
+            }
             Kind::Missing(what) => {
                 let error =
                     format!("ERR Poolhouse has no {what} in this version: it would concern other clients' connections");
@@ -163,9 +181,12 @@ impl Redis {
         purpose: Purpose,
         out: &mut Outbox,
     ) -> Taken {
+        let selects = matches!(purpose, Purpose::Select(_));
         debug_assert_eq!(client.lease, Lease::None, "a client that waits for nothing holds nothing");
         match self.directory.route(&client.user, database, version) {
             Ok(pool) => client.ask(me, pool, purpose, out),
+            // What follows would go to the database that was to be left.
+            Err(why) if selects => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
             Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
         }
         Taken::Yes
@@ -208,6 +229,10 @@ impl Client {
                 }
                 self.say(me, b"+OK\r\n", out);
             }
+            (Own::Unknown, _) => {
+                let given = arguments[1][..arguments[1].len().min(128)].escape_ascii();
+                return self.say_error(me, &format!("ERR unknown subcommand '{given}'. Try CLIENT HELP."), out);
+            }
             (Own::Id, []) => self.say(me, format!(":{}\r\n", self.id).as_bytes(), out),
             (own, _) => {
                 let name = match own {
@@ -215,6 +240,7 @@ impl Client {
                     Own::GetName => "client|getname",
                     Own::SetInfo => "client|setinfo",
                     Own::Id => "client|id",
+                    Own::Unknown => unreachable!("answered above"),
                 };
                 return self.wrong_arity(me, name, out);
             }
@@ -238,7 +264,13 @@ impl Client {
 
 /// Whether it may be a client's name: printable and without blanks, as Redis has it.
 fn is_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+    name.len() <= MAX_NAME && name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// CLIENT TRACKING with REDIRECT.
+fn redirects(arguments: &[&[u8]]) -> bool {
+    let tracking = arguments.get(1).is_some_and(|second| second.eq_ignore_ascii_case(b"TRACKING"));
+    tracking && (arguments.len() == MAX_READ || arguments.iter().any(|word| word.eq_ignore_ascii_case(b"REDIRECT")))
 }
 
 fn number(text: &[u8]) -> Option<i64> {
