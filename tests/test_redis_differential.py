@@ -28,9 +28,11 @@ def two(workspace):
     servers = [RedisServer(directory).start() for directory in made[:2]]
     poolhouse = RedisPoolhouse(made[2], servers[1]).start(max_size=6, workers=2, max_wait_time="60s")
     yield servers[0].port, poolhouse
-    poolhouse.stop()
-    for server in servers:
-        server.stop()
+    try:
+        poolhouse.stop()
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def comparable(reply):
