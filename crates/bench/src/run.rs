@@ -109,7 +109,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
 fn address(target: &Target) -> Result<SocketAddr, TargetError> {
     let (host, port) = match target {
         Target::Postgres(postgres) => {
-            let url = UpstreamUrl::parse(postgres.url.reveal()).map_err(TargetError::configuration)?;
+            let url = UpstreamUrl::parse_postgres(postgres.url.reveal()).map_err(TargetError::configuration)?;
             match url.hosts.addresses.first() {
                 Some(Address::Tcp { host, port }) => (host.clone(), *port),
                 Some(Address::Unix(_)) | None => {

@@ -87,7 +87,7 @@ fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
     format!("psql -h {} -p {port}{user} {}", quoted(&host), quoted(name))
 }
 
-/// The same for Redis; whoever needs a password types AUTH, since an argument would show it to all users of the machine.
+/// The same for Redis.
 fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
         Endpoint::Tcp(address) if address.ip().is_unspecified() => format!("-p {}", address.port()),

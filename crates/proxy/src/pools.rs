@@ -6,7 +6,7 @@
 //! - [`specs`]: what the driver asks.
 
 mod logins;
-mod redis;
+pub(crate) mod redis;
 mod specs;
 #[cfg(test)]
 mod tests;

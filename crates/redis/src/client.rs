@@ -4,6 +4,7 @@
 //! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
 mod own;
+mod passing;
 
 use std::sync::Arc;
 
@@ -15,9 +16,10 @@ use protocol::{
 use crate::{
     Redis, Server, Version, Welcome,
     command::{Kind, kind},
-    resp::{self, Limits, ReplyScanner, Request},
+    resp::{self, Limits, Request},
     server::Due,
 };
+use passing::Passing;
 
 /// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole
 /// pipelines before they read.
@@ -26,8 +28,8 @@ const MAX_DUE: u32 = 100_000_000;
 /// Changes between kinds of replies that it may have to wait for: what is remembered of them.
 const MAX_RUNS: usize = 100_000;
 
-/// Bytes that a command may need before it passes in pieces instead of being held whole.
-const STREAM_FROM: u64 = 16 * 1024;
+/// Errors that are written for lost replies; a client that waits for more is disconnected instead.
+const MAX_TOLD: u32 = 4096;
 
 /// Bytes of own answers after which they leave before more is read.
 const MAX_SAID: usize = 32 * 1024;
@@ -84,14 +86,6 @@ pub(crate) enum Purpose {
     Select(u32),
     /// To answer HELLO with what the server says of itself: the version and the name that come with it.
     Hello(Version, Option<Box<[u8]>>),
-}
-
-/// A command that arrives in pieces.
-#[derive(Clone, Copy, Debug)]
-struct Passing {
-    scanner: ReplyScanner,
-    /// Nobody gets it: it has been answered with an error.
-    dropped: bool,
 }
 
 /// What became of a command.
@@ -244,54 +238,6 @@ impl Redis {
         match form {
             Form::Span(span) => out.span(Peer::Server(tag), span.clone()),
             Form::Words => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
-        }
-        Taken::Yes
-    }
-
-    /// A command that has not arrived whole. A long one begins to pass; others wait for the rest.
-    #[allow(clippy::too_many_arguments)]
-    fn incomplete(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        bytes: &[u8],
-        needed: u64,
-        full: bool,
-        out: &mut Outbox,
-    ) -> Taken {
-        if needed < STREAM_FROM && !full {
-            return Taken::No;
-        }
-        let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
-        let kind = beginning.map(|beginning| kind(beginning.name, beginning.second));
-        let passes = !client.stranger
-            && matches!(
-                kind,
-                Some(Kind::Ordinary | Kind::Watch | Kind::Multi | Kind::Ending | Kind::Wait | Kind::Keeping)
-            );
-        if !passes {
-            if full && client.waits() {
-                return Taken::No;
-            }
-            if full {
-                client.fail(me, "ERR Poolhouse: this command is too long for what Poolhouse has to read of it", out);
-            }
-            return Taken::No;
-        }
-        let kind = kind.expect("a command that passes has one");
-        let dropped = match self.server_for(me, client, servers, kind, out) {
-            Some((tag, server)) => {
-                client.note(me, tag, server, kind, out);
-                false
-            }
-            None => match client.answered_without_server(me, kind, out) {
-                Taken::Yes => true,
-                Taken::No => return Taken::No,
-            },
-        };
-        if !client.keeping {
-            client.passing = Some(Passing { scanner: ReplyScanner::default(), dropped });
         }
         Taken::Yes
     }
@@ -481,45 +427,6 @@ impl Client {
         }
     }
 
-    /// Passes on a part of a long command. Returns what was taken.
-    fn pass(
-        &mut self,
-        me: ClientTag,
-        at: usize,
-        bytes: &[u8],
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        out: &mut Outbox,
-    ) -> usize {
-        let Some(mut passing) = self.passing else { unreachable!("seen by the caller") };
-        // Whether what stands there is a command is for the server to say; it closes the connection if not.
-        let Ok(end) = passing.scanner.advance(bytes) else {
-            self.fail_in_a_command(me, "ERR Protocol error: an argument is longer or shorter than announced", out);
-            return bytes.len();
-        };
-        if end.taken == 0 {
-            return 0;
-        }
-        if let (false, Lease::Held(server)) = (passing.dropped, &self.lease) {
-            out.span(Peer::Server(*server), at..at + end.taken);
-        }
-        self.passing = (!end.over).then_some(passing);
-        if end.over
-            && let Lease::Held(tag) = self.lease
-            && self.due == 0
-        {
-            // The server has answered before it had heard all.
-            if self.is_bound() {
-                let reason =
-                    CloseReason::Error(Blame::Server, "an answer to half a command, in a transaction".to_owned());
-                self.close(me, reason, out);
-                return end.taken;
-            }
-            let server = servers.get(tag).expect("a held server lives");
-            self.part(me, tag, server, Verdict::Discard, out);
-        }
-        end.taken
-    }
-
     pub(crate) fn on_lease_failed(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
         let Lease::Asked(purpose) = std::mem::replace(&mut self.lease, Lease::None) else {
             unreachable!("a failure of what nobody asked for");
@@ -538,7 +445,7 @@ impl Client {
         let (lost, bound) = (self.due, self.is_bound() || beginning);
         self.lease = Lease::None;
         (self.due, self.multi, self.watching) = (0, false, false);
-        if torn || std::mem::take(&mut self.keeping) {
+        if torn || std::mem::take(&mut self.keeping) || lost > MAX_TOLD {
             let reason = CloseReason::Error(Blame::Server, "the connection to Redis was lost".to_owned());
             return self.close(me, reason, out);
         }
@@ -579,14 +486,6 @@ impl Client {
             out.insert(Peer::Client(me), |to| resp::error(to, words));
         }
         self.close(me, CloseReason::Done, out);
-    }
-
-    /// An error in the middle of a command, which ends the connection: told only if no other reply is due before it.
-    fn fail_in_a_command(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
-        if self.due > 1 {
-            return self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
-        }
-        self.fail(me, error, out);
     }
 
     /// An error that ends the connection.

@@ -101,6 +101,17 @@ impl UpstreamUrl {
     }
 }
 
+impl UpstreamUrl {
+    /// Reads a URL that must be PostgreSQL's, for who speaks nothing else.
+    pub fn parse_postgres(url: &str) -> Result<Self, String> {
+        let url = Self::parse(url)?;
+        match url.kind {
+            Kind::Postgres => Ok(url),
+            Kind::Redis => Err("redis:// is not available here in this version; postgres:// is".to_owned()),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Parts {
     kind: Kind,
@@ -326,6 +337,8 @@ mod tests {
             assert!(error.contains("not available in this version"), "{error}");
         }
         assert!(UpstreamUrl::parse("postgres://h/x?sslmode=require&sslrootcert=y").is_ok());
+        assert!(UpstreamUrl::parse_postgres("postgres://h/x").is_ok());
+        assert!(UpstreamUrl::parse_postgres("redis://h").unwrap_err().contains("not available here"));
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) fn read(document: &Document<'_>, section: &Section<'_>) -> Option<(Ta
     }
     foreign(section, HTTP_KEYS, "PostgreSQL");
     if let Some(url) = &url
-        && let Err(message) = UpstreamUrl::parse(url.reveal())
+        && let Err(message) = UpstreamUrl::parse_postgres(url.reveal())
     {
         section.error(if section.has("url") { "url" } else { "url_file" }, message);
     }

@@ -1,10 +1,10 @@
 //! The same for Redis.
 
-use postgres::Unknown;
 use protocol::{Origin, PoolId};
 use redis::{Directory, ServerLogin, Version, Welcome};
 
 use super::Generations;
+use crate::pools::redis::reason;
 
 impl Directory for Generations {
     fn welcome(&self, origin: Origin) -> Welcome {
@@ -18,10 +18,7 @@ impl Directory for Generations {
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
         let pools = self.current();
         let pool = pools.route(user, database, version)?;
-        self.known_as(&pools, pool).map_err(|unknown| match unknown {
-            Unknown::Forbidden(why) => why,
-            _ => "there is no such database".to_owned(),
-        })
+        self.known_as(&pools, pool).map_err(reason)
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {

@@ -41,10 +41,7 @@ impl Directory for Pools {
             Version::Resp3 => format!("{database}{RESP3}"),
         };
         let server_user = self.config.databases[index].user.as_deref().unwrap_or(user);
-        self.pool(index, &name, server_user).map_err(|unknown| match unknown {
-            Unknown::Forbidden(why) => why,
-            _ => "there is no such database".to_owned(),
-        })
+        self.pool(index, &name, server_user).map_err(reason)
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -60,5 +57,13 @@ impl Directory for Pools {
             database: number.parse().expect("pools of Redis are called by numbers"),
             version,
         }
+    }
+}
+
+/// Why there is no pool, for people.
+pub fn reason(unknown: Unknown) -> String {
+    match unknown {
+        Unknown::Forbidden(why) => why,
+        _ => "there is no such database".to_owned(),
     }
 }

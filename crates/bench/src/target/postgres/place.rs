@@ -30,7 +30,7 @@ impl Place {
     /// # Errors
     /// What is wrong with the URL or the files that it names; without the password.
     pub(super) fn of(target: &PostgresTarget, via: Option<SocketAddr>) -> Result<Self, TargetError> {
-        let url = UpstreamUrl::parse(target.url.reveal()).map_err(TargetError::configuration)?;
+        let url = UpstreamUrl::parse_postgres(target.url.reveal()).map_err(TargetError::configuration)?;
         let connector = match uses_tls(&url.hosts, &url.tls) {
             true => Some(connector(&url.tls).map_err(TargetError::configuration)?),
             false => None,

@@ -1,0 +1,120 @@
+//! Commands too long to be held whole: they pass in pieces as they arrive.
+
+use protocol::{Blame, ClientTag, CloseReason, Outbox, Peer, ServerTag, Sessions, Verdict};
+
+use super::{Client, Lease, Taken};
+use crate::{
+    Redis, Server,
+    command::{Kind, kind},
+    resp::{self, ReplyScanner},
+};
+
+/// Bytes that a command may need before it passes in pieces instead of being held whole.
+const STREAM_FROM: u64 = 16 * 1024;
+
+/// A command that arrives in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passing {
+    pub(super) scanner: ReplyScanner,
+    /// Nobody gets it: it has been answered with an error.
+    pub(super) dropped: bool,
+}
+
+impl Redis {
+    /// A command that has not arrived whole. A long one begins to pass; others wait for the rest.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn incomplete(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        bytes: &[u8],
+        needed: u64,
+        full: bool,
+        out: &mut Outbox,
+    ) -> Taken {
+        if needed < STREAM_FROM && !full {
+            return Taken::No;
+        }
+        let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
+        let kind = beginning.map(|beginning| kind(beginning.name, beginning.second));
+        let passes = !client.stranger
+            && matches!(
+                kind,
+                Some(Kind::Ordinary | Kind::Watch | Kind::Multi | Kind::Ending | Kind::Wait | Kind::Keeping)
+            );
+        if !passes {
+            if full && client.waits() {
+                return Taken::No;
+            }
+            if full {
+                client.fail(me, "ERR Poolhouse: this command is too long for what Poolhouse has to read of it", out);
+            }
+            return Taken::No;
+        }
+        let kind = kind.expect("a command that passes has one");
+        let dropped = match self.server_for(me, client, servers, kind, out) {
+            Some((tag, server)) => {
+                client.note(me, tag, server, kind, out);
+                false
+            }
+            None => match client.answered_without_server(me, kind, out) {
+                Taken::Yes => true,
+                Taken::No => return Taken::No,
+            },
+        };
+        if !client.keeping {
+            client.passing = Some(Passing { scanner: ReplyScanner::default(), dropped });
+        }
+        Taken::Yes
+    }
+}
+
+impl Client {
+    /// Passes on a part of a long command. Returns what was taken.
+    pub(super) fn pass(
+        &mut self,
+        me: ClientTag,
+        at: usize,
+        bytes: &[u8],
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) -> usize {
+        let Some(mut passing) = self.passing else { unreachable!("seen by the caller") };
+        // Whether what stands there is a command is for the server to say; it closes the connection if not.
+        let Ok(end) = passing.scanner.advance(bytes) else {
+            self.fail_in_a_command(me, "ERR Protocol error: an argument is longer or shorter than announced", out);
+            return bytes.len();
+        };
+        if end.taken == 0 {
+            return 0;
+        }
+        if let (false, Lease::Held(server)) = (passing.dropped, &self.lease) {
+            out.span(Peer::Server(*server), at..at + end.taken);
+        }
+        self.passing = (!end.over).then_some(passing);
+        if end.over
+            && let Lease::Held(tag) = self.lease
+            && self.due == 0
+        {
+            // The server has answered before it had heard all.
+            if self.is_bound() {
+                let reason =
+                    CloseReason::Error(Blame::Server, "an answer to half a command, in a transaction".to_owned());
+                self.close(me, reason, out);
+                return end.taken;
+            }
+            let server = servers.get(tag).expect("a held server lives");
+            self.part(me, tag, server, Verdict::Discard, out);
+        }
+        end.taken
+    }
+
+    /// An error in the middle of a command, which ends the connection: told only if no other reply is due before it.
+    pub(super) fn fail_in_a_command(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
+        if self.due > 1 {
+            return self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
+        }
+        self.fail(me, error, out);
+    }
+}
