@@ -66,6 +66,18 @@ class RedisPoolhouse(pooler.Pooler):
         more = {"password": self.server.password, "protocol": 2, "retry": Retry(NoBackoff(), 0), "single_connection_client": True, "socket_timeout": 10, **more}
         return redis.Redis(port=self.port, **more)
 
+    def start_with(self, text):
+        """Starts with a configuration file: this text, behind an [admin] section."""
+        self.path = self.directory / "poolhouse.toml"
+        self.rewrite(text)
+        self.launch([pooler.BINARY, "serve", "--config", str(self.path)])
+        return self
+
+    def rewrite(self, text):
+        """Another file, for a reload."""
+        self.path.write_text(f'[admin]\nlisten = "127.0.0.1:{self.admin_port}"\n{text.replace("PORT", str(self.port))}')
+        self.path.chmod(0o600)
+
     def cli(self, *arguments, **more):
         """redis-cli: what it printed."""
         command = ["redis-cli", "-p", str(self.port), *map(str, arguments)]

@@ -8,63 +8,11 @@ import time
 import pytest
 import redis
 
-from redis_server import RedisPoolhouse, RedisServer
+from redis_fixtures import PASSWORD, guarded, pool, server, talk
+from redis_server import RedisServer
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
-
-PASSWORD = "red is/secret"
-
-
-@pytest.fixture(scope="module")
-def server(workspace):
-    directory = workspace / "redis"
-    directory.mkdir()
-    made = RedisServer(directory).start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def pool(server, workspace, request):
-    """Starts a Poolhouse in front of Redis."""
-    server.connect().flushall()
-    started = []
-
-    def start(behind=server, **settings):
-        directory = workspace / f"redis-{request.node.name[:30].replace('/', '_')}-{os.urandom(2).hex()}"
-        directory.mkdir()
-        started.append(RedisPoolhouse(directory, behind))
-        return started[-1].start(**settings)
-
-    yield start
-    for made in started:
-        made.stop()
-
-
-@pytest.fixture
-def guarded(workspace):
-    """A Redis with a password."""
-    directory = workspace / f"guarded-{os.urandom(2).hex()}"
-    directory.mkdir()
-    made = RedisServer(directory, PASSWORD)
-    made.url = lambda: f"redis://:red%20is%2Fsecret@127.0.0.1:{made.port}"
-    yield made.start()
-    made.stop()
-
-
-def talk(port, data, until=None, seconds=5):
-    """What a raw connection hears, until it ends with `until` or nothing comes any more."""
-    with socket.create_connection(("127.0.0.1", port), seconds) as connection:
-        connection.sendall(data)
-        heard = b""
-        connection.settimeout(seconds)
-        while until is None or not heard.endswith(until):
-            part = connection.recv(65536)
-            if not part:
-                break
-            heard += part
-        return heard
-
 
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_types_come_through_as_they_are(pool, server, protocol):
@@ -128,7 +76,7 @@ def test_a_transaction_keeps_its_server_until_it_ends(pool, server):
         with pytest.raises(redis.WatchError):
             pipeline.execute()
     assert one.get("k") == b"changed"
-    assert poolhouse.metric("poolhouse_servers", state="in_use") == 0
+    eventually("nobody has a server", lambda: poolhouse.metric("poolhouse_servers", state="in_use") == 0)
 
 
 @pytest.mark.parametrize("left_open", [("MULTI",), ("WATCH", "k"), ("MULTI", "EXEC with too much")])

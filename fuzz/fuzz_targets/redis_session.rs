@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use protocol::{
-    Bytes, ClientTag, Effect, Input, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
+    Bytes, ClientTag, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
 };
 use redis::{Client, Directory, Redis, Server, ServerLogin, Version, Welcome};
 
@@ -48,11 +48,15 @@ struct World {
     redis: Redis,
     client: Client,
     server: Server,
-    asked: bool,
-    held: bool,
+    asked: Option<LeaseKind>,
+    held: Option<LeaseKind>,
     ready: bool,
     client_open: bool,
     server_open: bool,
+    /// The server was given back with replies due.
+    resets: bool,
+    /// The client does not read.
+    unread: bool,
 }
 
 impl World {
@@ -68,14 +72,22 @@ impl World {
                         assert!(self.server_open, "a server is spoken to that has gone");
                     }
                 }
-                Effect::Lease { .. } => {
-                    assert!(!self.asked && !self.held);
-                    self.asked = true;
+                Effect::Lease { kind, .. } => {
+                    assert!(self.asked.is_none() && self.held.is_none());
+                    self.asked = Some(kind);
                 }
                 Effect::Release { verdict, .. } => {
-                    assert!(std::mem::take(&mut self.held), "a server is released that nobody holds");
+                    assert_eq!(self.held.take(), Some(LeaseKind::Exclusive), "a server is released that nobody holds");
                     if verdict != Verdict::Clean {
                         (self.server_open, self.ready) = (false, false);
+                    }
+                }
+                Effect::Leave { verdict, .. } => {
+                    assert_eq!(self.held.take(), Some(LeaseKind::Shared), "a share is given back that nobody has");
+                    match verdict {
+                        Verdict::Clean => {}
+                        Verdict::Reset => (self.ready, self.resets) = (false, true),
+                        Verdict::Discard => (self.server_open, self.ready) = (false, false),
                     }
                 }
                 Effect::Ready { .. } => self.ready = true,
@@ -87,10 +99,19 @@ impl World {
     }
 
     fn settle(&mut self) {
-        if !self.server_open && self.held {
-            self.held = false;
+        if let (false, Some(kind)) = (self.server_open, self.held.take_if(|_| !self.server_open)) {
             let mut out = Outbox::new();
             self.redis.server_gone(SERVER, &mut self.server, &mut One(&mut self.client), &mut out);
+            self.run(out, b"");
+            if kind == LeaseKind::Shared {
+                let mut out = Outbox::new();
+                self.redis.share_ended(CLIENT, &mut self.client, &mut out);
+                self.run(out, b"");
+            }
+        }
+        if std::mem::take(&mut self.resets) && self.server_open {
+            let mut out = Outbox::new();
+            self.redis.reset(SERVER, &mut self.server, &mut out);
             self.run(out, b"");
         }
         if !self.server_open {
@@ -99,8 +120,8 @@ impl World {
             self.server = self.redis.server_start(SERVER, PoolId(0), &mut out);
             self.run(out, b"");
         }
-        if self.asked && self.ready && self.client_open {
-            (self.asked, self.held) = (false, true);
+        if self.asked.is_some() && self.ready && self.client_open {
+            self.held = self.asked.take();
             let mut out = Outbox::new();
             self.redis.granted(CLIENT, &mut self.client, SERVER, &mut self.server, &mut out);
             self.run(out, b"");
@@ -108,15 +129,15 @@ impl World {
     }
 
     fn client_says(&mut self, bytes: &mut Vec<u8>) {
-        while self.client_open && !self.asked && !bytes.is_empty() {
+        while self.client_open && self.asked.is_none() && !bytes.is_empty() {
             let mut out = Outbox::new();
-            let input = Input { bytes, full: bytes.len() >= MAX_HELD };
+            let input = Input { bytes, full: bytes.len() >= MAX_HELD, unread: self.unread };
             let used =
                 self.redis.client_input(CLIENT, &mut self.client, &mut One(&mut self.server), input, &mut out);
             assert!(used <= bytes.len());
             self.run(out, bytes);
             bytes.drain(..used);
-            let waited = self.asked;
+            let waited = self.asked.is_some();
             self.settle();
             if used == 0 && !waited {
                 break;
@@ -127,7 +148,7 @@ impl World {
     fn server_says(&mut self, bytes: &mut Vec<u8>) {
         while self.server_open && !bytes.is_empty() {
             let mut out = Outbox::new();
-            let input = Input { bytes, full: bytes.len() >= MAX_HELD };
+            let input = Input { bytes, full: bytes.len() >= MAX_HELD, unread: false };
             let used =
                 self.redis.server_input(SERVER, &mut self.server, &mut One(&mut self.client), input, &mut out);
             assert!(used <= bytes.len());
@@ -154,11 +175,13 @@ fuzz_target!(|data: &[u8]| {
         redis,
         client,
         server,
-        asked: false,
-        held: false,
+        asked: None,
+        held: None,
         ready: false,
         client_open: true,
         server_open: true,
+        resets: false,
+        unread: how & 4 == 4,
     };
     world.run(out, b"");
     let (mut from_client, mut from_server) = (Vec::new(), Vec::new());
@@ -176,9 +199,9 @@ fuzz_target!(|data: &[u8]| {
         world.client_says(&mut from_client);
     }
     let mut out = Outbox::new();
-    if world.client_open || world.held {
+    if world.client_open || world.held.is_some() {
         world.redis.client_gone(CLIENT, &mut world.client, &mut One(&mut world.server), &mut out);
         world.run(out, b"");
     }
-    assert!(!world.held, "a client that has gone holds a server");
+    assert!(world.held.is_none(), "a client that has gone holds a server");
 });

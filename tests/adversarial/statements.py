@@ -508,10 +508,21 @@ def notify(c):
 
 # -- throwing state away
 
-@step("discard", 0.6)
+def thrown_away(c):
+    return c.chance.choice(["DISCARD ALL", "DISCARD ALL", "RESET ALL", "RESET ALL", "DEALLOCATE ALL", "CLOSE ALL", "DISCARD PLANS",
+                            *(["DISCARD TEMP"] if "temp" in c.features else []), *(["DISCARD SEQUENCES"] if "sequences" in c.features else [])])
+
+
+@step("discard", 0.3, "I")
 def discard(c):
-    return c.sql(c.chance.choice(["DISCARD ALL", "DISCARD ALL", "RESET ALL", "RESET ALL", "DEALLOCATE ALL", "CLOSE ALL", "DISCARD PLANS",
-                                  *(["DISCARD TEMP"] if "temp" in c.features else []), *(["DISCARD SEQUENCES"] if "sequences" in c.features else [])]))
+    return c.sql(thrown_away(c))
+
+
+@step("discard", 0.3, "T")
+def discard_in_a_transaction(c):
+    """RESET ALL as a simple query: a prepared one is a query of its transaction behind a pooler, and SET TRANSACTION may not come after it."""
+    sql = thrown_away(c)
+    return simple(sql) if sql == "RESET ALL" else c.sql(sql)
 
 
 # -- work

@@ -75,6 +75,16 @@ pub(crate) enum Data<'a> {
     Bytes(&'a [u8]),
 }
 
+impl Data<'_> {
+    /// What they are.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Data::Ring(buffer, range) => &buffer[range.clone()],
+            Data::Bytes(bytes) => bytes,
+        }
+    }
+}
+
 /// What became of a send at submission.
 #[derive(Debug)]
 pub(crate) enum Submitted {

@@ -13,6 +13,7 @@
 //! - [`secure`]: going on in TLS;
 //! - [`effects`]: executing what sessions wish;
 //! - [`leases`]: check-out, check-in, and what the pool and the budget want done;
+//! - [`sharing`]: servers that clients share;
 //! - [`upkeep`]: everything that happens because time passes;
 //! - [`inspect`]: telling an operator what is there.
 
@@ -26,6 +27,7 @@ mod leases;
 mod posts;
 mod secure;
 mod servers;
+mod sharing;
 mod sides;
 mod upkeep;
 
@@ -130,6 +132,12 @@ pub(crate) struct Worker<P: Protocol> {
     sides: Slab<Side>,
     /// Who asked for the cancel at hand, until a side connection is opened for it.
     asker: Option<Asker>,
+    /// Those who share a server, by pool.
+    muxes: Vec<Option<Box<sharing::Mux>>>,
+    /// Shared servers for which bytes have been collected.
+    unflushed: Vec<u32>,
+    /// Clients that keep others waiting.
+    stalls: Vec<sharing::Stall>,
     /// Pools this worker has used, by id.
     pools: Vec<Option<Arc<SharedPool>>>,
     /// Per pool and slot of the pool: where the connection is here.
@@ -215,6 +223,9 @@ impl<P: Protocol> Worker<P> {
             dials: Slab::new(),
             sides: Slab::new(),
             asker: None,
+            muxes: Vec::new(),
+            unflushed: Vec::new(),
+            stalls: Vec::new(),
             pools: Vec::new(),
             local: Vec::new(),
             listening: Vec::new(),
@@ -260,6 +271,7 @@ impl<P: Protocol> Worker<P> {
             if self.now >= self.next_tick {
                 self.upkeep();
                 self.settle();
+                self.flush();
                 // A little early, so that the timer's next tick is not just missed.
                 self.next_tick = self.now + TICK / 4 * 3;
             }
@@ -276,6 +288,7 @@ impl<P: Protocol> Worker<P> {
                 self.handle_completion(completion);
                 self.settle();
             }
+            self.flush();
             self.now = self.shared.clock.now();
             self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
             for _ in 0..MAX_MAIL {
@@ -283,6 +296,8 @@ impl<P: Protocol> Worker<P> {
                 self.handle_message(message);
                 self.settle();
             }
+            self.flush();
+            self.settle();
         }
         self.publish();
         Ok(())

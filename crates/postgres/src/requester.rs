@@ -344,7 +344,7 @@ impl Requester {
             }
             let Phase::Login(server) = &mut self.phase else { return Ok(Verdict::More) };
             let mut outbox = Outbox::new();
-            let bytes = Input { bytes: &self.held, full: false };
+            let bytes = Input { bytes: &self.held, full: false, unread: false };
             let consumed = match self.held.is_empty() {
                 true => return Ok(Verdict::More),
                 false => login.postgres.server_login_input(SERVER, server, bytes, &mut outbox),

@@ -35,7 +35,7 @@ pub enum LeaseKind {
 }
 
 /// The state in which a server is given back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// Ready for anybody.
     Clean,
@@ -113,11 +113,20 @@ pub enum Effect {
         /// How.
         kind: LeaseKind,
     },
-    /// The client is done with the server.
+    /// The client that has the server for itself is done with it.
     Release {
         /// Which server.
         server: ServerTag,
         /// In which state it is.
+        verdict: Verdict,
+    },
+    /// The client gives back its share of a server. The last one who leaves gives the server back, with the worst verdict of all.
+    Leave {
+        /// Who leaves.
+        client: ClientTag,
+        /// Which server.
+        server: ServerTag,
+        /// In which state the client leaves it. [`Verdict::Clean`]: no reply is due to this client any more.
         verdict: Verdict,
     },
     /// The client is done with the server, which does not go back to its pool: the session of the server goes on with it on

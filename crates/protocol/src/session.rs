@@ -30,6 +30,8 @@ pub struct Input<'a> {
     pub bytes: &'a [u8],
     /// The driver will hold no more for it: consume something or close.
     pub full: bool,
+    /// The peer does not read: not all that was sent to it has left.
+    pub unread: bool,
 }
 
 /// Read and write access to the sessions on the other side of a relay.
@@ -111,8 +113,11 @@ pub enum Refusal {
 /// - A server that its session keeps for itself ([`Effect::Keep`](crate::Effect::Keep)) stays on its worker; `server_gone` is
 ///   called for it as for one that is held.
 /// - After [`refuse`](Protocol::refuse) or `Effect::Close` the driver hands a session no more input.
-/// - A shared server lives on the worker of the clients that share it. If one of them leaves while replies to it are due, the
-///   session releases its part and goes on swallowing them.
+/// - A shared server lives on the worker of the clients that share it. A client has its share while replies are due to it and leaves
+///   ([`Effect::Leave`](crate::Effect::Leave)) with the last one, so that the server can be had back: once the driver wants that,
+///   it hands no more input to those who have a share, and lets nobody join. A client that goes earlier leaves with
+///   [`Verdict::Reset`](crate::Verdict::Reset); the server's session goes on and drops what comes for it. When a shared server is
+///   gone, `server_gone` is called and then `share_ended` for each client that has a share.
 pub trait Protocol: Send + Sync + 'static {
     /// The state of a client's connection; small, because tens of thousands are idle.
     type Client: Send + 'static;
@@ -200,6 +205,13 @@ pub trait Protocol: Send + Sync + 'static {
         clients: &mut dyn Sessions<ClientTag, Self::Client>,
         out: &mut Outbox,
     );
+
+    /// The server that the client shares with others has gone: `server_gone` was called before. The share is over without
+    /// [`Effect::Leave`](crate::Effect::Leave). A client that is being closed hears of it, too.
+    fn share_ended(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
+        let _ = (me, client, out);
+        unreachable!("the protocol never shares a server");
+    }
 
     /// The client is to be told why it must go. A client that was just accepted may be answered
     /// later, when it is able to understand: the session then leaves no effect now, goes on receiving input, and ends with

@@ -16,6 +16,7 @@ mod endpoint;
 mod file;
 mod flags;
 mod options;
+mod redis;
 mod tls;
 mod userlist;
 

@@ -119,6 +119,10 @@ fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
         return Err(problem.hint("start with --config, or restart with other arguments").into());
     };
     let config = Config { insecure_no_auth: in_force.insecure_no_auth, ..from_file(Path::new(&path))? };
+    if config.kind != in_force.kind {
+        let problem = Problem::error("the file is for another kind of database than what is served");
+        return Err(problem.hint("start another Poolhouse with it").into());
+    }
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Problems(problems));

@@ -128,11 +128,13 @@ impl SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use upstream::Kind;
+
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
     fn unix(path: &Path) -> Listener {
-        Listener::postgres(Endpoint::Unix(path.to_owned()))
+        Listener::new(Kind::Postgres, Endpoint::Unix(path.to_owned()))
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn port_0_gets_a_port() {
-        let bound = bind(&Listener::postgres(Endpoint::parse("127.0.0.1:0").unwrap())).unwrap();
+        let bound = bind(&Listener::new(Kind::Postgres, Endpoint::parse("127.0.0.1:0").unwrap())).unwrap();
         assert!(!bound.spec.name.ends_with(":0") && bound.spec.tcp);
     }
 }

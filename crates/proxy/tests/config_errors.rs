@@ -134,11 +134,11 @@ poolhouse.toml:4:8: error: `mode`: unknown value "transactions"; it may be trans
 #[test]
 fn what_later_versions_will_have_is_said_to_be_missing() {
     expect_after_base(
-        "[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\n",
+        "[[listener]]\nprotocol = \"mongodb\"\nlisten = \"127.0.0.1:1\"\n",
         r#"
-poolhouse.toml:5:12: error: `protocol`: "redis" is not available in this version
-    5 | protocol = "redis"
-      |            ^^^^^^^"#,
+poolhouse.toml:5:12: error: `protocol`: "mongodb" is not available in this version
+    5 | protocol = "mongodb"
+      |            ^^^^^^^^^"#,
     );
 }
 

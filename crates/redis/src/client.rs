@@ -14,22 +14,28 @@ use protocol::{
 };
 
 use crate::{
-    Redis, Server, Version, Welcome,
+    Encryption, Redis, Server, Version, Welcome,
     command::{Kind, kind},
     resp::{self, Limits, Request},
-    server::Due,
+    server::{Due, LOST},
 };
-use passing::Passing;
+use passing::{Passing, STREAM_FROM};
 
 /// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole
 /// pipelines before they read.
 const MAX_DUE: u32 = 100_000_000;
+
+/// The same for a client that shares a server: then it waits until half of them have come.
+const MAX_SHARED_DUE: u32 = 1024;
 
 /// Changes between kinds of replies that it may have to wait for: what is remembered of them.
 const MAX_RUNS: usize = 100_000;
 
 /// Errors that are written for lost replies; a client that waits for more is disconnected instead.
 const MAX_TOLD: u32 = 4096;
+
+/// The first byte of a connection in TLS: a record of the type `handshake` (RFC 8446, section 5.1). No command begins with it.
+const TLS_HANDSHAKE: u8 = 22;
 
 /// Bytes of own answers after which they leave before more is read.
 const MAX_SAID: usize = 32 * 1024;
@@ -38,6 +44,8 @@ const MAX_SAID: usize = 32 * 1024;
 pub struct Client {
     /// What CLIENT ID tells.
     pub(crate) id: u64,
+    /// Whether what comes first may or must be TLS; off as soon as something has come.
+    encryption: Encryption,
     /// It has to log in before it may do anything else.
     pub(crate) stranger: bool,
     /// Logging in is asked of everybody.
@@ -73,8 +81,11 @@ pub struct Client {
 pub(crate) enum Lease {
     None,
     /// It waits for a server, for this purpose.
-    Asked(Purpose),
+    Asked(LeaseKind, Purpose),
+    /// This one is its own.
     Held(ServerTag),
+    /// This one it shares with others, until no reply is due to it.
+    Shared(ServerTag),
 }
 
 /// What a server is wanted for.
@@ -100,6 +111,7 @@ impl Redis {
     pub(crate) fn welcome(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
         let mut client = Client {
             id: self.next_id(),
+            encryption: self.directory.encryption(origin.listener),
             stranger: true,
             guarded: true,
             counted: false,
@@ -155,6 +167,18 @@ impl Redis {
         out: &mut Outbox,
     ) -> usize {
         let mut at = 0;
+        match (std::mem::take(&mut client.encryption), input.bytes[0]) {
+            (Encryption::Off, _) => {}
+            (_, TLS_HANDSHAKE) => {
+                out.push(Effect::StartTls { peer: Peer::Client(me) });
+                return 0;
+            }
+            (Encryption::Allow, _) => {}
+            (Encryption::Require, _) => {
+                client.fail(me, "ERR Poolhouse: clients have to use TLS here", out);
+                return input.bytes.len();
+            }
+        }
         while at < input.bytes.len() && !client.closing {
             let bytes = &input.bytes[at..];
             if client.keeping {
@@ -179,11 +203,14 @@ impl Redis {
                 Ok(Request::Command(length, arguments)) => {
                     let arguments: Vec<&[u8]> = arguments.take(own::MAX_READ).collect();
                     let form = Form::Span(at..at + length);
-                    (length, self.command(me, client, servers, &arguments, &form, out))
+                    // Who does not read its replies would have others wait for theirs.
+                    let alone = input.unread || length as u64 >= STREAM_FROM;
+                    (length, self.command(me, client, servers, &arguments, &form, alone, out))
                 }
                 Ok(Request::Inline(length, words)) => {
                     let arguments: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                    (length, self.command(me, client, servers, &arguments, &Form::Words, out))
+                    let alone = input.unread || length as u64 >= STREAM_FROM;
+                    (length, self.command(me, client, servers, &arguments, &Form::Words, alone, out))
                 }
                 Ok(Request::Incomplete(needed)) => {
                     let whole = input.full && at == 0;
@@ -203,14 +230,15 @@ impl Redis {
                 Taken::Yes => at += length,
                 Taken::No => break,
             }
-            if matches!(client.lease, Lease::Asked(_)) || out.inserted.len() > MAX_SAID {
+            if matches!(client.lease, Lease::Asked(..)) || out.inserted.len() > MAX_SAID {
                 break;
             }
         }
         if client.closing { input.bytes.len() } else { at }
     }
 
-    /// Deals with a whole command. Of its arguments the first ones are given.
+    /// Deals with a whole command. Of its arguments the first ones are given. `alone`: it is not to go through a shared server.
+    #[allow(clippy::too_many_arguments)]
     fn command(
         &self,
         me: ClientTag,
@@ -218,9 +246,10 @@ impl Redis {
         servers: &mut dyn Sessions<ServerTag, Server>,
         arguments: &[&[u8]],
         form: &Form,
+        alone: bool,
         out: &mut Outbox,
     ) -> Taken {
-        let mut kind = kind(arguments[0], arguments.get(1).copied());
+        let mut kind = kind(arguments[0], &arguments[1..]);
         // A transaction is the server's business: it queues most of these, and has words for the others.
         if client.is_bound() && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_)) {
             kind = Kind::Keeping;
@@ -231,7 +260,7 @@ impl Redis {
         if let Some(taken) = self.own(me, client, kind, arguments, out) {
             return taken;
         }
-        let Some((tag, server)) = self.server_for(me, client, servers, kind, out) else {
+        let Some((tag, server)) = self.server_for(me, client, servers, kind, alone, out) else {
             return client.answered_without_server(me, kind, out);
         };
         client.note(me, tag, server, kind, out);
@@ -249,19 +278,34 @@ impl Redis {
         client: &mut Client,
         servers: &'s mut dyn Sessions<ServerTag, Server>,
         kind: Kind,
+        alone: bool,
         out: &mut Outbox,
     ) -> Option<(ServerTag, &'s mut Server)> {
         if client.failing.is_some() {
             return None;
         }
+        let alone = alone || !kind.can_share();
         match client.lease {
-            Lease::Asked(_) => unreachable!("input came before the lease that it waits for"),
+            Lease::Asked(..) => unreachable!("input came before the lease that it waits for"),
             Lease::None => {
                 match self.directory.route(&client.user, client.database, client.version) {
-                    Ok(pool) => client.ask(me, pool, Purpose::Commands, out),
+                    Ok(pool) => {
+                        let lease = if alone { LeaseKind::Exclusive } else { LeaseKind::Shared };
+                        client.ask(me, pool, lease, Purpose::Commands, out);
+                    }
                     Err(why) => client.failing = Some(format!("ERR Poolhouse: {why}").into()),
                 }
                 None
+            }
+            Lease::Shared(tag) => {
+                let server = servers.get(tag).expect("a shared server lives");
+                // The replies to what it asked before come first, so that it reads what it wrote.
+                let waits = if alone { client.due > 0 } else { client.due >= MAX_SHARED_DUE };
+                if waits {
+                    client.held_back = true;
+                    return None;
+                }
+                Some((tag, server))
             }
             Lease::Held(_)
                 if client.due >= MAX_DUE || (client.due > 0 && matches!(kind, Kind::Keeping | Kind::Wait)) =>
@@ -288,10 +332,16 @@ impl Redis {
         server: &mut Server,
         out: &mut Outbox,
     ) {
-        let Lease::Asked(purpose) = std::mem::replace(&mut client.lease, Lease::Held(tag)) else {
+        let Lease::Asked(kind, purpose) = std::mem::replace(&mut client.lease, Lease::None) else {
             unreachable!("a grant that nobody asked for");
         };
-        server.lend(me);
+        client.lease = match kind {
+            LeaseKind::Exclusive => {
+                server.lend(me);
+                Lease::Held(tag)
+            }
+            LeaseKind::Shared => Lease::Shared(tag),
+        };
         match purpose {
             Purpose::Commands => return,
             Purpose::Select(database) => {
@@ -330,10 +380,10 @@ impl Client {
         self.multi || self.watching
     }
 
-    pub(crate) fn ask(&mut self, me: ClientTag, pool: PoolId, purpose: Purpose, out: &mut Outbox) {
-        self.lease = Lease::Asked(purpose);
+    pub(crate) fn ask(&mut self, me: ClientTag, pool: PoolId, kind: LeaseKind, purpose: Purpose, out: &mut Outbox) {
+        self.lease = Lease::Asked(kind, purpose);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
-        out.push(Effect::Lease { client: me, pool, kind: LeaseKind::Exclusive });
+        out.push(Effect::Lease { client: me, pool, kind });
     }
 
     /// Keeps the books of a command that goes to its server.
@@ -352,15 +402,16 @@ impl Client {
             // end of the replication stream: Redis notes where that is after each command of a connection.
             Kind::Wait if !self.multi => {
                 out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
-                server.expect(Due::Nobody);
-                server.expect(Due::Client);
+                server.expect(None, Due::Plain);
+                server.expect(Some((me, self.id)), Due::Plain);
             }
-            Kind::Ending => server.expect(Due::Ending),
-            Kind::Multi => server.expect(Due::Multi),
-            Kind::Watch => server.expect(Due::Watch),
-            _ => server.expect(Due::Client),
+            Kind::Ending => server.expect(Some((me, self.id)), Due::Ending),
+            Kind::Multi => server.expect(Some((me, self.id)), Due::Multi),
+            Kind::Watch => server.expect(Some((me, self.id)), Due::Watch),
+            _ => server.expect(Some((me, self.id)), Due::Plain),
         }
-        if self.due == 0 {
+        // Otherwise it has been active since it asked for a server.
+        if self.due == 0 && self.is_bound() {
             out.push(Effect::Standing { client: me, standing: Standing::Active });
         }
         self.due += 1;
@@ -374,16 +425,18 @@ impl Client {
             Due::Multi => self.multi = true,
             Due::Watch => self.watching = true,
             Due::Ending => (self.multi, self.watching) = (false, false),
-            Due::Client | Due::Nobody => {}
+            Due::Plain => {}
         }
-        if std::mem::take(&mut self.held_back) {
+        if self.held_back && (self.due == 0 || self.due == MAX_SHARED_DUE / 2) {
+            self.held_back = false;
             out.push(Effect::Wake { client: me });
         }
         if self.due > 0 || self.passing.is_some() || self.keeping {
             return false;
         }
-        let standing = if self.is_bound() { Standing::InTransaction } else { Standing::Idle };
-        out.push(Effect::Standing { client: me, standing });
+        if self.is_bound() {
+            out.push(Effect::Standing { client: me, standing: Standing::InTransaction });
+        }
         !self.is_bound()
     }
 
@@ -396,7 +449,7 @@ impl Client {
         }
     }
 
-    /// Gives its server back.
+    /// Gives its server back, or its share of it.
     pub(crate) fn part(
         &mut self,
         me: ClientTag,
@@ -405,10 +458,11 @@ impl Client {
         verdict: Verdict,
         out: &mut Outbox,
     ) {
-        self.lease = Lease::None;
-        let verdict = server.take_back(verdict);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
-        out.push(Effect::Release { server: tag, verdict });
+        match std::mem::replace(&mut self.lease, Lease::None) {
+            Lease::Shared(_) => out.push(Effect::Leave { client: me, server: tag, verdict }),
+            _ => out.push(Effect::Release { server: tag, verdict: server.take_back(verdict) }),
+        }
     }
 
     /// The command at hand gets the error that its lease ended with. `No`: it has none, and waits.
@@ -428,7 +482,7 @@ impl Client {
     }
 
     pub(crate) fn on_lease_failed(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
-        let Lease::Asked(purpose) = std::mem::replace(&mut self.lease, Lease::None) else {
+        let Lease::Asked(_, purpose) = std::mem::replace(&mut self.lease, Lease::None) else {
             unreachable!("a failure of what nobody asked for");
         };
         match purpose {
@@ -445,8 +499,11 @@ impl Client {
         let (lost, bound) = (self.due, self.is_bound() || beginning);
         self.lease = Lease::None;
         (self.due, self.multi, self.watching) = (0, false, false);
+        if self.closing {
+            return;
+        }
         if torn || std::mem::take(&mut self.keeping) || lost > MAX_TOLD {
-            let reason = CloseReason::Error(Blame::Server, "the connection to Redis was lost".to_owned());
+            let reason = CloseReason::Error(Blame::Server, LOST.to_owned());
             return self.close(me, reason, out);
         }
         for _ in 0..lost {
@@ -471,9 +528,22 @@ impl Client {
         out.push(Effect::Wake { client: me });
     }
 
-    pub(crate) fn on_gone(&mut self, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
+    /// Whether it has been told, or asked, to go.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    pub(crate) fn on_gone(&mut self, me: ClientTag, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
         self.closing = true;
-        let Lease::Held(tag) = std::mem::replace(&mut self.lease, Lease::None) else { return };
+        let tag = match std::mem::replace(&mut self.lease, Lease::None) {
+            Lease::Held(tag) => tag,
+            Lease::Shared(server) => {
+                // What is still due is dropped by the server's session.
+                let verdict = if self.due == 0 { Verdict::Clean } else { Verdict::Reset };
+                return out.push(Effect::Leave { client: me, server, verdict });
+            }
+            Lease::None | Lease::Asked(..) => return,
+        };
         let server = servers.get(tag).expect("a held server lives");
         let clean = self.due == 0 && !self.is_bound() && !self.keeping && self.passing.is_none();
         let verdict = server.take_back(if clean { Verdict::Clean } else { Verdict::Discard });

@@ -8,6 +8,8 @@ const MAX_NAME: usize = 16;
 pub enum Kind {
     /// Goes to a server and gets one reply; leaves nothing behind on the connection.
     Ordinary,
+    /// The same, but the reply may take until another client does something: others must not wait behind it.
+    Blocking,
     /// Begins a transaction.
     Multi,
     /// Keys are watched from here on.
@@ -51,14 +53,29 @@ pub enum Own {
     Unknown,
 }
 
-/// The kind of a command by its name, and where it has subcommands, by what stands behind it.
-pub fn kind(name: &[u8], second: Option<&[u8]>) -> Kind {
+impl Kind {
+    /// Whether it may go to a server together with the commands of other clients.
+    pub fn can_share(self) -> bool {
+        self == Self::Ordinary
+    }
+}
+
+/// The kind of a command by its name, and for some, by what stands behind it. Of a long command the first arguments will do.
+pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
+    let second = rest.first().copied();
     let mut upper = [0; MAX_NAME];
     match uppercase(name, &mut upper) {
         b"MULTI" => Kind::Multi,
         b"EXEC" | b"DISCARD" | b"UNWATCH" => Kind::Ending,
         b"WATCH" => Kind::Watch,
         b"WAIT" | b"WAITAOF" => Kind::Wait,
+        b"BLPOP" | b"BRPOP" | b"BRPOPLPUSH" | b"BLMOVE" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX" | b"BZMPOP" => {
+            Kind::Blocking
+        }
+        b"XREAD" | b"XREADGROUP" if blocks(rest) => Kind::Blocking,
+        // These let others go on whose commands Redis is at or keeps: behind one of those they would never be read.
+        b"SCRIPT" | b"FUNCTION" if is(second, b"KILL") => Kind::Blocking,
+        b"SHUTDOWN" => Kind::Blocking,
         b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE" | b"SUNSUBSCRIBE" => {
             Kind::Keeping
         }
@@ -88,7 +105,8 @@ fn client(subcommand: &[u8]) -> Kind {
         b"INFO" => Kind::Missing("CLIENT INFO"),
         b"KILL" => Kind::Missing("CLIENT KILL"),
         b"UNBLOCK" => Kind::Missing("CLIENT UNBLOCK"),
-        b"PAUSE" | b"UNPAUSE" | b"GETREDIR" | b"TRACKINGINFO" | b"HELP" => Kind::Ordinary,
+        b"PAUSE" | b"UNPAUSE" => Kind::Blocking,
+        b"GETREDIR" | b"TRACKINGINFO" | b"HELP" => Kind::Ordinary,
         _ => Kind::Client(Own::Unknown),
     }
 }
@@ -99,6 +117,12 @@ fn uppercase<'a>(name: &[u8], room: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
     room.copy_from_slice(name);
     room.make_ascii_uppercase();
     room
+}
+
+/// The option of XREAD and XREADGROUP, which stands before the streams.
+fn blocks(rest: &[&[u8]]) -> bool {
+    let mut options = rest.iter().take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS"));
+    options.any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
 }
 
 fn is(argument: Option<&[u8]>, word: &[u8]) -> bool {
@@ -112,21 +136,31 @@ mod tests {
     #[test]
     fn names_are_known_in_any_case() {
         for name in ["multi", "MULTI", "MuLtI"] {
-            assert_eq!(kind(name.as_bytes(), None), Kind::Multi);
+            assert_eq!(kind(name.as_bytes(), &[]), Kind::Multi);
         }
-        assert_eq!(kind(b"client", Some(b"setname")), Kind::Client(Own::SetName));
-        assert_eq!(kind(b"client", Some(b"tracking")), Kind::Keeping);
-        assert_eq!(kind(b"script", Some(b"load")), Kind::Ordinary);
-        assert_eq!(kind(b"script", Some(b"Debug")), Kind::Keeping);
+        assert_eq!(kind(b"client", &[b"setname"]), Kind::Client(Own::SetName));
+        assert_eq!(kind(b"client", &[b"tracking"]), Kind::Keeping);
+        assert_eq!(kind(b"script", &[b"load"]), Kind::Ordinary);
+        assert_eq!(kind(b"script", &[b"Debug"]), Kind::Keeping);
     }
 
     #[test]
     fn what_is_not_known_goes_to_the_server() {
         for name in ["", "GET", "a name that is longer than any that is known here", "CLIENTS"] {
-            assert_eq!(kind(name.as_bytes(), None), Kind::Ordinary, "{name}");
+            assert_eq!(kind(name.as_bytes(), &[]), Kind::Ordinary, "{name}");
         }
-        assert_eq!(kind(b"client", None), Kind::Ordinary);
-        assert_eq!(kind(b"client", Some(b"help")), Kind::Ordinary);
-        assert_eq!(kind(b"client", Some(b"maint_notifications")), Kind::Client(Own::Unknown));
+        assert_eq!(kind(b"client", &[]), Kind::Ordinary);
+        assert_eq!(kind(b"client", &[b"help"]), Kind::Ordinary);
+        assert_eq!(kind(b"client", &[b"maint_notifications"]), Kind::Client(Own::Unknown));
+    }
+
+    #[test]
+    fn a_stream_is_waited_for_only_if_that_is_asked() {
+        assert_eq!(kind(b"XREAD", &[b"COUNT", b"2", b"block", b"0", b"STREAMS", b"s", b"$"]), Kind::Blocking);
+        assert_eq!(kind(b"XREAD", &[b"STREAMS", b"BLOCK", b"0"]), Kind::Ordinary);
+        assert_eq!(
+            kind(b"XREADGROUP", &[b"GROUP", b"g", b"c", b"BLOCK", b"5", b"STREAMS", b"s", b">"]),
+            Kind::Blocking
+        );
     }
 }

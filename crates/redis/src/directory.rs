@@ -35,9 +35,23 @@ pub enum Welcome {
     Forbidden(String),
 }
 
+/// Whether the clients of a listener use TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Encryption {
+    /// It has none.
+    #[default]
+    Off,
+    /// As they like: the first byte tells.
+    Allow,
+    /// All of them.
+    Require,
+}
+
 /// How Poolhouse logs in to a server.
 #[derive(Clone, Default)]
 pub struct ServerLogin {
+    /// In TLS.
+    pub tls: bool,
     /// The user; `None` is Redis's `default`.
     pub user: Option<Arc<str>>,
     /// Its password, if it needs one.
@@ -50,6 +64,9 @@ pub struct ServerLogin {
 
 /// Answers who may log in and which pool serves whom.
 pub trait Directory: Send + Sync + 'static {
+    /// Whether clients of a listener use TLS.
+    fn encryption(&self, listener: u16) -> Encryption;
+
     /// How a client from there is received.
     fn welcome(&self, origin: Origin) -> Welcome;
 

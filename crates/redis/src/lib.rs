@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
-    ServerTag, Sessions,
+    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    Sessions, TlsFailure,
 };
 
 #[doc(hidden)]
 pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 pub use self::{
     client::Client,
-    directory::{Directory, ServerLogin, Version, Welcome},
+    directory::{Directory, Encryption, ServerLogin, Version, Welcome},
     server::Server,
 };
 
@@ -96,12 +96,12 @@ impl Protocol for Redis {
 
     fn client_gone(
         &self,
-        _me: ClientTag,
+        me: ClientTag,
         client: &mut Client,
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
-        client.on_gone(servers, out);
+        client.on_gone(me, servers, out);
     }
 
     fn server_gone(
@@ -118,10 +118,12 @@ impl Protocol for Redis {
         client.on_refused(me, &refusal::of_refusal(&why), out);
     }
 
-    fn reset(&self, me: ServerTag, _server: &mut Server, out: &mut Outbox) {
-        // A connection that is not as it was is of no use to others, and Redis makes a new one quickly.
-        let reason = CloseReason::Error(Blame::Ours, "a server was released to be cleaned".to_owned());
-        out.push(Effect::Close { peer: Peer::Server(me), reason });
+    fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        client.on_server_gone(me, false, false, out);
+    }
+
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.reset(me, out);
     }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
@@ -142,6 +144,18 @@ impl Protocol for Redis {
         _out: &mut Outbox,
     ) {
         unreachable!("nobody asks to cancel: the protocol has no such request");
+    }
+
+    fn client_secured(&self, _me: ClientTag, _client: &mut Client, _secured: Secured, _out: &mut Outbox) {
+        // What a certificate says of the client is the listener's business; Redis knows users by their passwords.
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, _secured: Secured, out: &mut Outbox) {
+        server.secured(me, out);
+    }
+
+    fn server_tls_failed(&self, _server: &mut Server, failure: TlsFailure) -> CloseReason {
+        CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
     }
 
     fn backend(&self, server: &Server) -> Option<u32> {

@@ -29,16 +29,25 @@ pub enum Progress {
 }
 
 impl Login {
-    /// Begins; the bytes are to be sent.
-    pub fn start(login: ServerLogin) -> (Self, Vec<u8>) {
-        let mut bytes = Vec::new();
-        let version = login.version.number().to_string();
+    /// One that has not begun.
+    pub fn new(login: ServerLogin) -> Self {
+        Self { login, step: Step::Hello, hello: Hello::default() }
+    }
+
+    /// Whether it is to be in TLS.
+    pub fn wants_tls(&self) -> bool {
+        self.login.tls
+    }
+
+    /// Begins: appends what is to be sent.
+    pub fn begin(&self, to: &mut Vec<u8>) {
+        let version = self.login.version.number().to_string();
         let mut words = vec![&b"HELLO"[..], version.as_bytes()];
-        if let Some(password) = &login.password {
-            words.extend([&b"AUTH"[..], login.user.as_deref().unwrap_or("default").as_bytes(), password.as_bytes()]);
+        if let Some(password) = &self.login.password {
+            let user = self.login.user.as_deref().unwrap_or("default");
+            words.extend([&b"AUTH"[..], user.as_bytes(), password.as_bytes()]);
         }
-        resp::command(&mut bytes, &words);
-        (Self { login, step: Step::Hello, hello: Hello::default() }, bytes)
+        resp::command(to, &words);
     }
 
     /// Takes a whole reply.
@@ -121,12 +130,13 @@ mod tests {
     use super::*;
 
     fn login(database: u32, password: Option<&str>) -> ServerLogin {
-        ServerLogin { user: None, password: password.map(Into::into), database, version: Version::Resp2 }
+        ServerLogin { password: password.map(Into::into), database, ..ServerLogin::default() }
     }
 
     #[test]
     fn it_says_who_it_is_and_where_it_wants_to_be() {
-        let (mut login, first) = Login::start(login(3, Some("secret")));
+        let (mut login, mut first) = (Login::new(login(3, Some("secret"))), Vec::new());
+        login.begin(&mut first);
         assert_eq!(first, b"*5\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$6\r\nsecret\r\n");
         let Progress::Say { bytes, accepted: true } = login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n") else {
             panic!("the database is not selected");
@@ -138,7 +148,7 @@ mod tests {
 
     #[test]
     fn an_old_server_is_logged_in_to_without_hello() {
-        let (mut login, _) = Login::start(login(0, Some("secret")));
+        let mut login = Login::new(login(0, Some("secret")));
         let Progress::Say { bytes, .. } = login.reply(b"-ERR unknown command `HELLO`\r\n") else { panic!("no AUTH") };
         assert_eq!(bytes, b"*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
         assert!(matches!(login.reply(b"+OK\r\n"), Progress::Done { accepted: true, .. }));
@@ -146,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_in_the_words_of_the_server() {
-        let refused = |reply: &str| match Login::start(login(0, None)).0.reply(reply.as_bytes()) {
+        let refused = |reply: &str| match Login::new(login(0, None)).reply(reply.as_bytes()) {
             Progress::Failed { message, permanent } => (message, permanent),
             _ => panic!("{reply}"),
         };

@@ -15,10 +15,10 @@ use crate::{
 pub struct Server {
     phase: Phase,
     hello: Hello,
-    /// Who waits for replies.
+    /// Whose own it is.
     holder: Option<ClientTag>,
-    /// The replies that are due, in order: how many of which kind.
-    due: VecDeque<(Due, u32)>,
+    /// The replies that are due, in order.
+    due: VecDeque<Run>,
     /// Where the present reply is.
     scanner: ReplyScanner,
     /// It is none, but something that Redis says by itself.
@@ -36,31 +36,47 @@ pub struct Server {
 enum Phase {
     Starting(Box<Login>),
     Ready,
+    /// Given back by clients that went before their replies: it waits for those.
+    Draining,
     /// Asked whether it still answers.
     Checking,
     /// Its login failed: whatever else it says is of no interest.
     Ended,
 }
 
-/// For whom a reply is.
+/// What comes with a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// For the client.
-    Client,
-    /// For the client; a transaction begins with it, unless it is an error.
+    /// Nothing.
+    Plain,
+    /// A transaction begins, unless it is an error.
     Multi,
-    /// For the client; keys are watched from then on, unless it is an error.
+    /// Keys are watched from then on, unless it is an error.
     Watch,
-    /// For the client, and the end of a transaction or of watching, unless it is an error or only queued.
+    /// The end of a transaction or of watching, unless it is an error or only queued.
     Ending,
-    /// For nobody: Poolhouse asked by itself.
-    Nobody,
+}
+
+/// A client, and its [`Client::id`]: its tag alone may be another's by the time of the reply.
+pub(crate) type Whom = (ClientTag, u64);
+
+/// Replies of one kind that are due to one client, one after another.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// `None`: Poolhouse asked by itself.
+    whom: Option<Whom>,
+    due: Due,
+    times: u32,
 }
 
 impl Server {
     pub(crate) fn start(me: ServerTag, login: ServerLogin, out: &mut Outbox) -> Self {
-        let (login, bytes) = Login::start(login);
-        out.insert(Peer::Server(me), |to| to.extend_from_slice(&bytes));
+        let login = Login::new(login);
+        if login.wants_tls() {
+            out.push(Effect::StartTls { peer: Peer::Server(me) });
+        } else {
+            out.insert(Peer::Server(me), |to| login.begin(to));
+        }
         Self {
             phase: Phase::Starting(Box::new(login)),
             hello: Hello::default(),
@@ -73,6 +89,12 @@ impl Server {
             kept: false,
             refused: false,
         }
+    }
+
+    /// The connection is in TLS now.
+    pub(crate) fn secured(&self, me: ServerTag, out: &mut Outbox) {
+        let Phase::Starting(login) = &self.phase else { unreachable!("TLS is asked for at the start only") };
+        out.insert(Peer::Server(me), |to| login.begin(to));
     }
 
     /// What it says of itself.
@@ -104,16 +126,16 @@ impl Server {
     pub(crate) fn introduce(&mut self, me: ServerTag, name: Option<&[u8]>, out: &mut Outbox) {
         if self.name.as_deref() != name {
             out.insert(Peer::Server(me), |to| resp::command(to, &[b"CLIENT", b"SETNAME", name.unwrap_or_default()]));
-            self.expect(Due::Nobody);
+            self.expect(None, Due::Plain);
             self.name = name.map(Box::from);
         }
     }
 
     /// A reply will come.
-    pub(crate) fn expect(&mut self, due: Due) {
+    pub(crate) fn expect(&mut self, whom: Option<Whom>, due: Due) {
         match self.due.back_mut() {
-            Some((last, times)) if *last == due => *times += 1,
-            _ => self.due.push_back((due, 1)),
+            Some(last) if last.due == due && last.whom == whom => last.times += 1,
+            _ => self.due.push_back(Run { whom, due, times: 1 }),
         }
     }
 
@@ -125,6 +147,23 @@ impl Server {
     /// All that comes is for its holder from here on.
     pub(crate) fn keep(&mut self) {
         self.kept = true;
+    }
+
+    /// It was given back by clients whose replies may not all have come.
+    pub(crate) fn reset(&mut self, me: ServerTag, out: &mut Outbox) {
+        if self.closing || self.kept {
+            let reason = CloseReason::Error(Blame::Server, "the server was about to close the connection".to_owned());
+            return out.push(Effect::Close { peer: Peer::Server(me), reason });
+        }
+        self.phase = Phase::Draining;
+        self.end_draining(me, out);
+    }
+
+    fn end_draining(&mut self, me: ServerTag, out: &mut Outbox) {
+        if matches!(self.phase, Phase::Draining) && self.due.is_empty() {
+            self.phase = Phase::Ready;
+            out.push(Effect::Ready { server: me });
+        }
     }
 
     pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {
@@ -149,7 +188,7 @@ impl Server {
                 return input.bytes.len();
             }
             let used = match self.phase {
-                Phase::Ready => self.reply(me, clients, bytes, at, out),
+                Phase::Ready | Phase::Draining => self.reply(me, clients, bytes, at, out),
                 Phase::Starting(_) | Phase::Checking => self.own_reply(me, bytes, out),
                 Phase::Ended => return input.bytes.len(),
             };
@@ -189,7 +228,7 @@ impl Server {
             let end = self.scanner.advance(bytes).map_err(|error| error.to_string())?;
             return Ok(end.taken);
         }
-        let Some(&(due, _)) = self.due.front() else {
+        let Some(&Run { whom, due, .. }) = self.due.front() else {
             // Not what it is: it may be some client's data.
             let (kind, length) = (bytes[0].escape_ascii(), bytes.len());
             return Err(format!("the server said something unasked: {length} bytes that begin with `{kind}`"));
@@ -208,27 +247,27 @@ impl Server {
             };
             self.closing |= bytes.starts_with(b"-ERR Protocol error");
         }
-        let holder = self.holder.filter(|_| due != Due::Nobody);
-        if let Some(holder) = holder {
-            out.span(Peer::Client(holder), at..at + end.taken);
+        let whom = whom.and_then(|whom| alive(clients, whom));
+        if let Some((tag, _)) = whom {
+            out.span(Peer::Client(tag), at..at + end.taken);
         }
         if end.over {
-            let (_, times) = self.due.front_mut().expect("seen above");
-            *times -= 1;
-            if *times == 0 {
+            let run = self.due.front_mut().expect("seen above");
+            run.times -= 1;
+            if run.times == 0 {
                 self.due.pop_front();
             }
-            if let Some(tag) = holder {
-                let client = clients.get(tag).expect("a holder lives");
+            if let Some((tag, client)) = whom {
                 if self.closing {
                     let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
                     client.close(tag, reason, out);
                 } else if client.on_reply(tag, due, self.refused, out) {
-                    // Behind the last reply nothing can be meant for the next client.
-                    let verdict = if end.taken < bytes.len() { Verdict::Discard } else { Verdict::Clean };
-                    client.part(tag, me, self, verdict, out);
+                    // Behind the last reply of all nothing can be meant for the next client.
+                    let unasked = self.due.is_empty() && end.taken < bytes.len();
+                    client.part(tag, me, self, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
                 }
             }
+            self.end_draining(me, out);
         }
         Ok(end.taken)
     }
@@ -273,12 +312,27 @@ impl Server {
     }
 
     pub(crate) fn on_gone(&mut self, clients: &mut dyn Sessions<ClientTag, Client>, out: &mut Outbox) {
-        let Some(tag) = self.holder.take() else { return };
+        let torn = self.due.front().filter(|_| !self.scanner.is_between()).and_then(|run| run.whom);
+        let Some(tag) = self.holder.take() else {
+            // Those who share it hear of it one by one; what is left of a reply cannot be told.
+            if let Some((tag, client)) = torn.and_then(|whom| alive(clients, whom)) {
+                client.close(tag, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
+            }
+            return;
+        };
         let client = clients.get(tag).expect("a holder lives");
-        let torn = !self.scanner.is_between() && self.due.front().is_some_and(|(due, _)| *due != Due::Nobody);
-        let beginning = self.due.iter().any(|(due, _)| matches!(due, Due::Multi | Due::Watch));
-        client.on_server_gone(tag, torn, beginning, out);
+        let beginning = self.due.iter().any(|run| matches!(run.due, Due::Multi | Due::Watch));
+        client.on_server_gone(tag, torn.is_some(), beginning, out);
     }
+}
+
+/// For the log.
+pub(crate) const LOST: &str = "the connection to Redis was lost";
+
+/// The client that is meant, if it is still there and listens.
+fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Whom) -> Option<(ClientTag, &mut Client)> {
+    let client = clients.get(tag)?;
+    (client.id == id && !client.is_closing()).then_some((tag, client))
 }
 
 /// The beginning of what a server said, for people.

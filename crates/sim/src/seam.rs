@@ -9,6 +9,7 @@ mod connection;
 mod driver;
 mod leasing;
 mod ledger;
+mod sharing;
 mod traffic;
 mod upstream;
 mod weather;
@@ -77,6 +78,10 @@ pub struct Plan {
     pub connect: Duration,
     /// Mean time between two things that are done to the world.
     pub chaos: Duration,
+    /// Mean time after which a shared server is wanted back; none ever is if zero.
+    pub yields: Duration,
+    /// Clients that share a server keep it when none needs it, until it is wanted back.
+    pub lingers: bool,
 }
 
 /// What a schedule came to.
@@ -116,8 +121,8 @@ pub fn run(seed: u64, steps: Option<u64>, toy: Option<Toy>, fault: Fault, trace:
             Seam::new(Several { pools, at_once, fault }, plan, seed, trace).run(steps)
         }
         Toy::Shared => {
-            let stay = rng.within(1..=3) as u32;
-            Seam::new(Shared { pools, stay, fault }, plan, seed, trace).run(steps)
+            let eager = rng.percent(50);
+            Seam::new(Shared { pools, eager, fault }, plan, seed, trace).run(steps)
         }
     }
 }
@@ -152,6 +157,18 @@ fn pool_config(rng: &mut Rng) -> PoolConfig {
 }
 
 fn plan(toy: Toy, rng: &mut Rng) -> Plan {
+    let mut plan = common_plan(toy, rng);
+    if toy == Toy::Shared {
+        let wanted = rng.percent(50);
+        plan.yields = if wanted { micros(rng, 50, 2000) } else { Duration::ZERO };
+        plan.lingers = wanted && rng.percent(50);
+        plan.manners.leaves = rng.within(0..=3);
+    }
+    plan
+}
+
+/// What all toys have in common.
+fn common_plan(toy: Toy, rng: &mut Rng) -> Plan {
     let pools = (0..rng.within(1..=3)).map(|_| pool_config(rng)).collect();
     let flags = match toy {
         Toy::Exclusive => wire::TRANSACTION | wire::END | wire::SETTING | wire::PIN | wire::UNPIN,
@@ -177,6 +194,7 @@ fn plan(toy: Toy, rng: &mut Rng) -> Plan {
             refuses: if trouble { rng.within(0..=30) } else { 0 },
             for_good: 20,
             notices: rng.within(0..=1) * 20,
+            leaves: 0,
             filler: if exclusive || toy == Toy::Shared { 240 } else { 30 },
             parts: toy == Toy::Several,
         },
@@ -189,6 +207,8 @@ fn plan(toy: Toy, rng: &mut Rng) -> Plan {
         unreachable: if trouble { rng.within(0..=40) } else { 0 },
         connect: micros(rng, 10, 2000),
         chaos: if trouble { micros(rng, 50, 2000) } else { Duration::from_millis(5) },
+        yields: Duration::ZERO,
+        lingers: false,
     }
 }
 
@@ -209,6 +229,9 @@ impl<P: Protocol> Seam<P> {
             self.accept();
         }
         self.driver.agenda.after(Duration::from_micros(50), Event::Chaos);
+        if !self.driver.plan.yields.is_zero() {
+            self.driver.agenda.after(self.driver.plan.yields, Event::Yield);
+        }
         let mut tally = Tally::default();
         self.settle();
         while tally.steps < steps {
@@ -273,6 +296,8 @@ impl<P: Protocol> Seam<P> {
         (self.calm, self.driver.calm) = (true, true);
         self.driver.plan.unreachable = 0;
         self.driver.plan.manners.refuses = 0;
+        let places: Vec<_> = self.driver.muxes.keys().copied().collect();
+        places.into_iter().for_each(|(worker, pool)| self.driver.call(worker, Call::Yield(pool)));
         for pool in 0..self.driver.pools.len() {
             self.resume(pool);
         }
@@ -379,7 +404,8 @@ impl<P: Protocol> Seam<P> {
                 }
             }
             Event::SideEnds(tag, serial, seen) => driver.call(tag.worker(), Call::SideEnded(tag, serial, seen)),
-            Event::Chaos if self.calm => {}
+            Event::Yield | Event::Chaos if self.calm => {}
+            Event::Yield => self.want_back(),
             Event::Chaos => {
                 self.chaos();
                 let after = self.driver.rng.around(self.driver.plan.chaos);
@@ -402,8 +428,10 @@ impl<P: Protocol> Seam<P> {
             }
             return;
         }
-        driver.plan.cut.receive(&mut conn.app.written, &mut conn.input, &mut driver.rng);
-        driver.call(tag.worker(), Call::ClientInput(tag));
+        // Without more bytes it is not handed again what it left: nobody but itself knows when it can do something with that.
+        if driver.plan.cut.receive(&mut conn.app.written, &mut conn.input, &mut driver.rng) > 0 {
+            driver.call(tag.worker(), Call::ClientInput(tag));
+        }
     }
 
     fn step_server(&mut self, tag: ServerTag, serial: u64) {
@@ -420,8 +448,9 @@ impl<P: Protocol> Seam<P> {
         if driver.rng.percent(50) {
             conn.upstream.work(&driver.plan.manners, &mut driver.ledger, &mut driver.rng);
         }
-        driver.plan.cut.receive(&mut conn.upstream.sent, &mut conn.input, &mut driver.rng);
-        driver.call(tag.worker(), Call::ServerInput(tag));
+        if driver.plan.cut.receive(&mut conn.upstream.sent, &mut conn.input, &mut driver.rng) > 0 {
+            driver.call(tag.worker(), Call::ServerInput(tag));
+        }
     }
 }
 

@@ -24,6 +24,10 @@ pub enum Fault {
     SilentLoss,
     /// A server is kept when its client leaves.
     KeepServer,
+    /// A client keeps its share of a server after its last reply.
+    KeepShare,
+    /// The same, and it is not even called idle.
+    SitOnShare,
     /// More clients keep their servers than may.
     PinWithoutBound,
     /// Who leaves is still counted as keeping its server.

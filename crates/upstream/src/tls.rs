@@ -122,6 +122,20 @@ impl UrlTls {
         Ok(())
     }
 
+    /// All of them together, for a URL that means TLS without saying more: then the upstream has to prove who it is.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish); or that TLS is declined after all.
+    pub fn finish_strict(self) -> Result<UpstreamTls, String> {
+        if self.mode.is_some_and(|mode| mode < SslMode::Require) {
+            return Err("rediss:// is with TLS: its sslmode is verify-full, verify-ca or require".to_owned());
+        }
+        let verifies = self.mode.is_none_or(|mode| mode > SslMode::Require);
+        let root = self.root.or(verifies.then_some(Root::System));
+        let mode = Some(self.mode.unwrap_or(SslMode::VerifyFull));
+        Self { mode, root, ..self }.finish()
+    }
+
     /// All of them together.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The URL of an upstream. Of PostgreSQL as libpq understands it: `postgres://user:password@host:port/database?parameters`, with
 //! percent-encoding, IPv6 hosts and Unix sockets (`?host=/run/postgresql`). Of Redis: `redis://user:password@host:port/number`, the host
-//! of a Unix socket being its path (`redis://%2Frun%2Fredis.sock`). Opens nothing.
+//! of a Unix socket being its path (`redis://%2Frun%2Fredis.sock`); `rediss://` is the same in TLS. Opens nothing.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ pub enum Kind {
     /// `postgres://`
     #[default]
     Postgres,
-    /// `redis://`
+    /// `redis://`, and `rediss://` with TLS
     Redis,
 }
 
@@ -66,14 +66,17 @@ const PARAMETERS: &[&str] = &[
     "load_balance_hosts",
 ];
 
+/// Those of [`URL_TLS_KEYS`] that a `rediss://` URL may have.
+const REDIS_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey"];
+
 impl UpstreamUrl {
     /// Reads a URL. Errors never repeat the URL: it may hold a password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("this is no URL: write postgres://user:password@host/name")?;
         let kind = match scheme {
             "postgres" | "postgresql" => Kind::Postgres,
-            "redis" => Kind::Redis,
-            "mongodb" | "mongodb+srv" | "rediss" => {
+            "redis" | "rediss" => Kind::Redis,
+            "mongodb" | "mongodb+srv" => {
                 return Err(format!("{scheme}:// is not available in this version; postgres:// and redis:// are"));
             }
             _ => return Err("unknown kind of URL: it must begin with postgres:// or redis://".to_owned()),
@@ -87,6 +90,7 @@ impl UpstreamUrl {
         let (user, password) = login.split_once(':').map_or((login, None), |(user, pw)| (user, Some(pw)));
         let mut parts = Parts {
             kind,
+            secure: scheme == "rediss",
             user: some(decode(user)?),
             password: password.map(decode).transpose()?,
             database: some(decode(path)?),
@@ -115,6 +119,8 @@ impl UpstreamUrl {
 #[derive(Default)]
 struct Parts {
     kind: Kind,
+    /// It is `rediss://`.
+    secure: bool,
     /// As listed; the default where there is none.
     hosts: Vec<String>,
     /// One for all, or one for each.
@@ -153,10 +159,16 @@ impl Parts {
     }
 
     fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
-        if self.kind == Kind::Redis && key != "connect_timeout" {
-            let guess =
-                nearest(key, &["connect_timeout"]).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
-            return Err(format!("unknown parameter `{}` behind the `?` of a redis:// URL{guess}", key.escape_debug()));
+        if self.kind == Kind::Redis {
+            if REDIS_TLS_KEYS.contains(&key) && !self.secure {
+                return Err(format!("`{key}` is for TLS, which needs rediss://"));
+            }
+            let known = [REDIS_TLS_KEYS, &["connect_timeout"]].concat();
+            if !known.contains(&key) {
+                let guess = nearest(key, &known).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
+                let key = key.escape_debug();
+                return Err(format!("unknown parameter `{key}` behind the `?` of a redis:// URL{guess}"));
+            }
         }
         match key {
             "host" => self.hosts = value.split(',').map(str::to_owned).collect(),
@@ -198,8 +210,15 @@ impl Parts {
             then_any: self.target == Target::PreferStandby,
             spread: self.spread,
         };
-        let tls = self.tls.finish()?;
+        let tls = match (self.kind, self.secure) {
+            (Kind::Postgres, _) => self.tls.finish()?,
+            (Kind::Redis, true) => self.tls.finish_strict()?,
+            (Kind::Redis, false) => UpstreamTls { mode: SslMode::Disable, ..UpstreamTls::default() },
+        };
         let sockets = hosts.addresses.iter().filter(|address| matches!(address, Address::Unix(_))).count();
+        if self.secure && sockets > 0 {
+            return Err("there is no TLS on a Unix socket: write redis://".to_owned());
+        }
         if tls.mode >= SslMode::Require && (1..hosts.addresses.len()).contains(&sockets) {
             return Err(
                 "there is no TLS on a Unix socket: give it a database of its own, or a milder sslmode".to_owned()
@@ -275,6 +294,7 @@ pub fn decode(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::Root;
     use proptest::prelude::*;
 
     fn tcp(host: &str, port: u16) -> Address {
@@ -313,6 +333,24 @@ mod tests {
     }
 
     #[test]
+    fn rediss_means_an_upstream_that_proves_who_it_is() {
+        let tls = |url: &str| UpstreamUrl::parse(url).map(|url| (url.tls.mode, url.tls.root));
+        assert_eq!(tls("redis://h"), Ok((SslMode::Disable, None)));
+        assert_eq!(tls("rediss://h"), Ok((SslMode::VerifyFull, Some(Root::System))));
+        assert_eq!(tls("rediss://h?sslrootcert=ca.pem"), Ok((SslMode::VerifyFull, Some(Root::File("ca.pem".into())))));
+        assert_eq!(tls("rediss://h?sslmode=require"), Ok((SslMode::Require, None)));
+        for (url, part) in [
+            ("rediss://h?sslmode=prefer", "is with TLS"),
+            ("redis://h?sslrootcert=x", "needs rediss://"),
+            ("rediss://%2Frun%2Fr.sock", "no TLS on a Unix socket"),
+            ("rediss://h?sslrootcrt=x", "did you mean `sslrootcert`"),
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err();
+            assert!(error.contains(part), "{url}: {error}");
+        }
+    }
+
+    #[test]
     fn several_hosts_have_a_port_each_or_share_one() {
         assert_eq!(hosts("postgres://u@a:1,b,[::1]:3/x"), [tcp("a", 1), tcp("b", 5432), tcp("::1", 3)]);
         assert_eq!(hosts("postgres:///x?host=a,b&port=7"), [tcp("a", 7), tcp("b", 7)]);
@@ -332,7 +370,7 @@ mod tests {
 
     #[test]
     fn what_is_not_available_is_said_so() {
-        for url in ["mongodb://h/x", "rediss://h"] {
+        for url in ["mongodb://h/x", "mongodb+srv://h"] {
             let error = UpstreamUrl::parse(url).unwrap_err();
             assert!(error.contains("not available in this version"), "{error}");
         }

@@ -243,6 +243,11 @@ impl Reactor {
         self.conns[id.0 as usize].unsent.is_some()
     }
 
+    /// Bytes that were to be sent and are still here.
+    pub(crate) fn unsent(&self, id: ConnId) -> usize {
+        self.conns[id.0 as usize].unsent.as_ref().map_or(0, |unsent| unsent.bytes)
+    }
+
     /// Sends after all that was submitted before. What is submitted during a TLS handshake is dropped.
     pub(crate) fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
         if self.conns[id.0 as usize].tls.is_some() {
@@ -253,10 +258,7 @@ impl Reactor {
 
     fn submit(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
         let conn = &mut self.conns[id.0 as usize];
-        let bytes = match &data {
-            Data::Ring(buffer, range) => &buffer[range.clone()],
-            Data::Bytes(bytes) => bytes,
-        };
+        let bytes = data.bytes();
         let mut sent = 0;
         if conn.unsent.is_none() {
             let socket = conn.socket.as_ref().expect("only open connections send");
@@ -266,9 +268,12 @@ impl Reactor {
                 Err(error) => return Submitted::Broken(error),
             }
         }
-        let chunk = match data {
-            Data::Ring(buffer, range) => Chunk::Ring(Rc::clone(buffer), range.start + sent..range.end),
-            Data::Bytes(bytes) => Chunk::Own(bytes[sent..].into(), 0),
+        let chunk = match &data {
+            // A small part does not keep a whole buffer.
+            Data::Ring(buffer, range) if bytes.len() - sent >= buffer.len() / 4 => {
+                Chunk::Ring(Rc::clone(buffer), range.start + sent..range.end)
+            }
+            _ => Chunk::Own(bytes[sent..].into(), 0),
         };
         let unsent =
             conn.unsent.get_or_insert_with(|| Box::new(Unsent { chunks: VecDeque::with_capacity(1), bytes: 0 }));

@@ -246,11 +246,16 @@ impl<P: Protocol> Worker<P> {
                 self.outboxes.push(out);
                 return;
             }
-            if client.lease.is_waiting() {
+            if client.lease.is_waiting() || self.is_withheld(slot) {
                 self.outboxes.push(out);
                 break;
             }
-            let input = Input { bytes: &bytes[at..], full: length - at >= self.shared.config.max_held_input };
+            let client = &mut self.clients[slot];
+            let input = Input {
+                bytes: &bytes[at..],
+                full: length - at >= self.shared.config.max_held_input,
+                unread: self.reactor.is_sending(client.conn),
+            };
             let mut servers = ServerSessions(&mut self.servers);
             let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
             assert!(used <= length - at, "a session consumes no more than it was given");
@@ -288,8 +293,13 @@ impl<P: Protocol> Worker<P> {
         {
             return;
         }
+        if matches!(client.lease, Lease::Shared { server, .. } if self.is_share_withheld(server as usize)) {
+            return;
+        }
         // A client that does not read its own answers is not listened to either.
-        let kept = P::UPSTREAM_KEEPS_REPLIES && matches!(client.lease, Lease::Held { .. });
+        let kept = P::UPSTREAM_KEEPS_REPLIES
+            && client.state != State::Login
+            && matches!(client.lease, Lease::Held { .. } | Lease::None);
         if self.reactor.is_sending(client.conn) && !kept {
             return;
         }
@@ -304,10 +314,16 @@ impl<P: Protocol> Worker<P> {
             }
             return;
         }
-        let lease = client.lease;
-        self.rearm_client(slot);
-        if let Lease::Held { server } = lease {
-            self.rearm_server(server as usize);
+        match client.lease {
+            Lease::Held { server } => {
+                self.rearm_client(slot);
+                self.rearm_server(server as usize);
+            }
+            Lease::Shared { .. } => {
+                self.rearm_client(slot);
+                self.end_stall(slot);
+            }
+            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => self.rearm_client(slot),
         }
     }
 
@@ -336,7 +352,7 @@ impl<P: Protocol> Worker<P> {
         let state = match (client.closing, client.lease, client.standing) {
             (true, ..) => State::Closing,
             (_, _, Standing::Login) => State::Login,
-            (_, Lease::Waiting { .. }, _) => State::Waiting,
+            (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
             (_, _, Standing::Idle) => State::Idle,
             (_, _, Standing::Active) => State::Active,
             (_, _, Standing::InTransaction) => State::Transaction,

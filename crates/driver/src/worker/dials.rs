@@ -156,6 +156,7 @@ impl<P: Protocol> Worker<P> {
             tainted: false,
             served: false,
             holder: None,
+            share: None,
             kept: false,
             held: Vec::new(),
             since: self.now,

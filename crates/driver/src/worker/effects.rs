@@ -125,12 +125,19 @@ impl<P: Protocol> Worker<P> {
                     return self.keep_back(tag.slot(), &data);
                 }
                 let serial = client.serial;
-                if let Submitted::Broken(_) = self.reactor.send(client.conn, data) {
-                    self.work.push_back(Work::ClientGone { client: tag.slot() as u32, serial });
+                match self.reactor.send(client.conn, data) {
+                    Submitted::Done => {}
+                    Submitted::Pending => self.note_unread(tag.slot()),
+                    Submitted::Broken(_) => {
+                        self.work.push_back(Work::ClientGone { client: tag.slot() as u32, serial });
+                    }
                 }
             }
             Peer::Server(tag) => {
                 let Some(server) = self.servers.get(tag.slot()) else { return };
+                if server.share.is_some() {
+                    return self.collect(tag.slot(), &data);
+                }
                 if let Submitted::Broken(error) = self.reactor.send(server.conn, data) {
                     let reason = CloseReason::Error(Blame::Server, format!("cannot send: {error}"));
                     self.end_server(tag.slot(), reason);
@@ -144,10 +151,13 @@ impl<P: Protocol> Worker<P> {
         match *effect {
             Effect::Send { .. } => unreachable!("sends are executed in runs"),
             Effect::Lease { client, pool, kind } => {
-                assert!(kind == LeaseKind::Exclusive, "shared leases come with the protocol that needs them");
-                return self.check_out(client.slot(), pool);
+                return match kind {
+                    LeaseKind::Exclusive => self.check_out(client.slot(), pool),
+                    LeaseKind::Shared => self.join(client.slot(), pool),
+                };
             }
             Effect::Release { server, verdict } => self.release(server.slot(), verdict),
+            Effect::Leave { client, server, verdict } => self.leave_share(client.slot(), server.slot(), verdict),
             Effect::Keep { server } => self.keep(server.slot()),
             Effect::Post { to, key, ref bytes } => self.post(to, key, inserted, bytes.clone(), last_post),
             Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),

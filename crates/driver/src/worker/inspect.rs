@@ -9,8 +9,8 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn inspect_clients(&self, limit: usize) -> Vec<ClientInfo> {
         let one = |(slot, client): (usize, &super::clients::ClientConn<P::Client>)| {
             let server = match client.lease {
-                Lease::Held { server } => Some(server),
-                Lease::None | Lease::Waiting { .. } => None,
+                Lease::Held { server } | Lease::Shared { server, .. } => Some(server),
+                Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => None,
             };
             ClientInfo {
                 id: self.client_id(client),
@@ -38,7 +38,7 @@ impl<P: Protocol> Worker<P> {
                 (Phase::Starting, _) => "connecting",
                 (Phase::Cleaning, _) => "checking",
                 (Phase::Live, Some(_)) => "in_use",
-                (Phase::Live, None) if server.kept => "in_use",
+                (Phase::Live, None) if server.kept || server.share.is_some() => "in_use",
                 (Phase::Live, None) => "idle",
             },
             state_for: self.now - server.since,

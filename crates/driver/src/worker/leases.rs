@@ -10,6 +10,7 @@ use super::{
     clients::State,
     effects::Source,
     servers::{Local, Phase},
+    sharing::MUX,
 };
 use crate::{
     mailbox::Message,
@@ -27,11 +28,15 @@ pub(super) enum Lease {
     Waiting { pool: PoolId, ticket: Option<Ticket> },
     /// A server, by its slot here.
     Held { server: u32 },
+    /// A wish to share a server with others.
+    Joining { pool: PoolId },
+    /// A share of a server; `place` is where the client stands among those who share it.
+    Shared { server: u32, place: u32 },
 }
 
 impl Lease {
     pub(super) fn is_waiting(self) -> bool {
-        matches!(self, Lease::Waiting { .. })
+        matches!(self, Lease::Waiting { .. } | Lease::Joining { .. })
     }
 }
 
@@ -87,7 +92,10 @@ impl<P: Protocol> Worker<P> {
                 self.mailbox(grant.home).send(Message::Bring(pool, grant));
                 None
             }
-            CheckOut::Queued(ticket) => Some(ticket),
+            CheckOut::Queued(ticket) => {
+                self.offer(pool);
+                Some(ticket)
+            }
             CheckOut::Failed(reason) => {
                 let waited = std::time::Duration::ZERO;
                 self.work.push_back(Work::LeaseFailed { pool: shared, waiter, reason, waited });
@@ -103,7 +111,11 @@ impl<P: Protocol> Worker<P> {
     /// The client leaves the queue.
     pub(super) fn withdraw(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
-        let Lease::Waiting { pool, ticket } = client.lease else { return };
+        let (pool, ticket) = match client.lease {
+            Lease::Waiting { pool, ticket } => (pool, ticket),
+            Lease::Joining { pool } => (pool, None),
+            _ => return,
+        };
         client.lease = Lease::None;
         let waiter = waiter_id(slot, client.waiter);
         let (shared, now) = (self.pool(pool), self.now);
@@ -120,6 +132,9 @@ impl<P: Protocol> Worker<P> {
     /// The server that was granted lives here, and so does the client.
     pub(super) fn on_granted(&mut self, pool: Arc<SharedPool>, grant: Grant) {
         let (slot, serial) = waiter_parts(grant.waiter);
+        if slot == MUX {
+            return self.on_mux_granted(&pool, &grant);
+        }
         let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool.id);
         let present = self.waiter_is(slot, serial) && waits(self.clients[slot as usize].lease);
         if !present {
@@ -141,7 +156,8 @@ impl<P: Protocol> Worker<P> {
     fn attach(&mut self, slot: usize, pool: &Arc<SharedPool>, grant: &Grant) {
         let server_slot = self.server_here(pool, grant.server).expect("a granted server lives where the pool says");
         let server = &mut self.servers[server_slot];
-        assert!(server.holder.is_none() && server.phase == Phase::Live, "an exclusive server has one holder");
+        let free = server.holder.is_none() && server.share.is_none() && server.phase == Phase::Live;
+        assert!(free, "an exclusive server has one holder");
         server.holder = Some(slot as u32);
         server.since = self.now;
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
@@ -168,6 +184,9 @@ impl<P: Protocol> Worker<P> {
     /// The server died between the grant and its arrival: nothing was sent, so the client simply asks again.
     pub(super) fn on_grant_lost(&mut self, pool: PoolId, grant: Grant) {
         let (slot, serial) = waiter_parts(grant.waiter);
+        if slot == MUX {
+            return self.on_mux_grant_lost(pool);
+        }
         if !self.waiter_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
             return;
         }
@@ -185,11 +204,32 @@ impl<P: Protocol> Worker<P> {
         waited: std::time::Duration,
     ) {
         let (slot, serial) = waiter_parts(waiter);
+        if slot == MUX {
+            return self.on_mux_failed(pool, reason, waited);
+        }
         if !self.waiter_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
             return;
         }
         let slot = slot as usize;
-        let why = match reason {
+        if let Some(withheld) = self.paces.no_server.permits(self.now) {
+            tracing::warn!(
+                withheld,
+                client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
+                reason = reason.as_str(), waited_ms = waited.as_millis() as u64, "no server for a client"
+            );
+        }
+        let why = self.lease_failure(pool, reason, waited);
+        self.fail_lease(slot, why);
+    }
+
+    /// A failed check-out as sessions hear of it.
+    pub(super) fn lease_failure(
+        &self,
+        pool: &Arc<SharedPool>,
+        reason: CheckOutFailed,
+        waited: std::time::Duration,
+    ) -> LeaseFailure {
+        match reason {
             CheckOutFailed::Timeout => LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total },
             CheckOutFailed::Paused => {
                 LeaseFailure::Unavailable { waited, last_error: Some("an operator has paused it".into()) }
@@ -199,14 +239,11 @@ impl<P: Protocol> Worker<P> {
             }
             CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
             CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared => LeaseFailure::Closed,
-        };
-        if let Some(withheld) = self.paces.no_server.permits(self.now) {
-            tracing::warn!(
-                withheld,
-                client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
-                reason = reason.as_str(), waited_ms = waited.as_millis() as u64, "no server for a client"
-            );
         }
+    }
+
+    /// Tells a client that what it waits for is not to be had.
+    pub(super) fn fail_lease(&mut self, slot: usize, why: LeaseFailure) {
         self.clients[slot].lease = Lease::None;
         self.refresh_state(slot);
         let mut out = self.outbox();

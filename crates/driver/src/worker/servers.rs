@@ -9,6 +9,8 @@ use super::{
     Work, Worker,
     attempts::Attempts,
     effects::{ClientSessions, Source},
+    leases::Lease,
+    sharing::Share,
 };
 use crate::{
     config::Address,
@@ -59,6 +61,8 @@ pub(super) struct ServerConn<S> {
     pub(super) served: bool,
     /// The client that holds it.
     pub(super) holder: Option<u32>,
+    /// Or those who share it.
+    pub(super) share: Option<Box<Share>>,
     /// Nobody holds it and its pool does not have it back: its session keeps it.
     pub(super) kept: bool,
     pub(super) held: Vec<u8>,
@@ -112,7 +116,7 @@ impl<P: Protocol> Worker<P> {
                 return;
             };
             server.held = Vec::new();
-            let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD };
+            let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD, unread: false };
             let mut clients = ClientSessions(&mut self.clients);
             let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
             assert!(used <= bytes.len() - at, "a session consumes no more than it was given");
@@ -137,6 +141,9 @@ impl<P: Protocol> Worker<P> {
         {
             return;
         }
+        if server.share.as_ref().is_some_and(|share| share.is_stalled()) {
+            return;
+        }
         if server.kept && self.posts_wait() {
             if !self.posters.contains(&(slot as u32)) {
                 self.posters.push(slot as u32);
@@ -149,6 +156,8 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn on_server_sent(&mut self, slot: usize) {
         if let Some(holder) = self.servers[slot].holder {
             self.rearm_client(holder as usize);
+        } else if self.servers[slot].share.is_some() {
+            self.on_shared_sent(slot);
         }
     }
 
@@ -310,6 +319,7 @@ impl<P: Protocol> Worker<P> {
             tainted: false,
             served: false,
             holder: None,
+            share: None,
             kept: false,
             held: Vec::new(),
             since: self.now,
@@ -333,7 +343,10 @@ impl<P: Protocol> Worker<P> {
             self.execute(out, Source::NONE);
         }
         let server = self.servers.remove(slot);
-        assert!(server.holder.is_none() && !server.kept, "a server that is held is not retired");
+        assert!(
+            server.holder.is_none() && server.share.is_none() && !server.kept,
+            "a server that is held is not retired"
+        );
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         self.reactor.close(server.conn);
     }
@@ -341,20 +354,24 @@ impl<P: Protocol> Worker<P> {
     /// The connection has ended, or its session gave it up. Its holder is told.
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
         let holder = self.servers[slot].holder;
-        if holder.is_some() || self.servers[slot].kept {
+        let share = self.servers[slot].share.take();
+        if holder.is_some() || share.is_some() || self.servers[slot].kept {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
             let mut clients = ClientSessions(&mut self.clients);
             protocol.server_gone(tag, &mut self.servers[slot].session, &mut clients, &mut out);
             // The lease is over before what the session makes of it, which may be asking for another.
-            if let Some(holder) = holder {
-                self.clients[holder as usize].lease = super::leases::Lease::None;
+            for slot in holder.iter().chain(share.iter().flat_map(|share| &share.sharers)) {
+                self.clients[*slot as usize].lease = Lease::None;
             }
             self.execute(out, Source::NONE);
             if let Some(holder) = holder {
                 self.refresh_state(holder as usize);
                 self.push_client_feed(holder);
+            }
+            if let Some(share) = &share {
+                self.end_share(share);
             }
         }
         let server = self.servers.remove(slot);
@@ -374,10 +391,14 @@ impl<P: Protocol> Worker<P> {
         let spec = server.pool.spec();
         let (database, user) = (&spec.database, &spec.user);
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
-            tracing::warn!(withheld, %database, %user, held = server.holder.is_some(), "server lost: {message}");
+            let held = server.holder.is_some() || share.is_some();
+            tracing::warn!(withheld, %database, %user, held, "server lost: {message}");
         }
         server.pool.set_last_error(message);
         self.forget_server(&server.pool, server.id, Closed::Error);
+        if share.is_some() {
+            self.end_mux(server.pool.id, slot);
+        }
     }
 
     /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.

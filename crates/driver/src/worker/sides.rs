@@ -109,9 +109,14 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Whether the client's input must wait because a cancel request is under way for the server it holds.
+    /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on account of one that
+    /// it shares.
     pub(super) fn is_withheld(&self, slot: usize) -> bool {
-        matches!(self.clients[slot].lease, Lease::Held { server } if self.servers[server as usize].sides > 0)
+        match self.clients[slot].lease {
+            Lease::Held { server } => self.servers[server as usize].sides > 0,
+            Lease::Shared { server, .. } => self.is_share_withheld(server as usize),
+            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => false,
+        }
     }
 
     /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes` there.

@@ -44,6 +44,7 @@ impl<P: Protocol> Worker<P> {
         self.expire_queues();
         self.expire_holders();
         self.rearm_posters();
+        self.look_after_muxes();
         if self.draining {
             self.send_idle_away();
         }
@@ -121,7 +122,7 @@ impl<P: Protocol> Worker<P> {
         let late = |client: &ClientConn<P::Client>| {
             let limit = || self.timeouts_of(client).query;
             client.state == State::Active
-                && client.lease == Lease::None
+                && matches!(client.lease, Lease::None | Lease::Shared { .. })
                 && limit().is_some_and(|limit| self.now - client.since >= limit)
         };
         let late: Vec<usize> = self.clients.iter().filter(|(_, client)| late(client)).map(|(slot, _)| slot).collect();

@@ -335,7 +335,7 @@ impl World {
                 return;
             }
             let held = std::mem::take(&mut end.held);
-            let input = Input { bytes: &held, full: held.len() >= self.max_held };
+            let input = Input { bytes: &held, full: held.len() >= self.max_held, unread: false };
             let mut out = Outbox::new();
             let consumed = self.postgres.client_input(tag, &mut end.session, &mut self.servers, input, &mut out);
             let end = self.clients.0.get_mut(&tag.0).unwrap();
@@ -353,7 +353,7 @@ impl World {
             return;
         }
         let held = std::mem::take(&mut end.held);
-        let input = Input { bytes: &held, full: held.len() >= self.max_held };
+        let input = Input { bytes: &held, full: held.len() >= self.max_held, unread: false };
         let mut out = Outbox::new();
         let consumed = self.postgres.server_input(tag, &mut end.session, &mut self.clients, input, &mut out);
         let closed = out.effects.iter().any(|e| {

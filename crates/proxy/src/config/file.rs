@@ -12,11 +12,12 @@ use settings::{Document, Problem, Problems, Secret, Section, Variables, choose, 
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Serve, Source,
-    User,
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
+    Source, User,
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
+    redis,
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };
@@ -85,36 +86,47 @@ struct Reader<'d> {
 
 impl Reader<'_> {
     fn config(&mut self, root: &Section<'_>) -> Config {
-        let pool = root.table("pool", &[POOL_KEYS]);
-        let pool = pool.map_or(PoolSettings::default(), |section| pool_settings(&section, &PoolSettings::default()));
+        let general = root.table("pool", &[POOL_KEYS]);
+        let none = PoolSettings::default();
+        let pool = general.as_ref().map_or(PoolSettings::default(), |section| pool_settings(section, &none));
         let auth = root.table("auth", &[AUTH_KEYS, AUTH_QUERY_KEYS]);
         if let Some(auth) = &auth {
             self.note_files(auth, &["auth_password_file"]);
         }
         let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
-        let databases = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
-        let databases: Vec<_> = databases.iter().filter_map(|section| self.database(section, &pool, &asked)).collect();
+        let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
+        let mut kinds = Kinds::default();
+        let databases: Vec<_> =
+            served.iter().filter_map(|section| self.database(section, &pool, &asked, &mut kinds)).collect();
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
         let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS]);
-        let mut listeners: Vec<_> = listeners.iter().filter_map(listener).collect();
+        let mut listeners: Vec<_> = listeners.iter().filter_map(|section| listener(section, &mut kinds)).collect();
+        let kind = kinds.kind();
         if !root.has("listener") {
-            listeners.push(Listener::postgres(Endpoint::Tcp(([127, 0, 0, 1], 6432).into())));
+            listeners.push(Listener::new(kind, Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into())));
         }
-        let users = root.tables("user", &[USER_KEYS]);
-        let users: Vec<_> = users.iter().filter_map(|section| self.user(section)).collect();
+        let known = root.tables("user", &[USER_KEYS]);
+        let users: Vec<_> = known.iter().filter_map(|section| self.user(section)).collect();
         let users = match &auth {
             Some(auth) => self.listed_users(auth, users),
             None => users,
         };
         self.refuse_duplicates(&databases, &users);
+        if kind == Kind::Redis {
+            general.iter().chain(&auth).chain(&served).chain(&known).for_each(redis::refuse_foreign);
+            redis::refuse_hashed(&users, |user, message| {
+                let span = user.spots.get("password").or_else(|| user.spots.get("name")).cloned().unwrap_or_default();
+                self.document.error(span, message);
+            });
+        }
         if databases.iter().all(|database| database.auth.is_none()) {
             self.refuse_users_without_password(&users);
         }
         Config {
             source: None,
-            kind: Kind::Postgres,
+            kind,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
             admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
             limits: root.table("limits", &[LIMITS_KEYS]).map(|s| limits(&s)).unwrap_or_default(),
@@ -125,7 +137,13 @@ impl Reader<'_> {
         }
     }
 
-    fn database(&mut self, section: &Section<'_>, pool: &PoolSettings, asked: &AuthKeys) -> Option<Database> {
+    fn database(
+        &mut self,
+        section: &Section<'_>,
+        pool: &PoolSettings,
+        asked: &AuthKeys,
+        kinds: &mut Kinds,
+    ) -> Option<Database> {
         self.note_files(section, &["url_file", "password_file", "auth_password_file"]);
         let mut settings = pool_settings(section, pool);
         let max_connections = section.number("max_connections", 0..=MAX_COUNT).unwrap_or(0);
@@ -138,19 +156,20 @@ impl Reader<'_> {
         }
         let url = section.secret("url", "url_file", true)?;
         let url = UpstreamUrl::parse(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
-        if url.kind != Kind::Postgres {
-            section
-                .error(key, "redis:// is not available in a file in this version: use `poolhouse serve redis://...`");
-            return None;
-        }
+        kinds.note(section, key, url.kind);
         if section.has("name") && name.is_none() {
             return None;
         }
-        let Some(name) = name.or_else(|| url.database.clone()).filter(|name| !name.is_empty()) else {
+        let kind = url.kind;
+        let own = match kind {
+            Kind::Postgres => url.database.clone(),
+            Kind::Redis => Some(FALLBACK.to_owned()),
+        };
+        let Some(name) = name.or(own).filter(|name| !name.is_empty()) else {
             section.error(if section.has("name") { "name" } else { "" }, "this [[database]] has no `name`");
             return None;
         };
-        if name == FALLBACK && url.database.is_some() {
+        if kind == Kind::Postgres && name == FALLBACK && url.database.is_some() {
             section.error(key, "the database \"*\" passes the client's name on: take the database's name off the url");
         }
         if password.is_some() && url.password.is_some() {
@@ -161,7 +180,7 @@ impl Reader<'_> {
         }
         let auth = AuthKeys::read(section).resolve(asked, section, &name, &url);
         let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
-        Some(Database {
+        let database = Database {
             name,
             hosts: url.hosts,
             target: url.target,
@@ -175,7 +194,11 @@ impl Reader<'_> {
             max_connections,
             max_user_connections,
             spots: section.spots(),
-        })
+        };
+        match kind {
+            Kind::Postgres => Some(database),
+            Kind::Redis => redis::database(section, key, database),
+        }
     }
 
     fn user(&mut self, section: &Section<'_>) -> Option<User> {
@@ -297,32 +320,69 @@ impl Reader<'_> {
     }
 }
 
+/// What the sections of a file are about, which in this version is the same for all.
+#[derive(Default)]
+struct Kinds(Option<Kind>);
+
+impl Kinds {
+    fn note(&mut self, section: &Section<'_>, key: &'static str, kind: Kind) {
+        if *self.0.get_or_insert(kind) != kind {
+            let message = "one process serves either PostgreSQL or Redis in this version: run a Poolhouse for each";
+            section.error(key, message);
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        self.0.unwrap_or_default()
+    }
+}
+
+/// Where clients come in unless told otherwise: a thousand above the port of the database itself.
+pub fn default_port(kind: Kind) -> u16 {
+    match kind {
+        Kind::Postgres => 6432,
+        Kind::Redis => 7379,
+    }
+}
+
 impl Listener {
-    /// A listener with the defaults of PostgreSQL clients.
-    pub fn postgres(listen: Endpoint) -> Self {
+    /// A listener with the defaults of such clients.
+    pub fn new(kind: Kind, listen: Endpoint) -> Self {
         let hard_limit = super::DEFAULT_HARD_LIMIT;
         let soft_limit = super::default_soft_limit(hard_limit);
+        let mut timeouts = Timeouts::default();
+        if kind == Kind::Redis {
+            timeouts.client_idle = Some(Preset::Serverless.client_idle_time());
+        }
         Self {
             listen,
             socket_mode: 0o770,
             gate: GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::from_secs(5) },
-            timeouts: Timeouts::default(),
+            timeouts,
             tls: None,
             spots: HashMap::new(),
         }
     }
 }
 
-fn listener(section: &Section<'_>) -> Option<Listener> {
-    let protocols = [("postgres", Ok(())), ("mongodb", Err("mongodb")), ("redis", Err("redis")), ("http", Err("http"))];
-    section.text("protocol", |text| {
+fn listener(section: &Section<'_>, kinds: &mut Kinds) -> Option<Listener> {
+    let protocols = [
+        ("postgres", Ok(Kind::Postgres)),
+        ("redis", Ok(Kind::Redis)),
+        ("mongodb", Err("mongodb")),
+        ("http", Err("http")),
+    ];
+    let protocol = section.text("protocol", |text| {
         choose(text, &protocols)?.map_err(|name| format!("\"{name}\" is not available in this version"))
     });
+    if let Some(kind) = protocol {
+        kinds.note(section, "protocol", kind);
+    }
     let listen = section.text("listen", Endpoint::parse);
     if !section.has("listen") {
         section.error("", "this [[listener]] has no `listen`");
     }
-    let mut listener = Listener::postgres(listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
+    let mut listener = Listener::new(kinds.kind(), listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
     listener_limits(section, &mut listener);
     if let Some(mode) = section.text("socket_mode", parse_mode) {
         listener.socket_mode = mode;

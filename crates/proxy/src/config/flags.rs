@@ -8,7 +8,7 @@ use upstream::{Kind, UpstreamUrl};
 
 use super::{
     Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User,
-    default_soft_limit,
+    default_soft_limit, file::default_port, redis,
 };
 use crate::Password;
 
@@ -97,14 +97,6 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     })
 }
 
-/// Where clients come in unless told otherwise: a thousand above the port of the database itself.
-fn default_port(kind: Kind) -> u16 {
-    match kind {
-        Kind::Postgres => 6432,
-        Kind::Redis => 7379,
-    }
-}
-
 /// The URL's own database, and whatever else its server has.
 fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
     // As in libpq, a URL without a database means the one called like the user.
@@ -113,7 +105,8 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         // Its logical databases have numbers, and no rules of their own.
         Kind::Redis => None,
     };
-    let fallback = Database {
+    let kind = url.kind;
+    let mut fallback = Database {
         name: FALLBACK.to_owned(),
         hosts: url.hosts,
         target: url.target,
@@ -128,6 +121,9 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         max_user_connections: 0,
         spots: Default::default(),
     };
+    if kind == Kind::Redis {
+        redis::default_user(&mut fallback);
+    }
     let own = named.map(|name| Database { name: name.clone(), database: Some(name), ..fallback.clone() });
     own.into_iter().chain([fallback]).collect()
 }
@@ -151,16 +147,13 @@ fn password(url: &UpstreamUrl) -> Option<Password> {
 }
 
 fn listener(kind: Kind, flags: &Flags) -> Listener {
-    let mut listener = Listener::postgres(Endpoint::Unix(Default::default()));
+    let mut listener = Listener::new(kind, Endpoint::Unix(Default::default()));
     if let Some(hard) = flags.hard_limit {
         listener.gate.hard_limit = hard;
         listener.gate.soft_limit = default_soft_limit(hard);
     }
     listener.gate.soft_limit = flags.soft_limit.unwrap_or(listener.gate.soft_limit);
     let times = &mut listener.timeouts;
-    if kind == Kind::Redis {
-        times.client_idle = Some(Preset::Serverless.client_idle_time());
-    }
     if let Some(preset) = flags.preset {
         times.client_idle = Some(preset.client_idle_time());
     }

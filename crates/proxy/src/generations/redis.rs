@@ -1,12 +1,16 @@
 //! The same for Redis.
 
 use protocol::{Origin, PoolId};
-use redis::{Directory, ServerLogin, Version, Welcome};
+use redis::{Directory, Encryption, ServerLogin, Version, Welcome};
 
 use super::Generations;
-use crate::pools::redis::reason;
+use crate::pools::redis::{of, reason};
 
 impl Directory for Generations {
+    fn encryption(&self, listener: u16) -> Encryption {
+        of(<Self as postgres::Directory>::encryption(self, listener))
+    }
+
     fn welcome(&self, origin: Origin) -> Welcome {
         self.current().welcome(origin)
     }

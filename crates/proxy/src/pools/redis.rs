@@ -5,16 +5,24 @@ use std::sync::Arc;
 
 use postgres::Unknown;
 use protocol::{Origin, PoolId};
-use redis::{Directory, ServerLogin, Version, Welcome};
+use redis::{Directory, Encryption, ServerLogin, Version, Welcome};
 use settings::Secret;
 use subtle::ConstantTimeEq;
+use upstream::SslMode;
 
 use super::Pools;
 use crate::config::FALLBACK;
 
 const RESP3: &str = "/resp3";
 
+/// Whom Redis takes who gives a password only.
+pub const DEFAULT_USER: &str = "default";
+
 impl Directory for Pools {
+    fn encryption(&self, listener: u16) -> Encryption {
+        of(<Self as postgres::Directory>::encryption(self, listener))
+    }
+
     fn welcome(&self, origin: Origin) -> Welcome {
         if self.config.authenticates() {
             return Welcome::Password;
@@ -36,11 +44,12 @@ impl Directory for Pools {
 
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
         let index = self.database(FALLBACK).expect("a configuration for Redis has this one");
+        let configured = &self.config.databases[index];
         let name = match version {
             Version::Resp2 => database.to_string(),
             Version::Resp3 => format!("{database}{RESP3}"),
         };
-        let server_user = self.config.databases[index].user.as_deref().unwrap_or(user);
+        let server_user = configured.user.as_deref().unwrap_or(user);
         self.pool(index, &name, server_user).map_err(reason)
     }
 
@@ -51,12 +60,24 @@ impl Directory for Pools {
             None => (&*entry.name, Version::Resp2),
         };
         let text = |secret: Secret| Arc::clone(secret.reveal());
+        // A server older than ACLs knows no name for the one user that it has.
+        let user = Some(&*entry.user).filter(|user| !user.is_empty() && *user != DEFAULT_USER);
         ServerLogin {
-            user: database.user.as_deref().map(Arc::from),
-            password: database.password.clone().map(text),
+            tls: database.tls.mode >= SslMode::Require,
+            user: user.map(Arc::from),
+            password: self.server_password(entry.database, &entry.user).map(text),
             database: number.parse().expect("pools of Redis are called by numbers"),
             version,
         }
+    }
+}
+
+/// The same to both protocols.
+pub fn of(encryption: postgres::Encryption) -> Encryption {
+    match encryption {
+        postgres::Encryption::Off => Encryption::Off,
+        postgres::Encryption::Allow => Encryption::Allow,
+        postgres::Encryption::Require => Encryption::Require,
     }
 }
 

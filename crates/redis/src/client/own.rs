@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ClientTag, CloseReason, Effect, Outbox, Peer};
+use protocol::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer};
 
 use super::{Client, Lease, Purpose, Taken};
 use crate::{
@@ -184,7 +184,7 @@ impl Redis {
         let selects = matches!(purpose, Purpose::Select(_));
         debug_assert_eq!(client.lease, Lease::None, "a client that waits for nothing holds nothing");
         match self.directory.route(&client.user, database, version) {
-            Ok(pool) => client.ask(me, pool, purpose, out),
+            Ok(pool) => client.ask(me, pool, LeaseKind::Shared, purpose, out),
             // What follows would go to the database that was to be left.
             Err(why) if selects => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
             Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),

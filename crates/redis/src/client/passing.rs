@@ -9,8 +9,8 @@ use crate::{
     resp::{self, ReplyScanner},
 };
 
-/// Bytes that a command may need before it passes in pieces instead of being held whole.
-const STREAM_FROM: u64 = 16 * 1024;
+/// Bytes from which on a command has a server of its own, and passes in pieces instead of being held whole.
+pub(super) const STREAM_FROM: u64 = 16 * 1024;
 
 /// A command that arrives in pieces.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +37,19 @@ impl Redis {
             return Taken::No;
         }
         let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
-        let kind = beginning.map(|beginning| kind(beginning.name, beginning.second));
+        let kind = beginning.map(|beginning| kind(beginning.name, beginning.second.as_slice()));
         let passes = !client.stranger
             && matches!(
                 kind,
-                Some(Kind::Ordinary | Kind::Watch | Kind::Multi | Kind::Ending | Kind::Wait | Kind::Keeping)
+                Some(
+                    Kind::Ordinary
+                        | Kind::Blocking
+                        | Kind::Watch
+                        | Kind::Multi
+                        | Kind::Ending
+                        | Kind::Wait
+                        | Kind::Keeping
+                )
             );
         if !passes {
             if full && client.waits() {
@@ -53,7 +61,7 @@ impl Redis {
             return Taken::No;
         }
         let kind = kind.expect("a command that passes has one");
-        let dropped = match self.server_for(me, client, servers, kind, out) {
+        let dropped = match self.server_for(me, client, servers, kind, true, out) {
             Some((tag, server)) => {
                 client.note(me, tag, server, kind, out);
                 false

@@ -1,15 +1,24 @@
 //! What must be true of the driver after every step: pools and workers agree on every server, nobody waits beyond their time,
-//! who waits for a server is not counted as idle, pins are bounded. It looks, and changes nothing.
+//! who waits for a server or shares one is not counted as idle, who has a share has a reply to come, pins are bounded. It looks, and
+//! changes nothing.
 
 use std::time::Duration;
 
 use pool::PoolConfig;
 use protocol::{LeaseKind, Protocol};
 
-use super::{connection::State, driver::Driver};
+use super::{
+    connection::{State, Use},
+    driver::Driver,
+    sharing::{Mux, Place},
+};
+use crate::toys::{shared::MAX_OUTSTANDING, wire::MAX_FRAME};
 
 /// By how many of the longest delays an answer may be late: those of the dead-line, of the pool's caretaker, of mail, of the worker.
 const LATE: u32 = 12;
+
+/// The longest that a byte takes on average to its place, when all before it have gone.
+const PER_BYTE: Duration = Duration::from_micros(300);
 
 /// The longest that somebody may have to wait under these options, if nothing is late.
 pub fn longest(config: &PoolConfig) -> Duration {
@@ -32,7 +41,8 @@ impl<P: Protocol> Driver<P> {
                 assert!(pins as u32 <= most, "{pins} servers of pool {number} are kept by their clients, of {most}");
             }
         }
-        let late = (self.plan.delay + self.plan.stall) * LATE + Duration::from_millis(1);
+        self.muxes.iter().for_each(|(place, mux)| self.check_sharing(*place, mux));
+        let late = self.late();
         let now = self.agenda.now();
         for conn in self.clients.values() {
             let serial = conn.serial;
@@ -47,6 +57,34 @@ impl<P: Protocol> Driver<P> {
                 );
             }
         }
+    }
+
+    fn late(&self) -> Duration {
+        (self.plan.delay + self.plan.stall) * LATE + Duration::from_millis(1)
+    }
+
+    /// Those who share a server have a reason to, and come to an end when it is wanted back.
+    fn check_sharing(&self, (worker, pool): Place, mux: &Mux) {
+        let Some(tag) = mux.server else { return };
+        let conn = &self.servers[&tag];
+        assert_eq!((conn.usage, conn.pool, tag.worker()), (Use::Shared, pool, worker), "a mux has {tag:?}");
+        assert!(!mux.is_unused() || self.plan.lingers, "{tag:?} is shared by nobody, and not given back");
+        for member in &mux.members {
+            let client = &self.clients[member];
+            let serial = client.serial;
+            assert!(client.session.is_some(), "client {serial} is gone and keeps a share");
+            assert!(client.state != State::Idle, "client {serial} has a share and is counted as idle");
+        }
+        // What its worker has put off may be what somebody waits for.
+        let over = !conn.ending && conn.is_quiet() && !self.workers[usize::from(worker)].has_calls();
+        let idlers: Vec<_> = mux.members.difference(&mux.fresh).collect();
+        assert!(!over || idlers.is_empty(), "{idlers:?} have a share of {tag:?}, and nothing is due to them");
+        let Some(since) = mux.yielding else { return };
+        // More than can be due or under way; the time does not run while the database is silent.
+        let since = since.max(conn.frozen_until).max(self.hosts[pool].silent_until);
+        let bytes = self.plan.clients as u32 * (MAX_OUTSTANDING * 2 * MAX_FRAME) as u32;
+        let waited = self.agenda.now().max(since) - since;
+        assert!(waited <= PER_BYTE * bytes + self.late(), "{tag:?} is wanted back for {waited:?}: {mux:?}");
     }
 
     /// To be called when everybody has left and the pools are empty.

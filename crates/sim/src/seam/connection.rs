@@ -187,6 +187,18 @@ impl<S> ServerConn<S> {
         input || !self.output.is_empty() || self.upstream.has_work()
     }
 
+    /// It may be given to a client.
+    pub fn check_lendable(&self) {
+        assert_eq!(self.usage, Use::Idle, "a server is lent that is not idle");
+        assert!(!self.tainted, "a server is lent that a lost cancel request may still hit");
+        self.check_untouched("grant");
+    }
+
+    /// It owes nobody anything: no byte is under way in either direction, and the database has nothing to do.
+    pub fn is_quiet(&self) -> bool {
+        self.input.is_empty() && self.output.is_empty() && self.upstream.is_quiet()
+    }
+
     /// Nothing of a client is left in it.
     pub fn check_untouched(&self, when: &str) {
         self.upstream.check_untouched(self.consumed, self.output.len(), when);

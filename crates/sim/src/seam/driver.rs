@@ -1,5 +1,5 @@
 //! A driver in virtual time: hands bytes to sessions, executes their effects strictly in order, and asserts what the
-//! seam promises. Which client gets which server is in `leasing`, who does what when in `workers`; what happens in `seam`.
+//! seam promises. Which client gets which server is in `leasing` and `sharing`, who does what when in `workers`; what happens in `seam`.
 //!
 //! Order: a call's effects are all executed before the next call is made. Calls that an effect brings about (a grant, a
 //! wake, a departure) queue up at the worker and run afterwards, first come, first served; only a client that asks for a server
@@ -22,8 +22,9 @@ use super::{
     books::Books,
     checks::longest,
     connection::{ClientConn, ServerConn, State, Use},
-    leasing::{Asker, Mux},
+    leasing::Asker,
     ledger::Ledger,
+    sharing::{Mux, Place},
     weather::Host,
     workers::{Message, Worker},
 };
@@ -57,6 +58,8 @@ pub enum Event {
     Upkeep(usize),
     /// All options change, so many times.
     Reload(u32),
+    /// A server that clients share is wanted back.
+    Yield,
     /// Something is done to the world.
     Chaos,
 }
@@ -70,8 +73,12 @@ pub enum Call {
     ServerInput(ServerTag),
     /// A waiter of this worker gets a server that lives here.
     Granted(usize, Grant),
-    /// A client joins those who share a server.
-    Joined(ClientTag, u64, ServerTag),
+    /// A server that lives here goes to a waiter of another worker.
+    Bring(usize, Grant),
+    /// A client joins those who share a server of this pool.
+    Joined(ClientTag, u64, usize),
+    /// What the clients of this worker share of this pool is wanted back.
+    Yield(usize),
     /// A waiter gets none.
     Failed(u64, CheckOutFailed),
     /// A client's session ends.
@@ -137,7 +144,7 @@ pub struct Driver<P: Protocol> {
     pub(super) dialling: HashMap<(usize, ServerId), u8>,
     /// Wishes that have not been answered, or whose answer is on its way.
     pub(super) waiters: BTreeMap<u64, Asker>,
-    pub(super) muxes: BTreeMap<(u8, usize), Mux>,
+    pub(super) muxes: BTreeMap<Place, Mux>,
     pub(super) workers: Vec<Worker<P::Server>>,
     pub(super) books: Books,
     /// No connection can be begun before that.
@@ -292,7 +299,9 @@ impl<P: Protocol> Driver<P> {
             Call::ClientInput(tag) => self.client_input(tag),
             Call::ServerInput(tag) => self.server_input(tag),
             Call::Granted(pool, grant) => self.granted(worker, pool, grant),
-            Call::Joined(client, serial, server) => self.joined(client, serial, server),
+            Call::Bring(pool, grant) => self.bring(worker, pool, grant),
+            Call::Joined(client, serial, pool) => self.joined(client, serial, pool),
+            Call::Yield(pool) => self.want_back((worker, pool)),
             Call::Failed(waiter, reason) => self.failed(waiter, reason),
             Call::ClientGone(tag, serial) => self.client_gone(tag, serial),
             Call::HungUp(tag, serial) => self.hung_up(tag, serial),
@@ -316,9 +325,15 @@ impl<P: Protocol> Driver<P> {
         if conn.holds.iter().any(|server| self.servers[server].sides > 0) {
             return;
         }
-        let Some(mut session) = conn.session.take() else { return };
+        if conn.session.is_none() || self.is_withheld(tag) {
+            return;
+        }
+        self.note_heard(tag);
+        let conn = self.clients.get_mut(&tag).expect("just seen");
+        let mut session = conn.session.take().expect("just seen");
         let mut bytes = std::mem::take(&mut conn.input);
-        let input = Input { bytes: &bytes, full: bytes.len() >= self.plan.cut.input };
+        let (full, unread) = (bytes.len() >= self.plan.cut.input, !conn.output.is_empty());
+        let input = Input { bytes: &bytes, full, unread };
         let mut out = Outbox::new();
         let mut servers = Servers(&mut self.servers, tag.worker());
         let n = self.protocol.client_input(tag, &mut session, &mut servers, input, &mut out);
@@ -341,7 +356,8 @@ impl<P: Protocol> Driver<P> {
         }
         let mut session = conn.session.take().expect("a server has a session");
         let bytes = std::mem::take(&mut conn.input);
-        let input = Input { bytes: &bytes, full: bytes.len() >= self.plan.cut.input };
+        let (full, unread) = (bytes.len() >= self.plan.cut.input, !conn.output.is_empty());
+        let input = Input { bytes: &bytes, full, unread };
         let mut out = Outbox::new();
         let mut clients = Clients(&mut self.clients, tag.worker());
         let n = self.protocol.server_input(tag, &mut session, &mut clients, input, &mut out);
@@ -372,6 +388,7 @@ impl<P: Protocol> Driver<P> {
         let conn = &self.clients[&tag];
         assert!(conn.holds.is_empty(), "client {serial} is gone and keeps {:?}", conn.holds);
         assert!(conn.asking.is_empty(), "client {serial} is gone and asks for a lease");
+        assert!(self.shares_of(tag).next().is_none(), "client {serial} is gone and keeps a share");
     }
 
     /// The application dies; its worker is told when it comes to that.
@@ -403,15 +420,19 @@ impl<P: Protocol> Driver<P> {
     pub(super) fn remove_server(&mut self, tag: ServerTag) {
         let Some(mut conn) = self.servers.remove(&tag) else { return };
         self.tell(|| format!("{tag:?} of pool {} breaks, {:?}", conn.pool, conn.usage));
-        self.forget_holder(tag, &conn);
+        let mux = self.forget_holder(tag, &conn);
         let mut session = conn.session.take().expect("a server has a session");
         let mut out = Outbox::new();
         let mut clients = Clients(&mut self.clients, tag.worker());
         self.protocol.server_gone(tag, &mut session, &mut clients, &mut out);
         self.execute(out, &[], Peer::Server(tag));
+        mux.iter().for_each(|mux| self.end_shares(mux));
         self.tell_lost(tag.worker(), &conn, false);
         if let Use::Lent(client) = conn.usage {
             self.call(client.worker(), Call::ClientInput(client));
+        }
+        if let Some(mux) = mux {
+            self.share_anew(conn.pool, [mux.invited, mux.joining].concat());
         }
     }
 
@@ -484,6 +505,7 @@ impl<P: Protocol> Driver<P> {
                 }
                 Effect::Lease { client, pool, kind } => self.lease(client, pool.0 as usize, kind),
                 Effect::Release { server, verdict } => self.release(server, verdict),
+                Effect::Leave { client, server, verdict } => self.leave(client, server, verdict),
                 Effect::Ready { server } => self.ready(server),
                 Effect::Pinned { server, reason } => {
                     let conn = self.servers.get_mut(&server).expect("a server that has gone is pinned");
@@ -527,6 +549,8 @@ impl<P: Protocol> Driver<P> {
             if conn.standing == Standing::Idle && conn.session.is_some() {
                 let nothing = conn.holds.iter().all(|server| self.servers[server].pinned);
                 assert!(nothing, "client {} is called idle and holds a server", conn.serial);
+                let nothing = self.shares_of(client).next().is_none();
+                assert!(nothing, "client {} is called idle and has a share", conn.serial);
             }
         }
     }
@@ -546,8 +570,11 @@ impl<P: Protocol> Driver<P> {
         self.agenda.after(ends, Event::SideEnds(server, serial, seen));
     }
 
-    /// The session of a server has had enough of it.
+    /// The session of a server has had enough of it. Whoever has it is told once the call at hand is over.
     fn close_server(&mut self, tag: ServerTag, reason: CloseReason) {
+        if self.servers.get(&tag).is_some_and(|s| matches!(s.usage, Use::Lent(_) | Use::Shared)) {
+            return self.end_server(tag);
+        }
         let Some(conn) = self.servers.remove(&tag) else { return };
         self.forget_holder(tag, &conn);
         let start_failed = matches!(reason, CloseReason::StartFailed { .. });

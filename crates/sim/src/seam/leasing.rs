@@ -1,5 +1,5 @@
-//! The half of the virtual driver between sessions and pools: who asks, who gets which server, who shares one, and what
-//! a server must look like when it changes hands. It reads no bytes.
+//! The half of the virtual driver between sessions and pools: who asks, who gets which server, and what a server must look
+//! like when it changes hands. Who shares one is in `sharing`. It reads no bytes.
 
 use pool::{CheckIn, CheckOut, CheckOutFailed, Grant, Home, Ticket, WaiterId};
 use protocol::{ClientTag, LeaseFailure, LeaseKind, Outbox, Peer, Protocol, ServerTag, Verdict};
@@ -7,6 +7,7 @@ use protocol::{ClientTag, LeaseFailure, LeaseKind, Outbox, Peer, Protocol, Serve
 use super::{
     connection::{Asking, ServerConn, Use},
     driver::{Call, Driver},
+    sharing::Mux,
     workers::Message,
 };
 
@@ -26,30 +27,6 @@ impl Asker {
             Self::Client(tag, _) => tag.worker(),
             Self::Mux(worker, _) => worker,
         }
-    }
-}
-
-/// The clients of one worker that share a server of one pool: a single holder to the pool.
-#[derive(Debug, Default)]
-pub struct Mux {
-    waiter: u64,
-    /// Its place in the queue, while there is no server.
-    ticket: Option<Ticket>,
-    server: Option<ServerTag>,
-    /// Clients that have a share, or are just being told so. The seam does not say which client gives its share back,
-    /// so they can only be counted.
-    members: u32,
-    /// Clients that wait for a share, by tag and serial.
-    joining: Vec<(ClientTag, u64)>,
-    /// The worst verdict of those who left.
-    worst: Option<Verdict>,
-}
-
-fn rank(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Clean => 0,
-        Verdict::Reset => 1,
-        Verdict::Discard => 2,
     }
 }
 
@@ -86,7 +63,7 @@ impl<P: Protocol> Driver<P> {
     }
 
     /// Asks the pool. An answer that comes at once is on its way, or executed, when this returns.
-    fn check_out(&mut self, pool: usize, waiter: u64, asker: Asker) {
+    pub(super) fn check_out(&mut self, pool: usize, waiter: u64, asker: Asker) {
         let worker = asker.worker();
         let before = self.waiters.insert(waiter, asker);
         assert_eq!(before, None, "two wishes under one number");
@@ -115,28 +92,6 @@ impl<P: Protocol> Driver<P> {
         }
     }
 
-    fn share(&mut self, client: ClientTag, serial: u64, pool: usize) {
-        let key = (client.worker(), pool);
-        if let Some(mux) = self.muxes.get_mut(&key) {
-            match mux.server {
-                // Somebody has broken it: no more may join, and the next one comes when all have left.
-                Some(server) if mux.worst != Some(Verdict::Discard) => {
-                    mux.members += 1;
-                    self.call(key.0, Call::Joined(client, serial, server));
-                }
-                _ => mux.joining.push((client, serial)),
-            }
-            return;
-        }
-        self.start_sharing(key, vec![(client, serial)]);
-    }
-
-    fn start_sharing(&mut self, key: (u8, usize), joining: Vec<(ClientTag, u64)>) {
-        let waiter = self.serial();
-        self.muxes.insert(key, Mux { waiter, joining, ..Mux::default() });
-        self.check_out(key.1, waiter, Asker::Mux(key.0, key.1));
-    }
-
     /// The client asks for nothing any more. What is on its way to it must not be taken for the answer to a later wish.
     pub(super) fn withdraw(&mut self, client: ClientTag) {
         let Some(conn) = self.clients.get_mut(&client) else { return };
@@ -148,22 +103,14 @@ impl<P: Protocol> Driver<P> {
                         self.clients.get_mut(&client).expect("just seen").waiter = number;
                     }
                 }
-                LeaseKind::Shared => {
-                    let key = (client.worker(), asking.pool);
-                    let Some(mux) = self.muxes.get_mut(&key) else { continue };
-                    mux.joining.retain(|j| j.0 != client);
-                    let (empty, waiter, ticket) = (mux.joining.is_empty(), mux.waiter, mux.ticket);
-                    if empty && mux.server.is_none() && self.leave_queue(key.0, key.1, waiter, ticket) {
-                        self.muxes.remove(&key);
-                    }
-                }
+                LeaseKind::Shared => self.withdraw_share(client, asking.pool),
             }
         }
         self.refresh_state(client);
     }
 
     /// False if the answer is on its way already.
-    fn leave_queue(&mut self, worker: u8, pool: usize, waiter: u64, ticket: Option<Ticket>) -> bool {
+    pub(super) fn leave_queue(&mut self, worker: u8, pool: usize, waiter: u64, ticket: Option<Ticket>) -> bool {
         let Some(ticket) = ticket else { return false };
         let left = self.operate(worker, pool, |pool, now| pool.cancel(ticket, WaiterId(waiter), now));
         if left {
@@ -199,12 +146,7 @@ impl<P: Protocol> Driver<P> {
                 (Some(tag), Asker::Mux(worker, pool)) => {
                     self.waiters.remove(&waiter);
                     self.books.met(pool, grant.server);
-                    let mux = self.muxes.get_mut(&(worker, pool)).expect("a mux waits for its server");
-                    let joining = std::mem::take(&mut mux.joining);
-                    (mux.server, mux.members, mux.ticket) = (Some(tag), joining.len() as u32, None);
-                    self.servers.get_mut(&tag).expect("just seen").usage = Use::Shared;
-                    joining.iter().for_each(|j| self.call(here, Call::Joined(j.0, j.1, tag)));
-                    self.call(here, Call::ServerInput(tag));
+                    self.invite((worker, pool), tag);
                 }
             }
             return;
@@ -256,23 +198,11 @@ impl<P: Protocol> Driver<P> {
     pub(super) fn failed(&mut self, waiter: u64, reason: CheckOutFailed) {
         match self.waiters.remove(&waiter).expect("a failure for somebody who does not wait") {
             Asker::Client(tag, serial) => self.lease_failed(tag, serial, waiter, failure(reason)),
-            Asker::Mux(worker, pool) => {
-                let mux = self.muxes.remove(&(worker, pool)).expect("a waiting mux exists");
-                for (tag, serial) in mux.joining {
-                    self.fail_share(tag, serial, pool, failure(reason));
-                }
-            }
+            Asker::Mux(worker, pool) => self.fail_sharing((worker, pool), &failure(reason)),
         }
     }
 
-    fn fail_share(&mut self, tag: ClientTag, serial: u64, pool: usize, why: LeaseFailure) {
-        let Some(conn) = self.clients.get(&tag).filter(|c| c.serial == serial) else { return };
-        if let Some(asking) = conn.asking.iter().find(|a| a.kind == LeaseKind::Shared && a.pool == pool) {
-            self.lease_failed(tag, serial, asking.waiter, why);
-        }
-    }
-
-    fn lease_failed(&mut self, tag: ClientTag, serial: u64, waiter: u64, why: LeaseFailure) {
+    pub(super) fn lease_failed(&mut self, tag: ClientTag, serial: u64, waiter: u64, why: LeaseFailure) {
         let Some(conn) = self.clients.get_mut(&tag).filter(|c| c.serial == serial && !c.closing) else { return };
         let Some(at) = conn.asking.iter().position(|a| a.waiter == waiter) else { return };
         conn.asking.remove(at);
@@ -284,28 +214,12 @@ impl<P: Protocol> Driver<P> {
         self.call(tag.worker(), Call::ClientInput(tag));
     }
 
-    pub(super) fn joined(&mut self, client: ClientTag, serial: u64, tag: ServerTag) {
-        let shared = self.servers.get(&tag).filter(|s| s.usage == Use::Shared).map(|s| s.pool);
-        let Some(pool) = shared else {
-            // It died just now, and nobody told this client, who was no sharer yet.
-            let why = LeaseFailure::Unavailable { waited: Default::default(), last_error: None };
-            return (0..self.pools.len()).for_each(|pool| self.fail_share(client, serial, pool, why.clone()));
-        };
-        let conn = self.clients.get_mut(&client).filter(|c| c.serial == serial && !c.closing);
-        let asking = conn.and_then(|c| Some((c.asking.iter().position(|a| a.pool == pool)?, c)));
-        let Some((at, conn)) = asking else { return self.leave(tag, pool, Verdict::Clean) };
-        conn.asking.remove(at);
-        self.lend(client, tag, Use::Shared);
-    }
-
-    fn lend(&mut self, client: ClientTag, tag: ServerTag, usage: Use) {
+    pub(super) fn lend(&mut self, client: ClientTag, tag: ServerTag, usage: Use) {
         self.refresh_state(client);
         let (client_conn, conn) = (self.clients.get_mut(&client), self.servers.get_mut(&tag));
         let (client_conn, conn) = (client_conn.expect("seen above"), conn.expect("seen above"));
         if let Use::Lent(_) = usage {
-            assert_eq!(conn.usage, Use::Idle, "a server is lent that is not idle");
-            assert!(!conn.tainted, "a server is lent that a lost cancel request may still hit");
-            conn.check_untouched("grant");
+            conn.check_lendable();
         }
         conn.usage = usage;
         conn.user = client_conn.serial;
@@ -333,28 +247,8 @@ impl<P: Protocol> Driver<P> {
                 }
                 self.check_in(tag, verdict);
             }
-            Use::Shared => {
-                let pool = conn.pool;
-                self.leave(tag, pool, verdict);
-            }
+            Use::Shared => panic!("{tag:?} is released as if one client had it, and is shared"),
             other => panic!("{tag:?} is released and nobody holds it: {other:?}"),
-        }
-    }
-
-    /// One of those who share a server leaves; the last one gives it back.
-    fn leave(&mut self, tag: ServerTag, pool: usize, verdict: Verdict) {
-        let key = (tag.worker(), pool);
-        let mux = self.muxes.get_mut(&key).expect("a shared server has a mux");
-        assert_eq!(mux.server, Some(tag), "a share of another server is given back");
-        mux.members = mux.members.checked_sub(1).expect("more shares are given back than there were");
-        let worst = mux.worst.filter(|w| rank(*w) >= rank(verdict)).unwrap_or(verdict);
-        mux.worst = Some(worst);
-        if mux.members == 0 {
-            let mux = self.muxes.remove(&key).expect("just seen");
-            self.check_in(tag, worst);
-            if !mux.joining.is_empty() {
-                self.start_sharing(key, mux.joining);
-            }
         }
     }
 
@@ -410,21 +304,16 @@ impl<P: Protocol> Driver<P> {
         }
     }
 
-    /// Who held a server that is no more holds it no longer.
-    pub(super) fn forget_holder(&mut self, tag: ServerTag, conn: &ServerConn<P::Server>) {
+    /// Who held a server that is no more holds it no longer. Returns those who shared it.
+    pub(super) fn forget_holder(&mut self, tag: ServerTag, conn: &ServerConn<P::Server>) -> Option<Mux> {
         self.by_id.remove(&(conn.pool, conn.id));
         match conn.usage {
             Use::Lent(client) => {
                 self.clients.get_mut(&client).expect("a holder lives").holds.remove(&tag);
+                None
             }
-            Use::Shared => {
-                let key = (tag.worker(), conn.pool);
-                let mux = self.muxes.remove(&key).expect("a shared server has a mux");
-                if !mux.joining.is_empty() {
-                    self.start_sharing(key, mux.joining);
-                }
-            }
-            _ => {}
+            Use::Shared => Some(self.muxes.remove(&(tag.worker(), conn.pool)).expect("a shared server has a mux")),
+            _ => None,
         }
     }
 

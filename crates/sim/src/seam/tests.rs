@@ -70,7 +70,8 @@ fn a_request_executed_twice_is_noticed() {
 #[test]
 fn lost_input_is_noticed() {
     for toy in TOYS {
-        let words = ["does not come to rest", "never happen", "never answered", "come in order", "broken"];
+        let words =
+            ["does not come to rest", "never happen", "never answered", "come in order", "broken", "wanted back"];
         assert_found(toy, Fault::LoseInput, &words);
     }
 }
@@ -91,6 +92,12 @@ fn a_server_that_is_never_given_back_is_noticed() {
 }
 
 #[test]
+fn a_share_that_is_kept_after_the_last_reply_is_noticed() {
+    assert_found(Toy::Shared, Fault::KeepShare, &["called idle and has a share"]);
+    assert_found(Toy::Shared, Fault::SitOnShare, &["and nothing is due to them"]);
+}
+
+#[test]
 fn more_pins_than_may_be_are_noticed() {
     assert_found(Toy::Exclusive, Fault::PinWithoutBound, &["are kept by their clients"]);
 }
@@ -104,5 +111,5 @@ fn a_pin_that_outlives_its_client_is_noticed() {
 /// pool never heard of either again, and lost a place.
 #[test]
 fn a_close_that_overtakes_its_connect_is_obeyed() {
-    run(4, Some(200), None, Fault::None, false);
+    run(15_135, Some(200), None, Fault::None, false);
 }

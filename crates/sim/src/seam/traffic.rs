@@ -29,7 +29,8 @@ impl<P: Protocol> Driver<P> {
                 let conn = self.servers.get_mut(&tag);
                 let conn = conn.unwrap_or_else(|| panic!("{source:?} speaks to {tag:?}, who has gone"));
                 if let Peer::Client(client) = source {
-                    let right = conn.usage == Use::Lent(client) || conn.usage == Use::Shared;
+                    let mut shared = self.muxes.values().filter(|mux| mux.server == Some(tag));
+                    let right = conn.usage == Use::Lent(client) || shared.any(|mux| mux.members.contains(&client));
                     assert!(right, "{client:?} writes to {tag:?}, which it does not hold: {:?}", conn.usage);
                     assert!(conn.sides == 0, "{client:?} writes to {tag:?}, for which a cancel request is under way");
                 }

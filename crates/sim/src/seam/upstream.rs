@@ -15,6 +15,8 @@ pub struct Manners {
     pub for_good: u64,
     /// Percent of work after which a notice is sent unasked.
     pub notices: u64,
+    /// Percent of work after which it says goodbye, and does nothing more.
+    pub leaves: u64,
     /// Longest filler of a reply.
     pub filler: u64,
     /// Requests come in parts.
@@ -33,6 +35,7 @@ pub struct Upstream {
     pub awaited_until: u64,
     in_transaction: bool,
     setting: bool,
+    left: bool,
 }
 
 impl Upstream {
@@ -45,7 +48,9 @@ impl Upstream {
         {
             let filling = head.len - wire::HEADER;
             assert!(wire::intact(&self.received[at..at + head.len], 0), "a server is sent a broken frame {head:?}");
-            self.pending.push_back((head, if manners.parts { filling as u32 / 5 } else { 0 }));
+            if !self.left {
+                self.pending.push_back((head, if manners.parts { filling as u32 / 5 } else { 0 }));
+            }
             at += head.len;
         }
         self.received.drain(..at);
@@ -54,6 +59,11 @@ impl Upstream {
     /// There is something to do.
     pub fn has_work(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// It is being sent nothing, has nothing to do, and all that it sent has been received.
+    pub fn is_quiet(&self) -> bool {
+        self.received.is_empty() && self.pending.is_empty() && self.sent.is_empty()
     }
 
     /// The request that a cancel request would hit now.
@@ -65,7 +75,7 @@ impl Upstream {
         let mut bytes = Vec::new();
         wire::frame(&mut bytes, kind, nonce, flags, filler);
         self.sent_total += bytes.len() as u64;
-        if kind != wire::NOTICE {
+        if !matches!(kind, wire::NOTICE | wire::GOODBYE) {
             self.awaited_until = self.sent_total;
         }
         self.sent.extend(bytes);
@@ -98,6 +108,11 @@ impl Upstream {
         }
         if rng.percent(manners.notices) {
             self.say(wire::NOTICE, rng.next() as u32, 0, rng.within(0..=20) as usize);
+        }
+        if manners.leaves > 0 && rng.percent(manners.leaves) {
+            self.say(wire::GOODBYE, 0, 0, 0);
+            self.pending.clear();
+            self.left = true;
         }
     }
 

@@ -24,7 +24,7 @@ const UPKEEP: Duration = Duration::from_micros(300);
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Host {
     /// It answers nothing until then, not even connects.
-    silent_until: Time,
+    pub silent_until: Time,
     /// It refuses connections.
     down: bool,
     /// The pool is to become empty.
@@ -189,6 +189,18 @@ impl<P: Protocol> Seam<P> {
         if self.driver.pools[pool].is_paused() {
             self.driver.order(pool, |pool, now| pool.ready(now));
         }
+    }
+
+    /// Others want a server that clients share.
+    pub(super) fn want_back(&mut self) {
+        let driver = &mut self.driver;
+        let places: Vec<_> = driver.muxes.keys().copied().collect();
+        if !places.is_empty() {
+            let (worker, pool) = driver.rng.pick(&places);
+            driver.call(worker, Call::Yield(pool));
+        }
+        let after = driver.rng.around(driver.plan.yields);
+        driver.agenda.after(after, Event::Yield);
     }
 
     pub(super) fn upkeep(&mut self, pool: usize) {

@@ -63,6 +63,11 @@ impl<S> Worker<S> {
         })
     }
 
+    /// Something was put off until it has the time.
+    pub fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     /// It has nothing to do, and nothing is on its way to it.
     pub fn is_at_rest(&self) -> bool {
         self.actions.is_empty() && self.calls.is_empty() && self.mail.is_empty()
@@ -252,17 +257,18 @@ impl<P: Protocol> Driver<P> {
 
     // ---- bringing waiters and servers together ----
 
-    /// A pool gives a server to a waiter; either may be at another worker.
+    /// A pool gives a server to a waiter; either may be at another worker. A server leaves only when the outbox is done with, in which
+    /// its session may go on to close it.
     pub(super) fn deliver(&mut self, here: u8, pool: usize, grant: Grant) {
         match (grant.home == Home(here), grant.waiter_home == Home(here)) {
             (true, true) => self.call(here, Call::Granted(pool, grant)),
-            (true, false) => self.bring(here, pool, grant),
+            (true, false) => self.call(here, Call::Bring(pool, grant)),
             (false, _) => self.mail(grant.home.0, Message::Bring(pool, grant)),
         }
     }
 
     /// Sends a server that lives here to the worker of who gets it.
-    fn bring(&mut self, here: u8, pool: usize, grant: Grant) {
+    pub(super) fn bring(&mut self, here: u8, pool: usize, grant: Grant) {
         if grant.waiter_home == Home(here) {
             return self.call(here, Call::Granted(pool, grant));
         }

@@ -1,6 +1,6 @@
 //! One server shared by many clients: requests of all go down one connection whole, replies come back in the same order
-//! and are streamed to whom they belong. A client that leaves is struck out of the order; its replies are dropped.
-//! The nearest relative among real protocols is Redis.
+//! and are streamed to whom they belong. A client has its share while replies are due to it. One that leaves earlier is struck out of
+//! the order; its replies are dropped. The nearest relative among real protocols is Redis.
 
 use std::collections::VecDeque;
 
@@ -18,8 +18,8 @@ pub const MAX_OUTSTANDING: usize = 4;
 pub struct Shared {
     /// The pools there are; a client uses one of them all its life.
     pub pools: u32,
-    /// A client keeps its share between requests until this many were answered.
-    pub stay: u32,
+    /// A client whose server has gone, and that has more to send, asks for another at once.
+    pub eager: bool,
     /// A defect on purpose.
     pub fault: Fault,
 }
@@ -36,10 +36,8 @@ enum Lease {
 pub struct Client {
     pool: PoolId,
     lease: Lease,
-    /// Sent and not yet answered.
-    outstanding: usize,
-    /// Answered since the lease.
-    answered: u32,
+    /// Sent and not yet answered, oldest first.
+    outstanding: VecDeque<u32>,
     skipping: usize,
     failing: bool,
     held_back: bool,
@@ -61,14 +59,12 @@ pub struct Server {
     phase: Phase,
     /// Whose replies are due, in order; `None` has left.
     due: VecDeque<(Option<ClientTag>, u32)>,
-    sharers: Vec<ClientTag>,
     /// The frame that is passing: bytes left and kind.
     passing: Option<(usize, u8)>,
 }
 
 impl Server {
     fn strike_out(&mut self, client: ClientTag) {
-        self.sharers.retain(|&c| c != client);
         for due in self.due.iter_mut().filter(|d| d.0 == Some(client)) {
             due.0 = None;
         }
@@ -86,19 +82,30 @@ impl Shared {
         let (to, _) = server.due.pop_front().expect("a reply was due");
         let Some(tag) = to else { return };
         let client = clients.get(tag).expect("who is not struck out lives");
-        client.outstanding -= 1;
-        client.answered += 1;
-        if client.outstanding == 0 {
-            out.push(Effect::Standing { client: tag, standing: Standing::Idle });
-            if client.answered >= self.stay {
-                client.lease = Lease::None;
-                server.strike_out(tag);
-                out.push(Effect::Release { server: me, verdict: Verdict::Clean });
-            }
+        client.outstanding.pop_front();
+        if client.outstanding.is_empty() {
+            self.part(tag, client, me, out);
         }
         if std::mem::take(&mut client.held_back) {
             out.push(Effect::Wake { client: tag });
         }
+    }
+
+    /// Nothing is due to the client any more.
+    fn part(&self, tag: ClientTag, client: &mut Client, me: ServerTag, out: &mut Outbox) {
+        if self.fault != Fault::SitOnShare {
+            out.push(Effect::Standing { client: tag, standing: Standing::Idle });
+        }
+        if !matches!(self.fault, Fault::KeepShare | Fault::SitOnShare) {
+            client.lease = Lease::None;
+            out.push(Effect::Leave { client: tag, server: me, verdict: Verdict::Clean });
+        }
+    }
+
+    fn ask(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        client.lease = Lease::Asked;
+        out.push(Effect::Standing { client: me, standing: Standing::Active });
+        out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Shared });
     }
 
     /// Forwards one whole request. False: it has to wait.
@@ -113,19 +120,17 @@ impl Shared {
         match client.lease {
             Lease::Asked => panic!("input came before the lease that it waits for"),
             Lease::None => {
-                client.lease = Lease::Asked;
-                out.push(Effect::Standing { client: me, standing: Standing::Active });
-                out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Shared });
+                self.ask(me, client, out);
                 false
             }
-            Lease::Held(_) if client.outstanding >= MAX_OUTSTANDING => {
+            Lease::Held(_) if client.outstanding.len() >= MAX_OUTSTANDING => {
                 client.held_back = true;
                 false
             }
             Lease::Held(tag) => {
                 let server = servers.get(tag).expect("a held server lives");
                 server.due.push_back((Some(me), head.nonce));
-                client.outstanding += 1;
+                client.outstanding.push_back(head.nonce);
                 let twice = self.fault == Fault::SendTwice && head.nonce.is_multiple_of(5);
                 for _ in 0..1 + usize::from(twice) {
                     out.push(Effect::Send { to: Peer::Server(tag), bytes: Bytes::Span(at..at + head.len) });
@@ -145,8 +150,7 @@ impl Protocol for Shared {
         Client {
             pool: PoolId(0),
             lease: Lease::None,
-            outstanding: 0,
-            answered: 0,
+            outstanding: VecDeque::new(),
             skipping: 0,
             failing: false,
             held_back: false,
@@ -156,7 +160,7 @@ impl Protocol for Shared {
 
     fn server_start(&self, me: ServerTag, _pool: PoolId, out: &mut Outbox) -> Server {
         words::say(me, wire::HELLO, out);
-        Server { phase: Phase::Starting, due: VecDeque::new(), sharers: Vec::new(), passing: None }
+        Server { phase: Phase::Starting, due: VecDeque::new(), passing: None }
     }
 
     fn client_input(
@@ -263,6 +267,10 @@ impl Protocol for Shared {
             }
             match kind {
                 wire::REPLY => self.replied(me, server, clients, out),
+                wire::GOODBYE => {
+                    out.push(Effect::Close { peer: Peer::Server(me), reason: CloseReason::Goodbye });
+                    return input.bytes.len();
+                }
                 wire::DONE => {
                     assert!(matches!(server.phase, Phase::Starting | Phase::Checking), "Done in {:?}", server.phase);
                     server.phase = Phase::Ready;
@@ -278,12 +286,10 @@ impl Protocol for Shared {
         at
     }
 
-    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, _out: &mut Outbox) {
+    fn granted(&self, _me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, _out: &mut Outbox) {
         assert_eq!(client.lease, Lease::Asked, "a grant that nobody asked for");
         assert_eq!(server.phase, Phase::Ready, "a grant of a server that is not ready");
         client.lease = Lease::Held(tag);
-        client.answered = 0;
-        server.sharers.push(me);
     }
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, _why: LeaseFailure, out: &mut Outbox) {
@@ -306,8 +312,14 @@ impl Protocol for Shared {
         }
         let server = servers.get(tag).expect("a held server lives");
         server.strike_out(me);
-        let dirty = client.outstanding > 0 && self.fault != Fault::DirtyRelease;
-        out.push(Effect::Release { server: tag, verdict: if dirty { Verdict::Reset } else { Verdict::Clean } });
+        let verdict = match client.outstanding.len() {
+            _ if self.fault == Fault::DirtyRelease => Verdict::Clean,
+            0 => Verdict::Clean,
+            // Nobody waits for so much that nobody wants.
+            MAX_OUTSTANDING => Verdict::Discard,
+            _ => Verdict::Reset,
+        };
+        out.push(Effect::Leave { client: me, server: tag, verdict });
     }
 
     fn server_gone(
@@ -323,28 +335,32 @@ impl Protocol for Shared {
             clients.get(tag).expect("who is not struck out lives").closing = true;
             let reason = CloseReason::Error(Blame::Server, "the server died in the middle of a reply".into());
             out.push(Effect::Close { peer: Peer::Client(tag), reason });
-            // A closed client gets nothing more, and its departure finds nothing to give back.
         }
-        for (tag, nonce) in server.due.drain(..) {
-            if let Some(tag) = tag
-                && self.fault != Fault::SilentLoss
-            {
-                words::fail(tag, nonce, out);
-            }
+    }
+
+    fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        assert!(matches!(client.lease, Lease::Held(_)), "the end of a share that the client does not have");
+        client.lease = Lease::None;
+        let lost = std::mem::take(&mut client.outstanding);
+        if client.closing {
+            return;
         }
-        for tag in server.sharers.drain(..) {
-            let client = clients.get(tag).expect("a sharer lives");
-            (client.lease, client.outstanding) = (Lease::None, 0);
-            out.push(Effect::Standing { client: tag, standing: Standing::Idle });
-            if std::mem::take(&mut client.held_back) {
-                out.push(Effect::Wake { client: tag });
+        if self.fault != Fault::SilentLoss {
+            lost.into_iter().for_each(|nonce| words::fail(me, nonce, out));
+        }
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        if std::mem::take(&mut client.held_back) {
+            if self.eager {
+                self.ask(me, client, out);
+            } else {
+                out.push(Effect::Wake { client: me });
             }
         }
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, _why: Refusal, out: &mut Outbox) {
         client.closing = true;
-        if client.outstanding == 0 {
+        if client.outstanding.is_empty() {
             words::turn_away(me, out);
         }
     }

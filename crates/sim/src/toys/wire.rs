@@ -18,7 +18,7 @@ pub const LOGIN: u8 = b'L';
 pub const WELCOME: u8 = b'W';
 /// Somebody wants to cancel: the nonce is the tag, the filler is replaced by eight bytes of secret.
 pub const CANCEL: u8 = b'K';
-/// Last word of a client, and of the proxy to a server.
+/// Last word of a client, of the proxy to a server, and of a server.
 pub const GOODBYE: u8 = b'G';
 /// The proxy turns a client away.
 pub const TURNED_AWAY: u8 = b'T';

@@ -1,0 +1,484 @@
+//! Servers that the clients of a worker share. To the pool they are one holder: the worker's mux for that pool.
+//!
+//! Clients join and leave without a word to the pool, so it is asked once for many of their requests. So that it can apply its rules all
+//! the same (life times, generations, others who wait), a mux gives its server back from time to time: nobody joins it any more, who has a
+//! share sends nothing more, and when the last reply has come the server is checked in and asked for anew.
+//!
+//! What clients send to a shared server is collected while their requests are taken one after another, and leaves in one system call.
+//! A client that does not read its replies stalls the server for all: such a client is disconnected.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::{CheckOut, CheckOutFailed, Grant, Time, WaiterId};
+use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
+
+use super::{TICK, Work, Worker, effects::Source, leases::Lease};
+use crate::{
+    mailbox::Message,
+    reactor::{Data, Submitted},
+    shared_pool::SharedPool,
+};
+
+/// The slot by which pools know a mux as a waiter; no client has it.
+pub(super) const MUX: u32 = u32::MAX;
+
+/// A mux gives its server back this often at least.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Bytes for a shared server that are collected before they are sent.
+const MAX_COLLECTED: usize = 16 << 10;
+
+/// Bytes that a client may leave unread before the server that it shares is listened to no more.
+const MAX_BEHIND: usize = 256 << 10;
+
+/// In this time a client that stalls a shared server has to read [`MIN_READ`] bytes, or all there is.
+const PATIENCE: Duration = Duration::from_secs(1);
+const MIN_READ: usize = 128 << 10;
+
+/// The clients of this worker that share a server of a pool, or wait to.
+pub(super) struct Mux {
+    /// Its number as a waiter.
+    waiter: u32,
+    place: Place,
+    joining: Vec<Joiner>,
+}
+
+enum Place {
+    /// In the queue of the pool, or between that and a server that is on its way.
+    Waiting,
+    /// The server in this slot.
+    Serving(u32),
+}
+
+/// A client that waits for a share.
+struct Joiner {
+    client: u32,
+    waiter: u32,
+    since: Time,
+}
+
+/// What a server is to those who share it.
+pub(super) struct Share {
+    /// Who has a share, by slot.
+    pub(super) sharers: Vec<u32>,
+    /// The worst verdict of those who left.
+    worst: Verdict,
+    /// Since when the mux has the server.
+    since: Time,
+    /// Nobody joins any more, and who has a share sends nothing.
+    yielding: bool,
+    /// Somebody has joined since the last look.
+    used: bool,
+    /// Requests that have been answered since the last look.
+    served: u64,
+    /// Bytes for the server.
+    collected: Vec<u8>,
+    /// Its clients that do not read.
+    stalls: u32,
+}
+
+/// A client that does not read what comes from a server that it shares.
+pub(super) struct Stall {
+    client: u32,
+    server: u32,
+    since: Time,
+    /// Bytes that it had to read at that time.
+    unsent: usize,
+}
+
+impl<P: Protocol> Worker<P> {
+    fn mux(&mut self, pool: PoolId) -> Option<&mut Mux> {
+        self.muxes.get_mut(pool.0 as usize)?.as_deref_mut()
+    }
+
+    fn share(&mut self, server: usize) -> &mut Share {
+        self.servers[server].share.as_deref_mut().expect("a server of a mux is shared")
+    }
+
+    // ---- joining ----
+
+    /// A client needs a share. True when it has one at once.
+    pub(super) fn join(&mut self, slot: usize, pool: PoolId) -> bool {
+        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return false };
+        assert!(client.lease == Lease::None, "a client has one share, and no other server beside it");
+        if let Some(Mux { place: Place::Serving(server), .. }) = self.mux(pool) {
+            let server = *server as usize;
+            if self.takes_more(server) {
+                self.admit(slot, server);
+                return true;
+            }
+        }
+        let client = &mut self.clients[slot];
+        client.lease = Lease::Joining { pool };
+        let joiner = Joiner { client: slot as u32, waiter: client.waiter, since: self.now };
+        match self.mux(pool) {
+            Some(mux) => mux.joining.push(joiner),
+            None => self.start_sharing(pool, vec![joiner]),
+        }
+        // Whatever it waits for, it is not idle.
+        self.refresh_state(slot);
+        !self.clients[slot].lease.is_waiting()
+    }
+
+    /// Whether more clients may join those of a shared server.
+    fn takes_more(&self, slot: usize) -> bool {
+        let server = &self.servers[slot];
+        let share = server.share.as_deref().expect("a server of a mux is shared");
+        !share.yielding && share.worst != Verdict::Discard && !server.ending && !self.reactor.is_sending(server.conn)
+    }
+
+    /// Asks the pool for a server for those who wait.
+    fn start_sharing(&mut self, pool: PoolId, joining: Vec<Joiner>) {
+        let shared = self.pool(pool);
+        let waiter = self.next_serial;
+        self.next_serial = self.next_serial.wrapping_add(1);
+        if self.muxes.len() <= pool.0 as usize {
+            self.muxes.resize_with(pool.0 as usize + 1, || None);
+        }
+        self.muxes[pool.0 as usize] = Some(Box::new(Mux { waiter, place: Place::Waiting, joining }));
+        let (home, now, id) = (self.home(), self.now, mux_id(waiter));
+        let outcome = self.operate(&shared, |guarded| {
+            let outcome = guarded.pool.check_out(id, home, now);
+            match &outcome {
+                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
+                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
+                CheckOut::Queued(_) => {}
+            }
+            outcome
+        });
+        match outcome {
+            CheckOut::Granted(grant) if grant.home == home => self.on_mux_granted(&shared, &grant),
+            CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
+            // Nobody leaves the queue for a mux: a server that comes when all have gone is simply given back.
+            CheckOut::Queued(_) => {}
+            CheckOut::Failed(reason) => {
+                self.work.push_back(Work::LeaseFailed { pool: shared, waiter: id, reason, waited: Duration::ZERO });
+            }
+        }
+    }
+
+    /// The server that was granted to a mux lives here.
+    pub(super) fn on_mux_granted(&mut self, pool: &Arc<SharedPool>, grant: &Grant) {
+        let slot = self.server_here(pool, grant.server).filter(|slot| !self.servers[*slot].ending);
+        let waiter = (grant.waiter.0 >> 32) as u32;
+        let now = self.now;
+        let mux = self.mux(pool.id).filter(|mux| mux.waiter == waiter).expect("a mux waits until it has an answer");
+        let Some(slot) = slot else {
+            // What ends a server gives it back. Nothing was sent, so whoever waits simply asks again.
+            return self.on_mux_grant_lost(pool.id);
+        };
+        mux.place = Place::Serving(slot as u32);
+        let server = &mut self.servers[slot];
+        assert!(server.holder.is_none() && server.share.is_none(), "a server has one holder");
+        server.since = now;
+        server.share = Some(Box::new(Share {
+            sharers: Vec::new(),
+            worst: Verdict::Clean,
+            since: now,
+            yielding: false,
+            used: false,
+            served: 0,
+            collected: Vec::new(),
+            stalls: 0,
+        }));
+        if grant.waited >= self.shared.config.slow_wait
+            && let Some(withheld) = self.paces.slow_wait.permits(self.now)
+        {
+            tracing::warn!(
+                withheld,
+                database = %pool.spec().database, user = %pool.spec().user,
+                server = self.backend(slot), waited_ms = grant.waited.as_millis() as u64,
+                "clients waited long for a server that they share"
+            );
+        }
+        self.admit_joining(pool.id, slot);
+        self.rearm_server(slot);
+    }
+
+    /// Lets those in who wait.
+    fn admit_joining(&mut self, pool: PoolId, server: usize) {
+        let joining = self.mux(pool).map(|mux| std::mem::take(&mut mux.joining)).unwrap_or_default();
+        for joiner in joining {
+            if self.still_joins(pool, &joiner) {
+                self.admit(joiner.client as usize, server);
+                self.push_feed(joiner.client as usize);
+            }
+        }
+    }
+
+    fn still_joins(&self, pool: PoolId, joiner: &Joiner) -> bool {
+        let client = self.clients.get(joiner.client as usize);
+        client.is_some_and(|c| c.waiter == joiner.waiter && !c.closing && c.lease == Lease::Joining { pool })
+    }
+
+    fn admit(&mut self, slot: usize, server: usize) {
+        let share = self.share(server);
+        let place = share.sharers.len() as u32;
+        share.sharers.push(slot as u32);
+        share.used = true;
+        self.clients[slot].lease = Lease::Shared { server: server as u32, place };
+        self.refresh_state(slot);
+        let mut out = self.outbox();
+        let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server));
+        let protocol = Arc::clone(&self.shared.protocol);
+        let (client, server) = (&mut self.clients[slot], &mut self.servers[server]);
+        protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out);
+        self.execute(out, Source::NONE);
+    }
+
+    /// The server died between the grant and its arrival.
+    pub(super) fn on_mux_grant_lost(&mut self, pool: PoolId) {
+        let mux = self.muxes[pool.0 as usize].take().expect("a mux waits until it has an answer");
+        self.share_anew(pool, mux.joining);
+    }
+
+    /// There is no server for a mux.
+    pub(super) fn on_mux_failed(&mut self, pool: &Arc<SharedPool>, reason: CheckOutFailed, waited: Duration) {
+        let mux = self.muxes[pool.id.0 as usize].take().expect("a mux waits until it has an answer");
+        if let Some(withheld) = self.paces.no_server.permits(self.now) {
+            tracing::warn!(
+                withheld,
+                database = %pool.spec().database, user = %pool.spec().user,
+                clients = mux.joining.len(), reason = reason.as_str(), waited_ms = waited.as_millis() as u64,
+                "no server for clients that would share it"
+            );
+        }
+        let now = self.now;
+        // Who came late goes on waiting: it has not had its time.
+        let patient = matches!(reason, CheckOutFailed::Timeout | CheckOutFailed::Unavailable);
+        let (late, failed): (Vec<_>, Vec<_>) =
+            mux.joining.into_iter().partition(|joiner| patient && (now - joiner.since) * 2 < waited);
+        for joiner in failed {
+            if self.still_joins(pool.id, &joiner) {
+                let why = self.lease_failure(pool, reason, now - joiner.since);
+                self.fail_lease(joiner.client as usize, why);
+            }
+        }
+        self.share_anew(pool.id, late);
+    }
+
+    /// The server that was shared has been given back or has gone: who waits asks for another.
+    fn share_anew(&mut self, pool: PoolId, mut joining: Vec<Joiner>) {
+        joining.retain(|joiner| self.still_joins(pool, joiner));
+        // A lease that failed may have led to another wish.
+        if let Some(mux) = self.mux(pool) {
+            mux.joining.extend(joining);
+        } else if !joining.is_empty() {
+            self.start_sharing(pool, joining);
+        }
+    }
+
+    // ---- leaving ----
+
+    /// A client gives its share back.
+    pub(super) fn leave_share(&mut self, slot: usize, server: usize, verdict: Verdict) {
+        let client = &mut self.clients[slot];
+        let Lease::Shared { server: shared, place } = client.lease else {
+            panic!("a client gives back a share that it does not have");
+        };
+        assert_eq!(shared as usize, server, "a client gives back its share of another server");
+        client.lease = Lease::None;
+        let serial = client.serial;
+        let sending = self.reactor.is_sending(self.servers[server].conn);
+        let share = self.servers[server].share.as_deref_mut().expect("a server of a mux is shared");
+        share.sharers.swap_remove(place as usize);
+        if let Some(moved) = share.sharers.get(place as usize) {
+            self.clients[*moved as usize].lease = Lease::Shared { server: shared, place };
+        }
+        share.worst = share.worst.max(verdict);
+        share.served += 1;
+        self.transactions += 1;
+        let empty = share.sharers.is_empty();
+        let gives_back = share.yielding || share.worst != Verdict::Clean;
+        if share.yielding || sending {
+            // It was not listened to on account of this server.
+            self.work.push_back(Work::Feed { client: slot as u32, serial });
+        }
+        if share.stalls > 0 {
+            self.end_stall(slot);
+        }
+        if empty && gives_back {
+            self.give_back(server);
+        }
+    }
+
+    /// Somebody waits for a server of this pool: one that is shared, and needed by nobody at the moment, may be it.
+    pub(super) fn offer(&mut self, pool: PoolId) {
+        if let Some(Mux { place: Place::Serving(server), .. }) = self.mux(pool) {
+            let server = *server as usize;
+            if self.share(server).sharers.is_empty() {
+                self.give_back(server);
+            }
+        }
+    }
+
+    /// Gives a shared server back to its pool.
+    fn give_back(&mut self, slot: usize) {
+        self.flush_server(slot);
+        let server = &mut self.servers[slot];
+        let pool = Arc::clone(&server.pool);
+        let share = server.share.take().expect("a server of a mux is shared");
+        assert!(share.sharers.is_empty(), "a shared server is given back by the last one");
+        pool.lock().stats.transactions += share.served;
+        let mux = self.muxes[pool.id.0 as usize].take().expect("a shared server has a mux");
+        if !self.servers[slot].ending {
+            self.check_in(slot, share.worst);
+        }
+        self.share_anew(pool.id, mux.joining);
+    }
+
+    /// A shared server has gone, and its session has been told. Tells those who shared it.
+    pub(super) fn end_share(&mut self, share: &Share) {
+        let protocol = Arc::clone(&self.shared.protocol);
+        for slot in share.sharers.iter().map(|slot| *slot as usize) {
+            let mut out = self.outbox();
+            let tag = self.client_tag(slot);
+            protocol.share_ended(tag, &mut self.clients[slot].session, &mut out);
+            self.execute(out, Source::NONE);
+            self.refresh_state(slot);
+            self.push_feed(slot);
+        }
+    }
+
+    /// The pool knows that a shared server has gone: who waits for a share may ask for another.
+    pub(super) fn end_mux(&mut self, pool: PoolId, server: usize) {
+        let serving =
+            matches!(self.mux(pool), Some(Mux { place: Place::Serving(slot), .. }) if *slot as usize == server);
+        assert!(serving, "a shared server has a mux");
+        self.stalls.retain(|stall| stall.server as usize != server);
+        let mux = self.muxes[pool.0 as usize].take().expect("just seen");
+        self.share_anew(pool, mux.joining);
+    }
+
+    /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not take what it gets.
+    pub(super) fn is_share_withheld(&self, server: usize) -> bool {
+        let server = &self.servers[server];
+        server.share.as_ref().is_some_and(|share| share.yielding) || self.reactor.is_sending(server.conn)
+    }
+
+    // ---- sending ----
+
+    /// Keeps bytes for a shared server until they leave together.
+    pub(super) fn collect(&mut self, slot: usize, data: &Data<'_>) {
+        let share = self.share(slot);
+        let first = share.collected.is_empty();
+        share.collected.extend_from_slice(data.bytes());
+        let enough = share.collected.len() >= MAX_COLLECTED;
+        if first {
+            self.unflushed.push(slot as u32);
+        }
+        if enough {
+            self.flush_server(slot);
+        }
+    }
+
+    /// Sends what was collected for shared servers.
+    pub(super) fn flush(&mut self) {
+        while let Some(slot) = self.unflushed.pop() {
+            if self.servers.get(slot as usize).is_some_and(|server| server.share.is_some()) {
+                self.flush_server(slot as usize);
+            }
+        }
+    }
+
+    fn flush_server(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        let share = server.share.as_deref_mut().expect("a server of a mux is shared");
+        if share.collected.is_empty() {
+            return;
+        }
+        let sent = self.reactor.send(server.conn, Data::Bytes(&share.collected));
+        share.collected.clear();
+        if let Submitted::Broken(error) = sent {
+            self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
+        }
+    }
+
+    /// A shared server has taken all that was sent to it.
+    pub(super) fn on_shared_sent(&mut self, slot: usize) {
+        let pool = self.servers[slot].pool.id;
+        let sharers = self.share(slot).sharers.clone();
+        sharers.into_iter().for_each(|client| self.push_feed(client as usize));
+        if self.takes_more(slot) {
+            self.admit_joining(pool, slot);
+        }
+    }
+
+    // ---- clients that do not read ----
+
+    /// A client has not taken all that came for it.
+    pub(super) fn note_unread(&mut self, slot: usize) {
+        let Lease::Shared { server, .. } = self.clients[slot].lease else { return };
+        let unsent = self.reactor.unsent(self.clients[slot].conn);
+        if unsent < MAX_BEHIND || self.stalls.iter().any(|stall| stall.client as usize == slot) {
+            return;
+        }
+        self.stalls.push(Stall { client: slot as u32, server, since: self.now, unsent });
+        self.share(server as usize).stalls += 1;
+    }
+
+    /// The client has read all, or gets no more.
+    pub(super) fn end_stall(&mut self, slot: usize) {
+        let Some(at) = self.stalls.iter().position(|stall| stall.client as usize == slot) else { return };
+        let server = self.stalls.swap_remove(at).server as usize;
+        if let Some(share) = self.servers[server].share.as_deref_mut() {
+            share.stalls -= 1;
+        }
+        self.rearm_server(server);
+    }
+
+    /// Disconnects who keeps others waiting.
+    fn end_long_stalls(&mut self) {
+        let mut late = Vec::new();
+        for stall in self.stalls.iter_mut().filter(|stall| self.now - stall.since >= PATIENCE) {
+            let unsent = self.reactor.unsent(self.clients[stall.client as usize].conn);
+            if unsent + MIN_READ > stall.unsent {
+                late.push((stall.client as usize, unsent));
+            }
+            (stall.since, stall.unsent) = (self.now, unsent);
+        }
+        for (slot, unsent) in late {
+            let message =
+                format!("the client does not read: {unsent} bytes of replies wait, and others share the server");
+            self.close_client(slot, CloseReason::Error(Blame::Client, message));
+        }
+    }
+
+    // ---- time ----
+
+    /// Has muxes give back what they do not need, or have had long enough.
+    pub(super) fn look_after_muxes(&mut self) {
+        self.end_long_stalls();
+        for index in 0..self.muxes.len() {
+            let Some(Mux { place: Place::Serving(server), .. }) = self.muxes[index].as_deref() else { continue };
+            let slot = *server as usize;
+            let (now, pool) = (self.now, Arc::clone(&self.servers[slot].pool));
+            let share = self.share(slot);
+            let (waiters, paused) = {
+                let guarded = &mut *pool.lock();
+                guarded.stats.transactions += std::mem::take(&mut share.served);
+                (guarded.pool.counts().waiters > 0, guarded.pool.is_paused())
+            };
+            let held = now - share.since;
+            let unused = !std::mem::take(&mut share.used) && share.sharers.is_empty();
+            if unused || paused || held >= TURN || (waiters && held >= TICK) {
+                share.yielding = true;
+                if share.sharers.is_empty() {
+                    self.give_back(slot);
+                }
+            }
+        }
+    }
+}
+
+impl Share {
+    /// Some of its clients do not read.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalls > 0
+    }
+}
+
+/// A mux as a pool knows it.
+fn mux_id(waiter: u32) -> WaiterId {
+    WaiterId(u64::from(waiter) << 32 | u64::from(MUX))
+}

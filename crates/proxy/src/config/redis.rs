@@ -1,0 +1,60 @@
+//! What a configuration for Redis cannot say: keys and values that mean something to PostgreSQL only.
+
+use settings::Section;
+
+use super::{Database, FALLBACK, User, auth_query::AUTH_QUERY_KEYS};
+use crate::pools::DEFAULT_USER;
+
+/// Keys without a meaning here, in whatever section, beside those of `auth_query`.
+const FOREIGN: &[&str] = &[
+    "mode",
+    "on_session_state",
+    "reset",
+    "max_pinned",
+    "max_prepared_statements",
+    "connect_query",
+    "application_name_add_host",
+    "certificate",
+];
+
+/// Reports keys that are for PostgreSQL.
+pub fn refuse_foreign(section: &Section<'_>) {
+    let given = section.spots();
+    for key in FOREIGN.iter().chain(AUTH_QUERY_KEYS).filter(|key| given.contains_key(*key)) {
+        section.error(key, format!("`{key}` is for PostgreSQL, and the url is Redis's"));
+    }
+}
+
+/// A `[[database]]` of Redis, whose logical databases have numbers and no rules of their own.
+pub fn database(section: &Section<'_>, url_key: &'static str, mut database: Database) -> Option<Database> {
+    if section.has("name") && database.name != FALLBACK {
+        section.error("name", "clients of Redis ask for numbers, not names: leave `name` out");
+        return None;
+    }
+    if database.database.as_deref().is_some_and(|number| number != "0") {
+        section.error(url_key, "clients choose their logical database with SELECT: take the number off the url");
+    }
+    database.name = FALLBACK.to_owned();
+    database.database = None;
+    default_user(&mut database);
+    Some(database)
+}
+
+/// A password alone is that of the user `default`.
+pub fn default_user(database: &mut Database) {
+    if database.password.is_some() {
+        database.user.get_or_insert_with(|| DEFAULT_USER.to_owned());
+    }
+}
+
+/// Clients of Redis send their password as it is, so that is what must be known; Poolhouse logs in with it, too.
+pub fn refuse_hashed(users: &[User], mut error: impl FnMut(&User, String)) {
+    for user in users {
+        if user.password.as_ref().is_some_and(|password| password.plain().is_none()) {
+            error(
+                user,
+                format!("the password of `{}` is a hash of PostgreSQL's: for Redis give it as it is", user.name),
+            );
+        }
+    }
+}

@@ -1,0 +1,62 @@
+"""What the tests of Redis start: imported by each of them, so that their fixtures have the same names and are nobody else's."""
+
+import os
+import socket
+
+import pytest
+
+from redis_server import RedisPoolhouse, RedisServer
+
+PASSWORD = "red is/secret"
+
+
+@pytest.fixture(scope="module")
+def server(workspace):
+    """A Redis for all tests of a file."""
+    directory = workspace / f"redis-{os.urandom(2).hex()}"
+    directory.mkdir()
+    made = RedisServer(directory).start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def pool(server, workspace, request):
+    """Starts a Poolhouse in front of Redis."""
+    server.connect().flushall()
+    started = []
+
+    def start(behind=server, file=None, **settings):
+        directory = workspace / f"redis-{request.node.name[:30].replace('/', '_')}-{os.urandom(2).hex()}"
+        directory.mkdir()
+        started.append(RedisPoolhouse(directory, behind))
+        return started[-1].start_with(file) if file else started[-1].start(**settings)
+
+    yield start
+    for made in started:
+        made.stop()
+
+
+@pytest.fixture
+def guarded(workspace):
+    """A Redis with a password."""
+    directory = workspace / f"guarded-{os.urandom(2).hex()}"
+    directory.mkdir()
+    made = RedisServer(directory, PASSWORD)
+    made.url = lambda: f"redis://:red%20is%2Fsecret@127.0.0.1:{made.port}"
+    yield made.start()
+    made.stop()
+
+
+def talk(port, data, until=None, seconds=5):
+    """What a raw connection hears, until it ends with `until` or nothing comes any more."""
+    with socket.create_connection(("127.0.0.1", port), seconds) as connection:
+        connection.sendall(data)
+        heard = b""
+        connection.settimeout(seconds)
+        while until is None or not heard.endswith(until):
+            part = connection.recv(65536)
+            if not part:
+                break
+            heard += part
+        return heard

@@ -1,0 +1,214 @@
+"""One server for the commands of many clients of Redis: who may wait for whom, and what one does to the others."""
+
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from redis_fixtures import pool, server
+from redis_server import RedisServer
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def command(*words):
+    """A command as bytes."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+class Raw:
+    """A connection that says and reads when the test wants."""
+
+    def __init__(self, poolhouse, receive_buffer=None):
+        self.socket = socket.socket()
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(20)
+        self.socket.connect(("127.0.0.1", poolhouse.port))
+        self.heard = b""
+
+    def say(self, *commands):
+        self.socket.sendall(b"".join(commands))
+        return self
+
+    def hear(self, length):
+        """So many bytes; fewer if the connection ends."""
+        while len(self.heard) < length and (part := self.socket.recv(1 << 20)):
+            self.heard += part
+        heard, self.heard = self.heard[:length], self.heard[length:]
+        return heard
+
+    def close(self):
+        self.socket.close()
+
+
+def created(poolhouse):
+    return poolhouse.metric("poolhouse_servers_created_total")
+
+
+def test_clients_at_work_in_the_same_moment_share_one_server(pool):
+    poolhouse = pool(workers=1, max_size=1)
+    clients = [Raw(poolhouse) for _ in range(200)]
+    for number, client in enumerate(clients):
+        client.say(command("SET", f"k{number}", f"v{number}"), command("GET", f"k{number}"))
+    for number, client in enumerate(clients):
+        value = f"v{number}".encode()
+        expected = b"+OK\r\n$%d\r\n%s\r\n" % (len(value), value)
+        assert client.hear(len(expected)) == expected
+    assert created(poolhouse) == 1
+    eventually("they are counted", lambda: poolhouse.metric("poolhouse_transactions_total") >= 200)
+
+
+def test_what_must_be_alone_hinders_nobody_who_shares(pool):
+    poolhouse = pool(workers=1, max_size=3)
+    others = poolhouse.connect()
+    others.set("k", "v")
+    blocking, reading = Raw(poolhouse), Raw(poolhouse)
+    blocking.say(command("BLPOP", "list", 0))
+    reading.say(command("XREAD", "COUNT", 1, "BLOCK", 0, "STREAMS", "stream", "$"))
+    for _ in range(50):
+        assert others.get("k") == b"v"
+    others.rpush("list", "x")
+    others.xadd("stream", {"a": "b"}, id="1-1")
+    assert blocking.hear(len(b"*2\r\n$4\r\nlist\r\n$1\r\nx\r\n")) == b"*2\r\n$4\r\nlist\r\n$1\r\nx\r\n"
+    assert reading.hear(5) == b"*1\r\n*"
+
+
+def test_a_script_that_never_ends_is_killed_from_another_connection(pool, workspace):
+    directory = workspace / "redis-busy"
+    directory.mkdir()
+    busy = RedisServer(directory, **{"lua-time-limit": 50}).start()
+    try:
+        poolhouse = pool(behind=busy, workers=1)
+        endless = Raw(poolhouse).say(command("EVAL", "while true do end", 0))
+        time.sleep(0.3)
+        waiting = Raw(poolhouse).say(command("GET", "k"))
+        assert poolhouse.connect().script_kill()
+        assert endless.hear(4) == b"-ERR"
+        assert waiting.hear(5) in (b"$-1\r\n", b"-BUSY")
+    finally:
+        busy.stop()
+
+
+def test_one_server_serves_those_who_share_and_those_who_cannot_in_turn(pool):
+    """Two workers, one server: it is handed around, and nobody waits for long."""
+    poolhouse = pool(workers=2, max_size=1, max_wait_time="5s")
+    failures, done = [], []
+
+    def work(number):
+        client = poolhouse.connect()
+        try:
+            for step in range(100):
+                if number % 3 == 0:
+                    with client.pipeline() as transaction:
+                        transaction.incr("sum").get(f"own{number}")
+                        transaction.execute()
+                else:
+                    client.set(f"own{number}", step)
+                    assert client.get(f"own{number}") == str(step).encode()
+            done.append(number)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(done) == 12 and poolhouse.connect().get("sum") == b"400"
+    assert created(poolhouse) == 1
+
+
+def test_who_leaves_before_its_reply_takes_nothing_along(pool):
+    poolhouse = pool(workers=1, max_size=1)
+    stays = poolhouse.connect()
+    stays.set("big", b"x" * 100_000)
+    for _ in range(50):
+        going = Raw(poolhouse)
+        going.say(command("GET", "big") * 3, command("INCR", "n"))
+        going.close()
+        assert stays.echo("mine") == b"mine"
+    assert created(poolhouse) == 1
+    eventually("all that was asked for is done", lambda: stays.get("n") == b"50")
+
+
+def test_all_are_told_when_a_shared_server_is_lost(pool, workspace):
+    directory = workspace / "redis-lost"
+    directory.mkdir()
+    lost = RedisServer(directory).start()
+    try:
+        poolhouse = pool(behind=lost, workers=1)
+        clients = [Raw(poolhouse) for _ in range(20)]
+        assert all(client.say(command("PING")).hear(7) == b"+PONG\r\n" for client in clients)
+        lost.process.send_signal(signal.SIGSTOP)
+        lost_word = b"-ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known\r\n"
+        for number, client in enumerate(clients):
+            client.say(command("SET", f"k{number}", 1), command("GET", f"k{number}"))
+        eventually("all have asked", lambda: poolhouse.metric("poolhouse_clients", state="active") == 20)
+        lost.stop()
+        for client in clients:
+            assert client.hear(2 * len(lost_word)) == lost_word * 2
+        lost.start()
+        for number, client in enumerate(clients):
+            assert client.say(command("SET", f"k{number}", 2)).hear(5) == b"+OK\r\n"
+    finally:
+        lost.stop()
+
+
+def test_who_does_not_read_is_disconnected_and_the_others_go_on(pool):
+    poolhouse = pool(workers=1)
+    others = poolhouse.connect()
+    others.set("big", b"x" * 1_000_000)
+    idler = Raw(poolhouse, receive_buffer=4096)
+    idler.say(command("GET", "big") * 60)
+    time.sleep(0.2)
+    begun = time.monotonic()
+    assert others.get("big") == b"x" * 1_000_000
+    assert time.monotonic() - begun < 8
+    eventually("the log says why", lambda: "the client does not read" in poolhouse.log())
+    assert len(idler.hear(60_000_000)) < 60_000_000
+    assert poolhouse.resident_kib() < 100_000
+
+
+def test_who_reads_slowly_gets_all_of_it(pool):
+    poolhouse = pool(workers=1)
+    poolhouse.connect().set("big", b"x" * 4_000_000)
+    slow = Raw(poolhouse, receive_buffer=65536)
+    slow.say(command("GET", "big"))
+    length = len(b"$4000000\r\n") + 4_000_002
+    heard = 0
+    while heard < length:
+        heard += len(slow.hear(min(100_000, length - heard)))
+        time.sleep(0.02)
+    assert slow.say(command("PING")).hear(7) == b"+PONG\r\n"
+
+
+def test_a_server_is_not_kept_by_those_who_share_it_for_ever(pool):
+    """Life times hold for a server that is always at work, too."""
+    poolhouse = pool(workers=1, max_size=1, max_life_time="2s")
+    client, until = poolhouse.connect(), time.monotonic() + 8
+    while time.monotonic() < until and created(poolhouse) < 2:
+        for _ in range(100):
+            client.ping()
+    assert created(poolhouse) >= 2
+
+
+def test_pausing_stops_those_who_share_as_well(pool):
+    poolhouse = pool(workers=1)
+    client = poolhouse.connect(socket_timeout=10)
+    client.ping()
+    assert poolhouse.post("/api/pause")[0] == 200
+    answered = []
+    asking = threading.Thread(target=lambda: answered.append(client.ping()))
+    time.sleep(0.1)
+    asking.start()
+    time.sleep(0.3)
+    assert not answered
+    assert poolhouse.post("/api/resume")[0] == 200
+    asking.join(10)
+    assert answered
