@@ -21,7 +21,7 @@ ADVERSARY_ARGS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients adversary demo bench bench-load cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients adversary demo bench bench-redis bench-load cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ test-e2e: ## real clients and a private PostgreSQL through the release binary
 clients: setup build ## drivers others wrote, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/clients/run.py $(CLIENTS)
 
+redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-redis' for some only)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/redis_clients/run.py $(REDIS_CLIENTS_OF)
+
 adversary: setup build ## clients that change their sessions at random beside a reference (ADVERSARY_ARGS='--statements 1000000')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/adversary.py $(ADVERSARY_ARGS)
 
@@ -57,6 +60,9 @@ demo: setup build ## see it work: many clients, few servers, before and after
 bench: setup build ## measure beside PgBouncer (PGBOUNCER=path names another than Debian's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
 	$(CARGO) bench --locked -p pool
+
+bench-redis: setup build ## measure in front of Redis beside twemproxy and HAProxy
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_ARGS)
 
 bench-load: setup build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/generator.py $(BENCH_ARGS)

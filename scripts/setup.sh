@@ -50,6 +50,7 @@ missing_packages() {
     have openssl || echo openssl
     have pgbouncer || echo pgbouncer
     have haproxy || echo haproxy
+    have nutcracker || echo nutcracker
     have redis-server || echo redis-server
     have redis-cli || echo redis-tools
     have pgpool || echo pgpool2

@@ -243,7 +243,8 @@ impl<P: Protocol> Driver<P> {
                 if conn.sides > 0 {
                     // A cancel request is under way that must not meet the next one's query.
                     conn.usage = Use::Withheld(verdict);
-                    return;
+                    // The client was not listened to on account of this server, and has nothing to do with it any more.
+                    return self.call(client.worker(), Call::ClientInput(client));
                 }
                 self.check_in(tag, verdict);
             }
