@@ -50,6 +50,18 @@ def test_above_the_soft_limit_the_longest_idle_is_evicted(start):
         client.close()
 
 
+def test_clients_that_come_back_as_fast_as_they_are_evicted_are_reported(start):
+    pooler = start(soft_limit=3, hard_limit=12, evict_min_idle="10ms", max_size=2)
+    connections = [pooler.connect() for _ in range(4)]
+    for _ in range(12):
+        time.sleep(0.05)
+        connections.append(pooler.connect())
+    eventually("the loop is seen", lambda: pooler.metric("poolhouse_eviction_loops_total") == 1)
+    assert "come back as fast as they are evicted" in pooler.log()
+    for connection in connections:
+        connection.close()
+
+
 def test_nobody_in_a_transaction_and_nobody_just_active_is_evicted(start):
     pooler = start(soft_limit=3, hard_limit=6, evict_min_idle="30s", max_size=4)
     busy = pooler.wire()

@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod descriptors;
 mod driver;
+mod evictions;
 mod handle;
 mod histogram;
 mod lines;

@@ -5,9 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use pool::{Admission, Gate, GateConfig};
+use std::time::Duration;
 
-use crate::{config::Timeouts, snapshot::ListenerSnapshot, tls::TlsAcceptor};
+use pool::{Admission, Gate, GateConfig, Time};
+
+use crate::{config::Timeouts, evictions::Evictions, snapshot::ListenerSnapshot, tls::TlsAcceptor};
 
 /// Clients above the hard limit that are let in for the moment it takes to tell them so.
 pub(crate) const MAX_SURPLUS: u64 = 256;
@@ -40,6 +42,9 @@ pub(crate) struct Listener {
     rejected: AtomicU64,
     throttled: AtomicU64,
     sent_away: [AtomicU64; EVICTIONS.len()],
+    evictions: Mutex<Evictions>,
+    /// How often clients were seen to come back as fast as they were evicted.
+    loops: AtomicU64,
 }
 
 impl Listener {
@@ -60,6 +65,8 @@ impl Listener {
             rejected: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             sent_away: Default::default(),
+            evictions: Mutex::default(),
+            loops: AtomicU64::new(0),
         }
     }
 
@@ -98,6 +105,13 @@ impl Listener {
         self.sent_away[why as usize].fetch_add(1, Relaxed);
     }
 
+    /// A client that was here for so long is evicted. True if clients come back as fast as that happens, now and then.
+    pub(crate) fn is_eviction_loop(&self, age: Duration, now: Time) -> bool {
+        let found = self.evictions.lock().unwrap_or_else(PoisonError::into_inner).note(age, now);
+        self.loops.fetch_add(u64::from(found), Relaxed);
+        found
+    }
+
     /// The counts that do not depend on a worker.
     pub(crate) fn snapshot(&self) -> ListenerSnapshot {
         let limits = self.limits();
@@ -108,6 +122,7 @@ impl Listener {
                 ("auth_failures", self.throttled.load(Relaxed)),
             ],
             evictions: EVICTIONS.iter().zip(&self.sent_away).map(|(name, n)| (*name, n.load(Relaxed))).collect(),
+            eviction_loops: self.loops.load(Relaxed),
             limits: (limits.soft_limit, limits.hard_limit),
             ..ListenerSnapshot::default()
         }

@@ -195,6 +195,8 @@ struct Paces {
 enum Work {
     /// A server that lives here was granted to a client that lives here.
     Granted(Arc<SharedPool>, Grant),
+    /// A server that lives here was granted to a client that lives elsewhere.
+    Bring(PoolId, Grant),
     /// A client's held-back input is handed to it again.
     Feed { client: u32, serial: u32 },
     /// A check-out failed.
@@ -411,6 +413,7 @@ impl<P: Protocol> Worker<P> {
     fn handle_work(&mut self, work: Work) {
         match work {
             Work::Granted(pool, grant) => self.on_granted(pool, grant),
+            Work::Bring(pool, grant) => self.bring(pool, grant),
             Work::Feed { client, serial } => {
                 if self.client_is(client, serial) {
                     self.feed(client as usize);

@@ -113,11 +113,17 @@ pub enum Refusal {
 /// - A server that its session keeps for itself ([`Effect::Keep`](crate::Effect::Keep)) stays on its worker; `server_gone` is
 ///   called for it as for one that is held.
 /// - After [`refuse`](Protocol::refuse) or `Effect::Close` the driver hands a session no more input.
-/// - A shared server lives on the worker of the clients that share it. A client has its share while replies are due to it and leaves
-///   ([`Effect::Leave`](crate::Effect::Leave)) with the last one, so that the server can be had back: once the driver wants that,
-///   it hands no more input to those who have a share, and lets nobody join. A client that goes earlier leaves with
-///   [`Verdict::Reset`](crate::Verdict::Reset); the server's session goes on and drops what comes for it. When a shared server is
-///   gone, `server_gone` is called and then `share_ended` for each client that has a share.
+/// - A shared server lives on the worker of the clients that share it. A client has one share of a pool at a time, from its first request
+///   to the last reply that is due to it, and is not called idle meanwhile; then it leaves ([`Effect::Leave`](crate::Effect::Leave)), so
+///   that the server can be had back. Once the driver wants that, it lets nobody join, and hands no more input to those who have a
+///   share, but for the first after `granted`, in which a session sends a request or leaves. A request goes to a shared server whole, in
+///   one call, and its reply depends on no more input. The driver may keep a server that nobody has a share of for a while.
+///   A client that goes while replies are due leaves with [`Verdict::Reset`](crate::Verdict::Reset); the server's session goes on and
+///   drops what comes for it. After [`Verdict::Discard`](crate::Verdict::Discard) nobody joins any more.
+/// - When a shared server is gone, `server_gone` is called and then `share_ended` for each client that has a share; one that is
+///   being closed sends nothing then.
+/// - Held-back input is also handed over again after a client has left a server that was wanted back, after `server_gone` and
+///   `share_ended`, and when a cancel request that concerned its server has ended.
 pub trait Protocol: Send + Sync + 'static {
     /// The state of a client's connection; small, because tens of thousands are idle.
     type Client: Send + 'static;
@@ -196,7 +202,7 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// A server's connection has ended, though the session did not ask for it. Its holders get an error; the lease is
+    /// A server's connection has ended, by itself or because its session asked for it. Its holders get an error; the lease is
     /// over without a release.
     fn server_gone(
         &self,

@@ -17,6 +17,7 @@ use super::{
     leases::Lease,
 };
 use crate::{
+    evictions::YOUNG,
     listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner},
@@ -394,6 +395,14 @@ impl<P: Protocol> Worker<P> {
         };
         if let Some(counted) = counted {
             listener.count_sent_away(counted);
+        }
+        if why == Refusal::Evicted && listener.is_eviction_loop(self.now - self.clients[slot].born, self.now) {
+            tracing::warn!(
+                listener = %listener.name, soft_limit = listener.limits().soft_limit,
+                "clients come back as fast as they are evicted: most of them had been here for less than {} s. More of them \
+                 live than soft_limit allows: raise it, or see to it that clients share connections",
+                YOUNG.as_secs()
+            );
         }
         if !matches!(why, Refusal::ShuttingDown | Refusal::Drained)
             && let Some(withheld) = self.paces.sent_away.permits(self.now)

@@ -292,8 +292,8 @@ impl<P: Protocol> Worker<P> {
         client.lease = Lease::None;
         // A login borrows a server, too, but that is no transaction.
         server.served |= client.state != State::Login;
-        if self.reactor.is_sending(server.conn) {
-            // It was not listened to on account of this server, which it holds no more.
+        if self.reactor.is_sending(server.conn) || server.sides > 0 {
+            // It was not listened to, or its input was held back, on account of this server, which it holds no more.
             self.work.push_back(Work::Feed { client: holder as u32, serial: client.serial });
         }
     }
@@ -351,7 +351,8 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn deliver(&mut self, pool: Arc<SharedPool>, grant: Grant) {
         match (grant.home == self.home(), grant.waiter_home == self.home()) {
             (true, true) => self.work.push_back(Work::Granted(pool, grant)),
-            (true, false) => self.bring(pool.id, grant),
+            // Not before the outbox at hand is done: it may yet close the server.
+            (true, false) => self.work.push_back(Work::Bring(pool.id, grant)),
             (false, _) => self.mailbox(grant.home).send(Message::Bring(pool.id, grant)),
         }
     }

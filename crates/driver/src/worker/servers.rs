@@ -355,6 +355,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
         let holder = self.servers[slot].holder;
         let share = self.servers[slot].share.take();
+        let mux = share.as_ref().map(|_| self.end_mux(slot));
         if holder.is_some() || share.is_some() || self.servers[slot].kept {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
@@ -396,8 +397,8 @@ impl<P: Protocol> Worker<P> {
         }
         server.pool.set_last_error(message);
         self.forget_server(&server.pool, server.id, Closed::Error);
-        if share.is_some() {
-            self.end_mux(server.pool.id, slot);
+        if let Some(mux) = mux {
+            self.share_anew(server.pool.id, mux.joining);
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Mux {
     /// Its number as a waiter.
     waiter: u32,
     place: Place,
-    joining: Vec<Joiner>,
+    pub(super) joining: Vec<Joiner>,
 }
 
 enum Place {
@@ -51,7 +51,7 @@ enum Place {
 }
 
 /// A client that waits for a share.
-struct Joiner {
+pub(super) struct Joiner {
     client: u32,
     waiter: u32,
     since: Time,
@@ -257,14 +257,19 @@ impl<P: Protocol> Worker<P> {
         self.share_anew(pool.id, late);
     }
 
-    /// The server that was shared has been given back or has gone: who waits asks for another.
-    fn share_anew(&mut self, pool: PoolId, mut joining: Vec<Joiner>) {
+    /// The server that was shared has been given back or has gone, and the pool knows: who waits asks for another.
+    pub(super) fn share_anew(&mut self, pool: PoolId, mut joining: Vec<Joiner>) {
         joining.retain(|joiner| self.still_joins(pool, joiner));
-        // A lease that failed may have led to another wish.
-        if let Some(mux) = self.mux(pool) {
-            mux.joining.extend(joining);
-        } else if !joining.is_empty() {
-            self.start_sharing(pool, joining);
+        if joining.is_empty() {
+            return;
+        }
+        // What others made of the end may have been such a wish already.
+        let Some(mux) = self.mux(pool) else { return self.start_sharing(pool, joining) };
+        mux.joining.extend(joining);
+        if let Place::Serving(server) = mux.place
+            && self.takes_more(server as usize)
+        {
+            self.admit_joining(pool, server as usize);
         }
     }
 
@@ -340,14 +345,16 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// The pool knows that a shared server has gone: who waits for a share may ask for another.
-    pub(super) fn end_mux(&mut self, pool: PoolId, server: usize) {
-        let serving =
-            matches!(self.mux(pool), Some(Mux { place: Place::Serving(slot), .. }) if *slot as usize == server);
-        assert!(serving, "a shared server has a mux");
+    /// A shared server has gone. Returns its mux, whose place another one may take at once.
+    pub(super) fn end_mux(&mut self, server: usize) -> Box<Mux> {
+        let pool = self.servers[server].pool.id;
+        let mux = self.muxes[pool.0 as usize].take().expect("a shared server has a mux");
+        assert!(
+            matches!(mux.place, Place::Serving(slot) if slot as usize == server),
+            "a mux has the server that it shares"
+        );
         self.stalls.retain(|stall| stall.server as usize != server);
-        let mux = self.muxes[pool.0 as usize].take().expect("just seen");
-        self.share_anew(pool, mux.joining);
+        mux
     }
 
     /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not take what it gets.
@@ -461,7 +468,10 @@ impl<P: Protocol> Worker<P> {
             };
             let held = now - share.since;
             let unused = !std::mem::take(&mut share.used) && share.sharers.is_empty();
-            if unused || paused || held >= TURN || (waiters && held >= TICK) {
+            let wanted = unused || paused || held >= TURN || (waiters && held >= TICK);
+            // Who was granted a share while the server takes no bytes has not been heard yet.
+            if wanted && !self.reactor.is_sending(self.servers[slot].conn) {
+                let share = self.share(slot);
                 share.yielding = true;
                 if share.sharers.is_empty() {
                     self.give_back(slot);

@@ -75,6 +75,7 @@ fn listener(listener: &ListenerSnapshot) -> Value {
         "hard_limit": listener.limits.1,
         "rejections": counted(&listener.rejections),
         "evictions": counted(&listener.evictions),
+        "eviction_loops": listener.eviction_loops,
     })
 }
 

@@ -112,7 +112,10 @@ impl Metrics {
         let lines = each(&rejections, "reason");
         counters(encoder, "poolhouse_client_rejections", "Clients turned away at the door", lines)?;
         let evictions = |i: usize| listeners[i].evictions.clone();
-        counters(encoder, "poolhouse_client_evictions", "Clients sent away", each(&evictions, "reason"))
+        counters(encoder, "poolhouse_client_evictions", "Clients sent away", each(&evictions, "reason"))?;
+        let lines = listeners.iter().map(|l| (vec![("listener", l.name.as_str())], l.eviction_loops)).collect();
+        let help = "Times that clients were seen to come back as fast as they were evicted";
+        counters(encoder, "poolhouse_eviction_loops", help, lines)
     }
 
     fn workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -397,6 +400,7 @@ pub(super) mod tests {
                 "poolhouse_clients{listener=\"127.0.0.1:6432\",state=\"idle\"} 3",
                 "poolhouse_client_rejections_total{listener=\"127.0.0.1:6432\",reason=\"hard_limit\"} 2",
                 "poolhouse_client_evictions_total{listener=\"127.0.0.1:6432\",reason=\"soft_limit\"} 1",
+                "poolhouse_eviction_loops_total{listener=\"127.0.0.1:6432\"} 0",
                 "poolhouse_servers{database=\"d\",user=\"u\",state=\"idle\"} 2",
                 "poolhouse_servers_max{database=\"d\",user=\"u\"} 20",
                 "poolhouse_servers_created_total{database=\"d\",user=\"u\"} 9",

@@ -1,0 +1,66 @@
+//! Recognises clients that come back as fast as they are evicted: eviction then helps nobody, and costs a login each time.
+
+use std::time::Duration;
+
+use pool::Time;
+
+/// What is looked at together.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// An evicted client that was here for less than this has probably been evicted before.
+pub(crate) const YOUNG: Duration = Duration::from_secs(30);
+
+/// Evictions of such clients in a window that make a loop, if they are at least half of all.
+const LEAST: u32 = 10;
+
+/// The evictions of one listener.
+#[derive(Debug, Default)]
+pub(crate) struct Evictions {
+    since: Time,
+    all: u32,
+    young: u32,
+}
+
+impl Evictions {
+    /// A client that was here for so long is evicted. True if that shows a loop, once in a window.
+    pub(crate) fn note(&mut self, age: Duration, now: Time) -> bool {
+        if self.all == 0 || now - self.since >= WINDOW {
+            *self = Self { since: now, ..Self::default() };
+        }
+        self.all = self.all.saturating_add(1);
+        if age >= YOUNG {
+            return false;
+        }
+        self.young = self.young.saturating_add(1);
+        // Once, when the last one that it takes is seen.
+        self.young == LEAST.max(self.all.div_ceil(2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time(seconds * 1_000_000_000)
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const MOMENT: Duration = Duration::from_secs(6);
+
+    #[test]
+    fn clients_that_come_back_at_once_are_a_loop_told_once_in_a_window() {
+        let mut evictions = Evictions::default();
+        assert_eq!((0..100).filter(|_| evictions.note(MOMENT, at(1))).count(), 1);
+        assert_eq!((0..100).filter(|_| evictions.note(MOMENT, at(12))).count(), 1);
+    }
+
+    #[test]
+    fn old_clients_and_few_ones_are_none() {
+        let mut evictions = Evictions::default();
+        assert!((0..1000).all(|_| !evictions.note(MINUTE, at(1))));
+        assert!((0..500).all(|_| !evictions.note(MOMENT, at(2))));
+        let mut evictions = Evictions::default();
+        assert!((0..100).all(|n| !evictions.note(MOMENT, at(2 * n))));
+    }
+}
