@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use protocol::{
     Bytes, ClientTag, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
 };
-use redis::{Client, Directory, Redis, Server, ServerLogin, Version, Welcome};
+use redis::{Client, Directory, Encryption, Redis, Server, ServerLogin, Version, Welcome};
 
 const CLIENT: ClientTag = ClientTag(1);
 const SERVER: ServerTag = ServerTag(1);
@@ -18,6 +18,10 @@ const MAX_HELD: usize = 1 << 16;
 struct Doors(bool);
 
 impl Directory for Doors {
+    fn encryption(&self, _: u16) -> Encryption {
+        Encryption::Off
+    }
+
     fn welcome(&self, _: Origin) -> Welcome {
         if self.0 { Welcome::Password } else { Welcome::Open }
     }
