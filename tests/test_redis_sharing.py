@@ -212,3 +212,65 @@ def test_pausing_stops_those_who_share_as_well(pool):
     assert poolhouse.post("/api/resume")[0] == 200
     asking.join(10)
     assert answered
+
+
+def test_a_script_that_speaks_of_a_protocol_error_disconnects_nobody(pool):
+    poolhouse = pool(workers=1)
+    clients = [Raw(poolhouse) for _ in range(20)]
+    clients[0].say(command("EVAL", "return redis.error_reply('ERR Protocol error: not at all')", 0))
+    for client in clients[1:]:
+        client.say(command("ECHO", "mine"))
+    assert clients[0].hear(19) == b"-ERR Protocol error"
+    assert all(client.hear(10) == b"$4\r\nmine\r\n" for client in clients[1:])
+    assert all(client.say(command("ECHO", "more")).hear(10) == b"$4\r\nmore\r\n" for client in clients[1:])
+
+
+def test_a_group_called_streams_blocks_nobody_else(pool):
+    poolhouse = pool(workers=1)
+    others = poolhouse.connect(socket_timeout=2)
+    others.xgroup_create("s", "streams", mkstream=True)
+    Raw(poolhouse).say(command("XREADGROUP", "GROUP", "streams", "c", "BLOCK", 5000, "STREAMS", "s", ">"))
+    time.sleep(0.1)
+    assert others.ping()
+
+
+def test_who_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
+    """The server that is shared is to be given back, and does not answer those who have a share."""
+    directory = workspace / "redis-silent"
+    directory.mkdir()
+    silent = RedisServer(directory).start()
+    try:
+        poolhouse = pool(behind=silent, workers=1, max_wait_time="500ms")
+        first = Raw(poolhouse)
+        assert first.say(command("PING")).hear(7) == b"+PONG\r\n"
+        silent.process.send_signal(signal.SIGSTOP)
+        first.say(command("PING"))
+        time.sleep(1.3)
+        assert Raw(poolhouse).say(command("PING")).hear(5) == b"-ERR "
+        silent.process.send_signal(signal.SIGCONT)
+        assert first.hear(7) == b"+PONG\r\n"
+    finally:
+        silent.stop()
+
+
+def test_a_server_that_is_always_behind_is_given_back_all_the_same(pool):
+    """Bulky pipelines keep its socket full; a transaction gets its turn."""
+    poolhouse = pool(workers=1, max_size=1, max_wait_time="5s")
+    until, blob = time.monotonic() + 6, "x" * 14_000
+    unit = command("EVAL", "local t = redis.call('time') for i = 1, 20000 do end return 'done'", 0, blob) * 4
+
+    def work():
+        client = Raw(poolhouse)
+        while time.monotonic() < until:
+            client.say(unit).hear(4 * len(b"$4\r\ndone\r\n"))
+        client.close()
+
+    threads = [threading.Thread(target=work) for _ in range(60)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    for _ in range(3):
+        with poolhouse.connect().pipeline() as transaction:
+            assert transaction.incr("n").execute()
+    for thread in threads:
+        thread.join()

@@ -119,10 +119,20 @@ fn uppercase<'a>(name: &[u8], room: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
     room
 }
 
-/// The option of XREAD and XREADGROUP, which stands before the streams.
+/// Whether XREAD or XREADGROUP has the option to wait, or options that are not understood.
 fn blocks(rest: &[&[u8]]) -> bool {
-    let mut options = rest.iter().take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS"));
-    options.any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        let mut upper = [0; MAX_NAME];
+        at += match uppercase(word, &mut upper) {
+            b"STREAMS" => return false,
+            b"NOACK" => 1,
+            b"COUNT" | b"CLAIM" => 2,
+            b"GROUP" => 3,
+            _ => return true,
+        };
+    }
+    true
 }
 
 fn is(argument: Option<&[u8]>, word: &[u8]) -> bool {
@@ -158,9 +168,12 @@ mod tests {
     fn a_stream_is_waited_for_only_if_that_is_asked() {
         assert_eq!(kind(b"XREAD", &[b"COUNT", b"2", b"block", b"0", b"STREAMS", b"s", b"$"]), Kind::Blocking);
         assert_eq!(kind(b"XREAD", &[b"STREAMS", b"BLOCK", b"0"]), Kind::Ordinary);
-        assert_eq!(
-            kind(b"XREADGROUP", &[b"GROUP", b"g", b"c", b"BLOCK", b"5", b"STREAMS", b"s", b">"]),
-            Kind::Blocking
-        );
+        for group in [&b"g"[..], b"streams"] {
+            let read = |more: &[&'static [u8]]| kind(b"XREADGROUP", &[&[b"GROUP", group, b"c"], more].concat());
+            assert_eq!(read(&[b"BLOCK", b"5", b"STREAMS", b"s", b">"]), Kind::Blocking);
+            assert_eq!(read(&[b"COUNT", b"1", b"NOACK", b"STREAMS", b"s", b">"]), Kind::Ordinary);
+        }
+        // More words than are looked at.
+        assert_eq!(kind(b"XREAD", &[&b"COUNT"[..], b"1"].repeat(40)), Kind::Blocking);
     }
 }

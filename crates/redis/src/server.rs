@@ -245,7 +245,8 @@ impl Server {
                 b'-' => !bytes.starts_with(b"-EXECABORT"),
                 _ => bytes.starts_with(b"+QUEUED"),
             };
-            self.closing |= bytes.starts_with(b"-ERR Protocol error");
+            // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
+            self.closing |= self.holder.is_some() && bytes.starts_with(b"-ERR Protocol error");
         }
         let whom = whom.and_then(|whom| alive(clients, whom));
         if let Some((tag, _)) = whom {

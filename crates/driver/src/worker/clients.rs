@@ -15,6 +15,7 @@ use super::{
     Work, Worker,
     effects::{ServerSessions, Source},
     leases::Lease,
+    sharing::MAX_BEHIND,
 };
 use crate::{
     evictions::YOUNG,
@@ -260,6 +261,9 @@ impl<P: Protocol> Worker<P> {
             let mut servers = ServerSessions(&mut self.servers);
             let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
             assert!(used <= length - at, "a session consumes no more than it was given");
+            if let Lease::Shared { heard, .. } = &mut client.lease {
+                *heard = true;
+            }
             let go_on = self.execute(out, source.skip(at));
             at += used;
             if self.upgrading.is_some() {
@@ -294,13 +298,17 @@ impl<P: Protocol> Worker<P> {
         {
             return;
         }
-        if matches!(client.lease, Lease::Shared { server, .. } if self.is_share_withheld(server as usize)) {
+        if matches!(client.lease, Lease::Shared { .. }) && self.is_withheld(slot) {
             return;
         }
         // A client that does not read its own answers is not listened to either.
         let kept = P::UPSTREAM_KEEPS_REPLIES
-            && client.state != State::Login
-            && matches!(client.lease, Lease::Held { .. } | Lease::None);
+            && match client.lease {
+                Lease::Held { .. } => true,
+                // What is answered here is not the upstream's to keep.
+                Lease::None => client.state != State::Login && self.reactor.unsent(client.conn) < MAX_BEHIND,
+                Lease::Shared { .. } | Lease::Waiting { .. } | Lease::Joining { .. } => false,
+            };
         if self.reactor.is_sending(client.conn) && !kept {
             return;
         }

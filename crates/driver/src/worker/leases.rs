@@ -30,8 +30,8 @@ pub(super) enum Lease {
     Held { server: u32 },
     /// A wish to share a server with others.
     Joining { pool: PoolId },
-    /// A share of a server; `place` is where the client stands among those who share it.
-    Shared { server: u32, place: u32 },
+    /// A share of a server; `place` is where the client stands among those who share it. `heard`: its session has got input since.
+    Shared { server: u32, place: u32, heard: bool },
 }
 
 impl Lease {

@@ -372,6 +372,7 @@ impl<P: Protocol> Worker<P> {
                 self.push_client_feed(holder);
             }
             if let Some(share) = &share {
+                self.servers[slot].pool.lock().stats.transactions += share.served;
                 self.end_share(share);
             }
         }

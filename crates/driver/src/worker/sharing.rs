@@ -29,9 +29,10 @@ const TURN: Duration = Duration::from_secs(1);
 const MAX_COLLECTED: usize = 16 << 10;
 
 /// Bytes that a client may leave unread before the server that it shares is listened to no more.
-const MAX_BEHIND: usize = 256 << 10;
+pub(super) const MAX_BEHIND: usize = 256 << 10;
 
-/// In this time a client that stalls a shared server has to read [`MIN_READ`] bytes, or all there is.
+/// In this time a client that stalls a shared server has to read [`MIN_READ`] bytes, or all there is. Where a stall follows another at
+/// once, both are a tenth: otherwise several clients that do not read would have the others wait for one after the other.
 const PATIENCE: Duration = Duration::from_secs(1);
 const MIN_READ: usize = 128 << 10;
 
@@ -70,7 +71,9 @@ pub(super) struct Share {
     /// Somebody has joined since the last look.
     used: bool,
     /// Requests that have been answered since the last look.
-    served: u64,
+    pub(super) served: u64,
+    /// When the last stall ended.
+    stalled: Option<Time>,
     /// Bytes for the server.
     collected: Vec<u8>,
     /// Its clients that do not read.
@@ -82,6 +85,8 @@ pub(super) struct Stall {
     client: u32,
     server: u32,
     since: Time,
+    /// The share of [`PATIENCE`] that it gets.
+    divisor: u32,
     /// Bytes that it had to read at that time.
     unsent: usize,
 }
@@ -178,6 +183,7 @@ impl<P: Protocol> Worker<P> {
             yielding: false,
             used: false,
             served: 0,
+            stalled: None,
             collected: Vec::new(),
             stalls: 0,
         }));
@@ -216,7 +222,7 @@ impl<P: Protocol> Worker<P> {
         let place = share.sharers.len() as u32;
         share.sharers.push(slot as u32);
         share.used = true;
-        self.clients[slot].lease = Lease::Shared { server: server as u32, place };
+        self.clients[slot].lease = Lease::Shared { server: server as u32, place, heard: false };
         self.refresh_state(slot);
         let mut out = self.outbox();
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server));
@@ -278,17 +284,19 @@ impl<P: Protocol> Worker<P> {
     /// A client gives its share back.
     pub(super) fn leave_share(&mut self, slot: usize, server: usize, verdict: Verdict) {
         let client = &mut self.clients[slot];
-        let Lease::Shared { server: shared, place } = client.lease else {
+        let Lease::Shared { server: shared, place, .. } = client.lease else {
             panic!("a client gives back a share that it does not have");
         };
         assert_eq!(shared as usize, server, "a client gives back its share of another server");
         client.lease = Lease::None;
         let serial = client.serial;
-        let sending = self.reactor.is_sending(self.servers[server].conn);
+        let sending = self.reactor.is_sending(self.servers[server].conn) || self.reactor.is_sending(client.conn);
         let share = self.servers[server].share.as_deref_mut().expect("a server of a mux is shared");
         share.sharers.swap_remove(place as usize);
-        if let Some(moved) = share.sharers.get(place as usize) {
-            self.clients[*moved as usize].lease = Lease::Shared { server: shared, place };
+        if let Some(moved) = share.sharers.get(place as usize)
+            && let Lease::Shared { place: its, .. } = &mut self.clients[*moved as usize].lease
+        {
+            *its = place;
         }
         share.worst = share.worst.max(verdict);
         share.served += 1;
@@ -296,7 +304,7 @@ impl<P: Protocol> Worker<P> {
         let empty = share.sharers.is_empty();
         let gives_back = share.yielding || share.worst != Verdict::Clean;
         if share.yielding || sending {
-            // It was not listened to on account of this server.
+            // It was not listened to on account of this server, or of what it has not read.
             self.work.push_back(Work::Feed { client: slot as u32, serial });
         }
         if share.stalls > 0 {
@@ -358,9 +366,11 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not take what it gets.
-    pub(super) fn is_share_withheld(&self, server: usize) -> bool {
+    /// Who was given a share and not `heard` yet is heard before it is given back.
+    pub(super) fn is_share_withheld(&self, server: usize, heard: bool) -> bool {
         let server = &self.servers[server];
-        server.share.as_ref().is_some_and(|share| share.yielding) || self.reactor.is_sending(server.conn)
+        let yielding = server.share.as_ref().is_some_and(|share| share.yielding);
+        (yielding && heard) || self.reactor.is_sending(server.conn)
     }
 
     // ---- sending ----
@@ -420,16 +430,21 @@ impl<P: Protocol> Worker<P> {
         if unsent < MAX_BEHIND || self.stalls.iter().any(|stall| stall.client as usize == slot) {
             return;
         }
-        self.stalls.push(Stall { client: slot as u32, server, since: self.now, unsent });
-        self.share(server as usize).stalls += 1;
+        let now = self.now;
+        let share = self.share(server as usize);
+        share.stalls += 1;
+        let divisor = if share.stalled.is_some_and(|ended| now - ended < PATIENCE) { 10 } else { 1 };
+        self.stalls.push(Stall { client: slot as u32, server, since: now, divisor, unsent });
     }
 
     /// The client has read all, or gets no more.
     pub(super) fn end_stall(&mut self, slot: usize) {
         let Some(at) = self.stalls.iter().position(|stall| stall.client as usize == slot) else { return };
         let server = self.stalls.swap_remove(at).server as usize;
+        let now = self.now;
         if let Some(share) = self.servers[server].share.as_deref_mut() {
             share.stalls -= 1;
+            share.stalled = Some(now);
         }
         self.rearm_server(server);
     }
@@ -437,12 +452,13 @@ impl<P: Protocol> Worker<P> {
     /// Disconnects who keeps others waiting.
     fn end_long_stalls(&mut self) {
         let mut late = Vec::new();
-        for stall in self.stalls.iter_mut().filter(|stall| self.now - stall.since >= PATIENCE) {
+        let now = self.now;
+        for stall in self.stalls.iter_mut().filter(|stall| now - stall.since >= PATIENCE / stall.divisor) {
             let unsent = self.reactor.unsent(self.clients[stall.client as usize].conn);
-            if unsent + MIN_READ > stall.unsent {
+            if unsent + MIN_READ / stall.divisor as usize > stall.unsent {
                 late.push((stall.client as usize, unsent));
             }
-            (stall.since, stall.unsent) = (self.now, unsent);
+            (stall.since, stall.unsent) = (now, unsent);
         }
         for (slot, unsent) in late {
             let message =
@@ -452,6 +468,23 @@ impl<P: Protocol> Worker<P> {
     }
 
     // ---- time ----
+
+    /// Those who wait for a share of a server that takes nobody are in no queue of the pool: their time is looked at here.
+    fn end_long_joining(&mut self, pool: &Arc<SharedPool>) {
+        let takes_nobody = |mux: &&mut Mux| matches!(mux.place, Place::Serving(_)) && !mux.joining.is_empty();
+        let Some(mux) = self.mux(pool.id).filter(takes_nobody) else { return };
+        let mut joining = std::mem::take(&mut mux.joining);
+        joining.retain(|joiner| self.still_joins(pool.id, joiner));
+        let (limit, now) = (pool.spec().config.max_wait_time, self.now);
+        let is_late = |joiner: &Joiner| limit.is_some_and(|limit| now - joiner.since >= limit);
+        let (late, patient): (Vec<_>, Vec<_>) = joining.into_iter().partition(is_late);
+        self.mux(pool.id).expect("seen above").joining = patient;
+        for joiner in late {
+            pool.lock().stats.on_failed(CheckOutFailed::Timeout);
+            let why = self.lease_failure(pool, CheckOutFailed::Timeout, now - joiner.since);
+            self.fail_lease(joiner.client as usize, why);
+        }
+    }
 
     /// Has muxes give back what they do not need, or have had long enough.
     pub(super) fn look_after_muxes(&mut self) {
@@ -469,14 +502,13 @@ impl<P: Protocol> Worker<P> {
             let held = now - share.since;
             let unused = !std::mem::take(&mut share.used) && share.sharers.is_empty();
             let wanted = unused || paused || held >= TURN || (waiters && held >= TICK);
-            // Who was granted a share while the server takes no bytes has not been heard yet.
-            if wanted && !self.reactor.is_sending(self.servers[slot].conn) {
-                let share = self.share(slot);
+            if wanted {
                 share.yielding = true;
                 if share.sharers.is_empty() {
                     self.give_back(slot);
                 }
             }
+            self.end_long_joining(&pool);
         }
     }
 }

@@ -114,7 +114,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn is_withheld(&self, slot: usize) -> bool {
         match self.clients[slot].lease {
             Lease::Held { server } => self.servers[server as usize].sides > 0,
-            Lease::Shared { server, .. } => self.is_share_withheld(server as usize),
+            Lease::Shared { server, heard, .. } => self.is_share_withheld(server as usize, heard),
             Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => false,
         }
     }
