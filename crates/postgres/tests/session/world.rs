@@ -451,6 +451,7 @@ impl World {
                 Effect::StartTls { peer } => self.handshakes.push(peer),
                 Effect::Pinned { .. } => {}
                 Effect::Keep { server } => self.log.push(format!("keep {}", server.0)),
+                Effect::Leave { .. } => panic!("a server of PostgreSQL is never shared"),
                 Effect::Post { to, key, bytes } => self.posts.push_back((to, key, out.inserted[bytes].to_vec())),
             }
         }
