@@ -57,12 +57,13 @@ adversary: setup build ## clients that change their sessions at random beside a 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo
 
-bench: setup build ## measure beside PgBouncer (PGBOUNCER=path names another than Debian's)
+bench: setup build ## measure beside PgBouncer, and in front of Redis (PGBOUNCER=path names another than Debian's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
 	$(CARGO) bench --locked -p pool
 
 bench-redis: setup build ## measure in front of Redis beside twemproxy and HAProxy
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
 
 bench-load: setup build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/generator.py $(BENCH_ARGS)

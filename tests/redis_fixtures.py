@@ -10,12 +10,17 @@ from redis_server import RedisPoolhouse, RedisServer
 PASSWORD = "red is/secret"
 
 
+def own_redis(workspace, name, **settings):
+    """A Redis of one's own, not started yet."""
+    directory = workspace / f"{name}-{os.urandom(2).hex()}"
+    directory.mkdir()
+    return RedisServer(directory, **settings)
+
+
 @pytest.fixture(scope="module")
 def server(workspace):
     """A Redis for all tests of a file."""
-    directory = workspace / f"redis-{os.urandom(2).hex()}"
-    directory.mkdir()
-    made = RedisServer(directory).start()
+    made = own_redis(workspace, "redis").start()
     yield made
     made.stop()
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use protocol::{
-    Bytes, ClientTag, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
+    Bytes, ClientTag, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
 };
-use redis::{Client, Directory, Encryption, Redis, Server, ServerLogin, Version, Welcome};
+use redis::{Client, Directory, Redis, Server, ServerLogin, Version, Welcome};
 
 const CLIENT: ClientTag = ClientTag(1);
 const SERVER: ServerTag = ServerTag(1);

@@ -24,6 +24,7 @@ mod dials;
 mod effects;
 mod inspect;
 mod leases;
+mod leaving;
 mod posts;
 mod secure;
 mod servers;

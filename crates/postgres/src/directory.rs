@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Origin, PoolId};
+use protocol::{Encryption, Origin, PoolId};
 
 use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
 
@@ -29,18 +29,6 @@ pub trait Directory: Send + Sync + 'static {
 
     /// How Poolhouse logs in to the upstream of a pool.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
-}
-
-/// Whether clients use TLS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Encryption {
-    /// A request for it is declined.
-    #[default]
-    Off,
-    /// As the client likes.
-    Allow,
-    /// Nobody logs in without it.
-    Require,
 }
 
 /// Where a client's requests go.

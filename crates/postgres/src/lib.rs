@@ -59,7 +59,9 @@ use protocol::{
 
 pub use cancel_key::MAX_NODE;
 pub use client::Client;
-pub use directory::{Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use protocol::Encryption;
+
+pub use directory::{Ask, Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
 pub use encryption::{Binding, ServerEncryption, Tls};
 pub use md5::{is_md5_hash, md5_hash};
 pub use requester::{

@@ -19,4 +19,4 @@ mod tls;
 pub use effect::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing, Verdict};
 pub use ids::{ClientTag, PoolId, ServerTag};
 pub use session::{Input, LeaseFailure, Origin, Protocol, Refusal, Sessions};
-pub use tls::{Secured, TlsFailure, Upgrade};
+pub use tls::{Encryption, Secured, TlsFailure, Upgrade};

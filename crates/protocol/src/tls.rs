@@ -3,6 +3,18 @@
 use alloc::{boxed::Box, string::String};
 use core::ops::Range;
 
+/// Whether clients of a listener use TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Encryption {
+    /// It has none.
+    #[default]
+    Off,
+    /// As the client likes.
+    Allow,
+    /// Nobody logs in without it.
+    Require,
+}
+
 /// What a TLS handshake that succeeded has shown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Secured {

@@ -9,12 +9,12 @@ mod passing;
 use std::sync::Arc;
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Sessions,
-    Standing, Verdict,
+    Blame, ClientTag, CloseReason, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag,
+    Sessions, Standing, Verdict,
 };
 
 use crate::{
-    Encryption, Redis, Server, Version, Welcome,
+    Redis, Server, Version, Welcome,
     command::{Kind, kind},
     resp::{self, Limits, Request},
     server::{Due, LOST},
@@ -167,17 +167,8 @@ impl Redis {
         out: &mut Outbox,
     ) -> usize {
         let mut at = 0;
-        match (std::mem::take(&mut client.encryption), input.bytes[0]) {
-            (Encryption::Off, _) => {}
-            (_, TLS_HANDSHAKE) => {
-                out.push(Effect::StartTls { peer: Peer::Client(me) });
-                return 0;
-            }
-            (Encryption::Allow, _) => {}
-            (Encryption::Require, _) => {
-                client.fail(me, "ERR Poolhouse: clients have to use TLS here", out);
-                return input.bytes.len();
-            }
+        if let Some(used) = client.first_byte(me, input, out) {
+            return used;
         }
         while at < input.bytes.len() && !client.closing {
             let bytes = &input.bytes[at..];
@@ -369,6 +360,22 @@ enum Form {
 }
 
 impl Client {
+    /// TLS shows in the first byte: how much of the input is dealt with by that alone, if it is.
+    fn first_byte(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
+        match (std::mem::take(&mut self.encryption), input.bytes[0]) {
+            (Encryption::Off, _) => None,
+            (_, TLS_HANDSHAKE) => {
+                out.push(Effect::StartTls { peer: Peer::Client(me) });
+                Some(0)
+            }
+            (Encryption::Allow, _) => None,
+            (Encryption::Require, _) => {
+                self.fail(me, "ERR Poolhouse: clients have to use TLS here", out);
+                Some(input.bytes.len())
+            }
+        }
+    }
+
     /// Whether replies must come before anything else can be said to the client.
     pub(crate) fn waits(&mut self) -> bool {
         self.held_back |= self.due > 0;

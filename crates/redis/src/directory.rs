@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Origin, PoolId};
+use protocol::{Encryption, Origin, PoolId};
 
 /// The version of the protocol that a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -33,18 +33,6 @@ pub enum Welcome {
     Password,
     /// It has no chance, for this reason.
     Forbidden(String),
-}
-
-/// Whether the clients of a listener use TLS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Encryption {
-    /// It has none.
-    #[default]
-    Off,
-    /// As they like: the first byte tells.
-    Allow,
-    /// All of them.
-    Require,
 }
 
 /// How Poolhouse logs in to a server.

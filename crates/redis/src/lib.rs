@@ -28,7 +28,7 @@ use protocol::{
 pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 pub use self::{
     client::Client,
-    directory::{Directory, Encryption, ServerLogin, Version, Welcome},
+    directory::{Directory, ServerLogin, Version, Welcome},
     server::Server,
 };
 

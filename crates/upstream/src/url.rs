@@ -103,9 +103,7 @@ impl UpstreamUrl {
         }
         parts.finish()
     }
-}
 
-impl UpstreamUrl {
     /// Reads a URL that must be PostgreSQL's, for who speaks nothing else.
     pub fn parse_postgres(url: &str) -> Result<Self, String> {
         let url = Self::parse(url)?;

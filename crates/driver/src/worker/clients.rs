@@ -1,32 +1,22 @@
-//! Clients: accepting them, handing their bytes to their sessions, and their leaving.
+//! Clients: accepting them, and handing their bytes to their sessions.
 
-use std::{
-    net::IpAddr,
-    os::fd::OwnedFd,
-    rc::Rc,
-    sync::atomic::Ordering::{Relaxed, SeqCst},
-    time::Duration,
-};
+use std::{net::IpAddr, os::fd::OwnedFd, rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use pool::{Admission, IdleTicket, Time};
-use protocol::{Blame, CloseReason, Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
+use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
-    Work, Worker,
+    Worker,
     effects::{ServerSessions, Source},
     leases::Lease,
     sharing::MAX_BEHIND,
 };
 use crate::{
-    evictions::YOUNG,
-    listener::{MAX_SURPLUS, Sent},
+    listener::MAX_SURPLUS,
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner},
     socket, throttle,
 };
-
-/// How long the last bytes to a client may take to leave before it is closed all the same.
-const LINGER: Duration = Duration::from_secs(5);
 
 /// The states a client is counted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +50,7 @@ pub(crate) struct ClientConn<C> {
     pub(super) since: Time,
     pub(super) pool: Option<PoolId>,
     /// Its place in the login or idle queue.
-    ticket: Option<IdleTicket>,
+    pub(super) ticket: Option<IdleTicket>,
     pub(super) conn: ConnId,
     /// Tells it from others that had the same slot.
     pub(super) serial: u32,
@@ -68,16 +58,16 @@ pub(crate) struct ClientConn<C> {
     pub(super) waiter: u32,
     pub(super) listener: u16,
     pub(super) state: State,
-    standing: Standing,
-    admitted: Admitted,
+    pub(super) standing: Standing,
+    pub(super) admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
     /// Its session has been told that it is over.
-    parted: bool,
+    pub(super) parted: bool,
     /// Its answers are kept back, because it guesses passwords.
     pub(super) muted: bool,
     /// Its end has been told, but not yet read.
-    hung_up: bool,
+    pub(super) hung_up: bool,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -381,210 +371,6 @@ impl<P: Protocol> Worker<P> {
         }
         client.state = state;
         client.since = self.now;
-    }
-
-    // ---- going ----
-
-    /// The driver's own wish that a client goes: its session tells it why.
-    pub(super) fn refuse(&mut self, slot: usize, why: Refusal) {
-        if self.clients[slot].closing {
-            return;
-        }
-        let listener = &self.shared.listeners[usize::from(self.clients[slot].listener)];
-        let counted = match &why {
-            Refusal::Evicted => Some(Sent::Evicted),
-            Refusal::IdleTimeout => Some(Sent::IdleTimeout),
-            Refusal::LoginTimeout => Some(Sent::LoginTimeout),
-            Refusal::QueryTimeout => Some(Sent::QueryTimeout),
-            Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
-            Refusal::ShuttingDown => Some(Sent::ShuttingDown),
-            Refusal::Drained => Some(Sent::Drained),
-            Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
-        };
-        if let Some(counted) = counted {
-            listener.count_sent_away(counted);
-        }
-        if why == Refusal::Evicted && listener.is_eviction_loop(self.now - self.clients[slot].born, self.now) {
-            tracing::warn!(
-                listener = %listener.name, soft_limit = listener.limits().soft_limit,
-                "clients come back as fast as they are evicted: most of them had been here for less than {} s. More of them \
-                 live than soft_limit allows: raise it, or see to it that clients share connections",
-                YOUNG.as_secs()
-            );
-        }
-        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained)
-            && let Some(withheld) = self.paces.sent_away.permits(self.now)
-        {
-            tracing::info!(
-                withheld,
-                client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-                reason = ?why, "client sent away"
-            );
-        }
-        self.tell_refusal(slot, why);
-        if self.clients.get(slot).is_some_and(|client| !client.closing) {
-            let (client, serial) = (slot as u32, self.clients[slot].serial);
-            self.clients[slot].closing = true;
-            self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
-        }
-    }
-
-    fn tell_refusal(&mut self, slot: usize, why: Refusal) {
-        let mut out = self.outbox();
-        let tag = self.client_tag(slot);
-        let protocol = std::sync::Arc::clone(&self.shared.protocol);
-        protocol.refuse(tag, &mut self.clients[slot].session, why, &mut out);
-        self.execute(out, Source::NONE);
-    }
-
-    pub(super) fn push_client_gone(&mut self, slot: usize) {
-        let (client, serial) = (slot as u32, self.clients[slot].serial);
-        self.work.push_back(Work::ClientGone { client, serial });
-    }
-
-    /// The session (or the driver) wants the client closed: its servers are given back at once, its
-    /// socket is closed when the last bytes have left.
-    pub(super) fn close_client(&mut self, slot: usize, reason: CloseReason) {
-        if let CloseReason::Error(blame, message) = &reason
-            && let Some(withheld) = self.paces.client_error.permits(self.now)
-        {
-            let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));
-            match blame {
-                Blame::Client => tracing::info!(withheld, %client, %database, %user, "{message}"),
-                Blame::Ours => tracing::error!(withheld, %client, %database, %user, "{message}"),
-                _ => tracing::warn!(withheld, %client, %database, %user, "{message}"),
-            }
-        }
-        self.clients[slot].closing = true;
-        self.clients[slot].held = Vec::new();
-        self.part_from_session(slot);
-        self.refresh_state(slot);
-        if !self.clients[slot].muted {
-            self.linger_or_remove(slot);
-        }
-    }
-
-    pub(super) fn linger_or_remove(&mut self, slot: usize) {
-        if self.reactor.is_sending(self.clients[slot].conn) {
-            self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
-        } else {
-            self.reactor.part(self.clients[slot].conn);
-            self.remove_client(slot);
-        }
-    }
-
-    /// Closes those whose last bytes did not leave in time.
-    pub(super) fn end_lingering(&mut self) {
-        while let Some((client, serial, until)) = self.lingering.front().copied() {
-            if until > self.now {
-                return;
-            }
-            self.lingering.pop_front();
-            if self.client_is(client, serial) {
-                self.remove_client(client as usize);
-            }
-        }
-    }
-
-    /// Takes the client out of the queue it waits in, and lets its session release what it holds.
-    fn part_from_session(&mut self, slot: usize) {
-        self.withdraw(slot);
-        if !std::mem::replace(&mut self.clients[slot].parted, true) {
-            let mut out = self.outbox();
-            let tag = self.client_tag(slot);
-            let protocol = std::sync::Arc::clone(&self.shared.protocol);
-            let mut servers = ServerSessions(&mut self.servers);
-            protocol.client_gone(tag, &mut self.clients[slot].session, &mut servers, &mut out);
-            self.execute(out, Source::NONE);
-        }
-        assert!(self.clients[slot].lease == Lease::None, "a session that ends releases what it holds");
-    }
-
-    /// The connection is over.
-    pub(super) fn remove_client(&mut self, slot: usize) {
-        self.clients[slot].closing = true;
-        self.part_from_session(slot);
-        let client = self.clients.remove(slot);
-        let listener = usize::from(client.listener);
-        self.states[listener][client.state as usize] -= 1;
-        if let Some(ticket) = client.ticket {
-            let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
-            queues[listener].remove(ticket);
-        }
-        self.reactor.close(client.conn);
-        if let Some(pool) = client.pool {
-            self.pool(pool).clients.fetch_sub(1, Relaxed);
-        }
-        self.client_has_left(listener as u32, client.admitted);
-    }
-
-    fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
-        let listener = &self.shared.listeners[listener as usize];
-        match admitted {
-            Admitted::Welcome => listener.left(),
-            Admitted::Surplus | Admitted::Throttled => {
-                listener.surplus.fetch_sub(1, Relaxed);
-            }
-        }
-        self.shared.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
-    }
-
-    /// Evicts the longest idle client of a listener, if it has been idle long enough.
-    pub(super) fn evict(&mut self, listener: u32) {
-        let min = self.shared.listeners[listener as usize].limits().evict_min_idle;
-        let queue = &self.idle_queues[listener as usize];
-        if let Some((slot, since)) = queue.oldest()
-            && self.now - since >= min
-        {
-            self.refuse(slot as usize, Refusal::Evicted);
-        }
-    }
-
-    /// Stops accepting; whoever is here stays.
-    pub(super) fn leave(&mut self) {
-        self.leaving = true;
-        for (_, conn) in self.listening.drain(..) {
-            // Detached rather than closed: the socket lives on in another process, and epoll would go on telling of it.
-            if let Err(error) = self.reactor.detach(conn) {
-                tracing::error!(%error, "cannot let go of a listening socket");
-            }
-            self.shared.listening.fetch_sub(1, SeqCst);
-        }
-        self.accept_later.clear();
-    }
-
-    /// Stops accepting and sends everybody away who has nothing in progress.
-    pub(super) fn drain(&mut self) {
-        self.draining = true;
-        self.shared.draining.store(true, SeqCst);
-        self.leave();
-        self.send_idle_away();
-    }
-
-    /// Sends away who uses a pool that is drained and has nothing in progress.
-    pub(super) fn send_drained_away(&mut self) {
-        let drained: Vec<bool> =
-            self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();
-        let to_go = |client: &ClientConn<P::Client>| {
-            client.state == State::Idle && client.pool.is_some_and(|pool| drained[pool.0 as usize])
-        };
-        let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
-        for slot in idle {
-            self.refuse(slot, Refusal::Drained);
-        }
-    }
-
-    /// While draining: clients that have become idle go.
-    pub(super) fn send_idle_away(&mut self) {
-        let idle: Vec<usize> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| matches!(client.state, State::Idle | State::Login))
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in idle {
-            self.refuse(slot, Refusal::ShuttingDown);
-        }
     }
 
     // ---- who they are ----

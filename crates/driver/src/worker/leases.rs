@@ -41,7 +41,7 @@ impl Lease {
 }
 
 /// A client as its pool knows it: its slot, and a number that is new for each wish that could be confused with another.
-fn waiter_id(slot: usize, waiter: u32) -> WaiterId {
+pub(super) fn waiter_id(slot: usize, waiter: u32) -> WaiterId {
     WaiterId(u64::from(waiter) << 32 | slot as u64)
 }
 
@@ -68,17 +68,8 @@ impl<P: Protocol> Worker<P> {
         let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = waiter_id(slot, client.waiter);
-        let (home, now) = (self.home(), self.now);
-        let outcome = self.operate(&shared, |guarded| {
-            let outcome = guarded.pool.check_out(waiter, home, now);
-            match &outcome {
-                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
-                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
-                CheckOut::Queued(_) => {}
-            }
-            outcome
-        });
-        let ticket = match outcome {
+        let home = self.home();
+        let ticket = match self.ask(&shared, waiter) {
             CheckOut::Granted(grant) if grant.home == home => {
                 if self.server_usable(&shared, grant.server) {
                     self.attach(slot, &shared, &grant);
@@ -106,6 +97,20 @@ impl<P: Protocol> Worker<P> {
         // Whatever it waits for, it is not idle: nothing that sends idle clients away may take it.
         self.refresh_state(slot);
         false
+    }
+
+    /// Asks a pool for a server.
+    pub(super) fn ask(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId) -> CheckOut {
+        let (home, now) = (self.home(), self.now);
+        self.operate(pool, |guarded| {
+            let outcome = guarded.pool.check_out(waiter, home, now);
+            match &outcome {
+                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
+                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
+                CheckOut::Queued(_) => {}
+            }
+            outcome
+        })
     }
 
     /// The client leaves the queue.
@@ -416,6 +421,9 @@ impl<P: Protocol> Worker<P> {
 
     /// Closes a connection that the pool has given up.
     fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
+        if reason == Closed::Error {
+            self.tell_given_up(pool, server);
+        }
         match self.whereabouts(pool, server) {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.
             Local::None if pool.lock().pool.is_closing(server) != Some(true) => return,
@@ -429,6 +437,25 @@ impl<P: Protocol> Worker<P> {
             guarded.pool.closed(server, now);
         });
         self.shared.registry.release(pool.member, &mut self.demands);
+    }
+
+    /// Says what a server did not do in time.
+    fn tell_given_up(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
+        let what = match self.whereabouts(pool, server) {
+            Local::None => return,
+            Local::Dial(_) => "no connection",
+            Local::Server(slot) => match self.servers[slot as usize].phase {
+                Phase::Starting => "no answer to the login",
+                Phase::Cleaning => "no answer to a check or a reset",
+                Phase::Live => return,
+            },
+        };
+        let spec = pool.spec();
+        let error = format!("{what} within the {:?} of connect_time", spec.config.connect_timeout);
+        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+            tracing::warn!(withheld, database = %spec.database, user = %spec.user, "server given up: {error}");
+        }
+        pool.set_last_error(error.as_str());
     }
 
     /// Meets a demand of the budget.

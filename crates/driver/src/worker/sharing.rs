@@ -9,10 +9,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pool::{CheckOut, CheckOutFailed, Grant, Time, WaiterId};
+use pool::{CheckOut, CheckOutFailed, Grant, Time};
 use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
 
-use super::{TICK, Work, Worker, effects::Source, leases::Lease};
+use super::{
+    TICK, Work, Worker,
+    effects::Source,
+    leases::{Lease, waiter_id},
+};
 use crate::{
     mailbox::Message,
     reactor::{Data, Submitted},
@@ -116,13 +120,31 @@ impl<P: Protocol> Worker<P> {
         let client = &mut self.clients[slot];
         client.lease = Lease::Joining { pool };
         let joiner = Joiner { client: slot as u32, waiter: client.waiter, since: self.now };
-        match self.mux(pool) {
-            Some(mux) => mux.joining.push(joiner),
-            None => self.start_sharing(pool, vec![joiner]),
+        if self.mux(pool).is_none() {
+            self.start_sharing(pool, vec![joiner]);
+        } else if self.has_room(pool) {
+            self.mux(pool).expect("just seen").joining.push(joiner);
+        } else {
+            let (waiter, reason) = (waiter_id(slot, joiner.waiter), CheckOutFailed::QueueFull);
+            let pool = self.pool(pool);
+            pool.lock().stats.on_failed(reason);
+            self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
         }
         // Whatever it waits for, it is not idle.
         self.refresh_state(slot);
         !self.clients[slot].lease.is_waiting()
+    }
+
+    /// Whether one more may wait for a share: as many as may wait for servers of the pool. Those who have gone are forgotten first.
+    fn has_room(&mut self, pool: PoolId) -> bool {
+        let most = self.pool(pool).spec().config.max_waiters as usize;
+        let (clients, mux) = (self.clients.len(), self.mux(pool).expect("somebody waits with a mux"));
+        if mux.joining.len() >= clients || (most > 0 && mux.joining.len() >= most) {
+            let mut joining = std::mem::take(&mut mux.joining);
+            joining.retain(|joiner| self.still_joins(pool, joiner));
+            self.mux(pool).expect("just seen").joining = joining;
+        }
+        most == 0 || self.mux(pool).expect("just seen").joining.len() < most
     }
 
     /// Whether more clients may join those of a shared server.
@@ -141,18 +163,9 @@ impl<P: Protocol> Worker<P> {
             self.muxes.resize_with(pool.0 as usize + 1, || None);
         }
         self.muxes[pool.0 as usize] = Some(Box::new(Mux { waiter, place: Place::Waiting, joining }));
-        let (home, now, id) = (self.home(), self.now, mux_id(waiter));
-        let outcome = self.operate(&shared, |guarded| {
-            let outcome = guarded.pool.check_out(id, home, now);
-            match &outcome {
-                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
-                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
-                CheckOut::Queued(_) => {}
-            }
-            outcome
-        });
-        match outcome {
-            CheckOut::Granted(grant) if grant.home == home => self.on_mux_granted(&shared, &grant),
+        let id = waiter_id(MUX as usize, waiter);
+        match self.ask(&shared, id) {
+            CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(&shared, &grant),
             CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
             // Nobody leaves the queue for a mux: a server that comes when all have gone is simply given back.
             CheckOut::Queued(_) => {}
@@ -518,9 +531,4 @@ impl Share {
     pub(super) fn is_stalled(&self) -> bool {
         self.stalls > 0
     }
-}
-
-/// A mux as a pool knows it.
-fn mux_id(waiter: u32) -> WaiterId {
-    WaiterId(u64::from(waiter) << 32 | u64::from(MUX))
 }

@@ -64,7 +64,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     let url = interpolate_url(url.trim(), variables).map_err(error)?;
     let url = UpstreamUrl::parse(&url).map_err(error)?;
     if url.kind == Kind::Redis && url.database.as_deref().is_some_and(|number| number != "0") {
-        return Err(error("clients choose their logical database with SELECT: take the number off".to_owned()));
+        return Err(error(redis::NO_NUMBER.to_owned()));
     }
     let pool = pool_settings(&url, flags)?;
     let listener = |endpoint: &Endpoint| Listener { listen: endpoint.clone(), ..listener(url.kind, flags) };

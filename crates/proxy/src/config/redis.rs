@@ -17,6 +17,9 @@ const FOREIGN: &[&str] = &[
     "certificate",
 ];
 
+/// Why a URL has no number of a database.
+pub const NO_NUMBER: &str = "clients choose their logical database with SELECT: take the number off the url";
+
 /// Reports keys that are for PostgreSQL.
 pub fn refuse_foreign(section: &Section<'_>) {
     let given = section.spots();
@@ -32,7 +35,7 @@ pub fn database(section: &Section<'_>, url_key: &'static str, mut database: Data
         return None;
     }
     if database.database.as_deref().is_some_and(|number| number != "0") {
-        section.error(url_key, "clients choose their logical database with SELECT: take the number off the url");
+        section.error(url_key, NO_NUMBER);
     }
     database.name = FALLBACK.to_owned();
     database.database = None;

@@ -1,14 +1,14 @@
 //! The same for Redis.
 
-use protocol::{Origin, PoolId};
-use redis::{Directory, Encryption, ServerLogin, Version, Welcome};
+use protocol::{Encryption, Origin, PoolId};
+use redis::{Directory, ServerLogin, Version, Welcome};
 
 use super::Generations;
-use crate::pools::redis::{of, reason};
+use crate::pools::redis::reason;
 
 impl Directory for Generations {
     fn encryption(&self, listener: u16) -> Encryption {
-        of(<Self as postgres::Directory>::encryption(self, listener))
+        postgres::Directory::encryption(self, listener)
     }
 
     fn welcome(&self, origin: Origin) -> Welcome {

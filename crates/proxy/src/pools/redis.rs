@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use postgres::Unknown;
-use protocol::{Origin, PoolId};
-use redis::{Directory, Encryption, ServerLogin, Version, Welcome};
+use protocol::{Encryption, Origin, PoolId};
+use redis::{Directory, ServerLogin, Version, Welcome};
 use settings::Secret;
 use subtle::ConstantTimeEq;
-use upstream::SslMode;
 
 use super::Pools;
 use crate::config::FALLBACK;
@@ -20,7 +19,7 @@ pub const DEFAULT_USER: &str = "default";
 
 impl Directory for Pools {
     fn encryption(&self, listener: u16) -> Encryption {
-        of(<Self as postgres::Directory>::encryption(self, listener))
+        postgres::Directory::encryption(self, listener)
     }
 
     fn welcome(&self, origin: Origin) -> Welcome {
@@ -63,21 +62,12 @@ impl Directory for Pools {
         // A server older than ACLs knows no name for the one user that it has.
         let user = Some(&*entry.user).filter(|user| !user.is_empty() && *user != DEFAULT_USER);
         ServerLogin {
-            tls: database.tls.mode >= SslMode::Require,
+            tls: upstream::uses_tls(&database.hosts, &database.tls),
             user: user.map(Arc::from),
             password: self.server_password(entry.database, &entry.user).map(text),
             database: number.parse().expect("pools of Redis are called by numbers"),
             version,
         }
-    }
-}
-
-/// The same to both protocols.
-pub fn of(encryption: postgres::Encryption) -> Encryption {
-    match encryption {
-        postgres::Encryption::Off => Encryption::Off,
-        postgres::Encryption::Allow => Encryption::Allow,
-        postgres::Encryption::Require => Encryption::Require,
     }
 }
 
