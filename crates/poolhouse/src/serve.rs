@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
 use proxy::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError};
-use settings::{Problem, Problems};
+use settings::{Problem, Problems, Secret};
 
 use crate::BAD_USAGE;
 
@@ -13,6 +13,7 @@ Examples:
   poolhouse serve 'postgres://app:${APP_PASSWORD}@10.0.0.5:5432/shop' --max-size 20
   poolhouse serve 'redis://:${REDIS_PASSWORD}@10.0.0.7:6379' --max-size 20
   poolhouse serve --url-file /run/secrets/database-url --listen 0.0.0.0:6432
+  poolhouse serve 'redis://10.0.0.7:6379' --http 0.0.0.0:8079 --http-token-file rest.token
   poolhouse serve --config poolhouse.toml
   poolhouse serve --config poolhouse.toml --take-over
 
@@ -65,6 +66,14 @@ struct UrlFlags {
     /// [default: 127.0.0.1:6432, of Redis 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
     listen: Vec<Endpoint>,
+
+    /// Where clients of Redis come in that speak HTTP: address:port, or the path of a Unix socket
+    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
+    http: Option<Endpoint>,
+
+    /// The file with the token that these show as `Authorization: Bearer TOKEN`; make one: openssl rand -hex 32
+    #[arg(long, value_name = "FILE")]
+    http_token_file: Option<PathBuf>,
 
     /// Where metrics and health are: address:port, or off [default: 127.0.0.1:9930]
     #[arg(long, value_name = "ADDR", value_parser = admin)]
@@ -218,7 +227,12 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
             .map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?,
         (None, None) => unreachable!("clap asks for a URL, a file with it, or a configuration"),
     };
-    let flags = Flags { insecure_no_auth: args.insecure_no_auth, ..args.flags.into() };
+    let read = |path: &PathBuf| match settings::read_small(path) {
+        Ok(text) => Ok(Secret::new(text.trim_end_matches(['\n', '\r']))),
+        Err(error) => Err(Problem::error(format!("cannot read it: {error}")).in_file(path)),
+    };
+    let http_token = args.flags.http_token_file.as_ref().map(read).transpose()?;
+    let flags = Flags { insecure_no_auth: args.insecure_no_auth, http_token, ..args.flags.into() };
     proxy::from_url(&url, &flags, &settings::environment)
 }
 
@@ -227,6 +241,8 @@ impl From<UrlFlags> for Flags {
         let time = |time: Option<Off<Duration>>| time.map(|Off(time)| time);
         Self {
             listen: flags.listen,
+            http: flags.http,
+            http_token: None,
             admin: flags.admin.map(|Off(admin)| admin),
             workers: flags.workers,
             mode: flags.mode,

@@ -53,14 +53,20 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
     }
     let _ = writeln!(text, "on");
     for (endpoint, listener) in endpoints.iter().zip(&config.listeners) {
-        let _ = writeln!(text, "  {endpoint}, at most {} clients", listener.gate.hard_limit);
+        let what = if listener.http.is_some() { " (HTTP)" } else { "" };
+        let _ = writeln!(text, "  {endpoint}{what}, at most {} clients", listener.gate.hard_limit);
     }
-    if let (Some(endpoint), Some(database)) = (endpoints.first(), config.databases.first()) {
+    let native = endpoints.iter().zip(&config.listeners).find(|(_, listener)| listener.http.is_none());
+    if let (Some((endpoint, _)), Some(database)) = (native, config.databases.first()) {
         let command = match config.kind {
             Kind::Postgres => psql(config, endpoint, database),
             Kind::Redis => redis_cli(config, endpoint),
         };
         let _ = writeln!(text, "connect with\n  {command}");
+    }
+    let http = endpoints.iter().zip(&config.listeners).find(|(_, listener)| listener.http.is_some());
+    if let Some((endpoint, listener)) = http {
+        let _ = writeln!(text, "ask over HTTP with\n  {}", curl(endpoint, listener.tls.is_some()));
     }
     match admin {
         Some(address) => _ = writeln!(text, "look at\n  http://{address}/metrics"),
@@ -99,6 +105,21 @@ fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
         Some(_) => format!("redis-cli {place} --askpass"),
         None => format!("redis-cli {place}"),
     }
+}
+
+/// The same for Redis over HTTP.
+fn curl(endpoint: &Endpoint, tls: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let place = match endpoint {
+        Endpoint::Tcp(address) if address.ip().is_unspecified() => {
+            format!("{scheme}://127.0.0.1:{}/ping", address.port())
+        }
+        Endpoint::Tcp(address) => format!("{scheme}://{address}/ping"),
+        Endpoint::Unix(path) => {
+            format!("--unix-socket {} {scheme}://localhost/ping", quoted(&path.display().to_string()))
+        }
+    };
+    format!("curl -H \"Authorization: Bearer $TOKEN\" {place}")
 }
 
 /// Fit for a shell.

@@ -3,6 +3,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use ::redis::HttpRules;
 use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
@@ -15,6 +16,7 @@ mod auth_query;
 mod endpoint;
 mod file;
 mod flags;
+mod http;
 mod options;
 mod redis;
 mod tls;
@@ -24,6 +26,7 @@ pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
 pub use file::{from_file, from_text};
 pub use flags::{Flags, from_url};
+pub use http::Token;
 pub use tls::{ClientAuth, ListenerTls};
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
 
@@ -48,6 +51,8 @@ pub struct Config {
     pub databases: Vec<Database>,
     /// Who may ask; empty or without passwords when clients are not authenticated.
     pub users: Vec<User>,
+    /// Who may ask over HTTP.
+    pub tokens: Vec<Token>,
 }
 
 impl Config {
@@ -147,6 +152,8 @@ pub struct Listener {
     pub timeouts: Timeouts,
     /// TLS, if clients get it here.
     pub tls: Option<ListenerTls>,
+    /// Its clients speak HTTP, under these rules.
+    pub http: Option<Arc<HttpRules>>,
     /// Where its keys stand.
     pub spots: Spots,
 }

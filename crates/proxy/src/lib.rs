@@ -17,6 +17,7 @@ mod serve;
 mod sockets;
 mod systemd;
 mod tls;
+mod tokens;
 
 pub use check::{Machine, check};
 pub use config::*;

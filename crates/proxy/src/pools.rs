@@ -18,6 +18,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use ::redis::HttpRules;
 use postgres::{Encryption, Unknown};
 use protocol::PoolId;
 use settings::Secret;
@@ -28,6 +29,7 @@ use crate::{
     config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User},
     known_users::KnownUsers,
     tls::Tls,
+    tokens::Tokens,
 };
 
 /// Most pools of a process.
@@ -46,6 +48,7 @@ pub struct Pools {
     tls: Arc<Tls>,
     databases: HashMap<String, usize>,
     users: HashMap<String, usize>,
+    tokens: Tokens,
     /// For each database: what it said of its users, if they are looked up there.
     lookups: Vec<Option<Lookups>>,
     table: RwLock<Table>,
@@ -93,7 +96,9 @@ impl Pools {
         });
         let lookups = lookups.collect();
         let table = RwLock::new(Table { entries, ..Table::default() });
-        Self { config, tls, databases, users, lookups, table }
+        // Where the servers' user is not named, and nobody has to log in, there is none.
+        let tokens = Tokens::new(&config.tokens, "");
+        Self { config, tls, databases, users, tokens, lookups, table }
     }
 
     /// The same as pools of a configuration that follows another: what databases have said of their users still holds, if the same
@@ -157,6 +162,11 @@ impl Pools {
             Some(tls) if tls.required => Encryption::Require,
             Some(_) => Encryption::Allow,
         })
+    }
+
+    /// The rules of the listener at this address, if its clients speak HTTP.
+    pub fn http_at(&self, listen: &Endpoint) -> Option<Arc<HttpRules>> {
+        self.config.listeners.iter().find(|listener| listener.listen == *listen)?.http.clone()
     }
 
     /// How connections to a pool's upstream are encrypted, and what its certificate must be like.

@@ -145,6 +145,9 @@ fn restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
         if before.is_some_and(|before| before.socket_mode != listener.socket_mode) {
             note(format!("socket_mode of {} has changed", listener.listen));
         }
+        if before.is_some_and(|before| before.http.is_some() != listener.http.is_some()) {
+            note(format!("the protocol of {} has changed", listener.listen));
+        }
     }
     if old.admin.listen != new.admin.listen {
         note("the admin address has changed".to_owned());

@@ -5,21 +5,24 @@
 
 mod own;
 mod passing;
+mod rest;
 
 use std::sync::Arc;
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag,
-    Sessions, Standing, Verdict,
+    Blame, ClientTag, CloseReason, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Refusal,
+    ServerTag, Sessions, Standing, Verdict,
 };
 
 use crate::{
     Redis, Server, Version, Welcome,
     command::{Kind, kind},
+    refusal,
     resp::{self, Limits, Request},
     server::{Due, LOST},
 };
 use passing::{Passing, STREAM_FROM};
+use rest::Rest;
 
 /// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole
 /// pipelines before they read.
@@ -69,6 +72,8 @@ pub struct Client {
     pub(crate) keeping: bool,
     /// A command that passes in pieces.
     passing: Option<Passing>,
+    /// It speaks HTTP.
+    pub(crate) rest: Option<Box<Rest>>,
     /// The error that the command at hand gets instead of a server.
     failing: Option<Box<str>>,
     /// It has input that was not taken, because replies must come first.
@@ -125,11 +130,14 @@ impl Redis {
             watching: false,
             keeping: false,
             passing: None,
+            rest: self.directory.http(origin.listener).map(|_| Box::new(Rest::new(origin.listener))),
             failing: None,
             held_back: false,
             closing: false,
         };
         match self.directory.welcome(origin) {
+            // What its requests show tells who it is.
+            _ if client.rest.is_some() => {}
             Welcome::Password => {}
             Welcome::Open => {
                 client.guarded = false;
@@ -169,6 +177,9 @@ impl Redis {
         let mut at = 0;
         if let Some(used) = client.first_byte(me, input, out) {
             return used;
+        }
+        if client.rest.is_some() {
+            return self.http_requests(me, client, servers, input, out);
         }
         while at < input.bytes.len() && !client.closing {
             let bytes = &input.bytes[at..];
@@ -509,6 +520,9 @@ impl Client {
         if self.closing {
             return;
         }
+        if self.lose_http(me, out) {
+            return self.go_on(me, out);
+        }
         if torn || std::mem::take(&mut self.keeping) || lost > MAX_TOLD {
             let reason = CloseReason::Error(Blame::Server, LOST.to_owned());
             return self.close(me, reason, out);
@@ -530,6 +544,11 @@ impl Client {
         if let Some(passing) = &mut self.passing {
             passing.dropped = true;
         }
+        self.go_on(me, out);
+    }
+
+    /// It has no server any more, and may ask for another.
+    fn go_on(&mut self, me: ClientTag, out: &mut Outbox) {
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         self.held_back = false;
         out.push(Effect::Wake { client: me });
@@ -557,7 +576,11 @@ impl Client {
         out.push(Effect::Release { server: tag, verdict });
     }
 
-    pub(crate) fn on_refused(&mut self, me: ClientTag, words: &str, out: &mut Outbox) {
+    pub(crate) fn on_refused(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) {
+        if self.refuse_http(me, why, out) {
+            return;
+        }
+        let words = &refusal::of_refusal(why);
         // In the middle of replies it would be taken for one of them.
         if self.due == 0 && !self.keeping {
             out.insert(Peer::Client(me), |to| resp::error(to, words));
@@ -567,6 +590,9 @@ impl Client {
 
     /// An error that ends the connection.
     pub(crate) fn fail(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
+        if self.fail_http(me, error, out) {
+            return;
+        }
         out.insert(Peer::Client(me), |to| resp::error(to, error));
         self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
     }

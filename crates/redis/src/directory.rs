@@ -1,8 +1,10 @@
 //! What Redis's sessions ask of the configuration.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use protocol::{Encryption, Origin, PoolId};
+
+use crate::Access;
 
 /// The version of the protocol that a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -50,6 +52,17 @@ pub struct ServerLogin {
     pub version: Version,
 }
 
+/// What holds for the clients of a listener that speak HTTP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpRules {
+    /// The pages whose browsers may read answers, as origins; `*` alone is all of them.
+    pub origins: Vec<String>,
+    /// A token may stand in the URL.
+    pub token_in_query: bool,
+    /// Largest body of a request in bytes.
+    pub max_request: usize,
+}
+
 /// Answers who may log in and which pool serves whom.
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener use TLS.
@@ -66,6 +79,25 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// There is none, for this reason, which is told to the client.
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String>;
+
+    /// The rules of a listener whose clients speak HTTP; `None` if they speak Redis's protocol.
+    fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
+        let _ = listener;
+        None
+    }
+
+    /// Who shows this token. Takes the same time whatever is wrong with it.
+    fn access(&self, token: &[u8]) -> Option<Arc<Access>> {
+        let _ = token;
+        None
+    }
+
+    /// Counts commands against a token's rate. If there is no room for them nothing is counted, and the time is told after which
+    /// there may be.
+    fn spend(&self, access: &Access, commands: u32) -> Option<Duration> {
+        let _ = (access, commands);
+        None
+    }
 
     /// How the servers of a pool are logged in to.
     fn server_login(&self, pool: PoolId) -> ServerLogin;

@@ -14,6 +14,7 @@ mod hello;
 mod login;
 mod refusal;
 mod resp;
+mod rest;
 mod server;
 
 use std::sync::Arc;
@@ -28,7 +29,11 @@ use protocol::{
 pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 pub use self::{
     client::Client,
-    directory::{Directory, ServerLogin, Version, Welcome},
+    directory::{Directory, HttpRules, ServerLogin, Version, Welcome},
+    rest::{
+        DEFAULT_MAX_REQUEST,
+        rules::{Access, Rules},
+    },
     server::Server,
 };
 
@@ -37,12 +42,14 @@ pub struct Redis {
     directory: Arc<dyn Directory>,
     /// What CLIENT ID tells the next client.
     next_id: AtomicU64,
+    /// Requests over HTTP that may have changed something.
+    writes: AtomicU64,
 }
 
 impl Redis {
     /// Asks `directory` who may do what.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self { directory, next_id: AtomicU64::new(1) }
+        Self { directory, next_id: AtomicU64::new(1), writes: AtomicU64::new(0) }
     }
 
     fn next_id(&self) -> u64 {
@@ -115,7 +122,7 @@ impl Protocol for Redis {
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
-        client.on_refused(me, &refusal::of_refusal(&why), out);
+        client.on_refused(me, &why, out);
     }
 
     fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {

@@ -249,8 +249,11 @@ impl Server {
             self.closing |= self.holder.is_some() && bytes.starts_with(b"-ERR Protocol error");
         }
         let whom = whom.and_then(|whom| alive(clients, whom));
-        if let Some((tag, _)) = whom {
-            out.span(Peer::Client(tag), at..at + end.taken);
+        let mut whom = whom;
+        if let Some((tag, client)) = &mut whom
+            && !client.hear(&bytes[..end.taken], end.over)
+        {
+            out.span(Peer::Client(*tag), at..at + end.taken);
         }
         if end.over {
             let run = self.due.front_mut().expect("seen above");
@@ -267,6 +270,7 @@ impl Server {
                     let unasked = self.due.is_empty() && end.taken < bytes.len();
                     client.part(tag, me, self, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
                 }
+                client.answer(tag, out);
             }
             self.end_draining(me, out);
         }
@@ -316,7 +320,9 @@ impl Server {
         let torn = self.due.front().filter(|_| !self.scanner.is_between()).and_then(|run| run.whom);
         let Some(tag) = self.holder.take() else {
             // Those who share it hear of it one by one; what is left of a reply cannot be told.
-            if let Some((tag, client)) = torn.and_then(|whom| alive(clients, whom)) {
+            if let Some((tag, client)) = torn.and_then(|whom| alive(clients, whom))
+                && client.rest.is_none()
+            {
                 client.close(tag, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
             }
             return;

@@ -13,9 +13,10 @@ use upstream::{Kind, UpstreamUrl};
 
 use super::{
     Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
-    Source, User,
+    Source, Token, User,
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
+    http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
     redis,
     tls::{LISTENER_TLS_KEYS, listener_tls},
@@ -23,13 +24,10 @@ use super::{
 };
 use crate::Password;
 
-/// Characters that an admin token must have: it is guessed at the speed of HTTP.
-const MIN_TOKEN: usize = 16;
-
 /// Bytes that a file of users may have.
 const MAX_USERLIST: u64 = 16 * 1024 * 1024;
 
-const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user"];
+const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token"];
 const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file"];
 const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
 const AUTH_KEYS: &[&str] = &["file"];
@@ -101,7 +99,7 @@ impl Reader<'_> {
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
-        let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS]);
+        let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
         let mut listeners: Vec<_> = listeners.iter().filter_map(|section| listener(section, &mut kinds)).collect();
         let kind = kinds.kind();
         if !root.has("listener") {
@@ -114,6 +112,7 @@ impl Reader<'_> {
             None => users,
         };
         self.refuse_duplicates(&databases, &users);
+        let tokens = self.tokens(root, kind, &listeners, &users, &databases);
         if kind == Kind::Redis {
             general.iter().chain(&auth).chain(&served).chain(&known).for_each(redis::refuse_foreign);
             redis::refuse_hashed(&users, |user, message| {
@@ -134,7 +133,35 @@ impl Reader<'_> {
             listeners,
             databases,
             users,
+            tokens,
         }
+    }
+
+    fn tokens(
+        &mut self,
+        root: &Section<'_>,
+        kind: Kind,
+        listeners: &[Listener],
+        users: &[User],
+        databases: &[Database],
+    ) -> Vec<Token> {
+        let sections = root.tables("token", &[TOKEN_KEYS]);
+        sections.iter().for_each(|section| self.note_files(section, &["token_file"]));
+        let tokens: Vec<_> = sections.iter().filter_map(http::token).collect();
+        let http = listeners.iter().find(|listener| listener.http.is_some());
+        if let (Some(section), true) = (sections.first(), kind == Kind::Postgres) {
+            section.error("", "tokens are for Redis over HTTP");
+        }
+        if let (Some(listener), true) = (http, sections.is_empty()) {
+            let span = listener.spots.get("protocol").cloned().unwrap_or_default();
+            let problem = Problem::error("nobody can ask here: there is no [[token]]");
+            self.document.report(span, problem.hint("see docs/rest.md for one"));
+        }
+        http::refuse_impossible(&tokens, users, databases, |token, key, message| {
+            let span = token.spots.get(key).or_else(|| token.spots.get("")).cloned().unwrap_or_default();
+            self.document.error(span, message);
+        });
+        tokens
     }
 
     fn database(
@@ -360,6 +387,7 @@ impl Listener {
             gate: GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::from_secs(5) },
             timeouts,
             tls: None,
+            http: None,
             spots: HashMap::new(),
         }
     }
@@ -367,15 +395,15 @@ impl Listener {
 
 fn listener(section: &Section<'_>, kinds: &mut Kinds) -> Option<Listener> {
     let protocols = [
-        ("postgres", Ok(Kind::Postgres)),
-        ("redis", Ok(Kind::Redis)),
+        ("postgres", Ok((Kind::Postgres, false))),
+        ("redis", Ok((Kind::Redis, false))),
         ("mongodb", Err("mongodb")),
-        ("http", Err("http")),
+        ("http", Ok((Kind::Redis, true))),
     ];
     let protocol = section.text("protocol", |text| {
         choose(text, &protocols)?.map_err(|name| format!("\"{name}\" is not available in this version"))
     });
-    if let Some(kind) = protocol {
+    if let Some((kind, _)) = protocol {
         kinds.note(section, "protocol", kind);
     }
     let listen = section.text("listen", Endpoint::parse);
@@ -391,6 +419,10 @@ fn listener(section: &Section<'_>, kinds: &mut Kinds) -> Option<Listener> {
         }
     }
     listener.tls = listener_tls(section, &listener.listen);
+    match protocol {
+        Some((_, true)) => listener.http = Some(http::rules(section)),
+        _ => http::refuse_keys(section),
+    }
     listener.spots = section.spots();
     listen.is_some().then_some(listener)
 }

@@ -7,8 +7,11 @@ use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, User,
-    default_soft_limit, file::default_port, redis,
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, Token, User,
+    default_soft_limit,
+    file::default_port,
+    http::{MIN_TOKEN, default_rules},
+    redis,
 };
 use crate::Password;
 
@@ -17,6 +20,10 @@ use crate::Password;
 pub struct Flags {
     /// Where clients come in; the default is `127.0.0.1:6432`, of Redis `127.0.0.1:7379`.
     pub listen: Vec<Endpoint>,
+    /// Where clients come in that speak HTTP; for Redis only.
+    pub http: Option<Endpoint>,
+    /// The token that these show.
+    pub http_token: Option<Secret>,
     /// Where the admin address listens; `Some(None)` is off.
     pub admin: Option<Option<SocketAddr>>,
     /// Worker threads.
@@ -72,6 +79,8 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         true => vec![listener(&Endpoint::Tcp(([127, 0, 0, 1], default_port(url.kind)).into()))],
         false => flags.listen.iter().map(listener).collect(),
     };
+    let mut listeners = listeners;
+    listeners.extend(http_listener(&url, flags)?);
     if let Some(l) = listeners.iter().find(|l| l.gate.soft_limit > l.gate.hard_limit) {
         let (soft, hard) = (l.gate.soft_limit, l.gate.hard_limit);
         return Err(Problem::error(format!("--soft-limit {soft} is above the hard limit {hard}")).into());
@@ -93,6 +102,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         insecure_no_auth: flags.insecure_no_auth,
         listeners,
         users: user(&url)?,
+        tokens: flags.http_token.iter().map(|token| Token::all("http", token)).collect(),
         databases: databases(url, pool),
     })
 }
@@ -144,6 +154,26 @@ fn password(url: &UpstreamUrl) -> Option<Password> {
     let password = url.password.as_ref().filter(|password| !password.reveal().is_empty());
     // The upstream wants this very text, so it is the password itself even if it looks like a hash.
     password.map(|secret| Password::Plain(Secret::clone(secret), Default::default()))
+}
+
+/// Where clients come in that speak HTTP.
+fn http_listener(url: &UpstreamUrl, flags: &Flags) -> Result<Option<Listener>, Problems> {
+    let error = |message: &str, hint: &str| Err(Problem::error(message.to_owned()).hint(hint).into());
+    match (&flags.http, &flags.http_token) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => error("--http-token-file is for --http", "add --http 127.0.0.1:8079"),
+        (Some(_), _) if url.kind != Kind::Redis => error("--http is for Redis", "leave it out"),
+        (Some(_), None) => error(
+            "with --http clients show a token, and there is none",
+            "openssl rand -hex 32 > rest.token, and --http-token-file rest.token",
+        ),
+        (Some(_), Some(token)) if token.reveal().len() < MIN_TOKEN => {
+            error("the token for --http has fewer than 16 characters", "make one: openssl rand -hex 32")
+        }
+        (Some(listen), Some(_)) => {
+            Ok(Some(Listener { listen: listen.clone(), http: Some(default_rules()), ..listener(url.kind, flags) }))
+        }
+    }
 }
 
 fn listener(kind: Kind, flags: &Flags) -> Listener {

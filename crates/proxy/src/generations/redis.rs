@@ -1,7 +1,9 @@
 //! The same for Redis.
 
+use std::{sync::Arc, time::Duration};
+
 use protocol::{Encryption, Origin, PoolId};
-use redis::{Directory, ServerLogin, Version, Welcome};
+use redis::{Access, Directory, HttpRules, ServerLogin, Version, Welcome};
 
 use super::Generations;
 use crate::pools::redis::reason;
@@ -23,6 +25,21 @@ impl Directory for Generations {
         let pools = self.current();
         let pool = pools.route(user, database, version)?;
         self.known_as(&pools, pool).map_err(reason)
+    }
+
+    fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
+        // A listener goes on speaking what it was opened with.
+        let before = self.first.http(listener)?;
+        let listen = self.first.listen(listener).expect("its rules were just found");
+        Some(self.current().http_at(listen).unwrap_or(before))
+    }
+
+    fn access(&self, token: &[u8]) -> Option<Arc<Access>> {
+        self.current().access(token)
+    }
+
+    fn spend(&self, access: &Access, commands: u32) -> Option<Duration> {
+        self.current().spend(access, commands)
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {

@@ -1,11 +1,14 @@
 //! What the protocol of Redis asks: who may log in, which pool serves him, and how Poolhouse logs in itself. A pool is called by the
 //! number of its logical database, and by the version if that is not the first one.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use postgres::Unknown;
 use protocol::{Encryption, Origin, PoolId};
-use redis::{Directory, ServerLogin, Version, Welcome};
+use redis::{Access, Directory, HttpRules, ServerLogin, Version, Welcome};
 use settings::Secret;
 use subtle::ConstantTimeEq;
 
@@ -50,6 +53,18 @@ impl Directory for Pools {
         };
         let server_user = configured.user.as_deref().unwrap_or(user);
         self.pool(index, &name, server_user).map_err(reason)
+    }
+
+    fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
+        self.http_at(self.listen(listener)?)
+    }
+
+    fn access(&self, token: &[u8]) -> Option<Arc<Access>> {
+        self.tokens.find(token)
+    }
+
+    fn spend(&self, access: &Access, commands: u32) -> Option<Duration> {
+        self.tokens.spend(access, commands, Instant::now())
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {

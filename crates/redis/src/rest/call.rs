@@ -1,0 +1,265 @@
+//! What a request asks for: its path and body as commands.
+
+use std::{borrow::Cow, ops::Range};
+
+use percent_encoding::percent_decode;
+use serde_json::value::RawValue;
+
+use super::{
+    Denied, MAX_COMMANDS,
+    head::{Form, Method},
+    rules::{self, Rules},
+};
+use crate::resp;
+
+/// What kind of request it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    /// One command, one result.
+    Single,
+    /// Commands one after another, with a result each.
+    Pipeline,
+    /// The same as one transaction: MULTI and EXEC are among its commands.
+    Transaction,
+    /// Messages from now on.
+    Events,
+}
+
+/// A request as commands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    pub shape: Shape,
+    /// The commands as they go to Redis, one after another.
+    pub wire: Vec<u8>,
+    pub commands: Vec<Command>,
+    /// One of them may change something.
+    pub writes: bool,
+}
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Command {
+    /// Its bytes.
+    Send(Range<usize>),
+    /// It is not let through: its result.
+    Refused(String),
+}
+
+/// Where a target leads, as far as that can be said without the body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    /// The words of the path, decoded.
+    pub words: Vec<Vec<u8>>,
+    /// The words of the query, without the token.
+    query: Vec<Vec<u8>>,
+    /// A token in the query.
+    pub token: Option<Vec<u8>>,
+}
+
+impl Target {
+    /// Takes apart a path and a query, as they stand in a request's first line.
+    pub(crate) fn read(target: &str) -> Self {
+        // In its absolute form it says where it is, too.
+        let target = match target.split_once("://") {
+            Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
+            _ => target,
+        };
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let decode = |text: &str| percent_decode(text.as_bytes()).collect::<Vec<u8>>();
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let words = if path.is_empty() { Vec::new() } else { path.split('/').map(decode).collect() };
+        let (mut token, mut given) = (None, Vec::new());
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = match part.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (part, None),
+            };
+            if name == "_token" {
+                token = value.map(decode);
+                continue;
+            }
+            given.push(decode(name));
+            given.extend(value.filter(|value| !value.is_empty()).map(decode));
+        }
+        Self { words, query: given, token }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        matches!(&*self.words, [word] if word == name.as_bytes())
+    }
+}
+
+/// What is asked for.
+///
+/// # Errors
+/// It is nothing that can be asked for.
+pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rules: &Rules) -> Result<Call, Denied> {
+    let wrong =
+        |error: serde_json::Error| Denied::new(400, format!("ERR the body is not JSON as it should be: {error}"));
+    let posted = method == Method::Post;
+    if posted && target.is("multi-exec") && form == Form::Resp2 {
+        return Err(Denied::new(400, "ERR a transaction's results come as JSON: leave Upstash-Response-Format out"));
+    }
+    let mut call =
+        Call { shape: Shape::Single, wire: Vec::with_capacity(body.len() + 32), commands: Vec::new(), writes: false };
+    if posted && (target.is("pipeline") || target.is("multi-exec")) {
+        let commands: Vec<Vec<&RawValue>> = serde_json::from_slice(body).map_err(wrong)?;
+        if commands.is_empty() || commands.len() > MAX_COMMANDS {
+            return Err(Denied::new(400, format!("ERR a request has between 1 and {MAX_COMMANDS} commands")));
+        }
+        call.shape = if target.is("pipeline") { Shape::Pipeline } else { Shape::Transaction };
+        if call.shape == Shape::Transaction {
+            call.add(&[Cow::Borrowed(b"MULTI")]);
+        }
+        for command in commands {
+            call.command(&texts(&command)?, rules);
+        }
+        if call.shape == Shape::Transaction {
+            call.add(&[Cow::Borrowed(b"EXEC")]);
+        }
+        return Ok(call);
+    }
+    if target.words.is_empty() {
+        if !posted {
+            return Err(Denied::new(
+                400,
+                "ERR ask with POST and a command as a JSON array, or name the command in the path: /GET/key",
+            ));
+        }
+        let command: Vec<&RawValue> = serde_json::from_slice(body).map_err(wrong)?;
+        call.command(&texts(&command)?, rules);
+        return Ok(call);
+    }
+    let mut words: Vec<Cow<'_, [u8]>> = target.words.iter().map(|word| Cow::Borrowed(&**word)).collect();
+    if posted && !body.is_empty() {
+        words.push(Cow::Borrowed(body));
+    }
+    words.extend(target.query.iter().map(|word| Cow::Borrowed(&**word)));
+    match &*words {
+        [name, channels @ ..] if is_events(name) => {
+            if channels.is_empty() && !name.eq_ignore_ascii_case(b"monitor") {
+                return Err(Denied::new(400, "ERR name a channel in the path: /subscribe/channel"));
+            }
+            if let Some(error) = rules.forbids(name, None) {
+                return Err(Denied::new(400, error));
+            }
+            call.shape = Shape::Events;
+            call.add(&words);
+        }
+        _ => call.command(&words, rules),
+    }
+    Ok(call)
+}
+
+fn is_events(name: &[u8]) -> bool {
+    ["subscribe", "psubscribe", "monitor"].iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+impl Call {
+    /// Adds a command that somebody asked for.
+    fn command(&mut self, words: &[Cow<'_, [u8]>], rules: &Rules) {
+        let Some((name, rest)) = words.split_first() else {
+            return self.commands.push(Command::Refused("ERR an empty command".to_owned()));
+        };
+        // Whatever is looked at stands among the first words.
+        let rest: Vec<&[u8]> = rest.iter().take(64).map(|word| &**word).collect();
+        match rules.refuses(name, &rest) {
+            Some(error) => self.commands.push(Command::Refused(error)),
+            None => {
+                self.writes = self.writes || !rules::only_reads(name, rest.first().copied());
+                self.add(words);
+            }
+        }
+    }
+
+    fn add(&mut self, words: &[Cow<'_, [u8]>]) {
+        let start = self.wire.len();
+        let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+        resp::command(&mut self.wire, &words);
+        self.commands.push(Command::Send(start..self.wire.len()));
+    }
+}
+
+/// The arguments of a command as Redis gets them: texts as they are, numbers and truths as they are written.
+fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
+    let text = |value: &&'a RawValue| {
+        let raw = value.get();
+        match raw.as_bytes()[0] {
+            b'"' => match raw[1..raw.len() - 1].contains('\\') {
+                false => Ok(Cow::Borrowed(&raw.as_bytes()[1..raw.len() - 1])),
+                true => serde_json::from_str::<String>(raw)
+                    .map(|text| Cow::Owned(text.into_bytes()))
+                    .map_err(|error| Denied::new(400, format!("ERR a text in the body is broken: {error}"))),
+            },
+            b'-' | b'0'..=b'9' | b't' | b'f' => Ok(Cow::Borrowed(raw.as_bytes())),
+            _ => Err(Denied::new(
+                400,
+                "ERR a command is an array of texts and numbers; objects, arrays and null are none",
+            )),
+        }
+    };
+    values.iter().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(target: &str, method: Method, body: &str) -> Result<Call, Denied> {
+        read(&Target::read(target), method, body.as_bytes(), Form::Json, &Rules::default())
+    }
+
+    /// The commands as words, or their refusals.
+    fn commands(target: &str, method: Method, body: &str) -> Vec<String> {
+        let call = call(target, method, body).unwrap_or_else(|denied| panic!("{denied:?}"));
+        let shown = |command: &Command| match command {
+            Command::Refused(error) => error.clone(),
+            Command::Send(span) => {
+                let wire = String::from_utf8_lossy(&call.wire[span.clone()]).into_owned();
+                let words: Vec<_> = wire.trim_end_matches("\r\n").split("\r\n").skip(2).step_by(2).collect();
+                words.join(" ")
+            }
+        };
+        call.commands.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_command_is_the_body_or_the_path() {
+        use Method::{Get, Post};
+        for (target, method, body, expected) in [
+            ("/", Post, r#"["SET","a","b c",5,-1.50,true]"#, "SET a b c 5 -1.50 true"),
+            ("/", Post, r#"["SET","a","\u00e9\n"]"#, "SET a é\n"),
+            ("/get/a%2Fb", Get, "", "get a/b"),
+            ("/set/a/b?EX=100&NX", Get, "", "set a b EX 100 NX"),
+            ("/set/a?EX=100&_token=secret", Post, "the body", "set a the body EX 100"),
+            ("http://host/get/a", Get, "", "get a"),
+            ("/get//a", Get, "", "get  a"),
+        ] {
+            assert_eq!(commands(target, method, body), [expected], "{target}");
+        }
+        assert_eq!(Target::read("/get/a?_token=s%20t").token.as_deref(), Some(&b"s t"[..]));
+    }
+
+    #[test]
+    fn several_commands_come_in_one_request() {
+        let body = r#"[["SET","a",1],["BLPOP","a",0],["GET","a"],[]]"#;
+        let pipeline = commands("/pipeline", Method::Post, body);
+        assert_eq!((&*pipeline[0], &*pipeline[2]), ("SET a 1", "GET a"));
+        assert!(pipeline[1].contains("BLPOP") && pipeline[3].contains("empty"));
+        let transaction = commands("/multi-exec", Method::Post, body);
+        assert_eq!((&*transaction[0], &*transaction[5]), ("MULTI", "EXEC"));
+        assert_eq!(call("/multi-exec", Method::Post, body).expect("a call").shape, Shape::Transaction);
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused() {
+        for body in ["", "{}", "[{}]", "[null]", "[[\"GET\"]]", "[\"GET\"", "\"GET\"", "[\"\\ud800\"]"] {
+            assert_eq!(call("/", Method::Post, body).expect_err(body).status, 400);
+        }
+        for body in ["", "[]", "[1]", "{}"] {
+            assert_eq!(call("/pipeline", Method::Post, body).expect_err(body).status, 400);
+        }
+        assert_eq!(call("/", Method::Get, "").expect_err("nothing").status, 400);
+        assert_eq!(call("/subscribe", Method::Get, "").expect_err("no channel").status, 400);
+    }
+}

@@ -1,0 +1,234 @@
+//! The head of an HTTP/1.1 request (RFC 9112), as far as the contract looks at it.
+
+use super::Denied;
+
+/// Header fields that a request may have.
+const MAX_FIELDS: usize = 64;
+
+/// Largest head in bytes.
+pub(crate) const MAX_HEAD: usize = 32 * 1024;
+
+/// What a request wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Method {
+    Get,
+    Head,
+    /// POST and PUT, which are the same here.
+    Post,
+    /// What a browser asks before it lets a page ask.
+    Options,
+}
+
+/// How much comes behind the head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Framing {
+    /// So many bytes.
+    Length(u64),
+    /// Chunks, up to an empty one.
+    Chunked,
+}
+
+/// How results are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Form {
+    /// JSON.
+    #[default]
+    Json,
+    /// JSON, with strings in base64.
+    Base64,
+    /// As Redis said it, in RESP2.
+    Resp2,
+}
+
+/// A request's head.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    /// How many bytes it has.
+    pub length: usize,
+    pub method: Method,
+    /// Path and query, as sent.
+    pub target: String,
+    pub framing: Framing,
+    /// The connection is to stay open.
+    pub keep_alive: bool,
+    /// The client waits for a word before it sends the body.
+    pub expects: bool,
+    /// The bearer token.
+    pub token: Option<Vec<u8>>,
+    pub form: Form,
+    /// The page that a browser asks for.
+    pub origin: Option<String>,
+}
+
+/// Reads a head; `None` if it has not arrived whole.
+///
+/// # Errors
+/// What comes is no request, or not one that can be answered: the connection is to be closed behind the answer.
+pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, Denied> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    let too_large =
+        || Denied::new(431, format!("the head of a request may have {MAX_HEAD} bytes and {MAX_FIELDS} fields"));
+    let length = match request.parse(&bytes[..bytes.len().min(MAX_HEAD)]) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD => return Err(too_large()),
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(too_large()),
+        Err(error) => return Err(Denied::new(400, format!("this is no HTTP request: {error}"))),
+    };
+    let mut head = Head {
+        length,
+        method: match request.method.unwrap_or_default() {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            "POST" | "PUT" => Method::Post,
+            "OPTIONS" => Method::Options,
+            _ => return Err(Denied::new(405, "use GET, HEAD, POST or PUT")),
+        },
+        target: request.path.unwrap_or_default().to_owned(),
+        framing: Framing::Length(0),
+        keep_alive: request.version == Some(1),
+        expects: false,
+        token: None,
+        form: Form::Json,
+        origin: None,
+    };
+    head.fields(request.headers)?;
+    Ok(Some(head))
+}
+
+impl Head {
+    fn fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), Denied> {
+        let (mut length, mut base64, mut resp2) = (None, false, false);
+        for field in fields {
+            let value = field.value.trim_ascii();
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            if is("content-length") {
+                let given = decimal(value).ok_or_else(|| Denied::new(400, "Content-Length is no number"))?;
+                // Whoever is before us may have believed the other one.
+                if length.replace(given).is_some_and(|earlier| earlier != given) {
+                    return Err(Denied::new(400, "two values of Content-Length"));
+                }
+            } else if is("transfer-encoding") {
+                if !value.eq_ignore_ascii_case(b"chunked") || self.framing == Framing::Chunked {
+                    return Err(Denied::new(501, "of the transfer encodings only `chunked` is known"));
+                }
+                self.framing = Framing::Chunked;
+            } else if is("authorization") {
+                self.token = bearer(value).map(<[u8]>::to_vec);
+            } else if is("connection") {
+                self.connection(value);
+            } else if is("expect") {
+                self.expects = value.eq_ignore_ascii_case(b"100-continue");
+            } else if is("upstash-encoding") {
+                base64 = value.eq_ignore_ascii_case(b"base64");
+            } else if is("upstash-response-format") {
+                resp2 = value.eq_ignore_ascii_case(b"resp2");
+            } else if is("origin") {
+                self.origin = std::str::from_utf8(value).ok().map(str::to_owned);
+            }
+        }
+        match (self.framing, length) {
+            (Framing::Chunked, Some(_)) => return Err(Denied::new(400, "both Content-Length and Transfer-Encoding")),
+            (_, Some(length)) => self.framing = Framing::Length(length),
+            _ => {}
+        }
+        self.form = match (base64, resp2) {
+            (true, true) => {
+                return Err(Denied::new(
+                    400,
+                    "base64 is for JSON: leave Upstash-Encoding or Upstash-Response-Format out",
+                ));
+            }
+            (true, false) => Form::Base64,
+            (false, true) => Form::Resp2,
+            (false, false) => Form::Json,
+        };
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for word in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if word.eq_ignore_ascii_case(b"close") {
+                self.keep_alive = false;
+            } else if word.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep_alive = true;
+            }
+        }
+    }
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    // Rust would take a plus.
+    text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()?.parse().ok())?
+}
+
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Head {
+        read(text.as_bytes()).unwrap_or_else(|denied| panic!("{denied:?}")).expect("it is whole")
+    }
+
+    fn status(text: &str) -> u16 {
+        read(text.as_bytes()).expect_err(text).status
+    }
+
+    #[test]
+    fn what_is_asked_is_read() {
+        let text = "POST /pipeline HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer  abc \r\nContent-Length: 12\r\n\
+                    Upstash-Encoding: base64\r\nOrigin: https://a\r\nExpect: 100-continue\r\n\r\n[";
+        let read = head(text);
+        assert_eq!((read.method, read.target.as_str(), read.length), (Method::Post, "/pipeline", text.len() - 1));
+        assert_eq!(
+            (read.framing, read.form, read.keep_alive, read.expects),
+            (Framing::Length(12), Form::Base64, true, true)
+        );
+        assert_eq!((read.token.as_deref(), read.origin.as_deref()), (Some(&b"abc"[..]), Some("https://a")));
+    }
+
+    #[test]
+    fn connections_stay_open_as_the_versions_have_it() {
+        for (text, kept) in [
+            ("GET / HTTP/1.1\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\nConnection: foo, Keep-Alive\r\n\r\n", true),
+        ] {
+            assert_eq!(head(text).keep_alive, kept, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_can_be_read_in_two_ways_is_refused() {
+        for field in [
+            "Content-Length: 1\r\nContent-Length: 2",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+            "Content-Length: +1",
+            "Content-Length: 1,1",
+            "Content-Length : 1",
+            "Upstash-Encoding: base64\r\nUpstash-Response-Format: resp2",
+        ] {
+            assert_eq!(status(&format!("POST / HTTP/1.1\r\n{field}\r\n\r\n")), 400, "{field}");
+        }
+        assert_eq!(status("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), 501);
+        assert_eq!(status("DELETE / HTTP/1.1\r\n\r\n"), 405);
+        assert_eq!(status("PING\r\n"), 400);
+    }
+
+    #[test]
+    fn a_head_has_an_end() {
+        let long = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(MAX_HEAD));
+        assert_eq!(status(&long), 431);
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(MAX_FIELDS + 1))), 431);
+        for end in 0..20 {
+            assert_eq!(read(&b"GET / HTTP/1.1\r\nA: b\r\n\r\n"[..end]), Ok(None));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Replies of Redis as JSON.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use super::head::Form;
+
+/// How deep arrays may be nested; Redis's own replies are at most a few levels deep, a script's as deep as it likes.
+const MAX_DEPTH: usize = 100;
+
+/// Appends a whole reply in RESP2 as the contract has a result: `{"result":...}` or `{"error":"..."}`. True if it is an error.
+pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
+    if let Some(message) = reply.strip_prefix(b"-") {
+        error(to, &String::from_utf8_lossy(message.trim_ascii_end()));
+        return true;
+    }
+    to.extend_from_slice(b"{\"result\":");
+    value(to, reply, form, 0);
+    to.push(b'}');
+    false
+}
+
+/// Appends an error.
+pub(crate) fn error(to: &mut Vec<u8>, message: &str) {
+    to.extend_from_slice(b"{\"error\":");
+    string(to, message.as_bytes(), Form::Json);
+    to.push(b'}');
+}
+
+/// Appends what a transaction's EXEC replied as an array of results. False, and nothing appended, if the reply is no array.
+pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
+    let Some((b'*', count, mut at)) = line(reply).map(|(kind, text, at)| (kind, number(text), at)) else {
+        return false;
+    };
+    let Some(count) = count.filter(|count| *count >= 0) else { return false };
+    to.push(b'[');
+    for index in 0..count {
+        if index > 0 {
+            to.push(b',');
+        }
+        let element = &reply[at..];
+        let length = length(element);
+        result(to, &element[..length], form);
+        at += length;
+    }
+    to.push(b']');
+    true
+}
+
+/// Appends a value; returns how many bytes of the reply it takes. What is no RESP2 was refused before it came here.
+fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> usize {
+    let Some((kind, text, at)) = line(reply) else {
+        to.extend_from_slice(b"null");
+        return reply.len();
+    };
+    match (kind, number(text)) {
+        (b':', _) => to.extend_from_slice(text),
+        (b'$', Some(length)) if length >= 0 => {
+            let end = (at + length as usize).min(reply.len());
+            string(to, &reply[at..end], form);
+            return (end + 2).min(reply.len());
+        }
+        (b'*', Some(count)) if count >= 0 => {
+            let mut at = at;
+            if depth == MAX_DEPTH {
+                to.extend_from_slice(b"null");
+                return length(reply);
+            }
+            to.push(b'[');
+            for index in 0..count {
+                if index > 0 {
+                    to.push(b',');
+                }
+                at += value(to, &reply[at..], form, depth + 1);
+            }
+            to.push(b']');
+            return at;
+        }
+        (b'$' | b'*', _) => to.extend_from_slice(b"null"),
+        // An error inside of a result has no place of its own in the contract.
+        (b'-', _) => string(to, text, Form::Json),
+        _ => string(to, text, form),
+    }
+    at
+}
+
+/// How many bytes a reply takes that is whole.
+fn length(reply: &[u8]) -> usize {
+    let mut scanner = crate::resp::ReplyScanner::default();
+    scanner.advance(reply).map_or(reply.len(), |end| end.taken)
+}
+
+/// The first line: its type, its text, and where it ends.
+fn line(reply: &[u8]) -> Option<(u8, &[u8], usize)> {
+    let (kind, rest) = reply.split_first()?;
+    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    Some((*kind, &rest[..end], end + 3))
+}
+
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Appends a string. JSON has no bytes, only text: without base64 what is none is replaced.
+fn string(to: &mut Vec<u8>, bytes: &[u8], form: Form) {
+    if form == Form::Base64 {
+        to.push(b'"');
+        let start = to.len();
+        to.resize(start + bytes.len().div_ceil(3) * 4, 0);
+        STANDARD.encode_slice(bytes, &mut to[start..]).expect("there is room for it");
+        return to.push(b'"');
+    }
+    serde_json::to_writer(to, &String::from_utf8_lossy(bytes)).expect("writing to memory does not fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(reply: &str, form: Form) -> String {
+        let mut to = Vec::new();
+        result(&mut to, reply.as_bytes(), form);
+        String::from_utf8(to).expect("JSON is text")
+    }
+
+    #[test]
+    fn replies_of_all_kinds_become_json() {
+        for (reply, plain, encoded) in [
+            ("+OK\r\n", r#"{"result":"OK"}"#, r#"{"result":"T0s="}"#),
+            (":-42\r\n", r#"{"result":-42}"#, r#"{"result":-42}"#),
+            ("$-1\r\n", r#"{"result":null}"#, r#"{"result":null}"#),
+            ("*-1\r\n", r#"{"result":null}"#, r#"{"result":null}"#),
+            ("*0\r\n", r#"{"result":[]}"#, r#"{"result":[]}"#),
+            ("$0\r\n\r\n", r#"{"result":""}"#, r#"{"result":""}"#),
+            ("$4\r\na\r\nb\r\n", r#"{"result":"a\r\nb"}"#, r#"{"result":"YQ0KYg=="}"#),
+            ("*3\r\n$1\r\na\r\n*1\r\n:1\r\n$-1\r\n", r#"{"result":["a",[1],null]}"#, r#"{"result":["YQ==",[1],null]}"#),
+            ("-ERR no \"x\"\r\n", r#"{"error":"ERR no \"x\""}"#, r#"{"error":"ERR no \"x\""}"#),
+        ] {
+            assert_eq!(written(reply, Form::Json), plain);
+            assert_eq!(written(reply, Form::Base64), encoded);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced_or_encoded() {
+        let mut to = Vec::new();
+        result(&mut to, b"$2\r\n\xff\x00\r\n", Form::Json);
+        assert_eq!(to, "{\"result\":\"\u{fffd}\\u0000\"}".as_bytes());
+        to.clear();
+        result(&mut to, b"$2\r\n\xff\x00\r\n", Form::Base64);
+        assert_eq!(to, br#"{"result":"/wA="}"#);
+    }
+
+    #[test]
+    fn a_transaction_has_a_result_for_each_command() {
+        let mut to = Vec::new();
+        assert!(results(&mut to, b"*3\r\n+OK\r\n-ERR no\r\n*1\r\n$1\r\nx\r\n", Form::Json));
+        assert_eq!(to, br#"[{"result":"OK"},{"error":"ERR no"},{"result":["x"]}]"#);
+        assert!(!results(&mut to, b"*-1\r\n", Form::Json));
+        assert!(!results(&mut to, b"-EXECABORT no\r\n", Form::Json));
+    }
+
+    #[test]
+    fn a_deep_reply_ends_somewhere() {
+        let deep = format!("{}:1\r\n", "*1\r\n".repeat(MAX_DEPTH + 10));
+        let read: serde_json::Value = serde_json::from_str(&written(&deep, Form::Json)).expect("JSON");
+        assert!(read["result"][0][0].is_array());
+    }
+}

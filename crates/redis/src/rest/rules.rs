@@ -1,0 +1,240 @@
+//! What a token may ask for.
+
+use std::{collections::HashSet, sync::Arc};
+
+use crate::command::{Kind, kind};
+
+/// Who a bearer token is, and what it may do.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Its name in configuration and logs.
+    pub name: Arc<str>,
+    /// Whose servers it uses; empty where nobody has to log in.
+    pub user: Arc<str>,
+    /// In which logical database.
+    pub database: u32,
+    /// The commands it may use.
+    pub rules: Rules,
+    /// Its place among the tokens.
+    pub index: usize,
+}
+
+/// Which commands are let through.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Only commands that read.
+    pub read_only: bool,
+    /// Only these, if there are any: names in upper case, or `NAME|SUBCOMMAND`.
+    pub allow: HashSet<String>,
+    /// Not these.
+    pub deny: HashSet<String>,
+}
+
+/// Commands that a read-only token may use: those that Redis 7 has in its category `read`, the read-only forms of scripts, and some
+/// that tell of the server. Sorted.
+const READS: &[&str] = &[
+    "BITCOUNT",
+    "BITFIELD_RO",
+    "BITPOS",
+    "COMMAND",
+    "DBSIZE",
+    "DUMP",
+    "ECHO",
+    "EVALSHA_RO",
+    "EVAL_RO",
+    "EXISTS",
+    "EXPIRETIME",
+    "FCALL_RO",
+    "GEODIST",
+    "GEOHASH",
+    "GEOPOS",
+    "GEORADIUSBYMEMBER_RO",
+    "GEORADIUS_RO",
+    "GEOSEARCH",
+    "GET",
+    "GETBIT",
+    "GETRANGE",
+    "HEXISTS",
+    "HGET",
+    "HGETALL",
+    "HKEYS",
+    "HLEN",
+    "HMGET",
+    "HRANDFIELD",
+    "HSCAN",
+    "HSTRLEN",
+    "HVALS",
+    "KEYS",
+    "LCS",
+    "LINDEX",
+    "LLEN",
+    "LOLWUT",
+    "LPOS",
+    "LRANGE",
+    "MEMORY|USAGE",
+    "MGET",
+    "OBJECT|ENCODING",
+    "OBJECT|FREQ",
+    "OBJECT|IDLETIME",
+    "OBJECT|REFCOUNT",
+    "PEXPIRETIME",
+    "PFCOUNT",
+    "PING",
+    "PSUBSCRIBE",
+    "PTTL",
+    "RANDOMKEY",
+    "SCAN",
+    "SCARD",
+    "SDIFF",
+    "SINTER",
+    "SINTERCARD",
+    "SISMEMBER",
+    "SMEMBERS",
+    "SMISMEMBER",
+    "SORT_RO",
+    "SRANDMEMBER",
+    "SSCAN",
+    "STRLEN",
+    "SUBSCRIBE",
+    "SUBSTR",
+    "SUNION",
+    "TIME",
+    "TOUCH",
+    "TTL",
+    "TYPE",
+    "XINFO|CONSUMERS",
+    "XINFO|GROUPS",
+    "XINFO|STREAM",
+    "XLEN",
+    "XPENDING",
+    "XRANGE",
+    "XREAD",
+    "XREVRANGE",
+    "ZCARD",
+    "ZCOUNT",
+    "ZDIFF",
+    "ZINTER",
+    "ZINTERCARD",
+    "ZLEXCOUNT",
+    "ZMSCORE",
+    "ZRANDMEMBER",
+    "ZRANGE",
+    "ZRANGEBYLEX",
+    "ZRANGEBYSCORE",
+    "ZRANK",
+    "ZREVRANGE",
+    "ZREVRANGEBYLEX",
+    "ZREVRANGEBYSCORE",
+    "ZREVRANK",
+    "ZSCAN",
+    "ZSCORE",
+    "ZUNION",
+];
+
+/// Longest name that is looked up, in bytes.
+const MAX_NAME: usize = 64;
+
+impl Rules {
+    /// Why a command is not let through; `None` if it is.
+    pub(crate) fn refuses(&self, name: &[u8], rest: &[&[u8]]) -> Option<String> {
+        let why = match kind(name, rest) {
+            Kind::Ordinary => return self.forbids(name, rest.first().copied()),
+            Kind::Blocking => "it may wait, and a request must not",
+            Kind::Multi | Kind::Ending => "a transaction is a request of its own: POST /multi-exec",
+            Kind::Watch => "a connection ends with its request",
+            Kind::Keeping => "it needs a connection of its own; for messages use /subscribe and /psubscribe",
+            _ => "it is about the connection, and here is none",
+        };
+        Some(format!("ERR {} is not available over HTTP: {why}", shown(name)))
+    }
+
+    /// The same for what stands in the configuration alone.
+    pub(crate) fn forbids(&self, name: &[u8], second: Option<&[u8]>) -> Option<String> {
+        if !self.read_only && self.allow.is_empty() && self.deny.is_empty() {
+            return None;
+        }
+        let (name, full) = names(name, second);
+        let in_either = |holds: &dyn Fn(&str) -> bool| holds(&name) || full.as_deref().is_some_and(holds);
+        let why = if in_either(&|name| self.deny.contains(name)) {
+            "denied to this token"
+        } else if !self.allow.is_empty() && !in_either(&|name| self.allow.contains(name)) {
+            "not among those allowed to this token"
+        } else if self.read_only && !in_either(&is_read) {
+            "not for a read-only token"
+        } else {
+            return None;
+        };
+        Some(format!("NOPERM {} is {why}", shown(name.as_bytes())))
+    }
+}
+
+/// Whether a command is known to change nothing.
+pub(crate) fn only_reads(name: &[u8], second: Option<&[u8]>) -> bool {
+    let (name, full) = names(name, second);
+    is_read(&name) || full.is_some_and(|full| is_read(&full))
+}
+
+/// A command's name in upper case, and the one that it has with its subcommand.
+fn names(name: &[u8], second: Option<&[u8]>) -> (String, Option<String>) {
+    let upper = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(MAX_NAME)]).to_ascii_uppercase();
+    let name = upper(name);
+    let full = second.map(|second| format!("{name}|{}", upper(second)));
+    (name, full)
+}
+
+fn is_read(name: &str) -> bool {
+    READS.binary_search(&name).is_ok()
+}
+
+fn shown(name: &[u8]) -> String {
+    name[..name.len().min(MAX_NAME)].escape_ascii().to_string().to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> HashSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_needs_a_connection_is_refused_with_its_reason() {
+        let rules = Rules::default();
+        for (name, rest, part) in [
+            (&b"blpop"[..], &[&b"a"[..], b"0"][..], "may wait"),
+            (b"MULTI", &[], "multi-exec"),
+            (b"watch", &[b"a"], "ends with its request"),
+            (b"SUBSCRIBE", &[b"a"], "/subscribe"),
+            (b"SELECT", &[b"1"], "about the connection"),
+            (b"CLIENT", &[b"LIST"], "about the connection"),
+        ] {
+            let error = rules.refuses(name, rest).expect("it is refused");
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(rules.refuses(b"get", &[b"a"]), None);
+        assert_eq!(rules.refuses(b"eval", &[b"return 1", b"0"]), None);
+    }
+
+    #[test]
+    fn a_token_that_reads_writes_nothing() {
+        let rules = Rules { read_only: true, ..Rules::default() };
+        for name in ["get", "ZRANGE", "ping", "eval_ro"] {
+            assert_eq!(rules.refuses(name.as_bytes(), &[]), None, "{name}");
+        }
+        assert_eq!(rules.refuses(b"object", &[b"encoding", b"a"]), None);
+        for name in ["set", "GETDEL", "sort", "eval", "flushall", "a command nobody knows", "object", "config"] {
+            let error = rules.refuses(name.as_bytes(), &[]).expect(name);
+            assert!(error.starts_with("NOPERM"), "{error}");
+        }
+        assert!(READS.is_sorted());
+    }
+
+    #[test]
+    fn rules_name_commands_or_their_subcommands() {
+        let rules = Rules { allow: set(&["GET", "SCRIPT|LOAD"]), deny: set(&["GET"]), ..Rules::default() };
+        assert!(rules.refuses(b"get", &[b"a"]).expect("denied").contains("denied"));
+        assert_eq!(rules.refuses(b"script", &[b"load", b"return 1"]), None);
+        assert!(rules.refuses(b"script", &[b"flush"]).is_some());
+    }
+}
