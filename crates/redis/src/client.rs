@@ -521,7 +521,10 @@ impl Client {
             return;
         }
         if self.lose_http(me, out) {
-            return self.go_on(me, out);
+            if !self.closing {
+                self.go_on(me, out);
+            }
+            return;
         }
         if torn || std::mem::take(&mut self.keeping) || lost > MAX_TOLD {
             let reason = CloseReason::Error(Blame::Server, LOST.to_owned());

@@ -6,6 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod call;
+pub(crate) mod events;
 pub(crate) mod head;
 pub(crate) mod json;
 pub(crate) mod rules;

@@ -182,7 +182,9 @@ impl Server {
         while at < input.bytes.len() {
             let bytes = &input.bytes[at..];
             if self.kept && self.due.is_empty() {
-                if let Some(holder) = self.holder {
+                if let Some(holder) = self.holder
+                    && !clients.get(holder).is_some_and(|client| client.hear_events(holder, bytes, out))
+                {
                     out.span(Peer::Client(holder), at..input.bytes.len());
                 }
                 return input.bytes.len();

@@ -18,10 +18,12 @@ use crate::{
         answer::{self, Content, Manner},
         body::Body,
         call::{self, Call, Command, Shape, Target},
+        events::Events,
         head::{self, Form, Framing, Head, MAX_HEAD, Method},
         json,
         rules::Access,
     },
+    server::LOST,
 };
 
 /// What is told when a server was lost with replies that were due.
@@ -45,6 +47,8 @@ enum Stage {
     Body(Box<Upload>),
     /// Commands are under way.
     Work(Box<Work>),
+    /// Messages come until the connection ends.
+    Events(Box<Events>),
 }
 
 struct Upload {
@@ -111,10 +115,17 @@ impl Redis {
                     client.held_back = true;
                     break;
                 }
+                Stage::Events(events) => {
+                    rest.stage = Stage::Events(events);
+                    return input.bytes.len();
+                }
                 Stage::Work(mut work) => {
                     let sent = self.send(me, client, &mut work, servers, out);
                     let used = if sent { std::mem::take(&mut work.span) } else { 0 };
-                    client.set_stage(Stage::Work(work));
+                    client.set_stage(match client.keeping {
+                        true => Stage::Events(Box::new(Events::new(work.manner))),
+                        false => Stage::Work(work),
+                    });
                     client.answer(me, out);
                     (used, sent)
                 }
@@ -276,9 +287,6 @@ impl Redis {
 
     /// Whether this much is to be done now.
     fn admit(&self, call: Call, access: &Access) -> Result<Call, Denied> {
-        if call.shape == Shape::Events {
-            return Err(Denied::new(501, "ERR messages over HTTP are not there yet"));
-        }
         let refused = call.commands.iter().find_map(|command| match command {
             Command::Refused(error) => Some(error),
             Command::Send(_) => None,
@@ -313,6 +321,7 @@ impl Redis {
             let kind = match work.call.shape {
                 Shape::Transaction if work.next == 0 => Kind::Multi,
                 Shape::Transaction if work.next == last => Kind::Ending,
+                Shape::Events => Kind::Keeping,
                 _ => Kind::Ordinary,
             };
             match self.server_for(me, client, servers, kind, alone, out) {
@@ -470,6 +479,23 @@ impl Client {
         true
     }
 
+    /// What comes from a server that is the client's own, if the client speaks HTTP. False if it does not.
+    pub(crate) fn hear_events(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        let Stage::Events(events) = &mut rest.stage else { return true };
+        let mut denied = None;
+        out.insert(Peer::Client(me), |to| denied = events.take(bytes, to).err());
+        if let Some(denied) = denied {
+            let manner = events.manner().clone();
+            if events.has_begun() {
+                self.close(me, CloseReason::Error(Blame::Server, denied.error), out);
+            } else {
+                self.deny(me, &manner, &denied, out);
+            }
+        }
+        true
+    }
+
     /// Answers a request all of whose results are known.
     pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
         let Some(Rest { stage: Stage::Work(work), .. }) = self.rest.as_deref_mut() else { return };
@@ -524,8 +550,13 @@ impl Client {
     /// The server is gone that replies were due from. False if the client does not speak HTTP.
     pub(super) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
-        if let Stage::Work(work) = &mut rest.stage {
-            work.lose();
+        match &mut rest.stage {
+            Stage::Work(work) => work.lose(),
+            Stage::Events(_) => {
+                self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
+                return true;
+            }
+            Stage::Head | Stage::Body(_) => {}
         }
         self.answer(me, out);
         true

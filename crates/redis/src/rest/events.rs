@@ -1,0 +1,122 @@
+//! Messages as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): `data: message,CHANNEL,PAYLOAD`.
+
+use std::str::from_utf8;
+
+use super::{
+    Denied, MAX_ANSWER,
+    answer::{self, Manner},
+};
+use crate::resp::{ReplyScanner, parts};
+
+/// A stream of messages.
+#[derive(Debug)]
+pub(crate) struct Events {
+    manner: Manner,
+    /// The head has been sent.
+    begun: bool,
+    /// The beginning of what is next.
+    partial: Vec<u8>,
+    /// So much of it has been looked at.
+    scanned: usize,
+    scanner: ReplyScanner,
+}
+
+impl Events {
+    pub(crate) fn new(manner: Manner) -> Self {
+        Self { manner, begun: false, partial: Vec::new(), scanned: 0, scanner: ReplyScanner::default() }
+    }
+
+    /// Bytes have come from Redis: appends what is to be sent.
+    ///
+    /// # Errors
+    /// There will be no messages.
+    pub(crate) fn take(&mut self, bytes: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
+        if self.partial.len() + bytes.len() > MAX_ANSWER {
+            return Err(Denied::new(502, format!("a message has more than {MAX_ANSWER} bytes")));
+        }
+        let mut input = std::mem::take(&mut self.partial);
+        input.extend_from_slice(bytes);
+        let mut begin = 0;
+        loop {
+            let rest = &input[begin + self.scanned..];
+            let end = self.scanner.advance(rest).map_err(|error| Denied::new(502, error.to_string()))?;
+            self.scanned += end.taken;
+            if !end.over {
+                input.drain(..begin);
+                self.partial = input;
+                return Ok(());
+            }
+            self.event(&input[begin..begin + self.scanned], to)?;
+            begin += std::mem::take(&mut self.scanned);
+        }
+    }
+
+    fn event(&mut self, reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
+        if let Some(error) = reply.strip_prefix(b"-") {
+            let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
+            return Err(Denied::new(400, error));
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            answer::stream(to, &self.manner);
+        }
+        to.extend_from_slice(b"data: ");
+        for (index, part) in parts(reply).into_iter().enumerate() {
+            if index > 0 {
+                to.push(b',');
+            }
+            append(to, part);
+        }
+        to.extend_from_slice(b"\n\n");
+        Ok(())
+    }
+
+    /// Whether anything has been said.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(crate) fn manner(&self) -> &Manner {
+        &self.manner
+    }
+}
+
+/// Appends text. A line of its own stands for each of its lines; the receiver joins them again.
+fn append(to: &mut Vec<u8>, part: &[u8]) {
+    let text = String::from_utf8_lossy(part);
+    if from_utf8(part).is_ok() && !part.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+        return to.extend_from_slice(part);
+    }
+    let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+    to.extend_from_slice(lines.replace('\n', "\ndata: ").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_become_events_however_they_arrive() {
+        let input = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$3\r\na\nb\r\n\
+                      *4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$2\r\n{}\r\n+OK\r\n";
+        for piece in 1..input.len() {
+            let (mut events, mut to) = (Events::new(Manner::default()), Vec::new());
+            for bytes in input.chunks(piece) {
+                events.take(bytes, &mut to).expect("messages");
+            }
+            let text = String::from_utf8(to).expect("text");
+            let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+            assert!(head.contains("text/event-stream"));
+            assert_eq!(
+                body,
+                "data: subscribe,c,1\n\ndata: message,c,a\ndata: b\n\ndata: pmessage,c*,c,{}\n\ndata: OK\n\n"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_is_none() {
+        let (mut events, mut to) = (Events::new(Manner::default()), Vec::new());
+        let denied = events.take(b"-NOPERM no\r\n", &mut to).expect_err("an error");
+        assert_eq!((denied.status, denied.error.as_str(), to.len()), (400, "NOPERM no", 0));
+    }
+}
