@@ -56,7 +56,8 @@ def check(tmp_path, certificates):
     for name, source in {"server.pem": certificates.server.certificate, "server.key": certificates.server.key,
                          "clients.pem": certificates.authority.certificate, "ca.pem": certificates.authority.certificate}.items():
         (tmp_path / name).write_bytes(source.read_bytes())
-    (tmp_path / "admin").write_text("0123456789abcdef0123456789abcdef\n")
+    for name in ("admin", "dashboard"):
+        (tmp_path / name).write_text("0123456789abcdef0123456789abcdef\n")
     (tmp_path / "userlist.txt").write_text('"app2" "app2-secret"\n"report" "secret"\n')
 
     def run(text):

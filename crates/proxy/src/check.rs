@@ -82,10 +82,18 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
         });
         found.push(config.locate(problem, &config.admin.spots, "listen"));
     }
+    let reachable = || config.listeners.iter().filter(|listener| !listener.listen.is_local());
+    for listener in reachable().filter(|listener| listener.http.is_some() && listener.tls.is_none()) {
+        let problem = Problem::warning(format!("{} can be reached from other machines without TLS", listener.listen));
+        let problem = problem
+            .hint("whoever is between reads the tokens: set tls_cert and tls_key, or have a proxy end TLS in front");
+        found.push(config.locate(problem, &listener.spots, "listen"));
+    }
     if config.authenticates() || config.insecure_no_auth {
         return;
     }
-    for listener in config.listeners.iter().filter(|listener| !listener.listen.is_local()) {
+    // Over HTTP everybody shows a token.
+    for listener in reachable().filter(|listener| listener.http.is_none()) {
         let message = format!("{} can be reached from other machines, but no user has a password", listener.listen);
         let hint = match config.source {
             Some(_) => "add a [[user]] with a password, or listen on 127.0.0.1, or give --insecure-no-auth",

@@ -387,6 +387,7 @@ fn title(key: &str) -> &'static str {
         "listener" => "[[listener]]",
         "database" => "[[database]]",
         "user" => "[[user]]",
+        "token" => "[[token]]",
         _ => unreachable!("no section is called `{key}`"),
     }
 }

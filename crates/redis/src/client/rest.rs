@@ -26,6 +26,9 @@ use crate::{
     server::LOST,
 };
 
+/// Bytes of a request that are dropped before its connection is closed all the same.
+const MAX_DROPPED: u64 = 64 * 1024 * 1024;
+
 /// What is told when a server was lost with replies that were due.
 const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known";
 
@@ -49,6 +52,9 @@ enum Stage {
     Work(Box<Work>),
     /// Messages come until the connection ends.
     Events(Box<Events>),
+    /// The rest of a request that was answered already: so many bytes are dropped before the connection ends. Who closes on unread
+    /// bytes resets the connection, and the answer may be lost with it.
+    Drop(u64),
 }
 
 struct Upload {
@@ -110,6 +116,13 @@ impl Redis {
             let (used, go_on) = match std::mem::take(&mut rest.stage) {
                 Stage::Head => self.begin(me, client, bytes, out),
                 Stage::Body(upload) => self.upload(me, client, upload, bytes, out),
+                Stage::Drop(left) => {
+                    if left <= bytes.len() as u64 {
+                        client.close(me, CloseReason::Done, out);
+                    }
+                    client.set_stage(Stage::Drop(left.saturating_sub(bytes.len() as u64)));
+                    return input.bytes.len();
+                }
                 Stage::Work(work) if work.span == 0 => {
                     rest.stage = Stage::Work(work);
                     client.held_back = true;
@@ -176,7 +189,10 @@ impl Redis {
         }
         let mut body = match Body::new(head.framing, rules.max_request) {
             Ok(body) => body,
-            Err(denied) => return client.deny(me, &manner, &denied, out),
+            Err(denied) => {
+                client.deny_and_drop(me, &manner, &denied, head.framing, out);
+                return (head.length, true);
+            }
         };
         let request = Request { method: head.method, target, form: head.form, manner, access };
         match head.framing {
@@ -232,7 +248,11 @@ impl Redis {
         out: &mut Outbox,
     ) -> (usize, bool) {
         match upload.body.take(bytes) {
-            Err(denied) => client.deny(me, &Manner { keep_alive: false, ..upload.request.manner }, &denied, out),
+            Err(denied) if denied.status == 413 => {
+                client.deny_and_drop(me, &upload.request.manner, &denied, Framing::Chunked, out);
+                (0, true)
+            }
+            Err(denied) => client.deny(me, &upload.request.manner, &denied, out),
             // The last piece stays where it is until the commands are sent.
             Ok(used) if upload.body.is_whole() => {
                 let Upload { request, body } = *upload;
@@ -539,6 +559,15 @@ impl Client {
         (0, false)
     }
 
+    /// The same, once the rest of the request has come.
+    fn deny_and_drop(&mut self, me: ClientTag, manner: &Manner, denied: &Denied, framing: Framing, out: &mut Outbox) {
+        out.insert(Peer::Client(me), |to| answer::deny(to, &Manner { keep_alive: false, ..manner.clone() }, denied));
+        self.set_stage(Stage::Drop(match framing {
+            Framing::Length(length) => length.min(MAX_DROPPED),
+            Framing::Chunked => MAX_DROPPED,
+        }));
+    }
+
     /// [`fail`](Client::fail) in HTTP. False if the client does not speak it.
     pub(super) fn fail_http(&mut self, me: ClientTag, error: &str, out: &mut Outbox) -> bool {
         if self.rest.is_some() {
@@ -556,7 +585,7 @@ impl Client {
                 self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
                 return true;
             }
-            Stage::Head | Stage::Body(_) => {}
+            Stage::Head | Stage::Body(_) | Stage::Drop(_) => {}
         }
         self.answer(me, out);
         true
