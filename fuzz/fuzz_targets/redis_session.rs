@@ -1,5 +1,6 @@
 //! A client and a server of Redis say anything to each other, in any pieces: no session may panic, consume more than it was
-//! given, or speak to somebody who is not there. The first byte says who speaks first; 0xFF changes the speaker.
+//! given, or speak to somebody who is not there. The first byte says who speaks first, and whether the client speaks HTTP; 0xFF changes
+//! the speaker.
 #![no_main]
 
 use std::sync::Arc;
@@ -8,14 +9,17 @@ use libfuzzer_sys::fuzz_target;
 use protocol::{
     Bytes, ClientTag, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
 };
-use redis::{Client, Directory, Redis, Server, ServerLogin, Version, Welcome};
+use redis::{Access, Client, Directory, HttpRules, Redis, Server, ServerLogin, Version, Welcome};
 
 const CLIENT: ClientTag = ClientTag(1);
 const SERVER: ServerTag = ServerTag(1);
 /// As much as is held for either side.
 const MAX_HELD: usize = 1 << 16;
 
-struct Doors(bool);
+struct Doors {
+    guarded: bool,
+    http: bool,
+}
 
 impl Directory for Doors {
     fn encryption(&self, _: u16) -> Encryption {
@@ -23,7 +27,7 @@ impl Directory for Doors {
     }
 
     fn welcome(&self, _: Origin) -> Welcome {
-        if self.0 { Welcome::Password } else { Welcome::Open }
+        if self.guarded { Welcome::Password } else { Welcome::Open }
     }
 
     fn is_password(&self, _: &str, password: &[u8]) -> bool {
@@ -32,6 +36,15 @@ impl Directory for Doors {
 
     fn route(&self, _: &str, database: u32, _: Version) -> Result<PoolId, String> {
         if database == 7 { Err("no such pool".to_owned()) } else { Ok(PoolId(database)) }
+    }
+
+    fn http(&self, _: u16) -> Option<Arc<HttpRules>> {
+        let rules = HttpRules { origins: vec!["*".to_owned()], token_in_query: true, max_request: 4096 };
+        self.http.then(|| Arc::new(rules))
+    }
+
+    fn access(&self, token: &[u8]) -> Option<Arc<Access>> {
+        (token == b"t").then(Arc::default)
     }
 
     fn server_login(&self, _: PoolId) -> ServerLogin {
@@ -171,7 +184,7 @@ impl World {
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, data)) = data.split_first() else { return };
-    let redis = Redis::new(Arc::new(Doors(how & 1 == 1)));
+    let redis = Redis::new(Arc::new(Doors { guarded: how & 1 == 1, http: how & 8 == 8 }));
     let mut out = Outbox::new();
     let client = redis.client_start(CLIENT, Origin { listener: 0, address: None, port: 0 }, &mut out);
     let server = redis.server_start(SERVER, PoolId(0), &mut out);

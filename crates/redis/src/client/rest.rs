@@ -503,6 +503,9 @@ impl Client {
     pub(crate) fn hear_events(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         let Stage::Events(events) = &mut rest.stage else { return true };
+        if self.closing {
+            return true;
+        }
         let mut denied = None;
         out.insert(Peer::Client(me), |to| denied = events.take(bytes, to).err());
         if let Some(denied) = denied {
