@@ -5,9 +5,12 @@ use std::{path::Path, sync::Arc};
 
 use driver::{ClientCertificates, TlsAcceptor, TlsConnector, TlsIdentity};
 use settings::{Problem, Problems};
-use upstream::{ALPN, about_file, connector, read_pem};
+use upstream::{ALPN, Kind, about_file, connector, read_pem};
 
 use crate::config::{ClientAuth, Config, Database, Endpoint, ListenerTls};
+
+/// The versions of HTTP that are spoken (ALPN).
+const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 /// What listeners show and databases demand, in the order of the configuration.
 #[derive(Debug)]
@@ -27,7 +30,12 @@ impl Tls {
         let mut problems = Vec::new();
         let mut acceptors = Vec::new();
         for listener in &config.listeners {
-            let made = listener.tls.as_ref().map(acceptor).transpose();
+            let inside: &[&[u8]] = match (config.kind, &listener.http) {
+                (Kind::Postgres, _) => ALPN,
+                (Kind::Redis, None) => &[],
+                (Kind::Redis, Some(_)) => HTTP,
+            };
+            let made = listener.tls.as_ref().map(|tls| acceptor(tls, inside)).transpose();
             acceptors.push(made.map(|made| made.map(Arc::new)).unwrap_or_else(|(key, message)| {
                 problems.push(config.locate(Problem::error(message), &listener.spots, key));
                 None
@@ -84,7 +92,7 @@ pub fn uses_tls(database: &Database) -> bool {
     upstream::uses_tls(&database.hosts, &database.tls)
 }
 
-fn acceptor(tls: &ListenerTls) -> Result<TlsAcceptor, (&'static str, String)> {
+fn acceptor(tls: &ListenerTls, inside: &[&[u8]]) -> Result<TlsAcceptor, (&'static str, String)> {
     let identity = TlsIdentity {
         certificates: read_pem(&tls.cert).map_err(|message| ("tls_cert", message))?,
         key: read_pem(&tls.key).map_err(|message| ("tls_key", message))?,
@@ -95,7 +103,7 @@ fn acceptor(tls: &ListenerTls) -> Result<TlsAcceptor, (&'static str, String)> {
         ClientAuth::Optional(path) => ClientCertificates::Optional(authority(path)?),
         ClientAuth::Required(path) => ClientCertificates::Required(authority(path)?),
     };
-    TlsAcceptor::new(&identity, &clients, ALPN).map_err(|error| ("tls_cert", about_file(&tls.cert, &error)))
+    TlsAcceptor::new(&identity, &clients, inside).map_err(|error| ("tls_cert", about_file(&tls.cert, &error)))
 }
 
 #[cfg(test)]

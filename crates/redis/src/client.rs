@@ -6,6 +6,7 @@
 mod own;
 mod passing;
 mod rest;
+mod work;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod events;
+pub(crate) mod h2;
 pub(crate) mod head;
 pub(crate) mod json;
 pub(crate) mod rules;
@@ -19,6 +20,9 @@ pub(crate) const MAX_COMMANDS: usize = 100_000;
 
 /// Largest answer, in bytes: it is held whole before it is sent.
 pub(crate) const MAX_ANSWER: usize = 128 * 1024 * 1024;
+
+/// Bytes of a request that are dropped, because it is answered already, before its connection is given up.
+pub(crate) const MAX_DROPPED: u64 = 64 * 1024 * 1024;
 
 /// Why a request is not carried out.
 #[derive(Clone, PartialEq, Eq, Debug)]

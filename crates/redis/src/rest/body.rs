@@ -114,7 +114,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
     plain.then(|| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok())?
 }
 
-fn too_large(most: usize) -> Denied {
+pub(super) fn too_large(most: usize) -> Denied {
     Denied::new(413, format!("a request may have {most} bytes here (max_request)"))
 }
 

@@ -13,9 +13,10 @@ use super::{
 use crate::resp;
 
 /// What kind of request it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     /// One command, one result.
+    #[default]
     Single,
     /// Commands one after another, with a result each.
     Pipeline,
@@ -26,7 +27,7 @@ pub(crate) enum Shape {
 }
 
 /// A request as commands.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
     pub shape: Shape,
     /// The commands as they go to Redis, one after another.

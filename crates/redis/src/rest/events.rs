@@ -4,7 +4,7 @@ use std::str::from_utf8;
 
 use super::{
     Denied, MAX_ANSWER,
-    answer::{self, Manner},
+    answer::{Answer, Manner},
 };
 use crate::resp::{ReplyScanner, parts};
 
@@ -57,7 +57,7 @@ impl Events {
             return Err(Denied::new(400, error));
         }
         if !std::mem::replace(&mut self.begun, true) {
-            answer::stream(to, &self.manner);
+            Answer::events(&self.manner).write(to);
         }
         to.extend_from_slice(b"data: ");
         for (index, part) in parts(reply).into_iter().enumerate() {

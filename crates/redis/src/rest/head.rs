@@ -76,33 +76,46 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, Denied> {
         Err(httparse::Error::TooManyHeaders) => return Err(too_large()),
         Err(error) => return Err(Denied::new(400, format!("this is no HTTP request: {error}"))),
     };
-    let mut head = Head {
-        length,
-        method: match request.method.unwrap_or_default() {
-            "GET" => Method::Get,
-            "HEAD" => Method::Head,
-            "POST" | "PUT" => Method::Post,
-            "OPTIONS" => Method::Options,
-            _ => return Err(Denied::new(405, "use GET, HEAD, POST or PUT")),
-        },
-        target: request.path.unwrap_or_default().to_owned(),
-        framing: Framing::Length(0),
-        keep_alive: request.version == Some(1),
-        expects: false,
-        token: None,
-        form: Form::Json,
-        origin: None,
-    };
-    head.fields(request.headers)?;
+    let mut head = Head::new(request.method.unwrap_or_default(), request.path.unwrap_or_default())?;
+    (head.length, head.keep_alive) = (length, request.version == Some(1));
+    head.fields(request.headers.iter().map(|field| (field.name, field.value)))?;
     Ok(Some(head))
 }
 
 impl Head {
-    fn fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), Denied> {
+    /// The head of a request that stays on its connection and has no fields yet.
+    ///
+    /// # Errors
+    /// The method is none of those that mean something here.
+    pub(crate) fn new(method: &str, target: &str) -> Result<Self, Denied> {
+        Ok(Self {
+            length: 0,
+            method: match method {
+                "GET" => Method::Get,
+                "HEAD" => Method::Head,
+                "POST" | "PUT" => Method::Post,
+                "OPTIONS" => Method::Options,
+                _ => return Err(Denied::new(405, "use GET, HEAD, POST or PUT")),
+            },
+            target: target.to_owned(),
+            framing: Framing::Length(0),
+            keep_alive: true,
+            expects: false,
+            token: None,
+            form: Form::Json,
+            origin: None,
+        })
+    }
+
+    /// Looks at its fields.
+    ///
+    /// # Errors
+    /// They contradict each other, or ask for what there is not.
+    pub(crate) fn fields<'f>(&mut self, fields: impl Iterator<Item = (&'f str, &'f [u8])>) -> Result<(), Denied> {
         let (mut length, mut base64, mut resp2) = (None, false, false);
-        for field in fields {
-            let value = field.value.trim_ascii();
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        for (name, value) in fields {
+            let value = value.trim_ascii();
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
             if is("content-length") {
                 let given = decimal(value).ok_or_else(|| Denied::new(400, "Content-Length is no number"))?;
                 // Whoever is before us may have believed the other one.

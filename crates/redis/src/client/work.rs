@@ -1,0 +1,197 @@
+//! A request over HTTP that is being carried out: what of it has been sent, and what has come back.
+
+use std::sync::Arc;
+
+use crate::rest::{
+    Denied, MAX_ANSWER,
+    answer::{Answer, Content, Manner},
+    call::{Call, Command, Shape},
+    h2::Respond,
+    head::Form,
+    json,
+    rules::Access,
+};
+
+/// What is told when a server was lost with replies that were due.
+const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known";
+
+/// A request.
+pub(super) struct Work {
+    pub(super) manner: Manner,
+    pub(super) form: Form,
+    pub(super) call: Call,
+    /// Who asks.
+    pub(super) access: Arc<Access>,
+    /// Where its answer goes in HTTP/2.
+    pub(super) respond: Option<Respond>,
+    /// The next command to send.
+    pub(super) next: usize,
+    /// Commands whose results are known.
+    known: usize,
+    /// The beginning of a reply.
+    partial: Vec<u8>,
+    /// The results so far, as they will be sent.
+    body: Vec<u8>,
+    status: u16,
+    /// Why none of the results is told.
+    denied: Option<Denied>,
+    /// What names the state behind this request.
+    token: u64,
+}
+
+impl Work {
+    pub(super) fn new(manner: Manner, form: Form, call: Call, access: Arc<Access>, token: u64) -> Self {
+        Self {
+            manner,
+            form,
+            call,
+            access,
+            respond: None,
+            next: 0,
+            known: 0,
+            partial: Vec::new(),
+            body: Vec::new(),
+            status: 200,
+            denied: None,
+            token,
+        }
+    }
+
+    /// There is no server for what has not been sent.
+    pub(super) fn give_up(&mut self, error: &str) {
+        if self.call.shape != Shape::Pipeline {
+            self.deny(503, error);
+        }
+        for command in &mut self.call.commands[self.next..] {
+            *command = Command::Refused(error.to_owned());
+        }
+        self.next = self.call.commands.len();
+    }
+
+    pub(super) fn deny(&mut self, status: u16, error: &str) {
+        self.denied.get_or_insert_with(|| Denied::new(status, error));
+    }
+
+    /// A part of a reply has come; with it the reply is `over`, or not.
+    pub(super) fn hear(&mut self, bytes: &[u8], over: bool) {
+        if self.body.len() + self.partial.len() + bytes.len() > MAX_ANSWER {
+            self.deny(400, &format!("ERR the results have more than {MAX_ANSWER} bytes: ask for less at a time"));
+        }
+        if self.denied.is_some() {
+            self.partial = Vec::new();
+        } else if !over || !self.partial.is_empty() {
+            self.partial.extend_from_slice(bytes);
+        }
+        if over {
+            let reply = std::mem::take(&mut self.partial);
+            self.result(if reply.is_empty() { bytes } else { &reply });
+        }
+    }
+
+    /// The next command that was sent has this reply.
+    fn result(&mut self, reply: &[u8]) {
+        self.refusals();
+        self.known += 1;
+        match self.call.shape {
+            _ if self.denied.is_some() => {}
+            Shape::Transaction => self.step(reply),
+            _ => self.write(|to, form| match form {
+                Form::Resp2 => {
+                    to.extend_from_slice(reply);
+                    reply.starts_with(b"-")
+                }
+                _ => json::result(to, reply, form),
+            }),
+        }
+    }
+
+    /// One of a transaction's replies: what its commands did stands in the last one.
+    fn step(&mut self, reply: &[u8]) {
+        if self.known == self.call.commands.len() && json::results(&mut self.body, reply, self.form) {
+            return;
+        }
+        // A command that cannot be queued spoils it; EXEC only tells that this has happened.
+        if let Some(error) = reply.strip_prefix(b"-") {
+            let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
+            self.deny(400, &format!("EXECABORT Transaction discarded because of: {error}"));
+        } else if self.known == self.call.commands.len() {
+            self.deny(400, "EXECABORT Transaction discarded");
+        }
+    }
+
+    /// Writes the results of commands that were not sent and are next.
+    fn refusals(&mut self) {
+        while let Some(Command::Refused(error)) = self.call.commands[..self.next].get_mut(self.known) {
+            let error = std::mem::take(error);
+            self.known += 1;
+            self.write(|to, form| {
+                match form {
+                    Form::Resp2 => crate::resp::error(to, &error),
+                    _ => json::error(to, &error),
+                }
+                true
+            });
+        }
+    }
+
+    /// Writes one result; `write` says whether it is an error.
+    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>, Form) -> bool) {
+        let list = self.call.shape == Shape::Pipeline && self.form != Form::Resp2;
+        if list {
+            self.body.push(if self.body.is_empty() { b'[' } else { b',' });
+        }
+        if write(&mut self.body, self.form) && self.call.shape == Shape::Single {
+            self.status = 400;
+        }
+        if list && self.known == self.call.commands.len() {
+            self.body.push(b']');
+        }
+    }
+
+    /// Replies that were due will not come.
+    pub(super) fn lose(&mut self) {
+        self.partial = Vec::new();
+        if self.call.shape != Shape::Pipeline {
+            self.deny(502, UNKNOWN);
+            self.next = self.call.commands.len();
+            self.known = self.next;
+            return;
+        }
+        let sent = self.next;
+        for command in &mut self.call.commands[self.known..sent] {
+            if let Command::Send(_) = command {
+                *command = Command::Refused(UNKNOWN.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn is_done(&mut self) -> bool {
+        if !self.is_sent() {
+            return false;
+        }
+        self.refusals();
+        self.known == self.call.commands.len()
+    }
+
+    /// Whether all of it has been sent that will be.
+    pub(super) fn is_sent(&self) -> bool {
+        self.next == self.call.commands.len()
+    }
+
+    /// Whether a reply is due to it.
+    pub(super) fn is_waiting(&mut self) -> bool {
+        self.refusals();
+        self.known < self.next
+    }
+
+    /// What it has come to.
+    pub(super) fn answer(self) -> Answer {
+        match &self.denied {
+            Some(denied) => Answer::denied(&self.manner, denied),
+            None => {
+                let content = if self.form == Form::Resp2 { Content::Bytes } else { Content::Json };
+                Answer::results(&self.manner, self.status, content, self.token, self.body)
+            }
+        }
+    }
+}

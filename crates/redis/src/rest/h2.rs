@@ -1,0 +1,273 @@
+//! HTTP/2 (RFC 9113) on a connection that somebody else reads and writes: bytes in, whole requests out; answers in, bytes out.
+//!
+//! The frames are the crate h2's, which believes to be on a socket: what it reads was put there before, and what it writes is
+//! taken away after. It is asked whenever something has happened, so nobody has to wake it.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use h2::{
+    RecvStream,
+    server::{self, Connection, Handshake, SendResponse},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{
+    Denied, MAX_DROPPED,
+    answer::Answer,
+    head::{Head, MAX_HEAD},
+};
+
+/// What a client that speaks HTTP/2 begins with.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Requests of a connection at a time.
+const MAX_STREAMS: u32 = 100;
+
+/// Bytes of bodies that a client may send before any of them is looked at.
+const WINDOW: u32 = 1024 * 1024;
+
+/// A connection.
+pub(crate) struct H2 {
+    state: State,
+    wire: Wire,
+    uploads: Vec<Upload>,
+    /// Largest body.
+    max_request: usize,
+}
+
+enum State {
+    Greeting(Handshake<Wire, Bytes>),
+    Open(Box<Connection<Wire, Bytes>>),
+    Over,
+}
+
+/// A request on its way.
+struct Upload {
+    head: Result<Head, Denied>,
+    body: Vec<u8>,
+    /// Bytes of the body that have come.
+    length: u64,
+    stream: RecvStream,
+    respond: Respond,
+}
+
+/// A request that has come.
+pub(crate) struct Arrived {
+    /// What is asked, or why it cannot be.
+    pub request: Result<(Head, Vec<u8>), Denied>,
+    /// Where its answer goes.
+    pub respond: Respond,
+}
+
+/// Where an answer goes.
+pub(crate) struct Respond(SendResponse<Bytes>);
+
+impl H2 {
+    pub(crate) fn new(max_request: usize) -> Self {
+        let wire = Wire::default();
+        let greeting = server::Builder::new()
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEAD as u32)
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(wire.clone());
+        Self { state: State::Greeting(greeting), wire, uploads: Vec::new(), max_request }
+    }
+
+    /// Takes bytes of the client. Requests that are whole with them are appended.
+    ///
+    /// # Errors
+    /// The client broke the protocol, or says goodbye; what is written then is the last.
+    pub(crate) fn take(&mut self, bytes: &[u8], arrived: &mut Vec<Arrived>) -> Result<(), String> {
+        self.wire.put(bytes);
+        let mut context = Context::from_waker(Waker::noop());
+        if let State::Greeting(greeting) = &mut self.state {
+            match Pin::new(greeting).poll(&mut context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return self.fail(&error),
+                Poll::Ready(Ok(connection)) => self.state = State::Open(Box::new(connection)),
+            }
+        }
+        while let State::Open(connection) = &mut self.state {
+            match connection.poll_accept(&mut context) {
+                Poll::Pending => break,
+                Poll::Ready(None) => {
+                    self.state = State::Over;
+                    return Err("the client ended the connection".to_owned());
+                }
+                Poll::Ready(Some(Err(error))) => return self.fail(&error),
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    let (parts, stream) = request.into_parts();
+                    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+                    let head = Head::new(parts.method.as_str(), target).and_then(|mut head| {
+                        let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+                        head.fields(fields).map(|()| head)
+                    });
+                    self.uploads.push(Upload { head, body: Vec::new(), length: 0, stream, respond: Respond(respond) });
+                }
+            }
+        }
+        self.receive(arrived, &mut context);
+        // What was received makes room for more, which the client is told.
+        self.turn();
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &h2::Error) -> Result<(), String> {
+        self.state = State::Over;
+        Err(format!("HTTP/2: {error}"))
+    }
+
+    /// Takes what has come of bodies.
+    fn receive(&mut self, arrived: &mut Vec<Arrived>, context: &mut Context<'_>) {
+        let mut at = 0;
+        while let Some(upload) = self.uploads.get_mut(at) {
+            match upload.receive(self.max_request, context) {
+                Poll::Pending => at += 1,
+                Poll::Ready(None) => drop(self.uploads.swap_remove(at)),
+                Poll::Ready(Some(Ok(()))) => {
+                    let Upload { head, body, respond, .. } = self.uploads.swap_remove(at);
+                    arrived.push(Arrived { request: head.map(|head| (head, body)), respond });
+                }
+                Poll::Ready(Some(Err(denied))) => {
+                    let Upload { respond, .. } = self.uploads.swap_remove(at);
+                    arrived.push(Arrived { request: Err(denied), respond });
+                }
+            }
+        }
+    }
+
+    /// Lets it write what it has to write.
+    pub(crate) fn turn(&mut self) {
+        if let State::Open(connection) = &mut self.state {
+            // A request cannot come of this: all that has arrived was read.
+            let _ = connection.poll_closed(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+
+    /// The client is told to ask nothing more here.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let State::Open(connection) = &mut self.state {
+            connection.graceful_shutdown();
+        }
+        self.turn();
+    }
+
+    /// Appends what is to be sent.
+    pub(crate) fn drain(&self, to: &mut Vec<u8>) {
+        to.append(&mut self.wire.lock().out);
+    }
+}
+
+impl Upload {
+    /// `None`: the client has given it up.
+    fn receive(&mut self, most: usize, context: &mut Context<'_>) -> Poll<Option<Result<(), Denied>>> {
+        loop {
+            match self.stream.poll_data(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) if self.length > most as u64 => {
+                    return Poll::Ready(Some(Err(super::body::too_large(most))));
+                }
+                Poll::Ready(None) => return Poll::Ready(Some(Ok(()))),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(None),
+                Poll::Ready(Some(Ok(data))) => {
+                    let _ = self.stream.flow_control().release_capacity(data.len());
+                    self.length += data.len() as u64;
+                    if self.length <= most as u64 {
+                        self.body.extend_from_slice(&data);
+                        continue;
+                    }
+                    // Clients listen to the answer when they have sent all; for ever that does not go on.
+                    self.body = Vec::new();
+                    if self.length > most as u64 + MAX_DROPPED {
+                        return Poll::Ready(Some(Err(super::body::too_large(most))));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Respond {
+    /// Answers. Where the client has given the request up, nobody hears it.
+    pub(crate) fn answer(&mut self, answer: Answer) {
+        let mut response = http::Response::builder().status(answer.status);
+        for (name, value) in &answer.fields {
+            response = response.header(*name, value);
+        }
+        let body = answer.body.unwrap_or_default();
+        if answer.status != 204 {
+            response = response.header("content-length", body.len());
+        }
+        let Ok(response) = response.body(()) else { return };
+        let ends = body.is_empty() || answer.manner.head_only;
+        if let Ok(mut stream) = self.0.send_response(response, ends)
+            && !ends
+        {
+            let _ = stream.send_data(Bytes::from(body), true);
+        }
+    }
+}
+
+/// What stands for a socket.
+#[derive(Clone, Default)]
+struct Wire(Arc<Mutex<Ends>>);
+
+#[derive(Default)]
+struct Ends {
+    input: Vec<u8>,
+    /// So much of the input was read.
+    read: usize,
+    out: Vec<u8>,
+}
+
+impl Wire {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Ends> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, bytes: &[u8]) {
+        let mut ends = self.lock();
+        let read = std::mem::take(&mut ends.read);
+        ends.input.drain(..read);
+        ends.input.extend_from_slice(bytes);
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut ends = self.lock();
+        let length = to.remaining().min(ends.input.len() - ends.read);
+        if length == 0 {
+            return Poll::Pending;
+        }
+        let begin = ends.read;
+        to.put_slice(&ends.input[begin..begin + length]);
+        ends.read += length;
+        if ends.read == ends.input.len() {
+            (ends.input, ends.read) = (Vec::new(), 0);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.lock().out.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

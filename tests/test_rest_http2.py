@@ -1,0 +1,126 @@
+"""Redis over HTTP/2: many requests at a time on one connection, each with its own answer."""
+
+import asyncio
+import signal
+import ssl
+
+import httpx
+import pytest
+
+from redis_fixtures import own_redis, pool, server
+from rest_fixtures import TOKEN, hashed, rest
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def ask(poolhouse, talk, tls=None):
+    """Runs `talk(client)` with a client that has one connection; it begins in HTTP/2 by itself, or agrees on it in TLS."""
+
+    async def run():
+        verify = ssl.create_default_context(cafile=str(tls)) if tls else True
+        base = f"https://localhost:{poolhouse.http}" if tls else f"http://127.0.0.1:{poolhouse.http}"
+        async with httpx.AsyncClient(http1=bool(tls), http2=True, verify=verify, base_url=base, timeout=10, limits=httpx.Limits(max_connections=1),
+                                     headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+            return await talk(client)
+
+    return asyncio.run(run())
+
+
+def test_requests_on_one_connection_hear_their_own(rest):
+    poolhouse = rest()
+
+    async def talk(client):
+        step = lambda n: client.post("/multi-exec", json=[["INCR", "n"], ["GET", "n"]]) if n % 3 else client.get(f"/echo/{n}")
+        answers = await asyncio.gather(*[step(n) for n in range(400)])
+        assert {(answer.http_version, answer.status_code) for answer in answers} == {("HTTP/2", 200)}
+        for n, answer in enumerate(answers):
+            told = answer.json()
+            assert told == {"result": str(n)} if n % 3 == 0 else told[0]["result"] == int(told[1]["result"])
+
+    ask(poolhouse, talk)
+    assert poolhouse.metric("poolhouse_clients", state="idle") <= 1
+
+
+def test_everything_but_messages_is_as_in_http_1(rest):
+    async def talk(client):
+        assert (await client.post("/set/large", content=b"x" * 3_000_000)).json() == {"result": "OK"}
+        assert (await client.get("/get/large")).json()["result"] == "x" * 3_000_000
+        assert (await client.head("/get/large")).headers["content-length"] == "3000013"
+        answer = await client.post("/", json=["MGET", "none", "n"], headers={"Upstash-Encoding": "base64"})
+        assert answer.json() == {"result": [None, None]} and answer.headers["upstash-sync-token"]
+        for method, target, more, status in [
+            ("GET", "/get/a", {"headers": {"Authorization": "Bearer wrong"}}, 401),
+            ("POST", "/set/large", {"content": b"x" * 10_500_000}, 413),
+            ("DELETE", "/get/a", {}, 405),
+            ("POST", "/", {"content": b"{"}, 400),
+            ("GET", "/subscribe/a", {}, 501),
+            ("GET", "/ping", {}, 200),
+        ]:
+            assert (await client.request(method, target, **more)).status_code == status, (method, target)
+
+    ask(rest(), talk)
+
+
+def test_the_version_is_agreed_on_in_tls(rest, certificates):
+    pair, authority = certificates.server, certificates.authority.certificate
+    poolhouse = rest(listener=f'tls = "require"\ntls_cert = "{pair.certificate}"\ntls_key = "{pair.key}"\n')
+
+    async def talk(client):
+        answer = await client.get("/ping")
+        assert (answer.http_version, answer.json()) == ("HTTP/2", {"result": "PONG"})
+
+    ask(poolhouse, talk, tls=authority)
+
+
+def test_tokens_of_different_rights_may_share_a_connection(rest):
+    poolhouse = rest(tokens=f'[[token]]\nname = "a"\nhash = "{hashed(TOKEN)}"\n[[token]]\nname = "b"\ntoken = "{"b" * 32}"\ndatabase = 2\n')
+
+    async def talk(client):
+        other = {"Authorization": f"Bearer {'b' * 32}"}
+        both = [client.get("/incr/n", headers=other if n % 2 else None) for n in range(100)]
+        answers = [answer.json()["result"] for answer in await asyncio.gather(*both)]
+        assert sorted(answers[::2]) == sorted(answers[1::2]) == list(range(1, 51))
+
+    ask(poolhouse, talk)
+
+
+def test_all_requests_under_way_are_told_that_the_server_is_lost(rest, workspace):
+    lost = own_redis(workspace, "lost").start()
+    poolhouse = rest(behind=lost, more='unavailable_wait_time = "500ms"\n')
+
+    async def talk(client):
+        assert (await client.get("/ping")).status_code == 200
+        lost.process.send_signal(signal.SIGSTOP)
+        asks = [asyncio.create_task(client.get(f"/incr/n{n}")) for n in range(20)]
+        await asyncio.sleep(0.3)
+        lost.process.kill()
+        answers = await asyncio.gather(*asks)
+        assert {answer.status_code for answer in answers} <= {502, 503} and all("Poolhouse" in answer.text for answer in answers)
+        lost.process.wait()
+        lost.start()
+        for _ in range(100):
+            if (await client.get("/ping")).status_code == 200:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("it does not come back")
+
+    ask(poolhouse, talk)
+    lost.stop()
+
+
+def test_whoever_is_not_wanted_is_told_so(rest):
+    poolhouse = rest(listener="soft_limit = 1\nhard_limit = 1\n")
+
+    async def talk(client):
+        assert (await client.get("/ping")).status_code == 200
+
+        async def refused(other):
+            return await other.get("/ping")
+
+        async with httpx.AsyncClient(http1=False, http2=True, base_url=str(client.base_url)) as other:
+            answer = await refused(other)
+            assert answer.status_code == 503 and answer.headers["retry-after"]
+
+    ask(poolhouse, talk)
+    eventually("nobody is there", lambda: poolhouse.metric("poolhouse_clients", state="idle") == 0)
