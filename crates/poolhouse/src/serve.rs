@@ -227,9 +227,10 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
             .map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?,
         (None, None) => unreachable!("clap asks for a URL, a file with it, or a configuration"),
     };
-    let read = |path: &PathBuf| match settings::read_small(path) {
-        Ok(text) => Ok(Secret::new(text.trim_end_matches(['\n', '\r']))),
-        Err(error) => Err(Problem::error(format!("cannot read it: {error}")).in_file(path)),
+    let read = |path: &PathBuf| {
+        settings::read_small(path)
+            .map(|text| Secret::new(text.trim_end_matches(['\n', '\r'])))
+            .map_err(|error| Problems::from(Problem::error(format!("cannot read it: {error}")).in_file(path)))
     };
     let http_token = args.flags.http_token_file.as_ref().map(read).transpose()?;
     let flags = Flags { insecure_no_auth: args.insecure_no_auth, http_token, ..args.flags.into() };

@@ -42,7 +42,7 @@ pub(crate) struct H2 {
 }
 
 enum State {
-    Greeting(Handshake<Wire, Bytes>),
+    Greeting(Box<Handshake<Wire, Bytes>>),
     Open(Box<Connection<Wire, Bytes>>),
     Over,
 }
@@ -77,7 +77,7 @@ impl H2 {
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .handshake(wire.clone());
-        Self { state: State::Greeting(greeting), wire, uploads: Vec::new(), max_request }
+        Self { state: State::Greeting(Box::new(greeting)), wire, uploads: Vec::new(), max_request }
     }
 
     /// Takes bytes of the client. Requests that are whole with them are appended.
@@ -88,7 +88,7 @@ impl H2 {
         self.wire.put(bytes);
         let mut context = Context::from_waker(Waker::noop());
         if let State::Greeting(greeting) = &mut self.state {
-            match Pin::new(greeting).poll(&mut context) {
+            match Pin::new(&mut **greeting).poll(&mut context) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return self.fail(&error),
                 Poll::Ready(Ok(connection)) => self.state = State::Open(Box::new(connection)),
