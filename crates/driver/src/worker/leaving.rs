@@ -38,6 +38,8 @@ impl<P: Protocol> Worker<P> {
         if let Some(counted) = counted {
             listener.count_sent_away(counted);
         }
+        // When Poolhouse itself goes, nobody stays to look.
+        self.clients[slot].sent_away = counted.filter(|_| why != Refusal::ShuttingDown);
         if why == Refusal::Evicted && listener.is_eviction_loop(self.now - self.clients[slot].born, self.now) {
             tracing::warn!(
                 listener = %listener.name, soft_limit = listener.limits().soft_limit,
@@ -145,7 +147,7 @@ impl<P: Protocol> Worker<P> {
             let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
             queues[listener].remove(ticket);
         }
-        self.reactor.close(client.conn);
+        self.let_go(&client);
         if let Some(pool) = client.pool {
             self.pool(pool).clients.fetch_sub(1, Relaxed);
         }
