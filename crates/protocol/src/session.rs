@@ -181,7 +181,7 @@ pub trait Protocol: Send + Sync + 'static {
     fn lease_failed(&self, me: ClientTag, client: &mut Self::Client, why: LeaseFailure, out: &mut Outbox);
 
     /// Bytes that another session left with [`Effect::Post`](crate::Effect::Post) for a client. `key` tells whether they are
-    /// for this one.
+    /// for this one. Spans are of these bytes: what is sent so to many clients is not copied for each.
     fn posted_to_client(&self, me: ClientTag, client: &mut Self::Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         let _ = (me, client, key, bytes, out);
         unreachable!("the protocol never posts anything");

@@ -5,6 +5,7 @@
 
 mod own;
 mod passing;
+mod subscribing;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::{
     server::{Due, LOST},
 };
 use passing::{Passing, STREAM_FROM};
+use subscribing::Subscriptions;
 
 /// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole
 /// pipelines before they read.
@@ -69,6 +71,9 @@ pub struct Client {
     pub(crate) keeping: bool,
     /// A command that passes in pieces.
     passing: Option<Passing>,
+    subscriptions: Option<Box<Subscriptions>>,
+    /// A part of a reply has been passed on, and its end has not come.
+    mid_reply: bool,
     /// The error that the command at hand gets instead of a server.
     failing: Option<Box<str>>,
     /// It has input that was not taken, because replies must come first.
@@ -97,6 +102,8 @@ pub(crate) enum Purpose {
     Select(u32),
     /// To answer HELLO with what the server says of itself: the version and the name that come with it.
     Hello(Version, Option<Box<[u8]>>),
+    /// To hold the subscriptions of all.
+    Subscriptions,
 }
 
 /// What became of a command.
@@ -125,6 +132,8 @@ impl Redis {
             watching: false,
             keeping: false,
             passing: None,
+            subscriptions: None,
+            mid_reply: false,
             failing: None,
             held_back: false,
             closing: false,
@@ -153,7 +162,7 @@ impl Redis {
         if !std::mem::replace(&mut client.counted, true) {
             out.push(Effect::LoggedIn { client: me, pool });
         }
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: client.rest() });
         true
     }
 
@@ -170,7 +179,7 @@ impl Redis {
         if let Some(used) = client.first_byte(me, input, out) {
             return used;
         }
-        while at < input.bytes.len() && !client.closing {
+        while at < input.bytes.len() && !client.closing && !client.has_wish() {
             let bytes = &input.bytes[at..];
             if client.keeping {
                 let Lease::Held(server) = client.lease else { unreachable!("who keeps a server holds one") };
@@ -191,8 +200,11 @@ impl Redis {
             let limits = if client.stranger { &Limits::STRANGER } else { &Limits::OPEN };
             let (length, taken) = match resp::read(bytes, limits) {
                 Ok(Request::Nothing(length)) => (length, Taken::Yes),
-                Ok(Request::Command(length, arguments)) => {
-                    let arguments: Vec<&[u8]> = arguments.take(own::MAX_READ).collect();
+                Ok(Request::Command(length, mut all)) => {
+                    let mut arguments: Vec<&[u8]> = all.by_ref().take(own::MAX_READ).collect();
+                    if arguments.len() == own::MAX_READ && matches!(kind(arguments[0], &[]), Kind::Subscription(_)) {
+                        arguments.extend(all);
+                    }
                     let form = Form::Span(at..at + length);
                     // Who does not read its replies would have others wait for theirs.
                     let alone = input.unread || length as u64 >= STREAM_FROM;
@@ -242,8 +254,13 @@ impl Redis {
     ) -> Taken {
         let mut kind = kind(arguments[0], &arguments[1..]);
         // A transaction is the server's business: it queues most of these, and has words for the others.
-        if client.is_bound() && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_)) {
+        if client.is_bound()
+            && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_))
+        {
             kind = Kind::Keeping;
+        }
+        if let Some(taken) = self.about_subscriptions(me, client, kind, arguments, out) {
+            return taken;
         }
         if kind == Kind::Reset && client.due == 0 {
             client.abandon(me, servers, out);
@@ -278,6 +295,7 @@ impl Redis {
         let alone = alone || !kind.can_share();
         match client.lease {
             Lease::Asked(..) => unreachable!("input came before the lease that it waits for"),
+            Lease::None if client.is_to_seek() => None,
             Lease::None => {
                 match self.directory.route(&client.user, client.database, client.version) {
                     Ok(pool) => {
@@ -335,6 +353,7 @@ impl Redis {
         };
         match purpose {
             Purpose::Commands => return,
+            Purpose::Subscriptions => return self.found(me, client, tag, server, out),
             Purpose::Select(database) => {
                 client.database = database;
                 out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
@@ -465,11 +484,12 @@ impl Client {
         verdict: Verdict,
         out: &mut Outbox,
     ) {
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: self.rest() });
         match std::mem::replace(&mut self.lease, Lease::None) {
             Lease::Shared(_) => out.push(Effect::Leave { client: me, server: tag, verdict }),
             _ => out.push(Effect::Release { server: tag, verdict: server.take_back(verdict) }),
         }
+        self.remind(me, out);
     }
 
     /// The command at hand gets the error that its lease ended with. `No`: it has none, and waits.
@@ -494,11 +514,13 @@ impl Client {
         };
         match purpose {
             Purpose::Commands => self.failing = Some(error.into()),
+            Purpose::Subscriptions => unreachable!("that concerns all, who are told"),
             // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the old one.
             Purpose::Select(_) if error.starts_with("ERR Poolhouse") => return self.fail(me, error, out),
             Purpose::Select(_) | Purpose::Hello(..) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
         }
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: self.rest() });
+        self.remind(me, out);
     }
 
     /// Its server has gone. `torn`: in the middle of a reply; `beginning`: a transaction was to begin, or keys to be watched.
@@ -530,7 +552,8 @@ impl Client {
         if let Some(passing) = &mut self.passing {
             passing.dropped = true;
         }
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: self.rest() });
+        self.remind(me, out);
         self.held_back = false;
         out.push(Effect::Wake { client: me });
     }

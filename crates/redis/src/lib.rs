@@ -11,6 +11,7 @@ mod client;
 mod command;
 mod directory;
 mod hello;
+mod hub;
 mod login;
 mod refusal;
 mod resp;
@@ -37,12 +38,14 @@ pub struct Redis {
     directory: Arc<dyn Directory>,
     /// What CLIENT ID tells the next client.
     next_id: AtomicU64,
+    /// What clients have subscribed to.
+    hubs: hub::Hubs,
 }
 
 impl Redis {
     /// Asks `directory` who may do what.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self { directory, next_id: AtomicU64::new(1) }
+        Self { directory, next_id: AtomicU64::new(1), hubs: hub::Hubs::default() }
     }
 
     fn next_id(&self) -> u64 {
@@ -83,7 +86,11 @@ impl Protocol for Redis {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        server.input(me, clients, input, out)
+        if server.is_holding() {
+            self.hear_server(me, server, input, out)
+        } else {
+            server.input(me, clients, input, out)
+        }
     }
 
     fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
@@ -91,7 +98,18 @@ impl Protocol for Redis {
     }
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
-        client.on_lease_failed(me, &refusal::of_failure(&why), out);
+        let why = refusal::of_failure(&why);
+        if !self.not_found(client, &why, out) {
+            client.on_lease_failed(me, &why, out);
+        }
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.hear_post(me, client, key, bytes, out);
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
+        self.prodded(me, server, key, out);
     }
 
     fn client_gone(
@@ -101,6 +119,7 @@ impl Protocol for Redis {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
+        self.leave_subscriptions(client, out);
         client.on_gone(me, servers, out);
     }
 
@@ -111,7 +130,9 @@ impl Protocol for Redis {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        server.on_gone(clients, out);
+        if !self.holder_lost(server, out) {
+            server.on_gone(clients, out);
+        }
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {

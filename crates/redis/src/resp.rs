@@ -7,10 +7,12 @@
 
 mod inline;
 mod number;
+mod push;
 mod reply;
 mod request;
 mod write;
 
+pub use push::{Said, said};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
 pub use write::{command, error, null, text};

@@ -26,15 +26,16 @@ pub(crate) enum State {
     Waiting,
     Active,
     Transaction,
+    Subscribed,
     Closing,
 }
 
 /// How many there are.
-pub(crate) const STATES: usize = 6;
+pub(crate) const STATES: usize = 7;
 
 impl State {
     pub(crate) fn as_str(self) -> &'static str {
-        ["login", "idle", "waiting", "active", "transaction", "closing"][self as usize]
+        ["login", "idle", "waiting", "active", "transaction", "subscribed", "closing"][self as usize]
     }
 }
 
@@ -226,6 +227,7 @@ impl<P: Protocol> Worker<P> {
     fn hand_over(&mut self, slot: usize, source: Source<'_>, length: usize) {
         let bytes = match source {
             Source::Ring(buffer, _) => &buffer[..length],
+            Source::Posted(bytes) => bytes,
             Source::Bytes(bytes) => bytes,
         };
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
@@ -355,6 +357,7 @@ impl<P: Protocol> Worker<P> {
             (_, _, Standing::Idle) => State::Idle,
             (_, _, Standing::Active) => State::Active,
             (_, _, Standing::InTransaction) => State::Transaction,
+            (_, _, Standing::Subscribed) => State::Subscribed,
         };
         if state == client.state {
             return;

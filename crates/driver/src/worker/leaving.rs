@@ -200,7 +200,8 @@ impl<P: Protocol> Worker<P> {
         let drained: Vec<bool> =
             self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();
         let to_go = |client: &ClientConn<P::Client>| {
-            client.state == State::Idle && client.pool.is_some_and(|pool| drained[pool.0 as usize])
+            matches!(client.state, State::Idle | State::Subscribed)
+                && client.pool.is_some_and(|pool| drained[pool.0 as usize])
         };
         let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
         for slot in idle {
@@ -213,7 +214,7 @@ impl<P: Protocol> Worker<P> {
         let idle: Vec<usize> = self
             .clients
             .iter()
-            .filter(|(_, client)| matches!(client.state, State::Idle | State::Login))
+            .filter(|(_, client)| matches!(client.state, State::Idle | State::Subscribed | State::Login))
             .map(|(slot, _)| slot)
             .collect();
         for slot in idle {

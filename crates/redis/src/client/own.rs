@@ -195,6 +195,8 @@ impl Redis {
     fn begin_anew(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Taken {
         (client.database, client.version, client.name) = (0, Version::Resp2, None);
         client.stranger = client.guarded;
+        self.leave_subscriptions(client, out);
+        out.push(Effect::Standing { client: me, standing: client.rest() });
         client.say(me, b"+RESET\r\n", out);
         Taken::Yes
     }
@@ -252,12 +254,12 @@ impl Client {
         out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
     }
 
-    fn say_error(&self, me: ClientTag, error: &str, out: &mut Outbox) -> Taken {
+    pub(super) fn say_error(&self, me: ClientTag, error: &str, out: &mut Outbox) -> Taken {
         out.insert(Peer::Client(me), |to| resp::error(to, error));
         Taken::Yes
     }
 
-    fn wrong_arity(&self, me: ClientTag, name: &str, out: &mut Outbox) -> Taken {
+    pub(super) fn wrong_arity(&self, me: ClientTag, name: &str, out: &mut Outbox) -> Taken {
         self.say_error(me, &format!("ERR wrong number of arguments for '{name}' command"), out)
     }
 }

@@ -37,8 +37,15 @@ impl Redis {
             return Taken::No;
         }
         let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
-        let kind = beginning.map(|beginning| kind(beginning.name, beginning.second.as_slice()));
+        let kind = match beginning.map(|beginning| kind(beginning.name, beginning.second.as_slice())) {
+            // So long a list of names takes a server of its own.
+            Some(Kind::Subscription(_)) if full && client.subscriptions.is_none() => Some(Kind::Keeping),
+            Some(Kind::Subscription(_)) if !full => return Taken::No,
+            kind => kind,
+        };
+        let ruled_out = client.is_restricted() || (client.subscriptions.is_some() && kind == Some(Kind::Keeping));
         let passes = !client.stranger
+            && !ruled_out
             && matches!(
                 kind,
                 Some(
