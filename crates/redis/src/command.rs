@@ -49,7 +49,7 @@ pub struct Subscription {
 }
 
 /// What can be subscribed to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Topic {
     Channel,
     /// All channels whose name matches.

@@ -269,4 +269,4 @@ fn post_with_reason(to: ClientTag, key: u64, word: u8, why: &[u8], out: &mut Out
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

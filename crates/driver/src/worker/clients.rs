@@ -353,11 +353,12 @@ impl<P: Protocol> Worker<P> {
         let state = match (client.closing, client.lease, client.standing) {
             (true, ..) => State::Closing,
             (_, _, Standing::Login) => State::Login,
+            // A server that it seeks for others, too, is not what it waits for.
+            (_, _, Standing::Subscribed) => State::Subscribed,
             (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
             (_, _, Standing::Idle) => State::Idle,
             (_, _, Standing::Active) => State::Active,
             (_, _, Standing::InTransaction) => State::Transaction,
-            (_, _, Standing::Subscribed) => State::Subscribed,
         };
         if state == client.state {
             return;

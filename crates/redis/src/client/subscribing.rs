@@ -7,7 +7,7 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, P
 use super::{Client, Lease, Purpose, Taken};
 use crate::{
     Redis, Server, Version,
-    command::{Kind, Subscription, Topic},
+    command::{Kind, Own, Subscription, Topic},
     hub::{Name, Wish, word},
     resp::{self, ReplyScanner},
 };
@@ -58,7 +58,8 @@ impl Redis {
         out: &mut Outbox,
     ) -> Option<Taken> {
         let refused = client.has_subscriptions() && kind == Kind::Keeping;
-        let restricted = client.is_restricted() && !matches!(kind, Kind::Quit | Kind::Reset | Kind::Http);
+        let restricted = client.is_restricted()
+            && !matches!(kind, Kind::Quit | Kind::Reset | Kind::Http | Kind::Client(Own::Unknown));
         if client.stranger || !(refused || restricted || matches!(kind, Kind::Subscription(_))) {
             return None;
         }
@@ -337,6 +338,7 @@ impl Client {
     }
 
     fn lose_subscriptions(&mut self, me: ClientTag, why: &[u8], out: &mut Outbox) {
+        let why = why.strip_prefix(b"ERR Poolhouse: ").unwrap_or(why);
         let message = format!("its subscriptions are lost: {}", String::from_utf8_lossy(why));
         if self.due == 0 {
             out.insert(Peer::Client(me), |to| resp::error(to, &format!("ERR Poolhouse: {message}")));

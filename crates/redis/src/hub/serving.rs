@@ -209,14 +209,18 @@ impl Hub {
     fn restored(&mut self) {
         self.restoring -= 1;
         if self.restoring == 0 {
-            let (clients, subscriptions) =
-                (self.clients.len(), self.names.iter().map(|names| names.len()).sum::<usize>());
+            let (clients, subscriptions) = (self.clients.len(), self.wanted());
             tracing::warn!(
                 clients,
                 subscriptions,
                 "subscriptions are restored on another connection; what was published meanwhile is lost"
             );
         }
+    }
+
+    /// Names that somebody has subscribed to.
+    fn wanted(&self) -> usize {
+        self.names.iter().flat_map(|names| names.values()).filter(|listeners| !listeners.clients.is_empty()).count()
     }
 
     /// Posts messages, which are a part of what was inserted, to all who have subscribed to this.
