@@ -354,11 +354,17 @@ def test_long_messages_and_long_lists_of_channels_pass(pool, server):
     expect(clients[0].say(command("SUBSCRIBE", *names)), *[confirmed(name, at + 2) for at, name in enumerate(names)])
     server.connect().publish("channel-1999", "end")
     expect(clients[0], message("channel-1999", "end"))
-    # One that is too long to be read whole has a server of its own.
+    # A list that is too long to be read at once is dealt with in parts.
     long = [f"{number}" * 20 for number in range(5_000)]
-    alone = Raw(poolhouse).say(command("SUBSCRIBE", *long))
-    expect(alone, *[confirmed(name, at + 1) for at, name in enumerate(long)])
-    assert poolhouse.metric("poolhouse_pinned", reason="connection") == 1
+    for client in (clients[1], Raw(poolhouse)):
+        already = 1 if client is clients[1] else 0
+        client.say(command("GET", "k") if not already else b"", command("SUBSCRIBE", *long), command("PING", "behind it"))
+        expect(client, *([] if already else [b"$-1\r\n"]), *[confirmed(name, at + 1 + already) for at, name in enumerate(long)],
+               b"*2\r\n" + text("pong") + text("behind it"))
+        client.say(command("UNSUBSCRIBE", *long))
+        expect(client, *[confirmed(name, len(long) - 1 - at + already, "unsubscribe") for at, name in enumerate(long)])
+    assert holding(poolhouse) == 1 and poolhouse.metric("poolhouse_pinned", reason="connection") == 0
+    assert Raw(poolhouse).say(b"*2\r\n$9\r\nSUBSCRIBE\r\n$1000000\r\n", b"x" * 100_000).hear(1000).startswith(b"-ERR Poolhouse: a name is too long")
 
 
 def test_subscribers_are_neither_idle_nor_late(pool, server):

@@ -22,7 +22,7 @@ use std::{io, ops::Range, os::fd::OwnedFd, rc::Rc, sync::Arc};
 pub(crate) use buffers::Buffer;
 use protocol::Secured;
 
-pub(crate) use readiness::{MAX_UNSENT, Moved, Reactor, Seed, Waker};
+pub(crate) use readiness::{Moved, Reactor, Seed, Waker};
 
 /// What a worker's reactor is called in metrics.
 pub(crate) const NAME: &str = "epoll";

@@ -134,6 +134,10 @@ pub trait Protocol: Send + Sync + 'static {
     /// server is listened to while it does not read; otherwise that would be a deadlock.
     const UPSTREAM_KEEPS_REPLIES: bool = false;
 
+    /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what is posted to it
+    /// can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
+    const MAX_UNREAD: usize = 4 << 20;
+
     /// A client was accepted.
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
 

@@ -3,6 +3,8 @@
 //! What is answered here waits until all replies before it have come, so that replies are in order. What changes the connection
 //! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
+mod lease;
+mod listing;
 mod own;
 mod passing;
 mod subscribing;
@@ -20,6 +22,8 @@ use crate::{
     resp::{self, Limits, Request},
     server::{Due, LOST},
 };
+pub(crate) use lease::{Lease, Purpose};
+use listing::Listing;
 use passing::{Passing, STREAM_FROM};
 use subscribing::Subscriptions;
 
@@ -72,6 +76,8 @@ pub struct Client {
     /// A command that passes in pieces.
     passing: Option<Passing>,
     subscriptions: Option<Box<Subscriptions>>,
+    /// Names to subscribe to that are too many to be read at once.
+    listing: Option<Listing>,
     /// A part of a reply has been passed on, and its end has not come.
     mid_reply: bool,
     /// The error that the command at hand gets instead of a server.
@@ -79,31 +85,6 @@ pub struct Client {
     /// It has input that was not taken, because replies must come first.
     held_back: bool,
     closing: bool,
-}
-
-/// What a client has of a pool.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Lease {
-    None,
-    /// It waits for a server, for this purpose.
-    Asked(LeaseKind, Purpose),
-    /// This one is its own.
-    Held(ServerTag),
-    /// This one it shares with others, until no reply is due to it.
-    Shared(ServerTag),
-}
-
-/// What a server is wanted for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Purpose {
-    /// The command that is next.
-    Commands,
-    /// To find out whether this logical database exists.
-    Select(u32),
-    /// To answer HELLO with what the server says of itself: the version and the name that come with it.
-    Hello(Version, Option<Box<[u8]>>),
-    /// To hold the subscriptions of all.
-    Subscriptions,
 }
 
 /// What became of a command.
@@ -133,6 +114,7 @@ impl Redis {
             keeping: false,
             passing: None,
             subscriptions: None,
+            listing: None,
             mid_reply: false,
             failing: None,
             held_back: false,
@@ -193,6 +175,14 @@ impl Redis {
                     if input.full && at == 0 {
                         client.fail_in_a_command(me, "ERR Protocol error: a line has no end", out);
                     }
+                    break;
+                }
+                continue;
+            }
+            if client.listing.is_some() {
+                let used = self.list(me, client, bytes, input.full && at == 0, out);
+                at += used;
+                if used == 0 {
                     break;
                 }
                 continue;

@@ -2,7 +2,8 @@
 //!
 //! A client's state (who it is, its database, its version of the protocol, its name) lives with the client and is honoured on
 //! whatever server serves it. A server belongs to a client from its first unanswered command to its last reply; longer while the client
-//! has a transaction or watches keys; and for good once the client does what changes the connection itself, such as subscribing.
+//! has a transaction or watches keys; and for good once the client does what changes the connection itself, such as MONITOR. Subscriptions of
+//! all clients of a pool are held by one server (`hub`).
 //!
 //! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
 #![forbid(unsafe_code)]
@@ -58,6 +59,8 @@ impl Protocol for Redis {
     type Server = Server;
 
     const UPSTREAM_KEEPS_REPLIES: bool = true;
+    /// As Redis has it for subscribers.
+    const MAX_UNREAD: usize = 32 << 20;
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
         self.welcome(me, origin, out)

@@ -12,7 +12,7 @@ mod reply;
 mod request;
 mod write;
 
-pub use push::{Said, said};
+pub use push::{Said, said, string, words};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
 pub use write::{command, error, null, text};

@@ -34,9 +34,9 @@ use crate::{socket, tls::Channel};
 const MAX_EVENTS: usize = 1024;
 /// Connections accepted before others get their turn.
 const ACCEPT_BATCH: u32 = 64;
-/// Bytes that may wait for one slow peer; beyond that the connection is broken off. Where there is another side, the worker stops
-/// reading from it as soon as anything waits, so only what is posted to a client can be so much. Redis, too, has 32 MB for subscribers.
-pub(crate) const MAX_UNSENT: usize = 32 << 20;
+/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, and gives up clients
+/// that do not read what is posted to them, so this is reached only by a defect or by one huge message; the connection is then broken off.
+const MAX_UNSENT: usize = 40 << 20;
 
 const WAKER: Token = Token(usize::MAX);
 const TICKER: Token = Token(usize::MAX - 1);

@@ -12,7 +12,7 @@ use protocol::{
 use slab::Slab;
 
 use super::{Work, Worker, clients::ClientConn, posts::LastPost, servers::ServerConn};
-use crate::reactor::{Buffer, Data, MAX_UNSENT, Submitted};
+use crate::reactor::{Buffer, Data, Submitted};
 
 /// Where the spans of an outbox point.
 #[derive(Clone, Copy)]
@@ -135,7 +135,7 @@ impl<P: Protocol> Worker<P> {
                 }
                 let serial = client.serial;
                 let unsent = self.reactor.unsent(client.conn);
-                if unsent > 0 && unsent + data.bytes().len() > MAX_UNSENT {
+                if unsent > 0 && unsent + data.bytes().len() > P::MAX_UNREAD {
                     return self.give_up_unread(tag.slot(), unsent);
                 }
                 match self.reactor.send(client.conn, data) {

@@ -38,9 +38,11 @@ impl Redis {
         }
         let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
         let kind = match beginning.map(|beginning| kind(beginning.name, beginning.second.as_slice())) {
-            // So long a list of names takes a server of its own.
-            Some(Kind::Subscription(_)) if full && client.subscriptions.is_none() => Some(Kind::Keeping),
+            Some(Kind::Subscription(_)) if client.is_bound() && client.subscriptions.is_none() => Some(Kind::Keeping),
             Some(Kind::Subscription(_)) if !full => return Taken::No,
+            Some(Kind::Subscription(what)) if !client.stranger && !client.is_bound() => {
+                return if client.waits() { Taken::No } else { client.begin_list(what) };
+            }
             kind => kind,
         };
         let ruled_out = client.is_restricted() || (client.subscriptions.is_some() && kind == Some(Kind::Keeping));

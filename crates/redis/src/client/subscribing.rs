@@ -69,7 +69,10 @@ impl Redis {
         Some(match kind {
             Kind::Subscription(what) => match &arguments[1..] {
                 [] if what.begins => client.wrong_arity(me, what.name(), out),
-                names => self.change_subscriptions(me, client, what, names, out),
+                names => match self.change_subscriptions(me, client, what, names, out) {
+                    Ok(()) => Taken::Yes,
+                    Err(why) => client.say_error(me, &why, out),
+                },
             },
             _ if restricted => client.answer_restricted(me, arguments, out),
             _ if client.is_bound() => {
@@ -89,14 +92,17 @@ impl Redis {
     }
 
     /// Begins or ends subscriptions. No names: ends all of the kind. The client takes nothing more until it has been told how that went.
-    pub(super) fn change_subscriptions(
+    ///
+    /// # Errors
+    /// It cannot be tried, for this reason.
+    pub(crate) fn change_subscriptions(
         &self,
         me: ClientTag,
         client: &mut Client,
         what: Subscription,
         names: &[&[u8]],
         out: &mut Outbox,
-    ) -> Taken {
+    ) -> Result<(), String> {
         let own = client.subscriptions.as_ref().map(|own| &own.names[what.topic as usize]);
         let names: Arc<[Name]> = match own {
             Some(own) if names.is_empty() => own.iter().cloned().collect(),
@@ -108,18 +114,15 @@ impl Redis {
         let concerned = || own.is_some_and(|own| names.iter().any(|name| own.contains(name)));
         if !what.begins && !concerned() {
             client.confirm(me, what, &names, out);
-            return Taken::Yes;
+            return Ok(());
         }
         let (before, after) = (client.subscriptions.as_ref(), names.len());
         if what.begins && before.map_or(0, |own| own.names.iter().map(HashSet::len).sum()) + after > MAX_SUBSCRIPTIONS {
-            let error = format!("ERR Poolhouse: a client can have {MAX_SUBSCRIPTIONS} subscriptions at most");
-            return client.say_error(me, &error, out);
+            return Err(format!("ERR Poolhouse: a client can have {MAX_SUBSCRIPTIONS} subscriptions at most"));
         }
         if client.subscriptions.is_none() {
-            let pool = match self.directory.route(&client.user, client.database, client.version) {
-                Ok(pool) => pool,
-                Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
-            };
+            let pool = self.directory.route(&client.user, client.database, client.version);
+            let pool = pool.map_err(|why| format!("ERR Poolhouse: {why}"))?;
             client.subscriptions = Some(Box::new(Subscriptions {
                 pool,
                 version: client.version,
@@ -138,7 +141,7 @@ impl Redis {
         if self.hubs.wish(pool, me, wish, out) {
             client.seek(me, out);
         }
-        Taken::Yes
+        Ok(())
     }
 
     /// The server that a client sought for all is there.

@@ -260,7 +260,8 @@ proptest! {
         const NAMES: [&str; 3] = ["a", "b", "c"];
         let mut world = World::new();
         // What each client has, and what it waits for.
-        let mut clients: BTreeMap<u64, (BTreeSet<&str>, Option<(bool, &str)>)> = BTreeMap::new();
+        type Own = (BTreeSet<&'static str>, Option<(bool, &'static str)>);
+        let mut clients: BTreeMap<u64, Own> = BTreeMap::new();
         let mut next = 10;
         let mut keys = [0, 1, 2, 3];
         for (client, name, action) in steps {

@@ -40,8 +40,15 @@ pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
     }
 }
 
+/// Takes the beginning of an array of strings: how many there are.
+pub fn words(rest: &mut &[u8]) -> Option<u64> {
+    let (count, used) = number(rest.strip_prefix(b"*")?).ok()??;
+    *rest = &rest[1 + used..];
+    u64::try_from(count).ok()
+}
+
 /// Takes a bulk string.
-fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, used) = number(rest.strip_prefix(b"$")?).ok()??;
     let (string, behind) = rest[1 + used..].split_at_checked(usize::try_from(length).ok()?)?;
     *rest = behind.strip_prefix(b"\r\n")?;
