@@ -405,3 +405,50 @@ def test_thousands_subscribe_to_one_channel_and_leave_again(pool, server):
         eventually("nobody is left", lambda: holding(poolhouse) == 0, seconds=10)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_message_beyond_measure_ends_its_subscribers_and_no_others(pool, workspace):
+    upstream = own_redis(workspace, "large", **{"client-output-buffer-limit": "pubsub 0 0 0"}).start()
+    try:
+        poolhouse = pool(behind=upstream, workers=2)
+        concerned, other = Raw(poolhouse), Raw(poolhouse)
+        expect(concerned.say(command("SUBSCRIBE", "a")), confirmed("a", 1))
+        expect(other.say(command("SUBSCRIBE", "b")), confirmed("b", 1))
+        upstream.connect().publish("a", b"x" * 40_000_000)
+        upstream.connect().publish("b", "next")
+        assert concerned.hear(1000).startswith(b"-ERR Poolhouse: its subscriptions are lost: a message of more than 33554432 bytes")
+        expect(other, message("b", "next"))
+    finally:
+        upstream.stop()
+
+
+def test_who_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
+    """Subscribers of RESP3 may be at work when their server is lost, for long even."""
+    poolhouse = pool(workers=2, max_size=4)
+    busy, idle = Raw(poolhouse), Raw(poolhouse)
+    until(busy.say(command("HELLO", 3), command("SUBSCRIBE", "a")), confirmed("a", 1, mark=b">"))
+    until(idle.say(command("HELLO", 3), command("SUBSCRIBE", "a")), confirmed("a", 1, mark=b">"))
+    busy.say(command("BLPOP", "list", 0))
+    eventually("it waits", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+
+    def kill():
+        before = pubsub_servers(server)[0]["id"]
+        assert server.connect().execute_command("CLIENT", "KILL", "TYPE", "pubsub") == 1
+        return lambda: [client["sub"] for client in pubsub_servers(server) if client["id"] != before] == ["1"]
+
+    for turn in range(5):
+        eventually("all is subscribed to again", kill())
+        server.connect().publish("a", turn)
+        for client in (busy, idle):
+            expect(client, message("a", turn, mark=b">"))
+    # Where all are busy, the first who is not does it.
+    idle.close()
+    restored = kill()
+    time.sleep(0.3)
+    assert not pubsub_servers(server)
+    server.connect().rpush("list", "x")
+    expect(busy, b"*2\r\n" + text("list") + text("x"))
+    eventually("all is subscribed to again", restored)
+    server.connect().publish("a", "end")
+    expect(busy, message("a", "end", mark=b">"))
+    expect(busy.say(command("PING")), b"+PONG\r\n")

@@ -164,9 +164,10 @@ impl<P: Protocol> Worker<P> {
     fn give_up_unread(&mut self, slot: usize, unsent: usize) {
         let client = &mut self.clients[slot];
         if !std::mem::replace(&mut client.closing, true) {
+            // At once: it is not to have time for reading all that.
+            self.work.push_back(Work::ClientGone { client: slot as u32, serial: client.serial });
             let message = format!("the client does not read: {unsent} bytes wait for it, and no more are kept");
-            let reason = CloseReason::Error(Blame::Client, message);
-            self.work.push_back(Work::CloseClient { client: slot as u32, serial: client.serial, reason });
+            self.log_end(slot, &CloseReason::Error(Blame::Client, message));
         }
     }
 
