@@ -168,19 +168,7 @@ impl Redis {
                 out.span(Peer::Server(server), at..input.bytes.len());
                 return input.bytes.len();
             }
-            if client.passing.is_some() {
-                let used = client.pass(me, at, bytes, servers, out);
-                at += used;
-                if used == 0 {
-                    if input.full && at == 0 {
-                        client.fail_in_a_command(me, "ERR Protocol error: a line has no end", out);
-                    }
-                    break;
-                }
-                continue;
-            }
-            if client.listing.is_some() {
-                let used = self.list(me, client, bytes, input.full && at == 0, out);
+            if let Some(used) = self.piece(me, client, servers, at, input, out) {
                 at += used;
                 if used == 0 {
                     break;
@@ -190,11 +178,8 @@ impl Redis {
             let limits = if client.stranger { &Limits::STRANGER } else { &Limits::OPEN };
             let (length, taken) = match resp::read(bytes, limits) {
                 Ok(Request::Nothing(length)) => (length, Taken::Yes),
-                Ok(Request::Command(length, mut all)) => {
-                    let mut arguments: Vec<&[u8]> = all.by_ref().take(own::MAX_READ).collect();
-                    if arguments.len() == own::MAX_READ && matches!(kind(arguments[0], &[]), Kind::Subscription(_)) {
-                        arguments.extend(all);
-                    }
+                Ok(Request::Command(length, arguments)) => {
+                    let arguments = own::to_be_read(arguments);
                     let form = Form::Span(at..at + length);
                     // Who does not read its replies would have others wait for theirs.
                     let alone = input.unread || length as u64 >= STREAM_FROM;

@@ -1,6 +1,6 @@
 //! Commands too long to be held whole: they pass in pieces as they arrive.
 
-use protocol::{Blame, ClientTag, CloseReason, Outbox, Peer, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use super::{Client, Lease, Taken};
 use crate::{
@@ -84,6 +84,30 @@ impl Redis {
             client.passing = Some(Passing { scanner: ReplyScanner::default(), dropped });
         }
         Taken::Yes
+    }
+}
+
+impl Redis {
+    /// Takes a part of a command that comes in pieces; `None` if none does. Returns what was taken.
+    pub(super) fn piece(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        at: usize,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> Option<usize> {
+        let (bytes, full) = (&input.bytes[at..], input.full && at == 0);
+        if client.listing.is_some() {
+            return Some(self.list(me, client, bytes, full, out));
+        }
+        client.passing?;
+        let used = client.pass(me, at, bytes, servers, out);
+        if used == 0 && full {
+            client.fail_in_a_command(me, "ERR Protocol error: a line has no end", out);
+        }
+        Some(used)
     }
 }
 

@@ -252,6 +252,33 @@ fn where_no_server_is_to_be_had_all_are_told() {
     assert_eq!(world.told(2), ["?"], "the next one seeks anew");
 }
 
+/// What each client has, and what it waits for.
+type Clients = BTreeMap<u64, (BTreeSet<&'static str>, Option<(bool, &'static str)>)>;
+
+/// A client hears what it is told, and seeks a server if it has to.
+fn hear(world: &mut World, clients: &mut Clients, key: u64) {
+    for told in world.told.remove(&key).unwrap_or_default() {
+        let (has, waits) = clients.get_mut(&key).expect("only who is there is told");
+        match told[0] {
+            word::DONE => match waits.take() {
+                Some((true, name)) => _ = has.insert(name),
+                Some((false, name)) => _ = has.remove(name),
+                None => panic!("nothing was wished"),
+            },
+            // It has left since, and another seeks.
+            word::SEEK if has.is_empty() && waits.is_none() => {}
+            word::SEEK => {
+                world.told.insert(key, vec![told]);
+                world.arrive(key);
+            }
+            _ => panic!("nothing is refused here"),
+        }
+        if has.is_empty() && waits.is_none() {
+            world.leave(key, &[]);
+        }
+    }
+}
+
 proptest! {
     /// Whatever clients wish and when they go, whoever has been told that it has subscribed is heard by Redis, and Redis keeps nothing
     /// that nobody wants.
@@ -259,9 +286,7 @@ proptest! {
     fn redis_has_what_clients_have(steps in proptest::collection::vec((0u64..4, 0usize..3, 0u8..8), 1..80)) {
         const NAMES: [&str; 3] = ["a", "b", "c"];
         let mut world = World::new();
-        // What each client has, and what it waits for.
-        type Own = (BTreeSet<&'static str>, Option<(bool, &'static str)>);
-        let mut clients: BTreeMap<u64, Own> = BTreeMap::new();
+        let mut clients = Clients::new();
         let mut next = 10;
         let mut keys = [0, 1, 2, 3];
         for (client, name, action) in steps {
@@ -286,28 +311,8 @@ proptest! {
                 5 if world.key.is_some() && name == 0 => world.lose(),
                 _ => world.step(),
             }
-            // Clients hear what they are told, and seek if they have to.
             for key in keys {
-                for told in world.told.remove(&key).unwrap_or_default() {
-                    let (has, waits) = clients.get_mut(&key).expect("only who is there is told");
-                    match told[0] {
-                        word::DONE => match waits.take() {
-                            Some((true, name)) => { has.insert(name); }
-                            Some((false, name)) => { has.remove(name); }
-                            None => panic!("nothing was wished"),
-                        },
-                        // It has left since, and another seeks.
-                        word::SEEK if has.is_empty() && waits.is_none() => {}
-                        word::SEEK => {
-                            world.told.insert(key, vec![told]);
-                            world.arrive(key);
-                        }
-                        _ => panic!("nothing is refused here"),
-                    }
-                    if has.is_empty() && waits.is_none() {
-                        world.leave(key, &[]);
-                    }
-                }
+                hear(&mut world, &mut clients, key);
             }
             if world.key.is_some() {
                 for (has, _) in clients.values() {
@@ -319,19 +324,8 @@ proptest! {
         }
         for _ in 0..20 {
             world.settle();
-            for (key, told) in std::mem::take(&mut world.told) {
-                let Some((has, waits)) = clients.get_mut(&key) else { continue };
-                for told in told {
-                    prop_assert_eq!(told[0], word::DONE);
-                    match waits.take() {
-                        Some((true, name)) => { has.insert(name); }
-                        Some((false, name)) => { has.remove(name); }
-                        None => panic!("nothing was wished"),
-                    }
-                }
-                if has.is_empty() {
-                    world.leave(key, &[]);
-                }
+            for key in keys {
+                hear(&mut world, &mut clients, key);
             }
         }
         let wanted: BTreeSet<_> =
