@@ -73,3 +73,45 @@ class Habits:
             plain = len(words) == len(command) and all(word and word.isascii() and not set(word) & set(" \"'") for word in words)
             data += " ".join(words).encode() + b"\r\n" if plain and self.chance.random() < 0.1 else encoded(command)
         return commands, data
+
+
+class SubscriberHabits:
+    """One that subscribes: what it asks next, and how many replies that has. It keeps in mind what it has subscribed to."""
+
+    def __init__(self, chance, number):
+        self.chance, self.number, self.version = chance, number, 2
+        self.has = {"": set(), "P": set(), "S": set()}
+
+    def name(self, kind):
+        """Some of its own, and some that all have, so that subscriptions come and go with others and without."""
+        whose = self.chance.choice([self.number, "all"])
+        return f"{whose}:{self.chance.choice(['*', 'a*', '[ab]'] if kind == 'P' else 'abc')}"
+
+    def subscription(self):
+        """A command, and its replies: as many as it has names, or as there are to be ended."""
+        kind, begins = self.chance.choice(["", "", "P", "S"]), self.chance.random() < 0.6
+        count = self.chance.choice([1, 1, 2, 3]) if begins else self.chance.choice([0, 1, 1, 2])
+        names, has = [self.name(kind) for _ in range(count)], self.has[kind]
+        replies = count or max(1, len(has))
+        if begins:
+            has.update(names)
+        else:
+            has.difference_update(names or set(has))
+        return (f"{kind}{'' if begins else 'UN'}SUBSCRIBE", *names), replies
+
+    def command(self):
+        roll = self.chance.random()
+        if roll < 0.55:
+            return self.subscription()
+        if roll < 0.62:
+            self.version, self.has = 2, {"": set(), "P": set(), "S": set()}
+            return ("RESET",), 1
+        if roll < 0.72:
+            version = self.chance.choice([2, 3])
+            if self.version == 3 or not any(self.has.values()):
+                self.version = version
+            return ("HELLO", version), 1
+        return self.chance.choice([
+            ("PING",), ("PING", "x"), ("PING", "x", "y"), ("GET", "k"), ("SET", "k", self.number), ("SUBSCRIBE",), ("PSUBSCRIBE",), ("config", "GET", "maxclients"),
+            ("SELECT", self.chance.choice([0, 1])), ("CLIENT", "SETNAME", "x"), ("ECHO", "x"), ("LRANGE", "l", 0, -1), ("GET",)] if self.version == 3 else [
+            ("PING",), ("PING", "x"), ("PING", "x", "y"), ("GET", "k"), ("SUBSCRIBE",), ("config", "GET", "maxclients"), ("SELECT", 1), ("CLIENT", "SETNAME", "x"), ("ECHO", "x")]), 1

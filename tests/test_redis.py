@@ -141,7 +141,7 @@ def test_subscribers_hear_what_others_publish(pool, protocol):
     assert [subscriber.get_message(timeout=5)["type"] for _ in range(3)] == ["subscribe", "subscribe", "psubscribe"]
     assert publisher.publish("news", "x") == 2
     assert sorted(subscriber.get_message(timeout=5)["type"] for _ in range(2)) == ["message", "pmessage"]
-    assert poolhouse.metric("poolhouse_pinned", reason="connection") == 1
+    assert poolhouse.metric("poolhouse_pinned", reason="subscribe") == 1
     subscriber.close()
     deadline = time.monotonic() + 5
     while poolhouse.metric("poolhouse_servers", state="in_use") > 0:

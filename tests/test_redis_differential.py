@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from redis_habits import Habits
+from redis_habits import Habits, SubscriberHabits
 from redis_server import RedisPoolhouse, RedisServer
-from redis_wire import RedisWire
+from redis_wire import RedisWire, encoded
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -86,3 +86,54 @@ def test_every_reply_is_what_redis_itself_replies(two):
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     assert two[1].metric("poolhouse_servers_created_total") > 0
+
+
+async def replies(wire, count):
+    """So many replies. Where a command ends what a client has, the names come in any order, and their counts in one."""
+    got = [comparable(await wire.reply()) for _ in range(count)]
+    if count > 1 and all(reply[0] in "*>" and b"unsubscribe" in reply[1][0][1] for reply in got):
+        return sorted(str(reply[1][1]) for reply in got), [reply[1][2] for reply in got]
+    return got
+
+
+async def subscribe_and_hear(number, ports, publishers):
+    chance = random.Random(f"{SEED} subscriber {number}")
+    habits, history = SubscriberHabits(chance, number), []
+    pair = [await RedisWire.connect(port) for port in ports]
+    for turn in range(STEPS):
+        async with asyncio.timeout(60):
+            commands = [habits.command() for _ in range(chance.choice([1, 1, 2, 5]))]
+            history.append("; ".join(short(command) for command, _ in commands))
+            for wire in pair:
+                await wire.send(b"".join(encoded(command) for command, _ in commands))
+            told = lambda: f"seed {SEED}, subscriber {number}, since it connected: {chr(10).join(history)[-4000:]}"
+            for command, count in commands:
+                expected, got = [await replies(wire, count) for wire in pair]
+                assert got == expected, f"{short(command)}\n  reference {expected}\n  subject   {got}\n{told()}"
+            # Its channels are its own: only it hears what is published there, once for the channel and once for each pattern.
+            channel, heard = f"{number}:{chance.choice('abc')}", []
+            for wire, publisher in zip(pair, publishers):
+                await publisher.send(encoded(("PUBLISH", channel, turn)))
+            count = int((await publishers[0].reply())[1])
+            await publishers[1].reply()
+            for wire in pair:
+                heard.append(sorted([str(comparable(await wire.reply())) for _ in range(count)]))
+            assert heard[1] == heard[0], f"a message on {channel}\n  reference {heard[0]}\n  subject   {heard[1]}\n{told()}"
+    for wire in [*pair, *publishers]:
+        wire.close()
+
+
+def test_subscribers_are_told_what_redis_itself_tells_them(two):
+    async def all_of_them():
+        # Those of one Redis are published by connections that go to it directly.
+        ports, upstream = (two[0], two[1].port), two[1].server.port
+        async with asyncio.TaskGroup() as group:
+            for number in range(CLIENTS):
+                publishers = [await RedisWire.connect(port) for port in (two[0], upstream)]
+                group.create_task(subscribe_and_hear(number, ports, publishers))
+
+    try:
+        asyncio.run(all_of_them())
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    assert two[1].metric("poolhouse_pinned", reason="subscribe") <= 4

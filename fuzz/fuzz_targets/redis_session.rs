@@ -3,7 +3,7 @@
 //! the speaker.
 #![no_main]
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use libfuzzer_sys::fuzz_target;
 use protocol::{
@@ -74,6 +74,10 @@ struct World {
     resets: bool,
     /// The client does not read.
     unread: bool,
+    /// The server's session keeps it for itself.
+    kept: bool,
+    /// What sessions have left for each other.
+    posts: VecDeque<(Peer, u64, Vec<u8>)>,
 }
 
 impl World {
@@ -93,8 +97,14 @@ impl World {
                     assert!(self.asked.is_none() && self.held.is_none());
                     self.asked = Some(kind);
                 }
+                Effect::Keep { .. } => {
+                    assert_eq!(self.held.take(), Some(LeaseKind::Exclusive), "a server is kept that nobody holds");
+                    self.kept = true;
+                }
+                Effect::Post { to, key, bytes } => self.posts.push_back((to, key, out.inserted[bytes].to_vec())),
                 Effect::Release { verdict, .. } => {
-                    assert_eq!(self.held.take(), Some(LeaseKind::Exclusive), "a server is released that nobody holds");
+                    let held = std::mem::take(&mut self.kept) || self.held.take() == Some(LeaseKind::Exclusive);
+                    assert!(held, "a server is released that nobody holds");
                     if verdict != Verdict::Clean {
                         (self.server_open, self.ready) = (false, false);
                     }
@@ -126,6 +136,11 @@ impl World {
                 self.run(out, b"");
             }
         }
+        if !self.server_open && std::mem::take(&mut self.kept) {
+            let mut out = Outbox::new();
+            self.redis.server_gone(SERVER, &mut self.server, &mut One(&mut self.client), &mut out);
+            self.run(out, b"");
+        }
         if std::mem::take(&mut self.resets) && self.server_open {
             let mut out = Outbox::new();
             self.redis.reset(SERVER, &mut self.server, &mut out);
@@ -137,11 +152,29 @@ impl World {
             self.server = self.redis.server_start(SERVER, PoolId(0), &mut out);
             self.run(out, b"");
         }
-        if self.asked.is_some() && self.ready && self.client_open {
+        self.deliver();
+        if self.asked.is_some() && self.ready && self.client_open && !self.kept {
             self.held = self.asked.take();
             let mut out = Outbox::new();
             self.redis.granted(CLIENT, &mut self.client, SERVER, &mut self.server, &mut out);
             self.run(out, b"");
+            self.deliver();
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some((to, key, bytes)) = self.posts.pop_front() {
+            let mut out = Outbox::new();
+            match to {
+                Peer::Client(tag) if self.client_open => {
+                    self.redis.posted_to_client(tag, &mut self.client, key, &bytes, &mut out);
+                }
+                Peer::Server(tag) if self.server_open => {
+                    self.redis.posted_to_server(tag, &mut self.server, key, &bytes, &mut out);
+                }
+                _ => {}
+            }
+            self.run(out, &bytes);
         }
     }
 
@@ -199,6 +232,8 @@ fuzz_target!(|data: &[u8]| {
         server_open: true,
         resets: false,
         unread: how & 4 == 4,
+        kept: false,
+        posts: VecDeque::new(),
     };
     world.run(out, b"");
     let (mut from_client, mut from_server) = (Vec::new(), Vec::new());

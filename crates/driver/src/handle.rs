@@ -210,6 +210,7 @@ impl<P: Protocol> Steering for Shared<P> {
             snapshot.idle = sum(&[1]);
             snapshot.waiting = sum(&[2]);
             snapshot.active = sum(&[3, 4]);
+            snapshot.subscribed = sum(&[5]);
             snapshot
         });
         let workers = self.board.iter().map(|board| WorkerSnapshot {

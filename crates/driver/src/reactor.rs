@@ -17,7 +17,7 @@
 mod buffers;
 mod readiness;
 
-use std::{io, ops::Range, os::fd::OwnedFd, rc::Rc};
+use std::{io, ops::Range, os::fd::OwnedFd, rc::Rc, sync::Arc};
 
 pub(crate) use buffers::Buffer;
 use protocol::Secured;
@@ -71,6 +71,8 @@ pub(crate) enum Completion {
 pub(crate) enum Data<'a> {
     /// A part of a ring buffer, which is kept until it has left.
     Ring(&'a Rc<Buffer>, Range<usize>),
+    /// A part of what many connections are sent, which is kept until it has left all of them.
+    Shared(&'a Arc<[u8]>, Range<usize>),
     /// Other bytes; what cannot leave at once is copied.
     Bytes(&'a [u8]),
 }
@@ -80,6 +82,7 @@ impl Data<'_> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Data::Ring(buffer, range) => &buffer[range.clone()],
+            Data::Shared(bytes, range) => &bytes[range.clone()],
             Data::Bytes(bytes) => bytes,
         }
     }

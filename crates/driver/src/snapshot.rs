@@ -50,6 +50,8 @@ pub struct ListenerSnapshot {
     pub active: u64,
     /// Clients waiting for a server.
     pub waiting: u64,
+    /// Clients with nothing in progress that wait for what others send them.
+    pub subscribed: u64,
     /// Refused since the start, by reason.
     pub rejections: Vec<(&'static str, u64)>,
     /// Evicted since the start, by reason.
@@ -165,7 +167,7 @@ pub struct ClientInfo {
     pub database: String,
     /// Empty before login.
     pub user: String,
-    /// `login`, `idle`, `waiting`, `active` or `transaction`.
+    /// `login`, `idle`, `waiting`, `active`, `transaction` or `subscribed`.
     pub state: &'static str,
     /// How long it has been in that state.
     pub state_for: Duration,

@@ -433,7 +433,7 @@ impl<P: Protocol> Worker<P> {
             }
             Work::CloseClient { client, serial, reason } => {
                 if self.client_is(client, serial) {
-                    self.close_client(client as usize, reason);
+                    self.close_client(client as usize, &reason);
                 }
             }
             Work::ClientGone { client, serial } => {

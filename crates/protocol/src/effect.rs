@@ -56,6 +56,9 @@ pub enum Standing {
     Active,
     /// Inside a transaction, and it is the client's turn; the transaction-idle time-out runs.
     InTransaction,
+    /// Nothing is in progress, and the client waits for what others may send it: no time-out runs and it is not evicted, but it goes
+    /// when idle clients are sent away.
+    Subscribed,
 }
 
 /// Whose fault an error is. Rules the log level and the metric.

@@ -134,6 +134,10 @@ pub trait Protocol: Send + Sync + 'static {
     /// server is listened to while it does not read; otherwise that would be a deadlock.
     const UPSTREAM_KEEPS_REPLIES: bool = false;
 
+    /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what is posted to it
+    /// can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
+    const MAX_UNREAD: usize = 4 << 20;
+
     /// A client was accepted.
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
 
@@ -181,7 +185,7 @@ pub trait Protocol: Send + Sync + 'static {
     fn lease_failed(&self, me: ClientTag, client: &mut Self::Client, why: LeaseFailure, out: &mut Outbox);
 
     /// Bytes that another session left with [`Effect::Post`](crate::Effect::Post) for a client. `key` tells whether they are
-    /// for this one.
+    /// for this one. Spans are of these bytes: what is sent so to many clients is not copied for each.
     fn posted_to_client(&self, me: ClientTag, client: &mut Self::Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         let _ = (me, client, key, bytes, out);
         unreachable!("the protocol never posts anything");

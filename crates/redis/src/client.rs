@@ -3,9 +3,12 @@
 //! What is answered here waits until all replies before it have come, so that replies are in order. What changes the connection
 //! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
+mod lease;
+mod listing;
 mod own;
 mod passing;
 mod rest;
+mod subscribing;
 mod work;
 
 use std::sync::Arc;
@@ -22,8 +25,11 @@ use crate::{
     resp::{self, Limits, Request},
     server::{Due, LOST},
 };
+pub(crate) use lease::{Lease, Purpose};
+use listing::Listing;
 use passing::{Passing, STREAM_FROM};
 use rest::Rest;
+use subscribing::Subscriptions;
 
 /// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole
 /// pipelines before they read.
@@ -75,34 +81,16 @@ pub struct Client {
     passing: Option<Passing>,
     /// It speaks HTTP.
     pub(crate) rest: Option<Box<Rest>>,
+    subscriptions: Option<Box<Subscriptions>>,
+    /// Names to subscribe to that are too many to be read at once.
+    listing: Option<Listing>,
+    /// A part of a reply has been passed on, and its end has not come.
+    mid_reply: bool,
     /// The error that the command at hand gets instead of a server.
     failing: Option<Box<str>>,
     /// It has input that was not taken, because replies must come first.
     held_back: bool,
     closing: bool,
-}
-
-/// What a client has of a pool.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Lease {
-    None,
-    /// It waits for a server, for this purpose.
-    Asked(LeaseKind, Purpose),
-    /// This one is its own.
-    Held(ServerTag),
-    /// This one it shares with others, until no reply is due to it.
-    Shared(ServerTag),
-}
-
-/// What a server is wanted for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Purpose {
-    /// The command that is next.
-    Commands,
-    /// To find out whether this logical database exists.
-    Select(u32),
-    /// To answer HELLO with what the server says of itself: the version and the name that come with it.
-    Hello(Version, Option<Box<[u8]>>),
 }
 
 /// What became of a command.
@@ -132,6 +120,9 @@ impl Redis {
             keeping: false,
             passing: None,
             rest: self.directory.http(origin.listener).map(|_| Box::new(Rest::new(origin.listener))),
+            subscriptions: None,
+            listing: None,
+            mid_reply: false,
             failing: None,
             held_back: false,
             closing: false,
@@ -162,7 +153,7 @@ impl Redis {
         if !std::mem::replace(&mut client.counted, true) {
             out.push(Effect::LoggedIn { client: me, pool });
         }
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: client.standing() });
         true
     }
 
@@ -182,20 +173,16 @@ impl Redis {
         if client.rest.is_some() {
             return self.http_requests(me, client, servers, input, out);
         }
-        while at < input.bytes.len() && !client.closing {
+        while at < input.bytes.len() && !client.closing && !client.has_wish() {
             let bytes = &input.bytes[at..];
             if client.keeping {
                 let Lease::Held(server) = client.lease else { unreachable!("who keeps a server holds one") };
                 out.span(Peer::Server(server), at..input.bytes.len());
                 return input.bytes.len();
             }
-            if client.passing.is_some() {
-                let used = client.pass(me, at, bytes, servers, out);
+            if let Some(used) = self.piece(me, client, servers, at, input, out) {
                 at += used;
                 if used == 0 {
-                    if input.full && at == 0 {
-                        client.fail_in_a_command(me, "ERR Protocol error: a line has no end", out);
-                    }
                     break;
                 }
                 continue;
@@ -204,7 +191,7 @@ impl Redis {
             let (length, taken) = match resp::read(bytes, limits) {
                 Ok(Request::Nothing(length)) => (length, Taken::Yes),
                 Ok(Request::Command(length, arguments)) => {
-                    let arguments: Vec<&[u8]> = arguments.take(own::MAX_READ).collect();
+                    let arguments = own::to_be_read(arguments);
                     let form = Form::Span(at..at + length);
                     // Who does not read its replies would have others wait for theirs.
                     let alone = input.unread || length as u64 >= STREAM_FROM;
@@ -254,8 +241,13 @@ impl Redis {
     ) -> Taken {
         let mut kind = kind(arguments[0], &arguments[1..]);
         // A transaction is the server's business: it queues most of these, and has words for the others.
-        if client.is_bound() && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_)) {
+        if client.is_bound()
+            && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_))
+        {
             kind = Kind::Keeping;
+        }
+        if let Some(taken) = self.about_subscriptions(me, client, kind, arguments, out) {
+            return taken;
         }
         if kind == Kind::Reset && client.due == 0 {
             client.abandon(me, servers, out);
@@ -290,6 +282,7 @@ impl Redis {
         let alone = alone || !kind.can_share();
         match client.lease {
             Lease::Asked(..) => unreachable!("input came before the lease that it waits for"),
+            Lease::None if client.is_to_seek() => None,
             Lease::None => {
                 match self.directory.route(&client.user, client.database, client.version) {
                     Ok(pool) => {
@@ -347,6 +340,7 @@ impl Redis {
         };
         match purpose {
             Purpose::Commands => return,
+            Purpose::Subscriptions => return self.found(me, client, tag, server, out),
             Purpose::Select(database) => {
                 client.database = database;
                 out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
@@ -477,11 +471,12 @@ impl Client {
         verdict: Verdict,
         out: &mut Outbox,
     ) {
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: self.standing() });
         match std::mem::replace(&mut self.lease, Lease::None) {
             Lease::Shared(_) => out.push(Effect::Leave { client: me, server: tag, verdict }),
             _ => out.push(Effect::Release { server: tag, verdict: server.take_back(verdict) }),
         }
+        self.remind(me, out);
     }
 
     /// The command at hand gets the error that its lease ended with. `No`: it has none, and waits.
@@ -506,11 +501,13 @@ impl Client {
         };
         match purpose {
             Purpose::Commands => self.failing = Some(error.into()),
+            Purpose::Subscriptions => unreachable!("that concerns all, who are told"),
             // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the old one.
             Purpose::Select(_) if error.starts_with("ERR Poolhouse") => return self.fail(me, error, out),
             Purpose::Select(_) | Purpose::Hello(..) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
         }
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: self.standing() });
+        self.remind(me, out);
     }
 
     /// Its server has gone. `torn`: in the middle of a reply; `beginning`: a transaction was to begin, or keys to be watched.
@@ -553,7 +550,8 @@ impl Client {
 
     /// It has no server any more, and may ask for another.
     fn go_on(&mut self, me: ClientTag, out: &mut Outbox) {
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: me, standing: self.standing() });
+        self.remind(me, out);
         self.held_back = false;
         out.push(Effect::Wake { client: me });
     }

@@ -18,6 +18,8 @@ pub enum Kind {
     Ending,
     /// Asks how far the writes of this connection have come: WAIT, WAITAOF.
     Wait,
+    /// Begins or ends subscriptions.
+    Subscription(Subscription),
     /// Changes the connection itself, or is answered by more or less than one reply: the server is the client's from here on.
     Keeping,
     /// Who the client is.
@@ -36,6 +38,43 @@ pub enum Kind {
     Missing(&'static str),
     /// Another protocol: what follows is not meant as commands, whatever it looks like.
     Http,
+}
+
+/// A command of SUBSCRIBE's kin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Subscription {
+    /// Otherwise it ends some.
+    pub begins: bool,
+    pub topic: Topic,
+}
+
+/// What can be subscribed to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Topic {
+    Channel,
+    /// All channels whose name matches.
+    Pattern,
+    /// A channel of a cluster's shard; apart from the others wherever there is no cluster, too.
+    Shard,
+}
+
+impl Topic {
+    /// All there are, each at its number.
+    pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
+}
+
+impl Subscription {
+    /// The command's name, as replies have it.
+    pub fn name(self) -> &'static str {
+        match (self.begins, self.topic) {
+            (true, Topic::Channel) => "subscribe",
+            (true, Topic::Pattern) => "psubscribe",
+            (true, Topic::Shard) => "ssubscribe",
+            (false, Topic::Channel) => "unsubscribe",
+            (false, Topic::Pattern) => "punsubscribe",
+            (false, Topic::Shard) => "sunsubscribe",
+        }
+    }
 }
 
 /// Subcommands of CLIENT that concern what Poolhouse keeps of a client.
@@ -76,9 +115,12 @@ pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
         // These let others go on whose commands Redis is at or keeps: behind one of those they would never be read.
         b"SCRIPT" | b"FUNCTION" if is(second, b"KILL") => Kind::Blocking,
         b"SHUTDOWN" => Kind::Blocking,
-        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE" | b"SUNSUBSCRIBE" => {
-            Kind::Keeping
-        }
+        b"SUBSCRIBE" => subscription(true, Topic::Channel),
+        b"PSUBSCRIBE" => subscription(true, Topic::Pattern),
+        b"SSUBSCRIBE" => subscription(true, Topic::Shard),
+        b"UNSUBSCRIBE" => subscription(false, Topic::Channel),
+        b"PUNSUBSCRIBE" => subscription(false, Topic::Pattern),
+        b"SUNSUBSCRIBE" => subscription(false, Topic::Shard),
         b"MONITOR" | b"SYNC" | b"PSYNC" | b"REPLCONF" => Kind::Keeping,
         b"AUTH" => Kind::Auth,
         b"HELLO" => Kind::Hello,
@@ -90,6 +132,10 @@ pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
         b"SCRIPT" if is(second, b"DEBUG") => Kind::Keeping,
         _ => Kind::Ordinary,
     }
+}
+
+fn subscription(begins: bool, topic: Topic) -> Kind {
+    Kind::Subscription(Subscription { begins, topic })
 }
 
 fn client(subcommand: &[u8]) -> Kind {

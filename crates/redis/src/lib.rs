@@ -2,7 +2,8 @@
 //!
 //! A client's state (who it is, its database, its version of the protocol, its name) lives with the client and is honoured on
 //! whatever server serves it. A server belongs to a client from its first unanswered command to its last reply; longer while the client
-//! has a transaction or watches keys; and for good once the client does what changes the connection itself, such as subscribing.
+//! has a transaction or watches keys; and for good once the client does what changes the connection itself, such as MONITOR. Subscriptions of
+//! all clients of a pool are held by one server (`hub`).
 //!
 //! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@ mod client;
 mod command;
 mod directory;
 mod hello;
+mod hub;
 mod login;
 mod refusal;
 mod resp;
@@ -44,12 +46,14 @@ pub struct Redis {
     next_id: AtomicU64,
     /// Requests over HTTP that may have changed something.
     writes: AtomicU64,
+    /// What clients have subscribed to.
+    hubs: hub::Hubs,
 }
 
 impl Redis {
     /// Asks `directory` who may do what.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self { directory, next_id: AtomicU64::new(1), writes: AtomicU64::new(0) }
+        Self { directory, next_id: AtomicU64::new(1), writes: AtomicU64::new(0), hubs: hub::Hubs::default() }
     }
 
     fn next_id(&self) -> u64 {
@@ -62,6 +66,8 @@ impl Protocol for Redis {
     type Server = Server;
 
     const UPSTREAM_KEEPS_REPLIES: bool = true;
+    /// As Redis has it for subscribers.
+    const MAX_UNREAD: usize = 32 << 20;
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
         self.welcome(me, origin, out)
@@ -90,7 +96,11 @@ impl Protocol for Redis {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        server.input(me, clients, input, out)
+        if server.is_holding() {
+            self.hear_server(me, server, input, out)
+        } else {
+            server.input(me, clients, input, out)
+        }
     }
 
     fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
@@ -98,7 +108,18 @@ impl Protocol for Redis {
     }
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
-        client.on_lease_failed(me, &refusal::of_failure(&why), out);
+        let why = refusal::of_failure(&why);
+        if !self.not_found(client, &why, out) {
+            client.on_lease_failed(me, &why, out);
+        }
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.hear_post(me, client, key, bytes, out);
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
+        self.prodded(me, server, key, out);
     }
 
     fn client_gone(
@@ -108,6 +129,7 @@ impl Protocol for Redis {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
+        self.leave_subscriptions(client, out);
         client.on_gone(me, servers, out);
     }
 
@@ -118,7 +140,9 @@ impl Protocol for Redis {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        server.on_gone(clients, out);
+        if !self.holder_lost(server, out) {
+            server.on_gone(clients, out);
+        }
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {

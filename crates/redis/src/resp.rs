@@ -8,11 +8,13 @@
 mod inline;
 mod number;
 mod parts;
+mod push;
 mod reply;
 mod request;
 mod write;
 
 pub use parts::parts;
+pub use push::{Said, said, string, words};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
 pub use write::{command, error, null, text};

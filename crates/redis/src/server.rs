@@ -1,5 +1,7 @@
 //! The server's side: its login, and whose reply is due.
 
+mod holding;
+
 use std::collections::VecDeque;
 
 use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
@@ -10,6 +12,7 @@ use crate::{
     login::{Login, Progress},
     resp::{self, ReplyScanner},
 };
+use holding::Holding;
 
 /// A server's connection.
 pub struct Server {
@@ -31,6 +34,8 @@ pub struct Server {
     kept: bool,
     /// The present reply says that nothing has changed: an error, or that the command is queued.
     refused: bool,
+    /// It holds the subscriptions of its pool.
+    holding: Option<Box<Holding>>,
 }
 
 enum Phase {
@@ -88,7 +93,13 @@ impl Server {
             closing: false,
             kept: false,
             refused: false,
+            holding: None,
         }
+    }
+
+    /// Whether it holds the subscriptions of its pool.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.holding.is_some()
     }
 
     /// The connection is in TLS now.
@@ -250,12 +261,12 @@ impl Server {
             // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
             self.closing |= self.holder.is_some() && bytes.starts_with(b"-ERR Protocol error");
         }
-        let whom = whom.and_then(|whom| alive(clients, whom));
-        let mut whom = whom;
+        let mut whom = whom.and_then(|whom| alive(clients, whom));
         if let Some((tag, client)) = &mut whom
             && !client.hear(&bytes[..end.taken], end.over)
         {
             out.span(Peer::Client(*tag), at..at + end.taken);
+            client.on_reply_part(*tag, end.over, out);
         }
         if end.over {
             let run = self.due.front_mut().expect("seen above");

@@ -12,6 +12,7 @@ use std::{
     ops::Range,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,9 +34,9 @@ use crate::{socket, tls::Channel};
 const MAX_EVENTS: usize = 1024;
 /// Connections accepted before others get their turn.
 const ACCEPT_BATCH: u32 = 64;
-/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything
-/// waits, so this is reached only by a defect; the connection is then broken off.
-const MAX_UNSENT: usize = 4 << 20;
+/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, and gives up clients
+/// that do not read what is posted to them, so this is reached only by a defect or by one huge message; the connection is then broken off.
+const MAX_UNSENT: usize = 40 << 20;
 
 const WAKER: Token = Token(usize::MAX);
 const TICKER: Token = Token(usize::MAX - 1);
@@ -133,6 +134,7 @@ struct Unsent {
 
 enum Chunk {
     Ring(Rc<Buffer>, Range<usize>),
+    Shared(Arc<[u8]>, Range<usize>),
     Own(Box<[u8]>, usize),
 }
 
@@ -140,13 +142,14 @@ impl Chunk {
     fn bytes(&self) -> &[u8] {
         match self {
             Chunk::Ring(buffer, range) => &buffer[range.clone()],
+            Chunk::Shared(bytes, range) => &bytes[range.clone()],
             Chunk::Own(bytes, at) => &bytes[*at..],
         }
     }
 
     fn advance(&mut self, by: usize) {
         match self {
-            Chunk::Ring(_, range) => range.start += by,
+            Chunk::Ring(_, range) | Chunk::Shared(_, range) => range.start += by,
             Chunk::Own(_, at) => *at += by,
         }
     }
@@ -280,6 +283,7 @@ impl Reactor {
             Data::Ring(buffer, range) if bytes.len() - sent >= buffer.len() / 4 => {
                 Chunk::Ring(Rc::clone(buffer), range.start + sent..range.end)
             }
+            Data::Shared(bytes, range) => Chunk::Shared(Arc::clone(bytes), range.start + sent..range.end),
             _ => Chunk::Own(bytes[sent..].into(), 0),
         };
         let unsent =

@@ -26,15 +26,16 @@ pub(crate) enum State {
     Waiting,
     Active,
     Transaction,
+    Subscribed,
     Closing,
 }
 
 /// How many there are.
-pub(crate) const STATES: usize = 6;
+pub(crate) const STATES: usize = 7;
 
 impl State {
     pub(crate) fn as_str(self) -> &'static str {
-        ["login", "idle", "waiting", "active", "transaction", "closing"][self as usize]
+        ["login", "idle", "waiting", "active", "transaction", "subscribed", "closing"][self as usize]
     }
 }
 
@@ -229,6 +230,7 @@ impl<P: Protocol> Worker<P> {
     fn hand_over(&mut self, slot: usize, source: Source<'_>, length: usize) {
         let bytes = match source {
             Source::Ring(buffer, _) => &buffer[..length],
+            Source::Posted(bytes) => bytes,
             Source::Bytes(bytes) => bytes,
         };
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
@@ -354,6 +356,8 @@ impl<P: Protocol> Worker<P> {
         let state = match (client.closing, client.lease, client.standing) {
             (true, ..) => State::Closing,
             (_, _, Standing::Login) => State::Login,
+            // A server that it seeks for others, too, is not what it waits for.
+            (_, _, Standing::Subscribed) => State::Subscribed,
             (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
             (_, _, Standing::Idle) => State::Idle,
             (_, _, Standing::Active) => State::Active,

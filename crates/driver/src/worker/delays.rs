@@ -34,10 +34,7 @@ impl<P: Protocol> Worker<P> {
     }
 
     pub(super) fn keep_back(&mut self, slot: usize, data: &Data<'_>) {
-        let bytes = match data {
-            Data::Ring(buffer, range) => &buffer[range.clone()],
-            Data::Bytes(bytes) => bytes,
-        };
+        let bytes = data.bytes();
         let serial = self.clients[slot].serial;
         if let Some(delayed) = self.delayed.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
             && delayed.bytes.len() + bytes.len() <= MAX_KEPT_BACK

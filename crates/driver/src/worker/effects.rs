@@ -1,6 +1,10 @@
 //! Executing what sessions wish, in order.
 
-use std::{ops::Range, rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::{
+    ops::Range,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use protocol::{
     Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, Refusal, ServerTag, Sessions,
@@ -15,6 +19,8 @@ use crate::reactor::{Buffer, Data, Submitted};
 pub(super) enum Source<'a> {
     /// Into a buffer of the ring, from an offset on.
     Ring(&'a Rc<Buffer>, usize),
+    /// Into what was posted to several sessions.
+    Posted(&'a Arc<[u8]>),
     /// Into other bytes.
     Bytes(&'a [u8]),
 }
@@ -26,6 +32,7 @@ impl<'a> Source<'a> {
     fn span(self, span: Range<usize>) -> Data<'a> {
         match self {
             Source::Ring(buffer, base) => Data::Ring(buffer, base + span.start..base + span.end),
+            Source::Posted(bytes) => Data::Shared(bytes, span),
             Source::Bytes(bytes) => Data::Bytes(&bytes[span]),
         }
     }
@@ -33,6 +40,7 @@ impl<'a> Source<'a> {
     fn slice(self, span: Range<usize>) -> &'a [u8] {
         match self {
             Source::Ring(buffer, base) => &buffer[base + span.start..base + span.end],
+            Source::Posted(bytes) => &bytes[span],
             Source::Bytes(bytes) => &bytes[span],
         }
     }
@@ -41,6 +49,7 @@ impl<'a> Source<'a> {
     pub(super) fn skip(self, by: usize) -> Self {
         match self {
             Source::Ring(buffer, base) => Source::Ring(buffer, base + by),
+            Source::Posted(_) => unreachable!("posts are handed over whole"),
             Source::Bytes(bytes) => Source::Bytes(&bytes[by..]),
         }
     }
@@ -125,6 +134,10 @@ impl<P: Protocol> Worker<P> {
                     return self.keep_back(tag.slot(), &data);
                 }
                 let serial = client.serial;
+                let unsent = self.reactor.unsent(client.conn);
+                if unsent > 0 && unsent + data.bytes().len() > P::MAX_UNREAD {
+                    return self.give_up_unread(tag.slot(), unsent);
+                }
                 match self.reactor.send(client.conn, data) {
                     Submitted::Done => {}
                     Submitted::Pending => self.note_unread(tag.slot()),
@@ -143,6 +156,18 @@ impl<P: Protocol> Worker<P> {
                     self.end_server(tag.slot(), reason);
                 }
             }
+        }
+    }
+
+    /// The client lets wait more than can be kept for it.
+    #[cold]
+    fn give_up_unread(&mut self, slot: usize, unsent: usize) {
+        let client = &mut self.clients[slot];
+        if !std::mem::replace(&mut client.closing, true) {
+            // At once: it is not to have time for reading all that.
+            self.work.push_back(Work::ClientGone { client: slot as u32, serial: client.serial });
+            let message = format!("the client does not read: {unsent} bytes wait for it, and no more are kept");
+            self.log_end(slot, &CloseReason::Error(Blame::Client, message));
         }
     }
 

@@ -80,8 +80,20 @@ impl<P: Protocol> Worker<P> {
 
     /// The session (or the driver) wants the client closed: its servers are given back at once, its
     /// socket is closed when the last bytes have left.
-    pub(super) fn close_client(&mut self, slot: usize, reason: CloseReason) {
-        if let CloseReason::Error(blame, message) = &reason
+    pub(super) fn close_client(&mut self, slot: usize, reason: &CloseReason) {
+        self.log_end(slot, reason);
+        self.clients[slot].closing = true;
+        self.clients[slot].held = Vec::new();
+        self.part_from_session(slot);
+        self.refresh_state(slot);
+        if !self.clients[slot].muted {
+            self.linger_or_remove(slot);
+        }
+    }
+
+    /// Logs why a client is closed, if that is an error.
+    pub(super) fn log_end(&mut self, slot: usize, reason: &CloseReason) {
+        if let CloseReason::Error(blame, message) = reason
             && let Some(withheld) = self.paces.client_error.permits(self.now)
         {
             let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));
@@ -90,13 +102,6 @@ impl<P: Protocol> Worker<P> {
                 Blame::Ours => tracing::error!(withheld, %client, %database, %user, "{message}"),
                 _ => tracing::warn!(withheld, %client, %database, %user, "{message}"),
             }
-        }
-        self.clients[slot].closing = true;
-        self.clients[slot].held = Vec::new();
-        self.part_from_session(slot);
-        self.refresh_state(slot);
-        if !self.clients[slot].muted {
-            self.linger_or_remove(slot);
         }
     }
 
@@ -202,7 +207,8 @@ impl<P: Protocol> Worker<P> {
         let drained: Vec<bool> =
             self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();
         let to_go = |client: &ClientConn<P::Client>| {
-            client.state == State::Idle && client.pool.is_some_and(|pool| drained[pool.0 as usize])
+            matches!(client.state, State::Idle | State::Subscribed)
+                && client.pool.is_some_and(|pool| drained[pool.0 as usize])
         };
         let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
         for slot in idle {
@@ -215,7 +221,7 @@ impl<P: Protocol> Worker<P> {
         let idle: Vec<usize> = self
             .clients
             .iter()
-            .filter(|(_, client)| matches!(client.state, State::Idle | State::Login))
+            .filter(|(_, client)| matches!(client.state, State::Idle | State::Subscribed | State::Login))
             .map(|(slot, _)| slot)
             .collect();
         for slot in idle {

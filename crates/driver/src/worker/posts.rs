@@ -81,7 +81,7 @@ impl<P: Protocol> Worker<P> {
                 }
             }
         }
-        self.execute(out, Source::NONE);
+        self.execute(out, Source::Posted(&post.bytes));
     }
 }
 

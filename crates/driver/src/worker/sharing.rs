@@ -476,7 +476,7 @@ impl<P: Protocol> Worker<P> {
         for (slot, unsent) in late {
             let message =
                 format!("the client does not read: {unsent} bytes of replies wait, and others share the server");
-            self.close_client(slot, CloseReason::Error(Blame::Client, message));
+            self.close_client(slot, &CloseReason::Error(Blame::Client, message));
         }
     }
 

@@ -105,7 +105,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn on_cancel_done(&mut self, asker: Asker) {
         let slot = asker.tag.slot();
         if self.client_is(slot as u32, asker.serial) && !self.clients[slot].closing {
-            self.close_client(slot, CloseReason::Done);
+            self.close_client(slot, &CloseReason::Done);
         }
     }
 

@@ -70,6 +70,7 @@ fn listener(listener: &ListenerSnapshot) -> Value {
             "idle": listener.idle,
             "active": listener.active,
             "waiting": listener.waiting,
+            "subscribed": listener.subscribed,
         },
         "soft_limit": listener.limits.0,
         "hard_limit": listener.limits.1,

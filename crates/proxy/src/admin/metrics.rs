@@ -100,7 +100,8 @@ impl Metrics {
         };
         let states = |i: usize| {
             let l = &listeners[i];
-            vec![("login", l.login), ("idle", l.idle), ("active", l.active), ("waiting", l.waiting)]
+            let busy = [("active", l.active), ("waiting", l.waiting), ("subscribed", l.subscribed)];
+            [vec![("login", l.login), ("idle", l.idle)], busy.to_vec()].concat()
         };
         gauges(encoder, "poolhouse_clients", "Clients now", each(&states, "state"))?;
         let limits = |i: usize| {

@@ -7,18 +7,27 @@ use protocol::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer};
 use super::{Client, Lease, Purpose, Taken};
 use crate::{
     Redis, Version,
-    command::{Kind, Own},
+    command::{Kind, Own, kind},
     resp,
 };
 
 /// Arguments of a command that are looked at. Those answered here have fewer.
-pub(super) const MAX_READ: usize = 64;
+const MAX_READ: usize = 64;
 
 /// Longest name of a client in bytes; Redis has no limit.
 const MAX_NAME: usize = 1024;
 
 /// Logical databases that a client may select; more could only fill the table of pools.
 const MAX_DATABASES: u32 = 256;
+
+/// The arguments of a command that are looked at: all where they are names to subscribe to.
+pub(super) fn to_be_read<'a>(mut all: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+    let mut arguments: Vec<&[u8]> = all.by_ref().take(MAX_READ).collect();
+    if arguments.len() == MAX_READ && matches!(kind(arguments[0], &[]), Kind::Subscription(_)) {
+        arguments.extend(all);
+    }
+    arguments
+}
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_LOGIN: &str = "NOAUTH Authentication required.";
@@ -195,6 +204,8 @@ impl Redis {
     fn begin_anew(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Taken {
         (client.database, client.version, client.name) = (0, Version::Resp2, None);
         client.stranger = client.guarded;
+        self.leave_subscriptions(client, out);
+        out.push(Effect::Standing { client: me, standing: client.standing() });
         client.say(me, b"+RESET\r\n", out);
         Taken::Yes
     }
@@ -252,12 +263,12 @@ impl Client {
         out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
     }
 
-    fn say_error(&self, me: ClientTag, error: &str, out: &mut Outbox) -> Taken {
+    pub(super) fn say_error(&self, me: ClientTag, error: &str, out: &mut Outbox) -> Taken {
         out.insert(Peer::Client(me), |to| resp::error(to, error));
         Taken::Yes
     }
 
-    fn wrong_arity(&self, me: ClientTag, name: &str, out: &mut Outbox) -> Taken {
+    pub(super) fn wrong_arity(&self, me: ClientTag, name: &str, out: &mut Outbox) -> Taken {
         self.say_error(me, &format!("ERR wrong number of arguments for '{name}' command"), out)
     }
 }

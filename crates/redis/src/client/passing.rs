@@ -1,6 +1,6 @@
 //! Commands too long to be held whole: they pass in pieces as they arrive.
 
-use protocol::{Blame, ClientTag, CloseReason, Outbox, Peer, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use super::{Client, Lease, Taken};
 use crate::{
@@ -37,8 +37,17 @@ impl Redis {
             return Taken::No;
         }
         let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
-        let kind = beginning.map(|beginning| kind(beginning.name, beginning.second.as_slice()));
+        let kind = match beginning.map(|beginning| kind(beginning.name, beginning.second.as_slice())) {
+            Some(Kind::Subscription(_)) if client.is_bound() && client.subscriptions.is_none() => Some(Kind::Keeping),
+            Some(Kind::Subscription(_)) if !full => return Taken::No,
+            Some(Kind::Subscription(what)) if !client.stranger && !client.is_bound() => {
+                return if client.waits() { Taken::No } else { client.begin_list(what) };
+            }
+            kind => kind,
+        };
+        let ruled_out = client.is_restricted() || (client.subscriptions.is_some() && kind == Some(Kind::Keeping));
         let passes = !client.stranger
+            && !ruled_out
             && matches!(
                 kind,
                 Some(
@@ -75,6 +84,30 @@ impl Redis {
             client.passing = Some(Passing { scanner: ReplyScanner::default(), dropped });
         }
         Taken::Yes
+    }
+}
+
+impl Redis {
+    /// Takes a part of a command that comes in pieces; `None` if none does. Returns what was taken.
+    pub(super) fn piece(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        at: usize,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> Option<usize> {
+        let (bytes, full) = (&input.bytes[at..], input.full && at == 0);
+        if client.listing.is_some() {
+            return Some(self.list(me, client, bytes, full, out));
+        }
+        client.passing?;
+        let used = client.pass(me, at, bytes, servers, out);
+        if used == 0 && full {
+            client.fail_in_a_command(me, "ERR Protocol error: a line has no end", out);
+        }
+        Some(used)
     }
 }
 

@@ -11,8 +11,8 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Refus
 use super::{Client, Lease, passing::STREAM_FROM, work::Work};
 use crate::{
     HttpRules, Redis, Server,
-    command::Kind,
-    refusal,
+    command::{Kind, Subscription},
+    refusal, resp,
     rest::{
         Denied, MAX_DROPPED,
         answer::{Answer, Manner},
@@ -369,6 +369,9 @@ impl Redis {
         let Some(first) = client.http().works.iter().position(|work| !work.is_sent()) else { return };
         for number in first.. {
             let Some(work) = client.http().works.get_mut(number) else { break };
+            if let Some(what) = work.call.subscription() {
+                return self.begin_events(me, client, what, out);
+            }
             // It is out of the client's hands meanwhile.
             let mut call = std::mem::take(&mut work.call);
             let (mut next, access) = (work.next, Arc::clone(&work.access));
@@ -386,6 +389,17 @@ impl Redis {
                 Ok(false) => return,
                 Err(error) => work.give_up(&error),
             }
+        }
+    }
+
+    /// Begins to pass on messages. The request is the only one of its connection.
+    fn begin_events(&self, me: ClientTag, client: &mut Client, what: Subscription, out: &mut Outbox) {
+        let work = client.http().works.pop_back().expect("a request that was just seen");
+        (client.user, client.database) = (Arc::clone(&work.access.user), work.access.database);
+        client.set_stage(Stage::Events(Box::new(Events::new(work.manner.clone()))));
+        let words = resp::parts(&work.call.wire);
+        if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
+            client.deny(me, &work.manner, &Denied::new(503, why), out);
         }
     }
 

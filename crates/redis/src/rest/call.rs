@@ -10,7 +10,10 @@ use super::{
     head::{Form, Method},
     rules::{self, Rules},
 };
-use crate::resp;
+use crate::{
+    command::{Subscription, Topic},
+    resp,
+};
 
 /// What kind of request it is.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -157,6 +160,17 @@ fn is_events(name: &[u8]) -> bool {
 }
 
 impl Call {
+    /// What it subscribes to, if it does.
+    pub(crate) fn subscription(&self) -> Option<Subscription> {
+        let (Shape::Events, Some(name)) = (self.shape, resp::parts(&self.wire).first().copied()) else { return None };
+        let topic = match name {
+            name if name.eq_ignore_ascii_case(b"subscribe") => Topic::Channel,
+            name if name.eq_ignore_ascii_case(b"psubscribe") => Topic::Pattern,
+            _ => return None,
+        };
+        Some(Subscription { begins: true, topic })
+    }
+
     /// Adds a command that somebody asked for.
     fn command(&mut self, words: &[Cow<'_, [u8]>], rules: &Rules) {
         let Some((name, rest)) = words.split_first() else {

@@ -142,7 +142,9 @@ impl Rules {
             Kind::Blocking => "it may wait, and a request must not",
             Kind::Multi | Kind::Ending => "a transaction is a request of its own: POST /multi-exec",
             Kind::Watch => "a connection ends with its request",
-            Kind::Keeping => "it needs a connection of its own; for messages use /subscribe and /psubscribe",
+            Kind::Keeping | Kind::Subscription(_) => {
+                "it needs a connection of its own; for messages use /subscribe and /psubscribe"
+            }
             _ => "it is about the connection, and here is none",
         };
         Some(format!("ERR {} is not available over HTTP: {why}", shown(name)))

@@ -41,14 +41,10 @@ impl Reactor {
     }
 
     pub(super) fn send_secured(&mut self, id: ConnId, data: &Data<'_>) -> Submitted {
-        let bytes = match data {
-            Data::Ring(buffer, range) => &buffer[range.clone()],
-            Data::Bytes(bytes) => bytes,
-        };
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         let tls = self.conn(id).tls.as_mut().expect("the connection is in TLS");
-        let submitted = match tls.encrypt(bytes, &mut out) {
+        let submitted = match tls.encrypt(data.bytes(), &mut out) {
             Ok(()) => self.submit_nonempty(id, &out),
             Err(error) => Submitted::Broken(Failed::error(&error)),
         };

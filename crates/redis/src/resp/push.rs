@@ -1,0 +1,91 @@
+//! What a server says of subscriptions: arrays in RESP2 and pushes in RESP3, otherwise the same.
+
+use super::number::number;
+use crate::command::{Subscription, Topic};
+
+/// A message, or what became of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Said<'a> {
+    /// A message for those who have subscribed to this.
+    Message(Topic, &'a [u8]),
+    /// One name of a command has been dealt with.
+    Done(Subscription),
+    /// The whole command has been refused, for this reason.
+    Refused(&'a [u8]),
+}
+
+/// Reads it. Of a message the beginning will do, up to the name that was subscribed to. `None`: it is nothing of the kind.
+pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
+    let (&kind, mut rest) = bytes.split_first()?;
+    match kind {
+        b'-' => return Some(Said::Refused(rest.trim_ascii_end())),
+        b'*' | b'>' => {}
+        _ => return None,
+    }
+    let (_, used) = number(rest).ok()??;
+    rest = &rest[used..];
+    let word = string(&mut rest)?;
+    let done = |begins, topic| Some(Said::Done(Subscription { begins, topic }));
+    match word {
+        b"message" => Some(Said::Message(Topic::Channel, string(&mut rest)?)),
+        b"pmessage" => Some(Said::Message(Topic::Pattern, string(&mut rest)?)),
+        b"smessage" => Some(Said::Message(Topic::Shard, string(&mut rest)?)),
+        b"subscribe" => done(true, Topic::Channel),
+        b"psubscribe" => done(true, Topic::Pattern),
+        b"ssubscribe" => done(true, Topic::Shard),
+        b"unsubscribe" => done(false, Topic::Channel),
+        b"punsubscribe" => done(false, Topic::Pattern),
+        b"sunsubscribe" => done(false, Topic::Shard),
+        _ => None,
+    }
+}
+
+/// Takes the beginning of an array of strings: how many there are.
+pub fn words(rest: &mut &[u8]) -> Option<u64> {
+    let (count, used) = number(rest.strip_prefix(b"*")?).ok()??;
+    *rest = &rest[1 + used..];
+    u64::try_from(count).ok()
+}
+
+/// Takes a bulk string.
+pub fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, used) = number(rest.strip_prefix(b"$")?).ok()??;
+    let (string, behind) = rest[1 + used..].split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = behind.strip_prefix(b"\r\n")?;
+    Some(string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_from_what_became_of_commands() {
+        for kind in ["*", ">"] {
+            let read = |rest: &str| said(format!("{kind}{rest}").leak().as_bytes());
+            let message = "3\r\n$7\r\nmessage\r\n$4\r\nn\r\nw\r\n$1\r\nx\r\n";
+            assert_eq!(read(message), Some(Said::Message(Topic::Channel, b"n\r\nw")));
+            let message = "4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n";
+            assert_eq!(read(message), Some(Said::Message(Topic::Pattern, b"n*")));
+            assert_eq!(read("3\r\n$8\r\nsmessage\r\n$1\r\ns\r\n$9\r\nbeg"), Some(Said::Message(Topic::Shard, b"s")));
+            let done = Said::Done(Subscription { begins: false, topic: Topic::Pattern });
+            assert_eq!(read("3\r\n$12\r\npunsubscribe\r\n$1\r\nx\r\n:0\r\n"), Some(done));
+        }
+        assert_eq!(said(b"-NOPERM no\r\n"), Some(Said::Refused(b"NOPERM no")));
+    }
+
+    #[test]
+    fn anything_else_is_neither() {
+        for bytes in [
+            "",
+            "+OK\r\n",
+            "*",
+            "*1\r\n$4\r\npong\r\n",
+            ">2\r\n$10\r\ninvalidate\r\n",
+            "*3\r\n$7\r\nmessage\r\n$-1\r\n",
+            "*3\r\n$7\r\nmess",
+        ] {
+            assert_eq!(said(bytes.as_bytes()), None, "{bytes:?}");
+        }
+    }
+}
