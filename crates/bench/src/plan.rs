@@ -149,6 +149,8 @@ pub struct PoolUnderTest {
 pub enum Target {
     /// A PostgreSQL, or a pooler in front of one.
     Postgres(PostgresTarget),
+    /// A Redis, or a pooler in front of one.
+    Redis(RedisTarget),
     /// An HTTP service.
     Http(HttpTarget),
 }
@@ -158,8 +160,18 @@ impl Target {
     pub fn url(&self) -> &str {
         match self {
             Self::Postgres(target) => target.url.reveal(),
+            Self::Redis(target) => target.url.reveal(),
             Self::Http(target) => target.url.reveal(),
         }
+    }
+
+    /// The same of another place that speaks the same protocol.
+    pub fn point_at(&mut self, url: &Secret) {
+        *match self {
+            Self::Postgres(target) => &mut target.url,
+            Self::Redis(target) => &mut target.url,
+            Self::Http(target) => &mut target.url,
+        } = url.clone();
     }
 }
 
@@ -203,6 +215,62 @@ pub enum QueryProtocol {
     Extended,
     /// Parse once for each connection.
     Prepared,
+}
+
+/// What is asked of a Redis.
+#[derive(Clone, Debug)]
+pub struct RedisTarget {
+    /// Its URL.
+    pub url: Secret,
+    /// What one operation does.
+    pub work: RedisWork,
+    /// `-D name=value` of the command line.
+    pub variables: Vec<(String, String)>,
+}
+
+/// What one operation does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RedisWork {
+    /// PING.
+    Ping,
+    /// A read or a write of one key, each as likely as any other.
+    GetSet {
+        /// The share of writes, from 0 to 1.
+        writes: f64,
+        /// How many keys there are.
+        keys: u32,
+        /// Bytes of a value that is written.
+        value_size: u32,
+    },
+    /// The commands of a script, one after the other.
+    Scripts(Vec<CommandScript>),
+}
+
+impl RedisWork {
+    /// Most keys of [`RedisWork::GetSet`].
+    pub const MAX_KEYS: u32 = 1_000_000_000;
+    /// Most bytes of a value.
+    pub const MAX_VALUE: u32 = 16 << 20;
+
+    /// Reads and writes; what is not said is one write in ten, 100,000 keys, and values of 100 bytes.
+    pub fn get_set(writes: Option<f64>, keys: Option<u32>, value_size: Option<u32>) -> Self {
+        Self::GetSet {
+            writes: writes.unwrap_or(0.1),
+            keys: keys.unwrap_or(100_000),
+            value_size: value_size.unwrap_or(100),
+        }
+    }
+}
+
+/// A script that holds a command of Redis in each line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandScript {
+    /// What people call it: the file's name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// How often it is chosen beside others.
+    pub weight: u32,
 }
 
 /// What is asked of an HTTP service.

@@ -31,6 +31,7 @@ mod target;
 use std::path::Path;
 
 use settings::{Document, Problems, Secret, Section, Variables, environment, load_text, read_text};
+use upstream::Kind;
 use workload::Fault;
 
 use crate::plan::{Plan, PoolUnderTest, PoolWishes, PostgresTarget, Script, Target};
@@ -62,9 +63,11 @@ pub struct Scenario {
     pub compression: Option<f64>,
 }
 
-/// A private PostgreSQL.
+/// A private database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start {
+    /// Which.
+    pub kind: Kind,
     /// Its own limit.
     pub max_connections: u32,
 }
@@ -76,10 +79,7 @@ impl Scenario {
             sweep.target.url = url.clone();
         }
         for plan in &mut self.plans {
-            match &mut plan.target {
-                Target::Postgres(target) => target.url = url.clone(),
-                Target::Http(target) => target.url = url.clone(),
-            }
+            plan.target.point_at(url);
         }
     }
 
@@ -99,7 +99,7 @@ impl Scenario {
         };
         let of_plan = |plan: &Plan| match &plan.target {
             Target::Postgres(target) => scale(target),
-            Target::Http(_) => None,
+            Target::Redis(_) | Target::Http(_) => None,
         };
         let of_sweep = self.sweep.iter().filter_map(|sweep| scale(&sweep.target));
         self.plans.iter().filter_map(of_plan).chain(of_sweep).max()
@@ -171,7 +171,10 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
     let target = match root.table("target", &[target::KEYS]) {
         Some(section) => target::read(document, &section),
         None => {
-            root.error("target", "there is no [target]: write one with a `url`, or with start = \"postgres\"");
+            root.error(
+                "target",
+                "there is no [target]: write one with a `url`, or with start = \"postgres\" or \"redis\"",
+            );
             None
         }
     };
@@ -243,7 +246,7 @@ fn read_sweep(
         Target::Postgres(target) => {
             keys.plan(target.clone(), head.seed).map_err(|message| section.error("to", message)).ok()
         }
-        Target::Http(_) => {
+        Target::Redis(_) | Target::Http(_) => {
             root.error("sweep", "a sweep asks a PostgreSQL");
             None
         }

@@ -3,7 +3,9 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::plan::{Fault, HttpTarget, PostgresTarget, QueryProtocol, Script, Target, Window};
+use crate::plan::{
+    CommandScript, Fault, HttpTarget, PostgresTarget, QueryProtocol, RedisTarget, RedisWork, Script, Target, Window,
+};
 
 /// The way to a target that nothing lies on.
 pub(crate) const STRAIGHT: &str = "straight";
@@ -12,6 +14,7 @@ pub(crate) const STRAIGHT: &str = "straight";
 pub(crate) fn asked(target: &Target) -> String {
     match target {
         Target::Postgres(postgres) => statements(postgres),
+        Target::Redis(redis) => commands(redis),
         Target::Http(http) => request(http),
     }
 }
@@ -52,9 +55,31 @@ fn statements(target: &PostgresTarget) -> String {
         if *weight == 1 { name } else { format!("{weight} x {name}") }
     };
     let scripts: Vec<String> = target.scripts.iter().map(one).collect();
-    let names: Vec<&str> = target.variables.iter().map(|(name, _)| name.as_str()).collect();
-    let variables = if names.is_empty() { String::new() } else { format!(", with {} given", names.join(" and ")) };
+    let variables = given(&target.variables);
     format!("{}, {} protocol{variables}", scripts.join(" and "), protocol(target.protocol))
+}
+
+fn commands(target: &RedisTarget) -> String {
+    let work = match &target.work {
+        RedisWork::Ping => "PING".to_owned(),
+        RedisWork::GetSet { writes, keys, value_size } => {
+            format!("GET, and SET of {value_size} bytes in {}% of operations, of {keys} keys", writes * 100.0)
+        }
+        RedisWork::Scripts(scripts) => {
+            let one = |script: &CommandScript| {
+                let weight = if script.weight == 1 { String::new() } else { format!("{} x ", script.weight) };
+                format!("{weight}{} (text {})", script.name, fingerprint(&script.text))
+            };
+            scripts.iter().map(one).collect::<Vec<_>>().join(" and ")
+        }
+    };
+    format!("{work}{}", given(&target.variables))
+}
+
+/// The names of variables that were given.
+fn given(variables: &[(String, String)]) -> String {
+    let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(", with {} given", names.join(" and ")) }
 }
 
 /// Tells one text from another.
@@ -123,6 +148,20 @@ mod tests {
             "select-only at scale 10 and 3 x order.sql (text 354b7196), prepared protocol, with key given"
         );
         assert_ne!(told, asked(&postgres(vec![(Script::SelectOnly, 1), (file("select 2;"), 3)])));
+    }
+
+    #[test]
+    fn commands_of_redis_are_told_without_their_values() {
+        let told = |work| {
+            let variables = vec![("key".to_owned(), "hunter2".to_owned())];
+            asked(&Target::Redis(RedisTarget { url: Secret::new("redis://:hunter2@h"), work, variables }))
+        };
+        assert_eq!(told(RedisWork::Ping), "PING, with key given");
+        let mix = RedisWork::GetSet { writes: 0.1, keys: 1000, value_size: 100 };
+        assert_eq!(told(mix), "GET, and SET of 100 bytes in 10% of operations, of 1000 keys, with key given");
+        let script = CommandScript { name: "x.redis".to_owned(), text: "SET a hunter2".to_owned(), weight: 3 };
+        let told = told(RedisWork::Scripts(vec![script]));
+        assert!(told.starts_with("3 x x.redis (text ") && !told.contains("hunter2"), "{told}");
     }
 
     #[test]

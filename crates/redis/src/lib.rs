@@ -13,6 +13,7 @@ mod directory;
 mod hello;
 mod login;
 mod refusal;
+mod requester;
 mod resp;
 mod server;
 
@@ -29,6 +30,8 @@ pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 pub use self::{
     client::Client,
     directory::{Directory, ServerLogin, Version, Welcome},
+    requester::{ErrorReply, Fault, Requester, Verdict, Words},
+    resp::split,
     server::Server,
 };
 

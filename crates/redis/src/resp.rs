@@ -11,6 +11,7 @@ mod reply;
 mod request;
 mod write;
 
+pub use inline::split;
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
-pub use write::{command, error, null, text};
+pub use write::{command, error, head, null, text};

@@ -37,6 +37,7 @@ impl Notes {
         };
         let target = match &plan.target {
             Target::Postgres(_) => "postgres",
+            Target::Redis(_) => "redis",
             Target::Http(_) => "http",
         };
         let about = About {

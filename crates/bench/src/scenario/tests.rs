@@ -73,7 +73,10 @@ pool = { max_size = 200 }
 #[test]
 fn a_file_holds_several_runs() {
     let scenario = scenario(STALLS, false);
-    assert_eq!((scenario.name.as_str(), scenario.start), ("stalls", Some(Start { max_connections: 300 })));
+    assert_eq!(
+        (scenario.name.as_str(), scenario.start),
+        ("stalls", Some(Start { kind: Kind::Postgres, max_connections: 300 }))
+    );
     assert_eq!(scenario.tables(), Some(10));
     let names: Vec<&str> = scenario.plans.iter().map(|plan| plan.name.as_str()).collect();
     assert_eq!(names, ["stalls: as it was", "stalls: larger"]);
@@ -166,8 +169,8 @@ fn mistakes_are_told_at_their_places() {
         ("script = \"tpcb-like\"", "script = \"tpcb\"", "did you mean \"tpcb-like\"?"),
         ("script = \"tpcb-like\"", "sql = '''\nselect 1;\n\\shell x'''", "sql:2:1: the meta-command `\\shell`"),
         ("script = \"tpcb-like\"", "sql = '''select ':a';'''", "only works with --protocol simple"),
-        ("start = \"postgres\"", "url = \"postgres://h/d\"", "`max_connections` is for a PostgreSQL that is started"),
-        ("start = \"postgres\"", "body = \"x\"", "[target] needs a `url`, or start = \"postgres\""),
+        ("start = \"postgres\"", "url = \"postgres://h/d\"", "`max_connections` is for a database that is started"),
+        ("start = \"postgres\"", "body = \"x\"", "[target] needs a `url`, or start = \"postgres\" or"),
         ("name = \"larger\"", "", "[[variant]] needs a `name`"),
         ("name = \"stalls\"", "", "[scenario] needs a `name`"),
         ("duration = \"6s\", to = 300.5", "to = 300.5", "a stage needs `duration`"),
