@@ -30,6 +30,44 @@ pub struct Plan {
     pub seed: u64,
     /// Conditions that must hold of the result, as given: `p99>50ms`.
     pub fail_if: Vec<String>,
+    /// The load runs in a process of its own, which is frozen in these windows: nothing in it happens, and whoever is at the other end
+    /// sees a client that keeps silent.
+    pub freeze: Option<Window>,
+    /// A Poolhouse is started in front of the target, for this run alone.
+    pub poolhouse: Option<PoolhouseWishes>,
+}
+
+/// What is said of a Poolhouse that is started in front of a target; the rest is as its own defaults are. A time that is `Some(None)` is
+/// switched off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolhouseWishes {
+    /// Most servers.
+    pub max_size: Option<u32>,
+    /// How long a client waits for a server.
+    pub max_wait_time: Option<Option<Duration>>,
+    /// Clients from which on those idle longest are sent away.
+    pub soft_limit: Option<u32>,
+    /// Clients at which new ones are refused.
+    pub hard_limit: Option<u32>,
+    /// Nobody idle for less is sent away.
+    pub evict_min_idle: Option<Duration>,
+    /// An idle client is closed after this.
+    pub client_idle_time: Option<Option<Duration>>,
+}
+
+impl PoolhouseWishes {
+    /// These, and where they say nothing those below.
+    #[must_use]
+    pub fn over(self, below: &Self) -> Self {
+        Self {
+            max_size: self.max_size.or(below.max_size),
+            max_wait_time: self.max_wait_time.or(below.max_wait_time),
+            soft_limit: self.soft_limit.or(below.soft_limit),
+            hard_limit: self.hard_limit.or(below.hard_limit),
+            evict_min_idle: self.evict_min_idle.or(below.evict_min_idle),
+            client_idle_time: self.client_idle_time.or(below.client_idle_time),
+        }
+    }
 }
 
 /// The most clients of a closed loop, and of a burst.
@@ -53,6 +91,13 @@ impl Plan {
         if self.timeout.is_zero() {
             return Err("the time-out of an operation is 0: give it a duration above nothing".to_owned());
         }
+        if self.freeze.is_some() && !self.faults.is_empty() {
+            return Err(
+                "a load whose process is frozen goes straight to its target: faults on the way cannot be had beside it"
+                    .to_owned(),
+            );
+        }
+        self.check_goodbyes()?;
         self.check_connections()?;
         match &self.shape {
             Shape::Closed { clients, duration, .. } => {
@@ -86,6 +131,56 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether connections that stay open have numbers.
+    fn check_goodbyes(&self) -> Result<(), String> {
+        let PoolUnderTest { reuse, goodbye, blind, .. } = self.pool;
+        match () {
+            () if reuse && !goodbye => {
+                return Err("a goodbye is left out only where each operation has a connection of its own".to_owned());
+            }
+            () if !reuse && blind => {
+                return Err("only a pool with reuse has idle connections that nobody looks at".to_owned());
+            }
+            () if goodbye => return Ok(()),
+            () => {}
+        }
+        // Arrivals at random may be some more than are expected.
+        let room = f64::from(MAX_CONNECTIONS) * 0.9;
+        match self.operations() {
+            Some(operations) if operations <= room => Ok(()),
+            Some(operations) => {
+                Err(format!("{operations:.0} connections that stay open: let {room:.0} operations arrive at most"))
+            }
+            None => Err(
+                "clients that never say goodbye open connections without end: give the load a rate, or `operations`"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// How many operations are expected; `None`: as many as there is time for.
+    fn operations(&self) -> Option<f64> {
+        match &self.shape {
+            Shape::Closed { operations, .. } => operations.map(|operations| operations as f64),
+            Shape::Open { stages, .. } => {
+                let first = stages.first().map_or(0.0, |stage| stage.from);
+                Some(stages.iter().map(Stage::expected).sum::<f64>() + first * self.warmup.as_secs_f64())
+            }
+            Shape::Burst { size, rounds, .. } => Some(f64::from(*size) * f64::from(*rounds)),
+        }
+    }
+
+    /// The most connections that are sure to be needed at one time.
+    pub fn sure_connections(&self) -> u64 {
+        match (&self.pool, self.operations()) {
+            (PoolUnderTest { reuse: true, config, instances, .. }, _) => {
+                u64::from(config.min_size) * u64::from(*instances)
+            }
+            (PoolUnderTest { goodbye: false, .. }, Some(operations)) => operations as u64,
+            _ => 0,
+        }
+    }
+
     /// Whether the connections that there may be at one time have numbers.
     fn check_connections(&self) -> Result<(), String> {
         let PoolUnderTest { config, reuse, instances, .. } = &self.pool;
@@ -142,6 +237,12 @@ pub struct PoolUnderTest {
     pub instances: u32,
     /// Open `min_size` connections before the load begins.
     pub warm: bool,
+    /// False, without reuse: a connection is not closed after its operation, but stays open until the run or the server ends it, as that
+    /// of a frozen function does.
+    pub goodbye: bool,
+    /// Like a library that does not look at its idle connections: that one is lost is noticed when it is used next, and fails that
+    /// operation.
+    pub blind: bool,
 }
 
 /// What is asked.
@@ -309,6 +410,8 @@ mod tests {
             timeout: TIMEOUT,
             seed: 1,
             fail_if: Vec::new(),
+            freeze: None,
+            poolhouse: None,
         }
     }
 

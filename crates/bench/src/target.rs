@@ -116,8 +116,7 @@ pub fn not_begun(failure: &Failure, said: Option<&str>) -> TargetError {
 /// # Errors
 /// This process may not have so many.
 pub fn make_room(plan: &Plan) -> Result<(), TargetError> {
-    let wanted = if plan.pool.reuse { plan.pool.config.min_size } else { 0 };
-    let needed = u64::from(wanted) * u64::from(plan.pool.instances) + OWN_DESCRIPTORS;
+    let needed = plan.sure_connections() + OWN_DESCRIPTORS;
     match raise_descriptor_limit() {
         Some(limit) if limit < needed => Err(TargetError::machine(format!(
             "{needed} descriptors are needed and this process may have {limit}: raise the limit (`ulimit -Hn {needed}`), or use \

@@ -1,10 +1,13 @@
 //! A plan in words, for people: what is asked, and what goes wrong on the way. Holds no secret: of a URL the path only, of headers and
 //! bodies nothing, of variables their names.
 
+use std::time::Duration;
+
 use sha2::{Digest, Sha256};
 
 use crate::plan::{
-    CommandScript, Fault, HttpTarget, PostgresTarget, QueryProtocol, RedisTarget, RedisWork, Script, Target, Window,
+    CommandScript, Fault, HttpTarget, Plan, PoolhouseWishes, PostgresTarget, QueryProtocol, RedisTarget, RedisWork,
+    Script, Target, Window,
 };
 
 /// The way to a target that nothing lies on.
@@ -38,9 +41,15 @@ pub(crate) fn protocol(protocol: QueryProtocol) -> &'static str {
     }
 }
 
-/// What is late or lost on the way.
-pub(crate) fn way(faults: &[Fault]) -> String {
-    let told: Vec<String> = faults.iter().map(fault).collect();
+/// What lies on the way, and what goes wrong there.
+pub(crate) fn way(plan: &Plan) -> String {
+    way_of(plan.poolhouse.as_ref(), plan.freeze.as_ref(), &plan.faults)
+}
+
+fn way_of(front: Option<&PoolhouseWishes>, frozen: Option<&Window>, faults: &[Fault]) -> String {
+    let front = front.map(poolhouse);
+    let frozen = frozen.map(|window| format!("the client's process is frozen {}", when(window)));
+    let told: Vec<String> = front.into_iter().chain(frozen).chain(faults.iter().map(fault)).collect();
     if told.is_empty() { STRAIGHT.to_owned() } else { told.join("; ") }
 }
 
@@ -97,6 +106,23 @@ fn request(target: &HttpTarget) -> String {
         statuses => statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(" or "),
     };
     format!("{} {path}{body}, {expected} expected", target.method)
+}
+
+fn poolhouse(wishes: &PoolhouseWishes) -> String {
+    let number = |name, value: Option<u32>| value.map(|value| format!("{name} {value}"));
+    let time = |name, value: Option<Option<Duration>>| {
+        value.map(|value| format!("{name} {}", value.map_or("off".to_owned(), |time| format!("{time:?}"))))
+    };
+    let told = [
+        number("max_size", wishes.max_size),
+        time("max_wait_time", wishes.max_wait_time),
+        number("soft_limit", wishes.soft_limit),
+        number("hard_limit", wishes.hard_limit),
+        time("evict_min_idle", wishes.evict_min_idle.map(Some)),
+        time("client_idle_time", wishes.client_idle_time),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() { "through Poolhouse".to_owned() } else { format!("through Poolhouse with {}", told.join(", ")) }
 }
 
 fn fault(fault: &Fault) -> String {
@@ -185,7 +211,14 @@ mod tests {
     fn the_way_says_what_goes_wrong_and_when() {
         let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
         let window = |every: Option<u64>| Window { first: seconds(7), length: seconds(2), every: every.map(seconds) };
+        let way = |faults| way_of(None, None, faults);
         assert_eq!(way(&[]), STRAIGHT);
+        let wishes =
+            PoolhouseWishes { hard_limit: Some(5), client_idle_time: Some(None), ..PoolhouseWishes::default() };
+        assert_eq!(
+            way_of(Some(&wishes), Some(&window(None)), &[]),
+            "through Poolhouse with hard_limit 5, client_idle_time off; the client's process is frozen for 2s after 7s"
+        );
         let faults = [
             Fault::Delay { delay: millis(4), jitter: millis(1) },
             Fault::Delay { delay: millis(4), jitter: Duration::ZERO },

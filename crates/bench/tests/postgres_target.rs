@@ -47,12 +47,14 @@ fn plan(target: &PostgresTarget, clients: u32, operations: u64) -> Plan {
             duration: Duration::from_secs(20),
             operations: Some(operations),
         },
-        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true },
+        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false },
         faults: Vec::new(),
         warmup: Duration::ZERO,
         timeout: Duration::from_secs(10),
         seed: 1,
         fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
     }
 }
 

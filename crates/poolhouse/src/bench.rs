@@ -1,6 +1,7 @@
 //! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
 
 mod command_line;
+mod frozen;
 mod load;
 pub(crate) mod output;
 mod pool_under_test;

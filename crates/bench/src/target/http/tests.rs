@@ -113,6 +113,8 @@ fn plan(target: HttpTarget, shape: Shape, max_size: u32) -> Plan {
         timeout: Duration::from_secs(10),
         seed: 1,
         fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
     }
 }
 
