@@ -442,4 +442,35 @@ mod tests {
         assert!(said.contains("a smaller `max_in_flight`, 100000 at most"), "{said}");
         assert_eq!(plan(open(100_001), PoolWishes::default()).check(), Ok(()), "a pool limits them");
     }
+
+    #[test]
+    fn connections_that_stay_open_are_as_many_as_there_are_numbers_for() {
+        let open_left = PoolWishes { reuse: Some(false), goodbye: Some(false), ..PoolWishes::default() };
+        assert_eq!(plan(open(100), open_left).check(), Ok(()));
+        let stages = vec![Stage { duration: Duration::from_secs(100), from: 1000.0, to: 1000.0 }];
+        let flood = Shape::Open { stages, spacing: Spacing::Even, max_in_flight: 100 };
+        assert!(plan(flood, open_left).check().unwrap_err().contains("100000 connections that stay open"));
+        let closed = |operations| Shape::Closed {
+            clients: 1,
+            think: Duration::ZERO,
+            duration: Duration::from_secs(1),
+            operations,
+        };
+        assert!(plan(closed(None), open_left).check().unwrap_err().contains("`operations`"));
+        let limited = plan(closed(Some(500)), open_left);
+        assert_eq!((limited.check(), limited.sure_connections()), (Ok(()), 500));
+        let kept = PoolWishes { goodbye: Some(false), ..PoolWishes::default() };
+        assert!(plan(open(10), kept).check().unwrap_err().contains("goodbye"));
+        let blind = PoolWishes { reuse: Some(false), blind: Some(true), ..PoolWishes::default() };
+        assert!(plan(open(10), blind).check().unwrap_err().contains("only a pool with reuse"));
+    }
+
+    #[test]
+    fn a_frozen_load_goes_straight_to_its_target() {
+        let mut plan = plan(open(10), PoolWishes::default());
+        plan.freeze = Some(window(None, Duration::from_secs(1), None).unwrap());
+        assert_eq!(plan.check(), Ok(()));
+        plan.faults = vec![Fault::Delay { delay: Duration::from_millis(1), jitter: Duration::ZERO }];
+        assert!(plan.check().unwrap_err().contains("frozen"));
+    }
 }

@@ -52,7 +52,7 @@ struct Told {
 
 /// What a command line asks for.
 enum Asked {
-    Runs(Runs),
+    Runs(Box<Runs>),
     Sweep(Box<SweepOfScenario>),
 }
 
@@ -96,7 +96,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let interrupt = interrupt::watch()?;
     let stop = &interrupt.stop;
     let runs = match prepare(&args, &interrupt) {
-        Ok(Asked::Runs(runs)) => runs,
+        Ok(Asked::Runs(runs)) => *runs,
         Ok(Asked::Sweep(sweep)) => {
             return sweep_of_scenario(*sweep, outputs, stop);
         }
@@ -191,7 +191,7 @@ fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
     }
     let plan = plan_at(args, secret_url(&text)?)?;
     let init = args.work.init();
-    Ok(Asked::Runs(Runs { plans: vec![plan], init, scenario: Told::default(), database: None }))
+    Ok(Asked::Runs(Box::new(Runs { plans: vec![plan], init, scenario: Told::default(), database: None })))
 }
 
 /// The plan of a command line without a scenario.
@@ -258,7 +258,7 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         return Ok(Asked::Sweep(Box::new(sweep)));
     }
     runs.plans = plans_of(args, &scenario);
-    Ok(Asked::Runs(runs))
+    Ok(Asked::Runs(Box::new(runs)))
 }
 
 fn load_scenario(args: &BenchArgs, path: &Path) -> Result<Scenario, Refused> {

@@ -107,6 +107,8 @@ fn plan(target: HttpTarget, shape: Shape, max_size: u32) -> Plan {
             reuse: true,
             instances: 1,
             warm: false,
+            goodbye: true,
+            blind: false,
         },
         faults: Vec::new(),
         warmup: Duration::ZERO,
