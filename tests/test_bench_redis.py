@@ -165,8 +165,9 @@ def test_who_is_turned_away_is_counted_by_the_reason(workspace):
     made = own_redis(workspace, "bench-few", maxclients=10).start()
     try:
         result = bench(made.url(), "--rate", 30, "--duration", "1s", "--no-reuse", "--no-goodbye")
-        assert result["errors"] == {"too many clients": 20} and result["requests"] == 10
-        assert result["connections"]["most"] >= 10
+        # The tests' own client is one of the ten until it is collected.
+        assert set(result["errors"]) == {"too many clients"} and result["requests"] in (9, 10)
+        assert result["requests"] + result["errors"]["too many clients"] == 30
     finally:
         made.stop()
 
@@ -198,7 +199,7 @@ def test_a_frozen_load_ends_with_whoever_froze_it(server):
     command = [pooler.BINARY, "bench", server.url(), "--clients", "1", "--think", "10ms", "--duration", "60s", "--freeze", "50s@500ms"]
 
     def mine():
-        listing = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(["ps", "-ww", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
         return [line.split()[0][0] for line in listing.splitlines() if server.url() in line]
 
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

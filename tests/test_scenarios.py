@@ -259,7 +259,7 @@ def test_a_frozen_run_that_is_interrupted_says_what_there_is_and_leaves_nobody_b
     command = [pooler.BINARY, "bench", str(path), "--json", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(2.5)
-        listing = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(["ps", "-ww", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
         frozen = [line for line in listing.splitlines() if str(path) in line and line.startswith("T")]
         assert len(frozen) == 1, listing
         process.terminate()
@@ -267,5 +267,5 @@ def test_a_frozen_run_that_is_interrupted_says_what_there_is_and_leaves_nobody_b
     assert process.returncode == 0, said
     result = json.loads(out)
     assert result["interrupted"] and 10 < result["requests"] < 100
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(path) not in listing
