@@ -13,7 +13,7 @@ mkdir -p "$folder"
 results=()
 # A scenario that is interrupted shows what it has, and ends well; the next one is not wanted then.
 trap 'exit 130' INT TERM
-for scenario in churn-trouble churn-cure connections pool-of-pools exhaustion-trouble exhaustion-cure; do
+for scenario in churn-trouble churn-cure connections ephemeral zombies flood pool-of-pools exhaustion-trouble exhaustion-cure; do
     printf '\n== %s\n' "$scenario"
     "$poolhouse" bench "scenarios/$scenario.toml" --json "$folder/$scenario.json" --html "$folder/$scenario.html"
     results+=("$folder/$scenario.json")

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 
 import pytest
 
@@ -158,3 +159,113 @@ def test_the_private_database_is_gone_afterwards(bench):
     before = own()
     bench(HEAD + "sql = 'select 1;'\n[load]\nclients = 1\nduration = '1s'\n")
     assert own() <= before
+
+
+FUNCTIONS = """
+[scenario]
+name = "functions"
+columns = ["done", "failed", "why", "lost"]
+[target]
+start = "redis"
+max_connections = 40
+"""
+
+
+def test_a_flood_is_turned_away_at_one_limit_and_served_with_two(bench):
+    direct, one, two = bench(FUNCTIONS + """
+        [load]
+        rate = 40
+        duration = "3s"
+        [pool]
+        reuse = false
+        goodbye = false
+        [[variant]]
+        name = "Redis itself"
+        [[variant]]
+        name = "one limit"
+        poolhouse = { soft_limit = 40, hard_limit = 40 }
+        [[variant]]
+        name = "two limits"
+        poolhouse = { soft_limit = 20, hard_limit = 40, evict_min_idle = "100ms" }
+    """)
+    for full in (direct, one):
+        assert 38 <= full["requests"] <= 40 and set(full["errors"]) == {"too many clients"}, full["errors"]
+    assert two["requests"] == 120 and two["errors"] == {}
+    assert two["connections"]["closed"]["evicted"] >= 90 and two["connections"]["most"] <= 40
+    assert "soft_limit 20" in two["about"]["way"] and direct["about"]["way"] == "straight"
+
+
+def test_a_thawed_function_meets_a_dead_connection_only_where_the_server_was_less_patient_than_its_platform(bench):
+    impatient, patient = bench(FUNCTIONS + """
+        [load]
+        burst = 4
+        idle = "1500ms"
+        rounds = 3
+        [pool]
+        instances = 4
+        max_size = 1
+        max_idle_time = "off"
+        blind = true
+        [freeze]
+        first = "1600ms"
+        length = "1390ms"
+        every = "1500ms"
+        [[variant]]
+        name = "impatient"
+        poolhouse = { client_idle_time = "700ms" }
+        [[variant]]
+        name = "patient"
+        poolhouse = { client_idle_time = "5s" }
+    """)
+    assert [sum(step["errors"].values()) for step in impatient["steps"]] == [0, 4, 0], impatient["steps"]
+    assert set(impatient["errors"]) <= {"idle too long", "connection closed", "connection reset"}
+    assert impatient["connections"]["created"] == 8, "the last call makes new ones"
+    assert patient["errors"] == {} and patient["requests"] == 12 and patient["connections"]["created"] == 4
+
+
+def test_ephemeral_calls_pay_for_a_connection_each_and_say_so_side_by_side(bench, tmp_path):
+    text = FUNCTIONS.replace('"done", "failed"', '"done", "issue_p50", "response_p50", "connect_p50"') + """
+        [load]
+        clients = 1
+        think = "5ms"
+        duration = "2s"
+        [[variant]]
+        name = "reuse"
+        [[variant]]
+        name = "ephemeral"
+        pool = { reuse = false }
+        [[variant]]
+        name = "starved"
+        freeze = { length = "18ms", every = "20ms" }
+    """
+    reuse, ephemeral, starved = bench(text)
+    assert all(result["errors"] == {} for result in (reuse, ephemeral, starved))
+    assert ephemeral["connections"]["created"] == ephemeral["requests"] and reuse["connections"]["created"] == 1
+    assert ephemeral["issue_ms"]["p50"] > reuse["issue_ms"]["p50"]
+    # A connection is made before each, with TCP's handshake and the login.
+    assert ephemeral["connect_ms"]["auth"]["count"] == ephemeral["connect_ms"]["tcp"]["count"] == ephemeral["requests"]
+    assert starved["requests"] < 0.7 * reuse["requests"] and starved["response_ms"]["max"] >= 15
+    path = tmp_path / "shown.toml"
+    path.write_text(text.replace('"2s"', '"300ms"'))
+    done = run(path, "--html", tmp_path / "page.html")
+    table = done.stdout[done.stdout.index("side by side"):].splitlines()
+    assert [line.split()[0] for line in table[1:4]] == ["reuse", "ephemeral", "starved"], done.stdout
+    assert "Side by side" in (tmp_path / "page.html").read_text()
+
+
+def test_a_frozen_run_that_is_interrupted_says_what_there_is_and_leaves_nobody_behind(tmp_path):
+    path = tmp_path / "frozen.toml"
+    path.write_text(FUNCTIONS + "[load]\nclients = 1\nthink = '10ms'\nduration = '60s'\n[freeze]\nfirst = '500ms'\nlength = '50s'\n")
+    command = [pooler.BINARY, "bench", str(path), "--json", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(2.5)
+        listing = subprocess.run(["ps", "-ww", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
+        frozen = [line for line in listing.splitlines() if str(path) in line and line.startswith("T")]
+        assert len(frozen) == 1, listing
+        process.terminate()
+        out, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    result = json.loads(out)
+    assert result["interrupted"] and 10 < result["requests"] < 100
+    listing = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(path) not in listing

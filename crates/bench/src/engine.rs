@@ -15,7 +15,11 @@ mod load;
 mod operations;
 mod summary;
 
-use std::{borrow::Cow, collections::VecDeque, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 pub use pool::Time;
 
@@ -103,6 +107,10 @@ pub struct Engine {
     orders: VecDeque<(Order, u32)>,
     books: Books,
     timeout: Duration,
+    /// Without a pool: connections are closed after their operation.
+    goodbye: bool,
+    /// Idle connections that are lost, with the reason, until their pools notice; `None`: they notice at once.
+    unnoticed: Option<HashMap<ConnId, ErrorKind>>,
     /// Connects that failed in a row.
     failed_connects: u32,
     /// Connections lost while the pool was being filled.
@@ -177,6 +185,8 @@ impl Engine {
             orders: VecDeque::new(),
             books: Books::new(),
             timeout: plan.timeout,
+            goodbye: plan.pool.goodbye,
+            unnoticed: plan.pool.blind.then(HashMap::new),
             failed_connects: 0,
             lost_at_start: 0,
             has_connected: false,
@@ -294,7 +304,9 @@ impl Engine {
                 self.pools().check_in(instance, server, outcome.reusable, now);
                 self.pools_changed(now);
             }
-            None => self.close(conn, EPHEMERAL),
+            None if self.goodbye || !outcome.reusable => self.close(conn, EPHEMERAL),
+            // Whoever has run there will not come back, and nobody closes it.
+            None => {}
         }
         self.end_if_over(now);
     }
@@ -303,14 +315,22 @@ impl Engine {
     pub fn lost(&mut self, conn: ConnId, error: ErrorKind, now: Time) {
         self.roll(now);
         let entry = self.conns.get(conn);
-        match entry.state {
-            State::Closing => return self.closed(conn, now),
-            State::Connecting => return self.connect_failed(conn, error, false, now),
-            State::Idle | State::Busy => {}
+        match (entry.state, &mut self.unnoticed) {
+            (State::Closing, _) => return self.closed(conn, now),
+            (State::Connecting, _) => return self.connect_failed(conn, error, false, now),
+            (State::Idle, Some(unnoticed)) if self.phase != Phase::Filling => {
+                unnoticed.insert(conn, error);
+                return;
+            }
+            (State::Idle | State::Busy, _) => {}
         }
         let (instance, server, op) = (entry.instance, entry.server, entry.op);
         self.conns.remove(conn);
-        self.books.closed("error");
+        match (server, op) {
+            // It was left open for the server to end: the server's reason is what is of interest.
+            (None, None) => self.books.closed(error.0.clone()),
+            _ => self.books.closed("error"),
+        }
         let at_start = (self.phase == Phase::Filling).then(|| error.clone());
         if let Some(client) = op {
             self.fail_operation(client, error, now);

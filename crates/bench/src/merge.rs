@@ -120,6 +120,7 @@ fn measured(parts: &[&Measured]) -> Result<Measured, MergeError> {
         duration_s: parts.iter().map(|part| part.duration_s).fold(0.0, f64::max),
         response_ms: percentiles(parts.iter().map(|part| &part.response_ms))?,
         service_ms: percentiles(parts.iter().map(|part| &part.service_ms))?,
+        issue_ms: percentiles(parts.iter().map(|part| &part.issue_ms))?,
         pool_wait_ms: percentiles(parts.iter().map(|part| &part.pool_wait_ms))?,
         connect_ms: ConnectPhases {
             dns: percentiles(parts.iter().map(|part| &part.connect_ms.dns))?,

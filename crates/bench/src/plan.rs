@@ -30,6 +30,44 @@ pub struct Plan {
     pub seed: u64,
     /// Conditions that must hold of the result, as given: `p99>50ms`.
     pub fail_if: Vec<String>,
+    /// The load runs in a process of its own, which is frozen in these windows: nothing in it happens, and whoever is at the other end
+    /// sees a client that keeps silent.
+    pub freeze: Option<Window>,
+    /// A Poolhouse is started in front of the target, for this run alone.
+    pub poolhouse: Option<PoolhouseWishes>,
+}
+
+/// What is said of a Poolhouse that is started in front of a target; the rest is as its own defaults are. A time that is `Some(None)` is
+/// switched off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolhouseWishes {
+    /// Most servers.
+    pub max_size: Option<u32>,
+    /// How long a client waits for a server.
+    pub max_wait_time: Option<Option<Duration>>,
+    /// Clients from which on those idle longest are sent away.
+    pub soft_limit: Option<u32>,
+    /// Clients at which new ones are refused.
+    pub hard_limit: Option<u32>,
+    /// Nobody idle for less is sent away.
+    pub evict_min_idle: Option<Duration>,
+    /// An idle client is closed after this.
+    pub client_idle_time: Option<Option<Duration>>,
+}
+
+impl PoolhouseWishes {
+    /// These, and where they say nothing those below.
+    #[must_use]
+    pub fn over(self, below: &Self) -> Self {
+        Self {
+            max_size: self.max_size.or(below.max_size),
+            max_wait_time: self.max_wait_time.or(below.max_wait_time),
+            soft_limit: self.soft_limit.or(below.soft_limit),
+            hard_limit: self.hard_limit.or(below.hard_limit),
+            evict_min_idle: self.evict_min_idle.or(below.evict_min_idle),
+            client_idle_time: self.client_idle_time.or(below.client_idle_time),
+        }
+    }
 }
 
 /// The most clients of a closed loop, and of a burst.
@@ -53,6 +91,13 @@ impl Plan {
         if self.timeout.is_zero() {
             return Err("the time-out of an operation is 0: give it a duration above nothing".to_owned());
         }
+        if self.freeze.is_some() && !self.faults.is_empty() {
+            return Err(
+                "a load whose process is frozen goes straight to its target: faults on the way cannot be had beside it"
+                    .to_owned(),
+            );
+        }
+        self.check_goodbyes()?;
         self.check_connections()?;
         match &self.shape {
             Shape::Closed { clients, duration, .. } => {
@@ -86,6 +131,56 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether connections that stay open have numbers.
+    fn check_goodbyes(&self) -> Result<(), String> {
+        let PoolUnderTest { reuse, goodbye, blind, .. } = self.pool;
+        match () {
+            () if reuse && !goodbye => {
+                return Err("a goodbye is left out only where each operation has a connection of its own".to_owned());
+            }
+            () if !reuse && blind => {
+                return Err("only a pool with reuse has idle connections that nobody looks at".to_owned());
+            }
+            () if goodbye => return Ok(()),
+            () => {}
+        }
+        // Arrivals at random may be some more than are expected.
+        let room = f64::from(MAX_CONNECTIONS) * 0.9;
+        match self.operations() {
+            Some(operations) if operations <= room => Ok(()),
+            Some(operations) => {
+                Err(format!("{operations:.0} connections that stay open: let {room:.0} operations arrive at most"))
+            }
+            None => Err(
+                "clients that never say goodbye open connections without end: give the load a rate, or `operations`"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// How many operations are expected; `None`: as many as there is time for.
+    fn operations(&self) -> Option<f64> {
+        match &self.shape {
+            Shape::Closed { operations, .. } => operations.map(|operations| operations as f64),
+            Shape::Open { stages, .. } => {
+                let first = stages.first().map_or(0.0, |stage| stage.from);
+                Some(stages.iter().map(Stage::expected).sum::<f64>() + first * self.warmup.as_secs_f64())
+            }
+            Shape::Burst { size, rounds, .. } => Some(f64::from(*size) * f64::from(*rounds)),
+        }
+    }
+
+    /// The most connections that are sure to be needed at one time.
+    pub fn sure_connections(&self) -> u64 {
+        match (&self.pool, self.operations()) {
+            (PoolUnderTest { reuse: true, config, instances, .. }, _) => {
+                u64::from(config.min_size) * u64::from(*instances)
+            }
+            (PoolUnderTest { goodbye: false, .. }, Some(operations)) => operations as u64,
+            _ => 0,
+        }
+    }
+
     /// Whether the connections that there may be at one time have numbers.
     fn check_connections(&self) -> Result<(), String> {
         let PoolUnderTest { config, reuse, instances, .. } = &self.pool;
@@ -142,6 +237,12 @@ pub struct PoolUnderTest {
     pub instances: u32,
     /// Open `min_size` connections before the load begins.
     pub warm: bool,
+    /// False, without reuse: a connection is not closed after its operation, but stays open until the run or the server ends it, as that
+    /// of a frozen function does.
+    pub goodbye: bool,
+    /// Like a library that does not look at its idle connections: that one is lost is noticed when it is used next, and fails that
+    /// operation.
+    pub blind: bool,
 }
 
 /// What is asked.
@@ -149,6 +250,8 @@ pub struct PoolUnderTest {
 pub enum Target {
     /// A PostgreSQL, or a pooler in front of one.
     Postgres(PostgresTarget),
+    /// A Redis, or a pooler in front of one.
+    Redis(RedisTarget),
     /// An HTTP service.
     Http(HttpTarget),
 }
@@ -158,8 +261,18 @@ impl Target {
     pub fn url(&self) -> &str {
         match self {
             Self::Postgres(target) => target.url.reveal(),
+            Self::Redis(target) => target.url.reveal(),
             Self::Http(target) => target.url.reveal(),
         }
+    }
+
+    /// The same of another place that speaks the same protocol.
+    pub fn point_at(&mut self, url: &Secret) {
+        *match self {
+            Self::Postgres(target) => &mut target.url,
+            Self::Redis(target) => &mut target.url,
+            Self::Http(target) => &mut target.url,
+        } = url.clone();
     }
 }
 
@@ -205,6 +318,62 @@ pub enum QueryProtocol {
     Prepared,
 }
 
+/// What is asked of a Redis.
+#[derive(Clone, Debug)]
+pub struct RedisTarget {
+    /// Its URL.
+    pub url: Secret,
+    /// What one operation does.
+    pub work: RedisWork,
+    /// `-D name=value` of the command line.
+    pub variables: Vec<(String, String)>,
+}
+
+/// What one operation does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RedisWork {
+    /// PING.
+    Ping,
+    /// A read or a write of one key, each as likely as any other.
+    GetSet {
+        /// The share of writes, from 0 to 1.
+        writes: f64,
+        /// How many keys there are.
+        keys: u32,
+        /// Bytes of a value that is written.
+        value_size: u32,
+    },
+    /// The commands of a script, one after the other.
+    Scripts(Vec<CommandScript>),
+}
+
+impl RedisWork {
+    /// Most keys of [`RedisWork::GetSet`].
+    pub const MAX_KEYS: u32 = 1_000_000_000;
+    /// Most bytes of a value.
+    pub const MAX_VALUE: u32 = 16 << 20;
+
+    /// Reads and writes; what is not said is one write in ten, 100,000 keys, and values of 100 bytes.
+    pub fn get_set(writes: Option<f64>, keys: Option<u32>, value_size: Option<u32>) -> Self {
+        Self::GetSet {
+            writes: writes.unwrap_or(0.1),
+            keys: keys.unwrap_or(100_000),
+            value_size: value_size.unwrap_or(100),
+        }
+    }
+}
+
+/// A script that holds a command of Redis in each line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandScript {
+    /// What people call it: the file's name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// How often it is chosen beside others.
+    pub weight: u32,
+}
+
 /// What is asked of an HTTP service.
 #[derive(Clone, Debug)]
 pub struct HttpTarget {
@@ -241,6 +410,8 @@ mod tests {
             timeout: TIMEOUT,
             seed: 1,
             fail_if: Vec::new(),
+            freeze: None,
+            poolhouse: None,
         }
     }
 
@@ -270,5 +441,36 @@ mod tests {
         let said = plan(open(100_001), single).check().unwrap_err();
         assert!(said.contains("a smaller `max_in_flight`, 100000 at most"), "{said}");
         assert_eq!(plan(open(100_001), PoolWishes::default()).check(), Ok(()), "a pool limits them");
+    }
+
+    #[test]
+    fn connections_that_stay_open_are_as_many_as_there_are_numbers_for() {
+        let open_left = PoolWishes { reuse: Some(false), goodbye: Some(false), ..PoolWishes::default() };
+        assert_eq!(plan(open(100), open_left).check(), Ok(()));
+        let stages = vec![Stage { duration: Duration::from_secs(100), from: 1000.0, to: 1000.0 }];
+        let flood = Shape::Open { stages, spacing: Spacing::Even, max_in_flight: 100 };
+        assert!(plan(flood, open_left).check().unwrap_err().contains("100000 connections that stay open"));
+        let closed = |operations| Shape::Closed {
+            clients: 1,
+            think: Duration::ZERO,
+            duration: Duration::from_secs(1),
+            operations,
+        };
+        assert!(plan(closed(None), open_left).check().unwrap_err().contains("`operations`"));
+        let limited = plan(closed(Some(500)), open_left);
+        assert_eq!((limited.check(), limited.sure_connections()), (Ok(()), 500));
+        let kept = PoolWishes { goodbye: Some(false), ..PoolWishes::default() };
+        assert!(plan(open(10), kept).check().unwrap_err().contains("goodbye"));
+        let blind = PoolWishes { reuse: Some(false), blind: Some(true), ..PoolWishes::default() };
+        assert!(plan(open(10), blind).check().unwrap_err().contains("only a pool with reuse"));
+    }
+
+    #[test]
+    fn a_frozen_load_goes_straight_to_its_target() {
+        let mut plan = plan(open(10), PoolWishes::default());
+        plan.freeze = Some(window(None, Duration::from_secs(1), None).unwrap());
+        assert_eq!(plan.check(), Ok(()));
+        plan.faults = vec![Fault::Delay { delay: Duration::from_millis(1), jitter: Duration::ZERO }];
+        assert!(plan.check().unwrap_err().contains("frozen"));
     }
 }

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod files;
 pub mod html;
 pub mod live;
+pub mod side_by_side;
 pub mod table;
 
 mod charts;

@@ -60,6 +60,9 @@ pub struct About {
     /// How many seconds of the published experiment a second of the scenario stands for.
     #[serde(default)]
     pub compression: Option<f64>,
+    /// The figures in which the runs of its scenario stand beside one another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
     /// Name and version of the server, as it reports them.
     pub server: Option<String>,
     /// Poolhouse's version.
@@ -99,6 +102,9 @@ pub struct Measured {
     pub response_ms: Option<Percentiles>,
     /// From sending to the end: what the target took. Of operations that ended well.
     pub service_ms: Option<Percentiles>,
+    /// From the scheduled arrival to sending: what it took until the target was asked. Of operations that ended well.
+    #[serde(default)]
+    pub issue_ms: Option<Percentiles>,
     /// From asking the pool for a connection to getting it.
     pub pool_wait_ms: Option<Percentiles>,
     /// The phases of making a connection.

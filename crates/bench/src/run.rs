@@ -16,7 +16,7 @@ use upstream::UpstreamUrl;
 
 use crate::{
     engine::Engine,
-    plan::{Plan, Target},
+    plan::{Plan, PostgresTarget, RedisTarget, Target},
     relay::Relay,
     result::BenchResult,
     target::{self, Surroundings, TargetError},
@@ -60,6 +60,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     plan.check().map_err(RunError::Plan)?;
     let server = match &plan.target {
         Target::Postgres(postgres) => target::postgres::check(postgres)?,
+        Target::Redis(redis) => target::redis::check(redis)?,
         Target::Http(http) => target::http::check(http)?,
     };
     let relay = match plan.faults.as_slice() {
@@ -85,6 +86,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     let around = Surroundings { origin, stop, via: relay.as_ref().map(Relay::address), watch: &mut watch };
     match &plan.target {
         Target::Postgres(postgres) => target::postgres::run(postgres, plan, &mut engine, around)?,
+        Target::Redis(redis) => target::redis::run(redis, plan, &mut engine, around)?,
         Target::Http(http) => target::http::run(http, plan, &mut engine, around)?,
     }
     if let Some(failure) = engine.failure() {
@@ -108,8 +110,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
 /// Where a relay would have to lead to.
 fn address(target: &Target) -> Result<SocketAddr, TargetError> {
     let (host, port) = match target {
-        Target::Postgres(postgres) => {
-            let url = UpstreamUrl::parse_postgres(postgres.url.reveal()).map_err(TargetError::configuration)?;
+        Target::Postgres(PostgresTarget { url, .. }) | Target::Redis(RedisTarget { url, .. }) => {
+            let url = UpstreamUrl::parse(url.reveal()).map_err(TargetError::configuration)?;
             match url.hosts.addresses.first() {
                 Some(Address::Tcp { host, port }) => (host.clone(), *port),
                 Some(Address::Unix(_)) | None => {

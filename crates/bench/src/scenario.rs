@@ -23,17 +23,23 @@
 //! ```
 
 mod faults;
+mod freeze;
 mod load;
 mod pool;
+mod poolhouse;
 mod sweep;
 mod target;
 
 use std::path::Path;
 
 use settings::{Document, Problems, Secret, Section, Variables, environment, load_text, read_text};
-use workload::Fault;
+pub use upstream::Kind;
+use workload::{Fault, Window};
 
-use crate::plan::{Plan, PoolUnderTest, PoolWishes, PostgresTarget, Script, Target};
+use crate::{
+    plan::{Plan, PoolUnderTest, PoolWishes, PoolhouseWishes, PostgresTarget, Script, Target},
+    report::side_by_side,
+};
 use load::LoadKeys;
 use sweep::SweepKeys;
 pub use sweep::SweepPlan;
@@ -60,11 +66,15 @@ pub struct Scenario {
     pub full: bool,
     /// How many seconds of the published experiment one of the load stands for, if the file says so.
     pub compression: Option<f64>,
+    /// The figures in which its runs stand beside one another.
+    pub columns: Vec<String>,
 }
 
-/// A private PostgreSQL.
+/// A private database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start {
+    /// Which.
+    pub kind: Kind,
     /// Its own limit.
     pub max_connections: u32,
 }
@@ -76,10 +86,7 @@ impl Scenario {
             sweep.target.url = url.clone();
         }
         for plan in &mut self.plans {
-            match &mut plan.target {
-                Target::Postgres(target) => target.url = url.clone(),
-                Target::Http(target) => target.url = url.clone(),
-            }
+            plan.target.point_at(url);
         }
     }
 
@@ -99,7 +106,7 @@ impl Scenario {
         };
         let of_plan = |plan: &Plan| match &plan.target {
             Target::Postgres(target) => scale(target),
-            Target::Http(_) => None,
+            Target::Redis(_) | Target::Http(_) => None,
         };
         let of_sweep = self.sweep.iter().filter_map(|sweep| scale(&sweep.target));
         self.plans.iter().filter_map(of_plan).chain(of_sweep).max()
@@ -125,13 +132,14 @@ pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) 
     Ok(scenario.expect("without problems it is complete"))
 }
 
-const FILE_KEYS: &[&str] = &["scenario", "target", "load", "pool", "fault", "variant", "sweep", "full"];
-const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if", "compression"];
+const FILE_KEYS: &[&str] =
+    &["scenario", "target", "load", "pool", "fault", "freeze", "poolhouse", "variant", "sweep", "full"];
+const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if", "compression", "columns"];
 /// A second does not stand for more than this many.
 const MAX_COMPRESSION: f64 = 1e6;
-const LAYER_KEYS: &[&str] = &["load", "pool", "fault"];
-const FULL_KEYS: &[&str] = &["load", "pool", "fault", "sweep"];
-const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault", "full"];
+const LAYER_KEYS: &[&str] = &["load", "pool", "fault", "freeze", "poolhouse"];
+const FULL_KEYS: &[&str] = &["load", "pool", "fault", "freeze", "poolhouse", "sweep"];
+const VARIANT_KEYS: &[&str] = &["name", "load", "pool", "fault", "freeze", "poolhouse", "full"];
 
 /// What variants and the published durations may change. Absent keys leave the layer below as it is.
 #[derive(Clone, Default)]
@@ -139,6 +147,8 @@ struct Layer {
     load: LoadKeys,
     pool: PoolWishes,
     faults: Option<Vec<Fault>>,
+    freeze: Option<Window>,
+    poolhouse: Option<PoolhouseWishes>,
 }
 
 impl Layer {
@@ -149,6 +159,8 @@ impl Layer {
             load: load.map(|section| LoadKeys::read(&section)).unwrap_or_default(),
             pool: pool.map(|section| pool::read(&section)).unwrap_or_default(),
             faults: section.has("fault").then(|| faults::read(section)),
+            freeze: section.table("freeze", &[freeze::KEYS]).and_then(|section| freeze::read(&section)),
+            poolhouse: section.table("poolhouse", &[poolhouse::KEYS]).map(|section| poolhouse::read(&section)),
         }
     }
 
@@ -158,6 +170,11 @@ impl Layer {
             load: self.load.over(&below.load),
             pool: self.pool.over(&below.pool),
             faults: self.faults.or_else(|| below.faults.clone()),
+            freeze: self.freeze.or(below.freeze),
+            poolhouse: match (self.poolhouse, below.poolhouse) {
+                (Some(own), Some(below)) => Some(own.over(&below)),
+                (own, below) => own.or(below),
+            },
         }
     }
 }
@@ -171,7 +188,10 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
     let target = match root.table("target", &[target::KEYS]) {
         Some(section) => target::read(document, &section),
         None => {
-            root.error("target", "there is no [target]: write one with a `url`, or with start = \"postgres\"");
+            root.error(
+                "target",
+                "there is no [target]: write one with a `url`, or with start = \"postgres\" or \"redis\"",
+            );
             None
         }
     };
@@ -183,8 +203,14 @@ fn read(document: &Document<'_>, root: &Section<'_>, full: bool) -> Option<Scena
         }
         None => (read_plans(root, published.as_ref(), &head, target.as_ref().map(|(target, _)| target))?, None),
     };
-    let Head { name, about, compression, .. } = head;
-    target.map(|(_, start)| Scenario { name, about, start, plans, sweep, full, compression })
+    if target.as_ref().is_some_and(|(_, start)| start.is_none()) && plans.iter().any(|plan| plan.poolhouse.is_some()) {
+        root.error(
+            "poolhouse",
+            "a Poolhouse is started in front of a database that is started, too: give [target] a `start`",
+        );
+    }
+    let Head { name, about, compression, columns, .. } = head;
+    target.map(|(_, start)| Scenario { name, about, start, plans, sweep, full, compression, columns })
 }
 
 /// What `[scenario]` says.
@@ -195,6 +221,7 @@ struct Head<'s> {
     seed: u64,
     conditions: Vec<String>,
     compression: Option<f64>,
+    columns: Vec<String>,
     full: bool,
 }
 
@@ -204,6 +231,11 @@ impl<'s> Head<'s> {
         if conditions.len() > MAX_CONDITIONS {
             section.error("fail_if", format!("more than {MAX_CONDITIONS} conditions"));
         }
+        let columns = section.texts("columns").unwrap_or_default();
+        if let Some(unknown) = columns.iter().find(|name| !side_by_side::NAMES.contains(&name.as_str())) {
+            let there = side_by_side::NAMES.join(", ");
+            section.error("columns", format!("there is no column `{}`; there are {there}", unknown.escape_debug()));
+        }
         let compression = section.decimal("compression", 1.0..=MAX_COMPRESSION);
         Self {
             name: name_of(&section, "[scenario]"),
@@ -211,6 +243,7 @@ impl<'s> Head<'s> {
             seed: section.number("seed", 0..=u32::MAX).map_or(1, u64::from),
             conditions,
             // The published durations stand for themselves.
+            columns,
             compression: compression.map(|times| if full { 1.0 } else { times }),
             full,
             section,
@@ -232,6 +265,9 @@ fn read_sweep(
     if head.section.has("fail_if") {
         head.section.error("fail_if", "a sweep has no conditions to miss");
     }
+    if head.section.has("columns") {
+        head.section.error("columns", "a sweep has a table of its own");
+    }
     if head.section.has("compression") {
         head.section.error("compression", "a sweep has no rates per hour that `compression` could be for");
     }
@@ -243,7 +279,7 @@ fn read_sweep(
         Target::Postgres(target) => {
             keys.plan(target.clone(), head.seed).map_err(|message| section.error("to", message)).ok()
         }
-        Target::Http(_) => {
+        Target::Redis(_) | Target::Http(_) => {
             root.error("sweep", "a sweep asks a PostgreSQL");
             None
         }
@@ -300,6 +336,8 @@ fn plan(name: String, layer: &Layer, head: &Head<'_>, target: Option<&Target>) -
         timeout: layer.load.timeout(),
         seed: head.seed,
         fail_if: head.conditions.clone(),
+        freeze: layer.freeze,
+        poolhouse: layer.poolhouse,
         shape,
     };
     plan.check().map(|()| Some(plan))

@@ -1,5 +1,6 @@
 //! The script language of pgbench, the common part: SQL statements with `:variables`, `\set` with expressions, `\if`, `\sleep`,
-//! `\gset`. What is not supported is an error that says so, with file, line and column.
+//! `\gset`. The same with a command of Redis in each line instead of SQL. What is not supported is an error that says so, with file, line and
+//! column.
 //!
 //! A run's scripts are read once ([`Scripts::new`]); each client then has a [`Client`] with variables of its own, which goes
 //! through one script for each operation: [`Client::begin`], then [`Client::next`] until [`Step::End`] or [`Step::Failed`]. Sends
@@ -11,7 +12,7 @@ mod evaluate;
 mod expression;
 mod names;
 mod program;
-
+mod redis;
 mod sql;
 mod value;
 
@@ -19,8 +20,7 @@ use std::{borrow::Cow, time::Duration};
 
 use evaluate::{Failure, World, evaluate};
 use names::Names;
-use program::{Amount, Command};
-
+use program::{Amount, Command, Language};
 use sql::Piece;
 use value::{Scalar, Value};
 
@@ -30,9 +30,10 @@ use crate::{
     random::Random,
 };
 
-pub use builtin::{ACCOUNTS, BRANCHES, TELLERS};
+pub use builtin::{ACCOUNTS, BRANCHES, GET_SET, PING, TELLERS};
 pub use error::ScriptError;
 pub use program::Program;
+pub use redis::{Request, Turn};
 pub use sql::Statement;
 
 /// The longest `\sleep`: a day.
@@ -66,16 +67,48 @@ impl Scripts {
         variables: &[(String, String)],
         seed: u64,
     ) -> Result<Self, ScriptError> {
+        let sources: Vec<_> = scripts.iter().map(|(script, share)| (source(script), *share)).collect();
+        let scripts = Self::read(&sources, Language::Sql, &[("scale", i64::from(scale))], variables, seed)?;
+        for (program, ((_, text), _)) in scripts.programs.iter().zip(&sources) {
+            fits(program, text, protocol)?;
+        }
+        match scripts.never_set() {
+            Some(name) => Err(ScriptError::of(
+                "the scripts",
+                format!("the variable :{name} is used and never set: write `\\set {name} ...`, or -D {name}=..."),
+            )),
+            None => Ok(scripts),
+        }
+    }
+
+    /// The same of scripts that hold commands of Redis: names and texts, with weights. A `:name` that nothing sets is a part of a key
+    /// there, and stays as it is.
+    ///
+    /// # Errors
+    /// The first mistake in a script; no script, or no weight above 0.
+    pub fn of_redis(
+        scripts: &[((String, &str), u32)],
+        variables: &[(String, String)],
+        seed: u64,
+    ) -> Result<Self, ScriptError> {
+        Self::read(scripts, Language::Redis, &[], variables, seed)
+    }
+
+    fn read(
+        sources: &[((String, &str), u32)],
+        language: Language,
+        numbers: &[(&str, i64)],
+        variables: &[(String, String)],
+        seed: u64,
+    ) -> Result<Self, ScriptError> {
         let mut names = Names::new();
         let (mut programs, mut weights) = (Vec::new(), Vec::new());
         let (mut statements, mut weight) = (0, 0);
-        if scripts.len() > MAX_SCRIPTS {
+        if sources.len() > MAX_SCRIPTS {
             return Err(ScriptError::of("the scripts", format!("there are more than {MAX_SCRIPTS}")));
         }
-        for (script, share) in scripts {
-            let (name, text) = source(script);
-            let program = Program::parse(&name, text, &mut names, statements)?;
-            fits(&program, text, protocol)?;
+        for ((name, text), share) in sources {
+            let program = Program::parse(name, text, language, &mut names, statements)?;
             statements += program.statements().count() as u32;
             weight += u64::from(*share);
             programs.push(program);
@@ -84,31 +117,20 @@ impl Scripts {
         if weight == 0 {
             return Err(ScriptError::of("the scripts", "there is none with a weight above 0"));
         }
-        let mut initial = Vec::new();
-        let automatic = [
-            (Names::DEFAULT_SEED, Random::new(seed, u32::MAX).bits() as i64),
-            (Names::RANDOM_SEED, seed as i64),
-            (Names::SCALE, i64::from(scale)),
-        ];
         for (name, _) in variables {
             names.intern(name).map_err(|message| ScriptError::of("-D", message))?;
         }
-        initial.resize(names.len(), Value::Unset);
-        for (id, number) in automatic {
-            initial[id.index()] = Value::Scalar(Scalar::Int(number));
+        let mut initial = vec![Value::Unset; names.len()];
+        let seeds = [("default_seed", Random::new(seed, u32::MAX).bits() as i64), ("random_seed", seed as i64)];
+        for (name, number) in seeds.iter().chain(numbers) {
+            let id = names.find(name).expect("it is there from the beginning");
+            initial[id.index()] = Value::Scalar(Scalar::Int(*number));
         }
         for (name, value) in variables {
             let id = names.find(name).expect("it was entered above");
             initial[id.index()] = Value::Text(value.as_str().into());
         }
-        let scripts = Self { names, programs, weights, initial, statements, seed };
-        match scripts.never_set() {
-            Some(name) => Err(ScriptError::of(
-                "the scripts",
-                format!("the variable :{name} is used and never set: write `\\set {name} ...`, or -D {name}=..."),
-            )),
-            None => Ok(scripts),
-        }
+        Ok(Self { names, programs, weights, initial, statements, seed })
     }
 
     /// A variable that is used, and that nothing sets. Which ones a `\gset` sets is known to the server only.
@@ -168,6 +190,8 @@ pub enum Step<'s> {
     /// Send this and wait for the answer; text and parameters come from [`Client::write_query`] or
     /// [`Client::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to [`Client::take_column`].
     Send(&'s Statement),
+    /// The same of a command of Redis, whose words come from [`Client::write_word`].
+    Ask(&'s Request),
     /// Wait for so long.
     Sleep(Duration),
     /// The operation has ended.
@@ -204,6 +228,7 @@ impl Client {
             self.at += 1;
             match command {
                 Command::Sql(statement) => return Step::Send(statement),
+                Command::Redis(request) => return Step::Ask(request),
                 Command::Set(id, expression) => match self.evaluate(expression) {
                     Ok(value) => self.values[id.index()] = Value::Scalar(value),
                     Err(failure) => return self.failed(scripts, failure),
@@ -230,8 +255,27 @@ impl Client {
     /// # Errors
     /// A variable that is not set.
     pub fn write_query(&self, scripts: &Scripts, statement: &Statement, out: &mut Vec<u8>) -> Result<(), ErrorKind> {
-        for piece in &statement.pieces {
+        self.write_pieces(scripts, &statement.pieces, out)
+    }
+
+    /// Appends a word (from 0) of a command of Redis, with the values of its variables.
+    ///
+    /// # Errors
+    /// None, so far.
+    pub fn write_word(
+        &self,
+        scripts: &Scripts,
+        request: &Request,
+        word: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorKind> {
+        self.write_pieces(scripts, request.word(word), out)
+    }
+
+    fn write_pieces(&self, scripts: &Scripts, pieces: &[Piece], out: &mut Vec<u8>) -> Result<(), ErrorKind> {
+        for piece in pieces {
             match piece {
+                Piece::Bytes(bytes) => out.extend_from_slice(bytes),
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Variable(id) | Piece::Quoted(id) => match &self.values[id.index()] {
                     Value::Scalar(scalar) => scalar.write(out),

@@ -2,7 +2,9 @@
 //! and the engine, what is written down by the engine; here bytes are sent, and times are taken.
 
 pub mod http;
+mod on_lines;
 pub mod postgres;
+pub mod redis;
 
 use std::{
     fmt,
@@ -11,12 +13,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use driver::raise_descriptor_limit;
 use pool::Time;
 
-use crate::engine::{Engine, Failure};
+use crate::{
+    engine::{Engine, Failure},
+    plan::Plan,
+};
 
 /// [`Surroundings::watch`] is called at least so often.
 pub const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+/// Descriptors that a run needs for other things than connections, generously.
+const OWN_DESCRIPTORS: u64 = 64;
 
 /// SQLSTATE too_many_connections, as errors of this kind are counted.
 pub const TOO_MANY: &str = "sqlstate 53300";
@@ -100,6 +109,21 @@ pub fn not_begun(failure: &Failure, said: Option<&str>) -> TargetError {
     let why = said.map_or_else(|| kind.0.to_string(), str::to_owned);
     let cure = if kind.0 == TOO_MANY { "; use fewer --clients, or raise the server's max_connections" } else { "" };
     TargetError::target(format!("{how_many}: {why}{cure}"))
+}
+
+/// Descriptors for the connections that there will be in any case; the process itself has some too.
+///
+/// # Errors
+/// This process may not have so many.
+pub fn make_room(plan: &Plan) -> Result<(), TargetError> {
+    let needed = plan.sure_connections() + OWN_DESCRIPTORS;
+    match raise_descriptor_limit() {
+        Some(limit) if limit < needed => Err(TargetError::machine(format!(
+            "{needed} descriptors are needed and this process may have {limit}: raise the limit (`ulimit -Hn {needed}`), or use \
+             fewer connections"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,14 @@
 //! A plan in words, for people: what is asked, and what goes wrong on the way. Holds no secret: of a URL the path only, of headers and
 //! bodies nothing, of variables their names.
 
+use std::time::Duration;
+
 use sha2::{Digest, Sha256};
 
-use crate::plan::{Fault, HttpTarget, PostgresTarget, QueryProtocol, Script, Target, Window};
+use crate::plan::{
+    CommandScript, Fault, HttpTarget, Plan, PoolhouseWishes, PostgresTarget, QueryProtocol, RedisTarget, RedisWork,
+    Script, Target, Window,
+};
 
 /// The way to a target that nothing lies on.
 pub(crate) const STRAIGHT: &str = "straight";
@@ -12,6 +17,7 @@ pub(crate) const STRAIGHT: &str = "straight";
 pub(crate) fn asked(target: &Target) -> String {
     match target {
         Target::Postgres(postgres) => statements(postgres),
+        Target::Redis(redis) => commands(redis),
         Target::Http(http) => request(http),
     }
 }
@@ -35,9 +41,15 @@ pub(crate) fn protocol(protocol: QueryProtocol) -> &'static str {
     }
 }
 
-/// What is late or lost on the way.
-pub(crate) fn way(faults: &[Fault]) -> String {
-    let told: Vec<String> = faults.iter().map(fault).collect();
+/// What lies on the way, and what goes wrong there.
+pub(crate) fn way(plan: &Plan) -> String {
+    way_of(plan.poolhouse.as_ref(), plan.freeze.as_ref(), &plan.faults)
+}
+
+fn way_of(front: Option<&PoolhouseWishes>, frozen: Option<&Window>, faults: &[Fault]) -> String {
+    let front = front.map(poolhouse);
+    let frozen = frozen.map(|window| format!("the client's process is frozen {}", when(window)));
+    let told: Vec<String> = front.into_iter().chain(frozen).chain(faults.iter().map(fault)).collect();
     if told.is_empty() { STRAIGHT.to_owned() } else { told.join("; ") }
 }
 
@@ -52,9 +64,31 @@ fn statements(target: &PostgresTarget) -> String {
         if *weight == 1 { name } else { format!("{weight} x {name}") }
     };
     let scripts: Vec<String> = target.scripts.iter().map(one).collect();
-    let names: Vec<&str> = target.variables.iter().map(|(name, _)| name.as_str()).collect();
-    let variables = if names.is_empty() { String::new() } else { format!(", with {} given", names.join(" and ")) };
+    let variables = given(&target.variables);
     format!("{}, {} protocol{variables}", scripts.join(" and "), protocol(target.protocol))
+}
+
+fn commands(target: &RedisTarget) -> String {
+    let work = match &target.work {
+        RedisWork::Ping => "PING".to_owned(),
+        RedisWork::GetSet { writes, keys, value_size } => {
+            format!("GET, and SET of {value_size} bytes in {}% of operations, of {keys} keys", writes * 100.0)
+        }
+        RedisWork::Scripts(scripts) => {
+            let one = |script: &CommandScript| {
+                let weight = if script.weight == 1 { String::new() } else { format!("{} x ", script.weight) };
+                format!("{weight}{} (text {})", script.name, fingerprint(&script.text))
+            };
+            scripts.iter().map(one).collect::<Vec<_>>().join(" and ")
+        }
+    };
+    format!("{work}{}", given(&target.variables))
+}
+
+/// The names of variables that were given.
+fn given(variables: &[(String, String)]) -> String {
+    let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(", with {} given", names.join(" and ")) }
 }
 
 /// Tells one text from another.
@@ -72,6 +106,23 @@ fn request(target: &HttpTarget) -> String {
         statuses => statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(" or "),
     };
     format!("{} {path}{body}, {expected} expected", target.method)
+}
+
+fn poolhouse(wishes: &PoolhouseWishes) -> String {
+    let number = |name, value: Option<u32>| value.map(|value| format!("{name} {value}"));
+    let time = |name, value: Option<Option<Duration>>| {
+        value.map(|value| format!("{name} {}", value.map_or("off".to_owned(), |time| format!("{time:?}"))))
+    };
+    let told = [
+        number("max_size", wishes.max_size),
+        time("max_wait_time", wishes.max_wait_time),
+        number("soft_limit", wishes.soft_limit),
+        number("hard_limit", wishes.hard_limit),
+        time("evict_min_idle", wishes.evict_min_idle.map(Some)),
+        time("client_idle_time", wishes.client_idle_time),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() { "through Poolhouse".to_owned() } else { format!("through Poolhouse with {}", told.join(", ")) }
 }
 
 fn fault(fault: &Fault) -> String {
@@ -126,6 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn commands_of_redis_are_told_without_their_values() {
+        let told = |work| {
+            let variables = vec![("key".to_owned(), "hunter2".to_owned())];
+            asked(&Target::Redis(RedisTarget { url: Secret::new("redis://:hunter2@h"), work, variables }))
+        };
+        assert_eq!(told(RedisWork::Ping), "PING, with key given");
+        let mix = RedisWork::GetSet { writes: 0.1, keys: 1000, value_size: 100 };
+        assert_eq!(told(mix), "GET, and SET of 100 bytes in 10% of operations, of 1000 keys, with key given");
+        let script = CommandScript { name: "x.redis".to_owned(), text: "SET a hunter2".to_owned(), weight: 3 };
+        let told = told(RedisWork::Scripts(vec![script]));
+        assert!(told.starts_with("3 x x.redis (text ") && !told.contains("hunter2"), "{told}");
+    }
+
+    #[test]
     fn a_request_is_told_without_anything_secret() {
         let target = |url: &str, body: Option<&str>, expect: &[u16]| {
             asked(&Target::Http(HttpTarget {
@@ -146,7 +211,14 @@ mod tests {
     fn the_way_says_what_goes_wrong_and_when() {
         let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
         let window = |every: Option<u64>| Window { first: seconds(7), length: seconds(2), every: every.map(seconds) };
+        let way = |faults| way_of(None, None, faults);
         assert_eq!(way(&[]), STRAIGHT);
+        let wishes =
+            PoolhouseWishes { hard_limit: Some(5), client_idle_time: Some(None), ..PoolhouseWishes::default() };
+        assert_eq!(
+            way_of(Some(&wishes), Some(&window(None)), &[]),
+            "through Poolhouse with hard_limit 5, client_idle_time off; the client's process is frozen for 2s after 7s"
+        );
         let faults = [
             Fault::Delay { delay: millis(4), jitter: millis(1) },
             Fault::Delay { delay: millis(4), jitter: Duration::ZERO },

@@ -57,12 +57,14 @@ fn plan(port: u16, shape: Shape, connections: u32) -> Plan {
         name: "accuracy".to_owned(),
         target: Target::Postgres(target),
         shape,
-        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true },
+        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false },
         faults: Vec::new(),
         warmup: Duration::ZERO,
         timeout: Duration::from_secs(60),
         seed: 1,
         fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
     }
 }
 

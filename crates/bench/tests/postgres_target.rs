@@ -47,12 +47,14 @@ fn plan(target: &PostgresTarget, clients: u32, operations: u64) -> Plan {
             duration: Duration::from_secs(20),
             operations: Some(operations),
         },
-        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true },
+        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false },
         faults: Vec::new(),
         warmup: Duration::ZERO,
         timeout: Duration::from_secs(10),
         seed: 1,
         fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
     }
 }
 
@@ -112,8 +114,9 @@ fn a_connection_that_ends_is_replaced_and_its_operation_counted_by_what_the_serv
     for (reply, kind) in [(Reply::Fatal("57P01"), "sqlstate 57P01"), (Reply::Gone, "connection closed")] {
         let (seen, at) = (AtomicU32::new(0), 30);
         let server = Server::start(move |_, _| if seen.fetch_add(1, Relaxed) == at { reply.clone() } else { OK });
-        let result = run(&plan(&target(&server, "SELECT 1;\n"), 2, 100));
-        assert_eq!((result.total.requests, errors(&result)), (99, BTreeMap::from([(kind, 1)])));
+        // So many that the other client cannot be done before the new connection is there.
+        let result = run(&plan(&target(&server, "SELECT 1;\n"), 2, 5000));
+        assert_eq!((result.total.requests, errors(&result)), (4999, BTreeMap::from([(kind, 1)])));
         assert_eq!(result.total.connections.created, 3);
     }
 }

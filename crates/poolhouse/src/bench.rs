@@ -1,6 +1,7 @@
 //! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
 
 mod command_line;
+mod frozen;
 mod load;
 pub(crate) mod output;
 mod pool_under_test;
@@ -22,6 +23,8 @@ Examples:
   poolhouse bench URL --burst 50 --idle 30s --rounds 5 --min-size 10 --max-idle-time 10s
   poolhouse bench URL --rate 200 --duration 1m --stall 200ms/2s/20s --max-size 100
   poolhouse bench http://127.0.0.1:8080/readings --rate 100 --duration 30s --body '{\"value\": {{random 1 100}}}' --expect 201
+  poolhouse bench 'redis://:${REDIS_PASSWORD}@cache:6379' --clients 50 --duration 30s --writes 0.1 --keys 100000
+  poolhouse bench redis://127.0.0.1:6379 --command 'INCR visits' --rate 1000 --no-reuse
   poolhouse bench scenarios/churn-trouble.toml --html churn.html
   poolhouse bench compare before.json after.json
 
@@ -32,14 +35,14 @@ connection of its own. Such a loop is blind to stalls; an open one (--rate) is n
 Thresholds: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_wait_, connect_ in front), errors, dropped (also
 in %), rate, requests, created; with > >= < <=. A missed one ends with status 99. Ctrl-C ends a run with what there is.";
 
-/// Measure a database or an HTTP service under load, and what its connections cost
+/// Measure a PostgreSQL, a Redis or an HTTP service under load, and what its connections cost
 #[derive(Args)]
 #[command(after_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchArgs {
     #[command(subcommand)]
     verb: Option<BenchVerb>,
 
-    /// postgres://user:password@host/name, http://..., https://..., or a scenario file. Others can read a password there
+    /// postgres://user:password@host/name, redis://user:password@host:port, http://..., https://..., or a scenario file. Others can read a password there
     /// (`ps`): use ${ENV} in single quotes, or --url-file
     #[arg(value_name = "URL|SCENARIO.toml", required_unless_present = "url_file")]
     what: Option<String>,

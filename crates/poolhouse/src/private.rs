@@ -1,96 +1,79 @@
-//! A PostgreSQL of one's own for as long as a command runs: for scenarios that bring their database along, and for the demo. Nothing is
+//! A database of one's own for as long as a command runs: for scenarios that bring theirs along, and for the demo. Nothing is
 //! left behind. Refuses to know what it is used for.
 
 pub mod cleanup;
 pub mod cluster;
 pub mod command;
+mod poolhouse;
 pub mod probe;
+mod redis;
 
-use std::{
-    fmt::Write as _,
-    fs,
-    io::{Read, Write as _},
-    net::{SocketAddr, TcpStream},
-    os::unix::fs::OpenOptionsExt,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, io::Read, net::SocketAddr};
 
-use anyhow::{Context, bail};
+use ::bench::scenario::Kind;
+use anyhow::Context;
 use rustix::process::geteuid;
 use settings::Secret;
 
-use cleanup::{Cleanup, DRAIN, Sweeper};
-use cluster::{Cluster, DATABASE, USER, Wish, free_addresses};
+use cleanup::{Cleanup, ProcessId, Sweeper};
+use cluster::{Cluster, DATABASE, USER, Wish};
 use command::{Account, Shell};
 
-/// How long a pooler may take until it serves.
-const START_LIMIT: Duration = Duration::from_secs(15);
-
-/// A running PostgreSQL whose application logs in by SCRAM, as in production. It is stopped and removed when dropped.
-pub struct PrivatePostgres {
+/// A running database whose application logs in with a password, as in production. It is stopped and removed when dropped.
+pub struct PrivateDatabase {
+    kind: Kind,
     url: Secret,
     password: String,
     shell: Shell,
     _sweeper: Sweeper,
 }
 
-impl PrivatePostgres {
+/// A Poolhouse in front of it.
+pub struct PrivatePoolhouse {
+    /// How the application reaches it.
+    pub url: Secret,
+    id: ProcessId,
+}
+
+impl PrivateDatabase {
     /// Makes and starts one; prints nothing.
     ///
     /// # Errors
-    /// No PostgreSQL is installed, or it does not start; the message says what to do.
-    pub fn start(max_connections: u32, cleanup: &Cleanup) -> anyhow::Result<Self> {
-        let account = if geteuid().is_root() { Some(Account::unprivileged()?) } else { None };
+    /// None of this kind is installed, or it does not start; the message says what to do.
+    pub fn start(kind: Kind, max_connections: u32, cleanup: &Cleanup) -> anyhow::Result<Self> {
+        let account = if geteuid().is_root() && kind == Kind::Postgres { Some(Account::unprivileged()?) } else { None };
         let sweeper = cleanup.guard();
         let directory = tempfile::Builder::new().prefix("poolhouse-").tempdir()?.keep();
         cleanup.add_directory(&directory);
         let shell = Shell::new(cleanup.clone(), directory, account, false);
         shell.give_away(&shell.directory)?;
         let password = password().context("no random numbers are to be had")?;
-        let cluster = Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?;
-        Ok(Self { url: url(&password, cluster.address), password, shell, _sweeper: sweeper })
-    }
-
-    /// Starts this very Poolhouse in front of it, with a pool of so many connections; it ends with the database. Returns how the
-    /// application reaches it.
-    ///
-    /// # Errors
-    /// It does not come up.
-    pub fn start_poolhouse(&self, max_size: u32) -> anyhow::Result<Secret> {
-        let [listen] = free_addresses()?;
-        let file = self.shell.directory.join("url");
-        fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&file)
-            .and_then(|mut file| file.write_all(self.url.reveal().as_bytes()))
-            .context("cannot write the database's URL")?;
-        let executable = std::env::current_exe().context("cannot tell where poolhouse itself is")?;
-        let mut command = self.shell.command(executable);
-        command.arg("serve").arg("--url-file").arg(&file).args(["--listen", &listen.to_string(), "--admin", "off"]);
-        // Whoever sweeps wants to see how long clients wait, not that they are sent away.
-        command.args(["--max-size", &max_size.to_string(), "--max-wait-time", "120s"]);
-        let started = self.shell.start(&mut command, DRAIN)?;
-        let deadline = Instant::now() + START_LIMIT;
-        while TcpStream::connect(listen).is_err() {
-            if self.shell.cleanup.poll(started.id)?.is_some() || Instant::now() > deadline {
-                bail!("Poolhouse did not come up:\n{}", self.shell.complaints(&started).trim());
+        let address = match kind {
+            Kind::Postgres => {
+                Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?.address
             }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(url(&self.password, listen))
+            Kind::Redis => redis::start(&shell, max_connections, &password)?,
+        };
+        let url = url(kind, &password, address);
+        Ok(Self { kind, url, password, shell, _sweeper: sweeper })
     }
 
     /// How the application reaches it.
     pub fn url(&self) -> &Secret {
         &self.url
     }
+
+    /// Ends a Poolhouse in front of it.
+    pub fn stop(&self, poolhouse: &PrivatePoolhouse) {
+        self.shell.cleanup.stop(poolhouse.id);
+    }
 }
 
-fn url(password: &str, address: SocketAddr) -> Secret {
-    Secret::new(format!("postgres://{USER}:{password}@{address}/{DATABASE}"))
+fn url(kind: Kind, password: &str, address: SocketAddr) -> Secret {
+    Secret::new(match kind {
+        Kind::Postgres => format!("postgres://{USER}:{password}@{address}/{DATABASE}"),
+        Kind::Redis => format!("redis://:{password}@{address}"),
+    })
 }
 
 /// 128 random bits in hexadecimal digits.

@@ -15,6 +15,7 @@ mod hello;
 mod hub;
 mod login;
 mod refusal;
+mod requester;
 mod resp;
 mod rest;
 mod server;
@@ -32,6 +33,8 @@ pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 pub use self::{
     client::Client,
     directory::{Directory, HttpRules, ServerLogin, Version, Welcome},
+    requester::{ErrorReply, Fault, Requester, Verdict, Words},
+    resp::split,
     rest::{
         DEFAULT_MAX_REQUEST,
         rules::{Access, Rules},

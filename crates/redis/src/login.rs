@@ -74,42 +74,60 @@ impl Login {
             (Step::Auth, None) => self.select(true),
             (Step::Select, None) => Progress::Done { hello: std::mem::take(&mut self.hello), accepted: false },
             (_, Some(message)) => {
-                // Some repeat what they did not understand.
-                let told = |password: &std::sync::Arc<str>| message.contains(&**password);
-                let message = match self.login.password.as_ref().is_some_and(told) {
-                    true => "ERR the login failed, and the server's words hold the password".to_owned(),
-                    false => message,
-                };
+                let message = without_secret(message, &self.login);
                 Progress::Failed { permanent: is_permanent(&message), message }
             }
         }
     }
 
     fn auth(&mut self) -> Progress {
-        let Some(password) = &self.login.password else { return self.select(true) };
-        let mut words = vec![&b"AUTH"[..]];
-        words.extend(self.login.user.as_deref().map(str::as_bytes));
-        words.push(password.as_bytes());
         let mut bytes = Vec::new();
-        resp::command(&mut bytes, &words);
+        if !write_auth(&self.login, &mut bytes) {
+            return self.select(true);
+        }
         self.step = Step::Auth;
         Progress::Say { bytes, accepted: false }
     }
 
     fn select(&mut self, accepted: bool) -> Progress {
-        if self.login.database == 0 {
+        let mut bytes = Vec::new();
+        if !write_select(&self.login, &mut bytes) {
             return Progress::Done { hello: std::mem::take(&mut self.hello), accepted };
         }
-        let mut bytes = Vec::new();
-        resp::command(&mut bytes, &[b"SELECT", self.login.database.to_string().as_bytes()]);
         self.step = Step::Select;
         Progress::Say { bytes, accepted }
     }
 }
 
+/// Appends AUTH; false: there is no password.
+pub fn write_auth(login: &ServerLogin, to: &mut Vec<u8>) -> bool {
+    let Some(password) = &login.password else { return false };
+    let mut words = vec![&b"AUTH"[..]];
+    words.extend(login.user.as_deref().map(str::as_bytes));
+    words.push(password.as_bytes());
+    resp::command(to, &words);
+    true
+}
+
+/// Appends SELECT; false: the database is the one that a connection begins in.
+pub fn write_select(login: &ServerLogin, to: &mut Vec<u8>) -> bool {
+    if login.database > 0 {
+        resp::command(to, &[b"SELECT", login.database.to_string().as_bytes()]);
+    }
+    login.database > 0
+}
+
+/// What a server has said to a login. Some repeat what they did not understand.
+pub fn without_secret(message: String, login: &ServerLogin) -> String {
+    match login.password.as_ref().is_some_and(|password| message.contains(&**password)) {
+        true => "ERR the login failed, and the server's words hold the password".to_owned(),
+        false => message,
+    }
+}
+
 /// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not while a server
 /// loads its data, is full, or waits for its master.
-fn is_permanent(error: &str) -> bool {
+pub fn is_permanent(error: &str) -> bool {
     [
         "WRONGPASS",
         "NOAUTH",

@@ -13,8 +13,9 @@ mod reply;
 mod request;
 mod write;
 
+pub use inline::split;
 pub use parts::parts;
 pub use push::{Said, said, string, words};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
-pub use write::{command, error, null, text};
+pub use write::{command, error, head, null, text};

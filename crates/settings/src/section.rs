@@ -382,6 +382,8 @@ fn title(key: &str) -> &'static str {
         "full" => "[full]",
         "sweep" => "[sweep]",
         "stages" => "stages",
+        "freeze" => "[freeze]",
+        "poolhouse" => "[poolhouse]",
         "fault" => "[[fault]]",
         "variant" => "[[variant]]",
         "listener" => "[[listener]]",

@@ -99,7 +99,13 @@ impl Engine {
                 let part = self.ops.grant(client, conn);
                 self.books.waited(part, waited);
                 self.conns.get_mut(conn).op = Some(client);
-                self.run(conn, client);
+                match self.unnoticed.as_mut().and_then(|unnoticed| unnoticed.remove(&conn)) {
+                    None => self.run(conn, client),
+                    Some(error) => {
+                        self.conns.get_mut(conn).state = State::Busy;
+                        self.lost(conn, error, now);
+                    }
+                }
             }
             Change::Fail { client, kind, waited, time_is_up } => {
                 let taken = (now - self.ops.get(client).scheduled).max(waited);
@@ -124,6 +130,9 @@ impl Engine {
 
     /// Orders a close, whatever the connection is doing.
     pub(super) fn close(&mut self, conn: ConnId, reason: &'static str) {
+        if let Some(unnoticed) = &mut self.unnoticed {
+            unnoticed.remove(&conn);
+        }
         let entry = self.conns.get_mut(conn);
         if entry.state != State::Connecting {
             self.books.closed(reason);

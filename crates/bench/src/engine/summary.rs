@@ -37,6 +37,7 @@ impl Notes {
         };
         let target = match &plan.target {
             Target::Postgres(_) => "postgres",
+            Target::Redis(_) => "redis",
             Target::Http(_) => "http",
         };
         let about = About {
@@ -44,7 +45,7 @@ impl Notes {
             shape: shape.to_owned(),
             load,
             asks: Some(words::asked(&plan.target)),
-            way: Some(words::way(&plan.faults)),
+            way: Some(words::way(plan)),
             pool: describe_pool(&plan.pool),
             target: target.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -148,7 +149,8 @@ fn describe(shape: &Shape) -> (&'static str, String) {
 
 fn describe_pool(pool: &PoolUnderTest) -> String {
     if !pool.reuse {
-        return "none: a connection for each operation".to_owned();
+        let kept = if pool.goodbye { "" } else { ", which is not closed" };
+        return format!("none: a connection for each operation{kept}");
     }
     let PoolConfig { max_size, min_size, max_connecting, .. } = pool.config;
     let limit = |time: Option<Duration>| time.map_or("off".to_owned(), |time| format!("{time:?}"));
@@ -156,9 +158,10 @@ fn describe_pool(pool: &PoolUnderTest) -> String {
         1 => String::new(),
         n => format!("{n} instances, each with "),
     };
+    let blind = if pool.blind { ", does not look at idle connections" } else { "" };
     format!(
         "{instances}max_size {max_size}, min_size {min_size}, max_idle_time {}, max_life_time {}, max_wait_time {}, max_connecting \
-         {max_connecting}",
+         {max_connecting}{blind}",
         limit(pool.config.max_idle_time),
         limit(pool.config.max_life_time),
         limit(pool.config.max_wait_time),

@@ -46,12 +46,14 @@ fn plan(shape: Shape, config: PoolConfig) -> Plan {
             variables: vec![],
         }),
         shape,
-        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true },
+        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false },
         faults: vec![],
         warmup: Duration::ZERO,
         timeout: seconds(60),
         seed: 1,
         fail_if: vec![],
+        freeze: None,
+        poolhouse: None,
     }
 }
 

@@ -42,6 +42,10 @@ pub struct PoolWishes {
     pub instances: Option<u32>,
     /// Open `min_size` before the load begins.
     pub warm: Option<bool>,
+    /// False, without reuse: connections stay open after their operation.
+    pub goodbye: Option<bool>,
+    /// A lost connection is noticed when it is used next.
+    pub blind: Option<bool>,
 }
 
 impl PoolWishes {
@@ -59,6 +63,8 @@ impl PoolWishes {
             reuse: self.reuse.or(below.reuse),
             instances: self.instances.or(below.instances),
             warm: self.warm.or(below.warm),
+            goodbye: self.goodbye.or(below.goodbye),
+            blind: self.blind.or(below.blind),
         }
     }
 
@@ -93,7 +99,14 @@ impl PoolWishes {
             ..usual
         };
         let reuse = self.reuse.unwrap_or(true);
-        PoolUnderTest { warm: self.warm.unwrap_or(reuse && config.min_size > 0), config, reuse, instances }
+        PoolUnderTest {
+            warm: self.warm.unwrap_or(reuse && config.min_size > 0),
+            config,
+            reuse,
+            instances,
+            goodbye: self.goodbye.unwrap_or(true),
+            blind: self.blind.unwrap_or(false),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counters and histograms of a run, by step and by second. Everything is bounded by a named maximum.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use pool::Time;
 
@@ -104,6 +104,7 @@ struct Sheet {
     from: Time,
     response: Histogram,
     service: Histogram,
+    issue: Histogram,
     wait: Histogram,
     connect: Connecting,
     errors: BTreeMap<ErrorKind, u64>,
@@ -115,7 +116,7 @@ struct Sheet {
     finished: u64,
     dropped: u64,
     created: [u64; Cause::ALL.len()],
-    closed: BTreeMap<&'static str, u64>,
+    closed: BTreeMap<Cow<'static, str>, u64>,
     most: u32,
     last: u32,
     /// When its last operation ended.
@@ -237,6 +238,7 @@ impl Books {
             sheet.taken += response;
             sheet.response.record(response);
             sheet.service.record(service);
+            sheet.issue.record(response.saturating_sub(service));
             sheet.ended = now;
         }
     }
@@ -295,10 +297,10 @@ impl Books {
     }
 
     /// A connection that had been made is gone, or is being closed.
-    pub fn closed(&mut self, reason: &'static str) {
+    pub fn closed(&mut self, reason: impl Into<Cow<'static, str>>) {
         self.open = self.open.checked_sub(1).expect("only what is open closes");
         if !self.frozen {
-            *self.connections().closed.entry(reason).or_default() += 1;
+            *self.connections().closed.entry(reason.into()).or_default() += 1;
         }
     }
 
@@ -454,6 +456,7 @@ impl Sheet {
     fn add(&mut self, other: &Self, closings: bool) {
         self.response.add(&other.response);
         self.service.add(&other.service);
+        self.issue.add(&other.issue);
         self.wait.add(&other.wait);
         self.connect.add(&other.connect);
         let kinds = [(&mut self.errors, &other.errors), (&mut self.connect_errors, &other.connect_errors)];
@@ -465,7 +468,7 @@ impl Sheet {
         self.dropped += other.dropped;
         self.created.iter_mut().zip(other.created).for_each(|(sum, n)| *sum += n);
         if closings {
-            other.closed.iter().for_each(|(reason, n)| *self.closed.entry(reason).or_default() += n);
+            other.closed.iter().for_each(|(reason, n)| *self.closed.entry(reason.clone()).or_default() += n);
         }
         self.most = self.most.max(other.most);
         self.ended = self.ended.max(other.ended);
@@ -485,12 +488,13 @@ impl Sheet {
             dropped: self.dropped,
             response_ms: self.response.percentiles(true),
             service_ms: self.service.percentiles(true),
+            issue_ms: self.issue.percentiles(true),
             pool_wait_ms: self.wait.percentiles(true),
             connect_ms: self.connect.show(),
             connections: Connections {
                 created: self.created.iter().sum(),
                 created_for,
-                closed: self.closed.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect(),
+                closed: self.closed.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
                 failed: kinds(&self.connect_errors),
                 most: self.most,
                 last: open,

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::{
     charts, compare,
     figures::{self, DASH},
+    side_by_side,
     sweep::{self, SweepView},
     tables::{TOTAL, by_step, run_tables},
 };
@@ -402,7 +403,7 @@ fn overview(results: &[BenchResult]) -> Overview {
     }
     let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
-        comparison: None,
+        comparison: side_by_side::table(results),
         warnings: Vec::new(),
         table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows),
         charts: vec![

@@ -19,6 +19,7 @@ pub(crate) fn full(name: &str) -> BenchResult {
             way: Some("answers 200ms late for 2s every 20s, first after 7s".to_owned()),
             scenario: Some("What the sample shows, and what to look at.".to_owned()),
             compression: Some(75.0),
+            columns: vec!["done".to_owned()],
             pool: "max_size 20".to_owned(),
             target: "postgres://app@127.0.0.1/sample".to_owned(),
             server: Some("SampleSQL 1.0".to_owned()),
@@ -46,6 +47,7 @@ fn measured() -> Measured {
         duration_s: 60.0,
         response_ms: Some(percentiles(2.0)),
         service_ms: Some(percentiles(1.0)),
+        issue_ms: Some(percentiles(0.6)),
         pool_wait_ms: Some(percentiles(0.5)),
         connect_ms: ConnectPhases {
             tcp: Some(percentiles(0.1)),

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use super::{
     figures::{self, DASH},
     grid::{Column, Grid, wrap},
+    side_by_side,
 };
 use crate::{
     result::{BenchResult, Connections, Measured},
@@ -29,6 +30,10 @@ pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
     }
     writeln!(out)?;
     figures_by_step(results).write(out, WIDTH)?;
+    if let Some(beside) = side_by_side::grid(results) {
+        writeln!(out)?;
+        beside.write(out, WIDTH)?;
+    }
     for result in results {
         let name = if several { format!("{}: ", figures::printable(&result.name)) } else { String::new() };
         below(out, &name, result)?;

@@ -83,8 +83,8 @@ fn some(count: u64) -> String {
 }
 
 fn latencies(total: &Measured) -> Table {
-    let names = ["response", "service", "waiting for a connection"];
-    let rows = names.into_iter().zip([&total.response_ms, &total.service_ms, &total.pool_wait_ms]);
+    let names = ["response", "until it was sent", "service", "waiting for a connection"];
+    let rows = names.into_iter().zip([&total.response_ms, &total.issue_ms, &total.service_ms, &total.pool_wait_ms]);
     let row = |(name, all): (&str, &Option<Percentiles>)| {
         let all = all.as_ref().filter(|all| all.count > 0)?;
         let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max]

@@ -16,6 +16,8 @@ pub(super) const KEYS: &[&str] = &[
     "reuse",
     "instances",
     "warm",
+    "goodbye",
+    "blind",
 ];
 
 /// The keys of one table, each as it is or absent.
@@ -31,5 +33,7 @@ pub(super) fn read(section: &Section<'_>) -> PoolWishes {
         reuse: section.truth("reuse"),
         instances: section.number("instances", 1..=MAX_INSTANCES),
         warm: section.truth("warm"),
+        goodbye: section.truth("goodbye"),
+        blind: section.truth("blind"),
     }
 }

@@ -1,13 +1,13 @@
 //! `[target]`: what is asked.
 
 use settings::{Document, Secret, Section};
-use upstream::UpstreamUrl;
+use upstream::{Kind, UpstreamUrl};
 
 use super::Start;
 use crate::{
-    plan::{HttpTarget, PostgresTarget, QueryProtocol, Script, Target},
+    plan::{CommandScript, HttpTarget, PostgresTarget, QueryProtocol, RedisTarget, RedisWork, Script, Target},
     script::Scripts,
-    target::http::template::Template,
+    target::{self, http::template::Template},
 };
 
 pub(super) const KEYS: &[&str] = &[
@@ -22,53 +22,73 @@ pub(super) const KEYS: &[&str] = &[
     "scale",
     "schema",
     "variables",
+    "commands",
+    "writes",
+    "keys",
+    "value_size",
     "method",
     "headers",
     "body",
     "expect",
 ];
-const POSTGRES_KEYS: &[&str] = &["script", "scripts", "sql", "protocol", "scale", "schema", "variables"];
+/// What says something to one kind of target only; scripts and variables do to two.
+const POSTGRES_KEYS: &[&str] = &["sql", "protocol", "scale", "schema"];
+const SCRIPT_KEYS: &[&str] = &["script", "scripts", "variables"];
+const REDIS_KEYS: &[&str] = &["commands", "writes", "keys", "value_size"];
 const HTTP_KEYS: &[&str] = &["method", "headers", "body", "expect"];
 
 /// The schema of the built-in scripts' tables.
 const SCHEMA: &str = "poolhouse_bench";
 /// Scripts that a target may have.
 const MAX_SCRIPTS: usize = 128;
-/// Connections of a PostgreSQL that is started.
+/// Connections of a database that is started.
 const MAX_CONNECTIONS: std::ops::RangeInclusive<u32> = 10..=10_000;
-/// Like PostgreSQL's own default.
-const CONNECTIONS: u32 = 100;
+/// Like the databases' own defaults.
+const POSTGRES_CONNECTIONS: u32 = 100;
+const REDIS_CONNECTIONS: u32 = 10_000;
 
 /// Reads the section. The URL of a target that is still to be started is empty.
 pub(super) fn read(document: &Document<'_>, section: &Section<'_>) -> Option<(Target, Option<Start>)> {
-    let start = section.choice("start", &[("postgres", ())]);
+    let start = section.choice("start", &[("postgres", Kind::Postgres), ("redis", Kind::Redis)]);
     let max_connections = section.number("max_connections", MAX_CONNECTIONS);
     let has_url = section.has("url") || section.has("url_file");
     match (section.has("start"), has_url) {
         (true, true) => section.error("start", "give either `start` or `url`, not both"),
-        (false, false) => section.error("", "[target] needs a `url`, or start = \"postgres\""),
+        (false, false) => section.error("", "[target] needs a `url`, or start = \"postgres\" or \"redis\""),
         (false, true) if section.has("max_connections") => {
-            section.error("max_connections", "`max_connections` is for a PostgreSQL that is started");
+            section.error("max_connections", "`max_connections` is for a database that is started");
         }
         _ => {}
     }
     let url = section.secret("url", "url_file", true);
-    if let Some(url) = &url
-        && let Some(scheme) = url.reveal().split_once("://").map(|(scheme, _)| scheme)
-        && matches!(scheme, "http" | "https")
-    {
-        foreign(section, POSTGRES_KEYS, "HTTP");
+    let scheme = url.as_ref().and_then(|url| url.reveal().split_once("://").map(|(scheme, _)| scheme.to_owned()));
+    if let Some(url) = url.as_ref().filter(|_| matches!(scheme.as_deref(), Some("http" | "https"))) {
+        foreign(section, &[POSTGRES_KEYS, SCRIPT_KEYS, REDIS_KEYS].concat(), "HTTP");
         return Some((Target::Http(http(section, url.clone())), None));
     }
-    foreign(section, HTTP_KEYS, "PostgreSQL");
-    if let Some(url) = &url
-        && let Err(message) = UpstreamUrl::parse_postgres(url.reveal())
-    {
-        section.error(if section.has("url") { "url" } else { "url_file" }, message);
-    }
-    let target = postgres(document, section, url.unwrap_or_else(|| Secret::new("")))?;
-    let start = start.map(|()| Start { max_connections: max_connections.unwrap_or(CONNECTIONS) });
-    Some((Target::Postgres(target), start))
+    let kind = match &url {
+        None => start.unwrap_or_default(),
+        Some(url) => match UpstreamUrl::parse(url.reveal()) {
+            Ok(read) => read.kind,
+            Err(message) => {
+                section.error(if section.has("url") { "url" } else { "url_file" }, message);
+                return None;
+            }
+        },
+    };
+    let url = url.unwrap_or_else(|| Secret::new(""));
+    let (target, usual) = match kind {
+        Kind::Postgres => {
+            foreign(section, &[REDIS_KEYS, HTTP_KEYS].concat(), "PostgreSQL");
+            (Target::Postgres(postgres(document, section, url)?), POSTGRES_CONNECTIONS)
+        }
+        Kind::Redis => {
+            foreign(section, &[POSTGRES_KEYS, HTTP_KEYS].concat(), "Redis");
+            (Target::Redis(redis(document, section, url)?), REDIS_CONNECTIONS)
+        }
+    };
+    let start = start.map(|kind| Start { kind, max_connections: max_connections.unwrap_or(usual) });
+    Some((target, start))
 }
 
 fn foreign(section: &Section<'_>, keys: &[&'static str], kind: &str) {
@@ -118,17 +138,22 @@ fn scripts(document: &Document<'_>, section: &Section<'_>) -> Option<Vec<(Script
         let script = section.text("script", |text| script(document, text))?;
         return Some(vec![(script, 1)]);
     }
+    weighted(section, |name, weight| Ok((script(document, name)?, weight)))
+}
+
+/// Several scripts with weights: `name@3`.
+fn weighted<T>(section: &Section<'_>, read: impl Fn(&str, u32) -> Result<T, String>) -> Option<Vec<T>> {
     let texts = section.texts("scripts")?;
     if texts.len() > MAX_SCRIPTS {
         section.error("scripts", format!("more than {MAX_SCRIPTS} scripts"));
         return None;
     }
-    let read = |text: &String| {
+    let one = |text: &String| {
         let (name, weight) = text.rsplit_once('@').unwrap_or((text, "1"));
         let weight = weight.parse().map_err(|_| format!("`{text}`: the weight behind `@` is no whole number"))?;
-        Ok((script(document, name)?, weight))
+        read(name, weight)
     };
-    match texts.iter().map(read).collect::<Result<Vec<_>, String>>() {
+    match texts.iter().map(one).collect::<Result<Vec<_>, String>>() {
         Ok(scripts) => Some(scripts),
         Err(message) => {
             section.error("scripts", message);
@@ -152,6 +177,42 @@ fn script(document: &Document<'_>, name: &str) -> Result<Script, String> {
             Err(format!("no built-in script, and cannot read {}: {error}{guess}", path.display()))
         }
     }
+}
+
+fn redis(document: &Document<'_>, section: &Section<'_>, url: Secret) -> Option<RedisTarget> {
+    let mix = ["writes", "keys", "value_size"].into_iter().find(|key| section.has(key));
+    let given: Vec<&'static str> =
+        ["script", "scripts", "commands"].into_iter().filter(|key| section.has(key)).chain(mix).collect();
+    let file = |text: &str, weight| {
+        let path = document.resolve(text);
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let text = settings::read_small(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok::<_, String>(CommandScript { name, text, weight })
+    };
+    let work = match given[..] {
+        [] => RedisWork::Ping,
+        ["script"] => RedisWork::Scripts(vec![section.text("script", |text| file(text, 1))?]),
+        ["commands"] => {
+            let text = section.string("commands")?;
+            RedisWork::Scripts(vec![CommandScript { name: "commands".to_owned(), text, weight: 1 }])
+        }
+        ["scripts"] => RedisWork::Scripts(weighted(section, |name, weight| file(name, weight))?),
+        [_] => RedisWork::get_set(
+            section.decimal("writes", 0.0..=1.0),
+            section.number("keys", 1..=RedisWork::MAX_KEYS),
+            section.number("value_size", 0..=RedisWork::MAX_VALUE),
+        ),
+        [first, ..] => {
+            section.error(first, format!("give one of `{}`", given.join("`, `")));
+            return None;
+        }
+    };
+    let target = RedisTarget { url, work, variables: variables(section) };
+    if let Err(error) = target::redis::scripts(&target, 0) {
+        section.error(given.first().copied().unwrap_or("start"), error.to_string());
+        return None;
+    }
+    Some(target)
 }
 
 fn variables(section: &Section<'_>) -> Vec<(String, String)> {

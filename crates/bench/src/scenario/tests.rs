@@ -73,7 +73,10 @@ pool = { max_size = 200 }
 #[test]
 fn a_file_holds_several_runs() {
     let scenario = scenario(STALLS, false);
-    assert_eq!((scenario.name.as_str(), scenario.start), ("stalls", Some(Start { max_connections: 300 })));
+    assert_eq!(
+        (scenario.name.as_str(), scenario.start),
+        ("stalls", Some(Start { kind: Kind::Postgres, max_connections: 300 }))
+    );
     assert_eq!(scenario.tables(), Some(10));
     let names: Vec<&str> = scenario.plans.iter().map(|plan| plan.name.as_str()).collect();
     assert_eq!(names, ["stalls: as it was", "stalls: larger"]);
@@ -166,8 +169,8 @@ fn mistakes_are_told_at_their_places() {
         ("script = \"tpcb-like\"", "script = \"tpcb\"", "did you mean \"tpcb-like\"?"),
         ("script = \"tpcb-like\"", "sql = '''\nselect 1;\n\\shell x'''", "sql:2:1: the meta-command `\\shell`"),
         ("script = \"tpcb-like\"", "sql = '''select ':a';'''", "only works with --protocol simple"),
-        ("start = \"postgres\"", "url = \"postgres://h/d\"", "`max_connections` is for a PostgreSQL that is started"),
-        ("start = \"postgres\"", "body = \"x\"", "[target] needs a `url`, or start = \"postgres\""),
+        ("start = \"postgres\"", "url = \"postgres://h/d\"", "`max_connections` is for a database that is started"),
+        ("start = \"postgres\"", "body = \"x\"", "[target] needs a `url`, or start = \"postgres\" or"),
         ("name = \"larger\"", "", "[[variant]] needs a `name`"),
         ("name = \"stalls\"", "", "[scenario] needs a `name`"),
         ("duration = \"6s\", to = 300.5", "to = 300.5", "a stage needs `duration`"),
@@ -202,7 +205,7 @@ fn the_scenarios_of_this_project_are_right_in_both_lengths() {
             found += 1;
         }
     }
-    assert!(found >= 6, "{found} scenarios");
+    assert!(found >= 9, "{found} scenarios");
 }
 
 #[test]
@@ -323,4 +326,74 @@ fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
         "[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n[load]\nclients = 1\nduration = \"1s\"\n[full.sweep]\nto = 5\n",
     );
     assert!(nothing.contains("there is no [sweep] whose durations"), "{nothing}");
+}
+
+const FUNCTIONS: &str = r#"
+[scenario]
+name = "functions"
+columns = ["done", "why"]
+[target]
+start = "redis"
+commands = "SET a:b :value"
+variables = ["value=7"]
+[load]
+rate = 5
+duration = "2s"
+[pool]
+reuse = false
+goodbye = false
+[poolhouse]
+hard_limit = 20
+[freeze]
+length = "1s"
+[[variant]]
+name = "one"
+[[variant]]
+name = "two"
+poolhouse = { soft_limit = 15, client_idle_time = "off" }
+freeze = { length = "2s", every = "3s" }
+full = { poolhouse = { evict_min_idle = "5s" } }
+"#;
+
+#[test]
+fn a_redis_of_one_s_own_has_commands_and_each_variant_a_poolhouse_and_a_freezer() {
+    let read = scenario(FUNCTIONS, false);
+    assert_eq!(read.start, Some(Start { kind: Kind::Redis, max_connections: 10_000 }));
+    assert_eq!((read.columns.as_slice(), read.tables()), (&["done".to_owned(), "why".to_owned()][..], None));
+    let Target::Redis(target) = &read.plans[0].target else { panic!("Redis") };
+    assert!(matches!(&target.work, crate::plan::RedisWork::Scripts(all) if all[0].text == "SET a:b :value"));
+    let limits = |plan: &Plan| {
+        let wishes = plan.poolhouse.unwrap();
+        (wishes.hard_limit, wishes.soft_limit, wishes.client_idle_time, wishes.evict_min_idle)
+    };
+    assert_eq!(limits(&read.plans[0]), (Some(20), None, None, None));
+    assert_eq!(limits(&read.plans[1]), (Some(20), Some(15), Some(None), None), "over those of the file");
+    assert_eq!(limits(&scenario(FUNCTIONS, true).plans[1]).3, Some(secs(5)));
+    let windows: Vec<_> = read.plans.iter().map(|plan| plan.freeze.unwrap()).collect();
+    assert_eq!(windows[0], Window { first: secs(5), length: secs(1), every: None });
+    assert_eq!(windows[1], Window { first: secs(3), length: secs(2), every: Some(secs(3)) });
+    assert!(!read.plans[0].pool.goodbye && !read.plans[0].pool.blind);
+}
+
+#[test]
+fn mistakes_about_redis_and_what_stands_around_it_are_told_at_their_places() {
+    let said = |from: &str, to: &str| {
+        assert!(FUNCTIONS.contains(from), "{from}");
+        problems(&FUNCTIONS.replace(from, to))
+    };
+    for (from, to, expected) in [
+        ("commands = \"SET a:b :value\"", "commands = \"SUBSCRIBE a\"", "cannot be used here"),
+        ("commands = \"SET a:b :value\"", "commands = \"GET a\"\nkeys = 5", "give one of `commands`, `keys`"),
+        ("commands = \"SET a:b :value\"", "scale = 5", "`scale` says nothing to a target that speaks Redis"),
+        ("start = \"redis\"", "start = \"postgres\"", "`commands` says nothing to a target that speaks PostgreSQL"),
+        ("start = \"redis\"", "url = \"redis://:hunter2@h\"", "give [target] a `start`"),
+        ("\"done\", \"why\"", "\"donne\"", "there is no column `donne`"),
+        ("hard_limit = 20", "hart_limit = 20", "did you mean `hard_limit`?"),
+        ("length = \"1s\"", "first = \"1s\"", "[freeze] needs a `length`"),
+        ("length = \"2s\", every", "length = \"4s\", every", "`every` must be longer than `length`"),
+        ("rate = 5", "clients = 5", "`operations`"),
+    ] {
+        let said = said(from, to);
+        assert!(said.contains(expected) && !said.contains("hunter2"), "{to}: {said}");
+    }
 }

@@ -1,5 +1,5 @@
-//! pgbench's three built-in scripts, as scripts: what they do is described in its manual. Three tables whose sizes grow with the scale
-//! factor, and a history that only grows.
+//! The built-in scripts, as scripts. pgbench's three are described in its manual: three tables whose sizes grow with the scale
+//! factor, and a history that only grows. Those of Redis are a PING, and reads and writes of keys.
 
 /// Accounts for each unit of the scale factor.
 pub const ACCOUNTS: u32 = 100_000;
@@ -40,4 +40,17 @@ UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
 SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
 INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
 END;
+";
+
+/// Redis: nothing but a round trip.
+pub const PING: &str = "PING";
+
+/// Redis: one key of `:keys`, which `:writes` of a million operations set to `:value` and the others read.
+pub const GET_SET: &str = "\
+\\set key random(1, :keys)
+\\if random(1, 1000000) <= :writes
+SET poolhouse_bench::key :value
+\\else
+GET poolhouse_bench::key
+\\endif
 ";

@@ -1,5 +1,5 @@
-//! A script as a list of commands with jumps for its conditions, read once. Knows which meta-commands there are; what SQL and
-//! expressions look like is `sql`'s and `expression`'s matter.
+//! A script as a list of commands with jumps for its conditions, read once. Knows which meta-commands there are; what SQL, commands of
+//! Redis and expressions look like is `sql`'s, `redis`'s and `expression`'s matter.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use super::{
     error::ScriptError,
     expression::{self, Expression, Mistake},
     names::{Names, VarId},
+    redis::{self, Request},
     sql::{self, End, Statement},
 };
 
@@ -28,11 +29,21 @@ pub struct Program {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Command {
     Sql(Statement),
+    Redis(Request),
     Set(VarId, Expression),
     Sleep(Amount, Unit),
     Jump(usize),
     /// Jumps there unless the condition is true.
     Unless(Expression, usize),
+}
+
+/// What stands between the meta-commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Language {
+    /// Statements that end with `;`.
+    Sql,
+    /// Commands of Redis, one in each line.
+    Redis,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -76,15 +87,26 @@ impl Program {
     ///
     /// # Errors
     /// The first mistake, at its place.
-    pub(super) fn parse(name: &str, text: &str, names: &mut Names, statements: u32) -> Result<Self, ScriptError> {
+    pub(super) fn parse(
+        name: &str,
+        text: &str,
+        language: Language,
+        names: &mut Names,
+        statements: u32,
+    ) -> Result<Self, ScriptError> {
         if text.len() > MAX_SCRIPT {
             return Err(ScriptError::of(name, format!("a script has at most {MAX_SCRIPT} bytes")));
         }
-        let mut reader = Reader { text, at: 0, names, commands: Vec::new(), open: Vec::new(), statements };
-        reader.run().map_err(|(offset, message)| ScriptError::at(name, text, offset, message))?;
+        let mut reader = Reader { text, at: 0, names, commands: Vec::new(), open: Vec::new(), next_number: statements };
+        let (read, usual) = match language {
+            Language::Sql => (reader.statements(), "a SQL statement"),
+            Language::Redis => (reader.lines(), "a command of Redis, such as PING"),
+        };
+        read.and_then(|()| reader.finish())
+            .map_err(|(offset, message)| ScriptError::at(name, text, offset, message))?;
         let program = Self { name: name.into(), commands: reader.commands };
-        if !program.commands.iter().any(|c| matches!(c, Command::Sql(_) | Command::Sleep(..))) {
-            return Err(ScriptError::of(name, "there is nothing to do in it: write a SQL statement"));
+        if !program.commands.iter().any(|c| matches!(c, Command::Sql(_) | Command::Redis(_) | Command::Sleep(..))) {
+            return Err(ScriptError::of(name, format!("there is nothing to do in it: write {usual}")));
         }
         Ok(program)
     }
@@ -105,7 +127,8 @@ struct Reader<'r> {
     names: &'r mut Names,
     commands: Vec<Command>,
     open: Vec<Open>,
-    statements: u32,
+    /// Of the next statement.
+    next_number: u32,
 }
 
 /// Meta-commands of pgbench and psql that a script might hold, for a better word than "unknown".
@@ -114,24 +137,54 @@ const UNSUPPORTED: &[&str] =
 const SUPPORTED: &[&str] = &["set", "sleep", "if", "elif", "else", "endif", "gset"];
 
 impl Reader<'_> {
-    fn run(&mut self) -> Result<(), Mistake> {
+    fn statements(&mut self) -> Result<(), Mistake> {
         loop {
-            if self.commands.len() >= MAX_COMMANDS {
-                return Err((self.at, format!("a script has at most {MAX_COMMANDS} commands")));
-            }
+            self.check_length()?;
             let (statement, end, next) = sql::statement(self.text, self.at, self.names)?;
             if let Some(mut statement) = statement {
-                statement.number = self.statements;
-                self.statements += 1;
+                statement.number = self.next_number;
+                self.next_number += 1;
                 self.commands.push(Command::Sql(statement));
             }
             self.at = next;
             match end {
                 End::Semicolon => {}
                 End::Backslash => self.meta()?,
-                End::Script => break,
+                End::Script => return Ok(()),
             }
         }
+    }
+
+    fn lines(&mut self) -> Result<(), Mistake> {
+        while self.at < self.text.len() {
+            self.check_length()?;
+            let line = self.text[self.at..].split_inclusive('\n').next().unwrap_or_default();
+            let inner = line.trim_start();
+            let (from, next) = (self.at + line.len() - inner.len(), self.at + line.len());
+            if inner.starts_with('\\') {
+                self.at = from;
+                if inner.starts_with("\\gset") {
+                    return Err((from, "`\\gset` takes a row of SQL, and Redis gives none".to_owned()));
+                }
+                self.meta()?;
+                continue;
+            }
+            if let Some(request) = redis::request(inner, from, self.names)? {
+                self.commands.push(Command::Redis(request));
+            }
+            self.at = next;
+        }
+        Ok(())
+    }
+
+    fn check_length(&self) -> Result<(), Mistake> {
+        match self.commands.len() >= MAX_COMMANDS {
+            true => Err((self.at, format!("a script has at most {MAX_COMMANDS} commands"))),
+            false => Ok(()),
+        }
+    }
+
+    fn finish(&self) -> Result<(), Mistake> {
         match self.open.last() {
             None => Ok(()),
             Some(open) => Err((open.offset, "this `\\if` has no `\\endif`".to_owned())),

@@ -28,6 +28,8 @@ pub struct Statement {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
     Text(Box<str>),
+    /// Of a command of Redis, which need not be text.
+    Bytes(Box<[u8]>),
     Variable(VarId),
     /// Within quotes: what is not a variable after all stays as it is.
     Quoted(VarId),
@@ -314,7 +316,7 @@ impl Found {
     }
 }
 
-fn starts_word(byte: u8) -> bool {
+pub(super) fn starts_word(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }
 

@@ -1,5 +1,6 @@
 //! Whole scripts: what a client sends, step by step.
 
+mod redis;
 mod values;
 
 use super::*;
@@ -24,6 +25,7 @@ fn sent(scripts: &Scripts, client: &mut Client) -> Vec<String> {
     client.begin(scripts);
     loop {
         match client.next(scripts) {
+            Step::Ask(_) => unreachable!("it is SQL"),
             Step::Send(statement) => {
                 let mut query = Vec::new();
                 match client.write_query(scripts, statement, &mut query) {

@@ -270,6 +270,8 @@ pub(super) fn plan_of(target: &PostgresTarget, clients: u32, shape: Shape) -> Pl
         timeout: QUESTION,
         seed: 0,
         fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
     }
 }
 
@@ -285,7 +287,7 @@ fn pool_of(clients: u32) -> PoolUnderTest {
         connect_timeout: Duration::from_secs(30),
         ..PoolConfig::default()
     };
-    PoolUnderTest { config, reuse: true, instances: 1, warm: true }
+    PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false }
 }
 
 /// `full`: the server has no room for so many.

@@ -13,7 +13,7 @@ use crate::{
     plan::{PostgresTarget, Script},
     result::About,
     run::machine,
-    target::{Blame, TargetError, postgres},
+    target::{Blame, TargetError, make_room, postgres},
     words,
 };
 
@@ -134,7 +134,7 @@ impl Order<'_> {
 fn room(target: &PostgresTarget, clients: u32, duration: Duration) -> Result<(), SweepError> {
     let plan = real::plan_of(target, clients, real::closed(clients, duration));
     plan.check().map_err(|message| SweepError { blame: Blame::Configuration, message })?;
-    Ok(postgres::make_room(&plan)?)
+    Ok(make_room(&plan)?)
 }
 
 /// Makes the sweep. Interrupted, or kept from going on, it returns what there is.
@@ -478,10 +478,10 @@ mod tests {
         let plan = real::plan_of(&order(1, 50, None).target, most, real::closed(50, Duration::from_secs(1)));
         match driver::raise_descriptor_limit() {
             Some(limit) if limit < u64::from(most) => {
-                let error = postgres::make_room(&plan).unwrap_err();
+                let error = make_room(&plan).unwrap_err();
                 assert!(error.blame == Blame::Machine && error.message.contains("descriptors"), "{error}");
             }
-            _ => assert_eq!(postgres::make_room(&plan), Ok(())),
+            _ => assert_eq!(make_room(&plan), Ok(())),
         }
     }
 }

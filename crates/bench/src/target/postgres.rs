@@ -13,9 +13,7 @@ mod tables;
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use driver::raise_descriptor_limit;
-
-use super::{Surroundings, TargetError, not_begun};
+use super::{Surroundings, TargetError, make_room, not_begun};
 use crate::{
     engine::Engine,
     plan::{Plan, PostgresTarget, Script},
@@ -25,8 +23,6 @@ use once::Once;
 use place::Place;
 use run::Run;
 
-/// Descriptors that a run needs for other things than connections, generously.
-const OWN_DESCRIPTORS: u64 = 64;
 /// A target that takes longer to let one connection in is taken for dead.
 const CHECK_TIME: Duration = Duration::from_secs(10);
 
@@ -82,22 +78,6 @@ pub fn run(
     let mut run = Run::new(&place, &scripts, target.protocol, &around)?;
     run.run(engine, &mut around)?;
     engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal())))
-}
-
-/// Descriptors for the connections that there will be in any case; the process itself has some too.
-///
-/// # Errors
-/// This process may not have so many.
-pub fn make_room(plan: &Plan) -> Result<(), TargetError> {
-    let wanted = if plan.pool.reuse { plan.pool.config.min_size } else { 0 };
-    let needed = u64::from(wanted) * u64::from(plan.pool.instances) + OWN_DESCRIPTORS;
-    match raise_descriptor_limit() {
-        Some(limit) if limit < needed => Err(TargetError::machine(format!(
-            "{needed} descriptors are needed and this process may have {limit}: raise the limit (`ulimit -Hn {needed}`), or use \
-             fewer connections"
-        ))),
-        _ => Ok(()),
-    }
 }
 
 fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {

@@ -42,6 +42,14 @@ pub struct PoolFlags {
                                       "instances"])]
     no_reuse: bool,
 
+    /// With --no-reuse: nor is it closed; it stays open until the end, or until the server ends it, as that of a frozen function does
+    #[arg(long, requires = "no_reuse")]
+    no_goodbye: bool,
+
+    /// Like a library that does not look at idle connections: that one is lost is noticed when it is used next, and fails that operation
+    #[arg(long, conflicts_with = "no_reuse")]
+    blind: bool,
+
     /// Instances of the application, each with a pool of its own [default: 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_INSTANCES)))]
     instances: Option<u32>,
@@ -70,6 +78,8 @@ impl PoolFlags {
             reuse: self.no_reuse.then_some(false),
             instances: self.instances,
             warm: None,
+            goodbye: self.no_goodbye.then_some(false),
+            blind: self.blind.then_some(true),
         };
         wishes.pool(shape)
     }

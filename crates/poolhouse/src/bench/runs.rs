@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::bench::{
-    plan::{Plan, PostgresTarget, Target},
+    plan::{Plan, PoolhouseWishes, PostgresTarget, Target},
     report::live::{Counts, Live},
     result::BenchResult,
     run::RunError,
@@ -21,15 +21,16 @@ use ::bench::{
 use settings::Secret;
 
 use super::{
-    BenchArgs, bad_usage, load::LoadFlags, output, pool_under_test::PoolFlags, target::WorkFlags, way::WayFlags,
+    BenchArgs, bad_usage, frozen, load::LoadFlags, output, pool_under_test::PoolFlags, target::WorkFlags, way::WayFlags,
 };
 use crate::{
     interrupt::{self, Interrupt},
     output_file::Outputs,
-    private::PrivatePostgres,
+    private::{PrivateDatabase, cleanup::Cleanup},
 };
 
 /// The live display is told so often what there is.
+const SWEEP_WAIT_TIME: Duration = Duration::from_secs(120);
 const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 /// What is to be run, and what it needs.
@@ -38,7 +39,7 @@ struct Runs {
     init: bool,
     scenario: Told,
     /// Stopped when dropped.
-    _postgres: Option<PrivatePostgres>,
+    database: Option<PrivateDatabase>,
 }
 
 /// What a scenario says about itself, for its results.
@@ -46,11 +47,12 @@ struct Runs {
 struct Told {
     about: Option<String>,
     compression: Option<f64>,
+    columns: Vec<String>,
 }
 
 /// What a command line asks for.
 enum Asked {
-    Runs(Runs),
+    Runs(Box<Runs>),
     Sweep(Box<SweepOfScenario>),
 }
 
@@ -60,7 +62,7 @@ struct SweepOfScenario {
     about: Option<String>,
     init: bool,
     /// Stopped when dropped.
-    postgres: Option<PrivatePostgres>,
+    database: Option<PrivateDatabase>,
 }
 
 /// Why there are no runs.
@@ -72,6 +74,14 @@ enum Refused {
 
 /// Runs what the command line says.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    if let Some(part) = frozen::part() {
+        let interrupt = interrupt::watch()?;
+        return match plan_of_part(&args, &part) {
+            Ok(plan) => frozen::serve(&plan, &interrupt.stop),
+            Err(Refused::Usage(message)) => Ok(bad_usage(&message)),
+            Err(Refused::Failed(error)) => Err(error),
+        };
+    }
     let mut thresholds = Vec::new();
     for text in &args.output.fail_if {
         match Threshold::parse(text) {
@@ -86,7 +96,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let interrupt = interrupt::watch()?;
     let stop = &interrupt.stop;
     let runs = match prepare(&args, &interrupt) {
-        Ok(Asked::Runs(runs)) => runs,
+        Ok(Asked::Runs(runs)) => *runs,
         Ok(Asked::Sweep(sweep)) => {
             return sweep_of_scenario(*sweep, outputs, stop);
         }
@@ -101,8 +111,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         }
     }
     proxy::raise_descriptor_limit();
-    let (results, failed) = all(&runs, stop);
-    drop(runs._postgres);
+    let (results, failed) = all(&runs, &interrupt.cleanup, stop);
+    drop(runs.database);
     // What has been measured is told, whatever happened then.
     let told = if results.is_empty() && failed.is_some() { Ok(()) } else { output::show(outputs, &results) };
     if let Some(error) = failed {
@@ -117,7 +127,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs all, until one fails or it is interrupted: the results until then, and what went wrong.
-fn all(runs: &Runs, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
+fn all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
     let mut results = Vec::new();
     for (n, plan) in runs.plans.iter().enumerate() {
         if let (true, Target::Postgres(target)) = (runs.init && n == 0, &plan.target)
@@ -125,10 +135,11 @@ fn all(runs: &Runs, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
         {
             return (results, Some(error.into()));
         }
-        match one(plan, stop) {
+        match through(runs, plan, |plan| one(plan, n, cleanup, stop)) {
             Ok(mut result) => {
                 result.about.scenario.clone_from(&runs.scenario.about);
                 result.about.compression = runs.scenario.compression;
+                result.about.columns.clone_from(&runs.scenario.columns);
                 results.push(result);
             }
             Err(error) => return (results, Some(error)),
@@ -138,6 +149,21 @@ fn all(runs: &Runs, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
         }
     }
     (results, None)
+}
+
+/// Runs a plan, through a Poolhouse of its own if it asks for one.
+fn through(
+    runs: &Runs,
+    plan: &Plan,
+    run: impl Fn(&Plan) -> Result<BenchResult, RunError>,
+) -> Result<BenchResult, RunError> {
+    let (Some(wishes), Some(database)) = (&plan.poolhouse, &runs.database) else { return run(plan) };
+    let poolhouse = database.start_poolhouse(wishes).map_err(|error| TargetError::machine(format!("{error:#}")))?;
+    let mut plan = plan.clone();
+    plan.target.point_at(&poolhouse.url);
+    let result = run(&plan);
+    database.stop(&poolhouse);
+    result
 }
 
 /// The run with this number has failed: bad usage if that is the user's to change, a failure otherwise.
@@ -163,10 +189,16 @@ fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
     if args.target.is_some() {
         return Err(Refused::Usage("--target goes with a scenario file; with a URL, give that URL alone".to_owned()));
     }
-    let url = secret_url(&text)?;
+    let plan = plan_at(args, secret_url(&text)?)?;
+    let init = args.work.init();
+    Ok(Asked::Runs(Box::new(Runs { plans: vec![plan], init, scenario: Told::default(), database: None })))
+}
+
+/// The plan of a command line without a scenario.
+fn plan_at(args: &BenchArgs, url: Secret) -> Result<Plan, Refused> {
     let target = args.work.target(url).map_err(Refused::Usage)?;
     let shape = args.load.shape();
-    let plan = Plan {
+    Ok(Plan {
         name: args.output.name().unwrap_or_else(|| ::bench::run::shown(target.url())),
         pool: args.pool.pool(&shape),
         target,
@@ -176,8 +208,22 @@ fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
         timeout: args.load.timeout(),
         seed: args.output.seed(),
         fail_if: Vec::new(),
+        freeze: args.way.freeze(),
+        poolhouse: None,
+    })
+}
+
+/// The plan that this process runs for another one, which has started everything that it needs.
+fn plan_of_part(args: &BenchArgs, part: &frozen::Part) -> Result<Plan, Refused> {
+    let Some(path) = args.what.as_deref().filter(|what| is_scenario(what)) else {
+        return plan_at(args, part.target.clone());
     };
-    Ok(Asked::Runs(Runs { plans: vec![plan], init: args.work.init(), scenario: Told::default(), _postgres: None }))
+    let mut scenario = load_scenario(args, Path::new(path))?;
+    scenario.point_at(&part.target);
+    plans_of(args, &scenario)
+        .into_iter()
+        .nth(part.number)
+        .ok_or_else(|| Refused::Usage("there is no such run".to_owned()))
 }
 
 fn is_scenario(what: &str) -> bool {
@@ -191,41 +237,51 @@ fn secret_url(text: &str) -> Result<Secret, Refused> {
 
 fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Asked, Refused> {
     only_beside(args).map_err(|message| Refused::Usage(message.to_owned()))?;
-    let mut scenario = scenario::load(path).map_err(|problems| Refused::Usage(problems.to_string()))?;
+    let mut scenario = load_scenario(args, path)?;
     let tables = scenario.tables();
+    let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
+    let told = Told { about, compression: scenario.compression, columns: scenario.columns.clone() };
+    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), scenario: told, database: None };
+    if let Some(url) = &args.target {
+        scenario.point_at(&secret_url(url)?);
+    } else if let Some(start) = scenario.start {
+        proxy::raise_descriptor_limit();
+        let database =
+            PrivateDatabase::start(start.kind, start.max_connections, &interrupt.cleanup).map_err(Refused::Failed)?;
+        scenario.point_at(database.url());
+        runs.database = Some(database);
+        runs.init = tables.is_some();
+    }
+    if let Some(mut plan) = scenario.sweep.take() {
+        plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
+        let sweep = SweepOfScenario { plan, about: runs.scenario.about, init: runs.init, database: runs.database };
+        return Ok(Asked::Sweep(Box::new(sweep)));
+    }
+    runs.plans = plans_of(args, &scenario);
+    Ok(Asked::Runs(Box::new(runs)))
+}
+
+fn load_scenario(args: &BenchArgs, path: &Path) -> Result<Scenario, Refused> {
+    let mut scenario = scenario::load(path).map_err(|problems| Refused::Usage(problems.to_string()))?;
     not_for_this(args, &scenario).map_err(|message| Refused::Usage(message.to_owned()))?;
     if let Some(name) = args.output.name() {
         scenario.rename(&name);
     }
-    let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
-    let told = Told { about, compression: scenario.compression };
-    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), scenario: told, _postgres: None };
-    if let Some(url) = &args.target {
-        scenario.point_at(&secret_url(url)?);
-    } else if let Some(start) = scenario.start {
-        let postgres = PrivatePostgres::start(start.max_connections, &interrupt.cleanup).map_err(Refused::Failed)?;
-        scenario.point_at(postgres.url());
-        runs._postgres = Some(postgres);
-        runs.init = tables.is_some();
-    }
-    if let Some(mut plan) = scenario.sweep {
-        plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
-        let sweep = SweepOfScenario { plan, about: runs.scenario.about, init: runs.init, postgres: runs._postgres };
-        return Ok(Asked::Sweep(Box::new(sweep)));
-    }
-    runs.plans = scenario.plans;
-    // The tables of the largest scale serve all.
-    if let (true, Some(scale)) = (runs.init, tables) {
-        for plan in &mut runs.plans {
-            if let Target::Postgres(target) = &mut plan.target {
-                target.scale = scale;
-            }
+    Ok(scenario)
+}
+
+/// The runs of a scenario, with what the command line says of them.
+fn plans_of(args: &BenchArgs, scenario: &Scenario) -> Vec<Plan> {
+    let mut plans = scenario.plans.clone();
+    let made = args.work.init() || (scenario.start.is_some() && args.target.is_none());
+    for plan in &mut plans {
+        // The tables of the largest scale serve all.
+        if let (Target::Postgres(target), true, Some(scale)) = (&mut plan.target, made, scenario.tables()) {
+            target.scale = scale;
         }
+        plan.seed = args.output.seed.unwrap_or(plan.seed);
     }
-    if let Some(seed) = args.output.seed {
-        runs.plans.iter_mut().for_each(|plan| plan.seed = seed);
-    }
-    Ok(Asked::Runs(runs))
+    plans
 }
 
 /// What stands in a scenario file cannot stand beside it as well.
@@ -252,6 +308,9 @@ fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static st
             Err("--fail-if goes with a run, and this scenario is a sweep")
         }
         () if sweep && args.output.name().is_some() => Err("--name goes with a run, and this scenario is a sweep"),
+        () if args.target.is_some() && scenario.plans.iter().any(|plan| plan.poolhouse.is_some()) => {
+            Err("--target cannot be given: this scenario starts a Poolhouse in front of its own database")
+        }
         () if args.work.init() && scenario.tables().is_none() => {
             Err("--init makes the tables of the built-in scripts, and this scenario asks none of them")
         }
@@ -260,17 +319,20 @@ fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static st
 }
 
 fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let SweepOfScenario { plan, about, init, postgres } = sweep;
-    if plan.through_clients.is_some() && postgres.is_none() {
+    let SweepOfScenario { plan, about, init, database } = sweep;
+    if plan.through_clients.is_some() && database.is_none() {
         eprintln!("through a pooler is measured only with the scenario's own database; see poolhouse sweep --through");
     }
     let target = plan.target.clone();
-    let through = plan.through_clients.zip(postgres.as_ref()).map(|(clients, postgres)| {
+    let through = plan.through_clients.zip(database.as_ref()).map(|(clients, database)| {
         let start = move |max_size| {
-            let url = postgres
-                .start_poolhouse(max_size)
+            // Whoever sweeps wants to see how long clients wait, not that they are sent away.
+            let max_wait_time = Some(Some(SWEEP_WAIT_TIME));
+            let wishes = PoolhouseWishes { max_size: Some(max_size), max_wait_time, ..PoolhouseWishes::default() };
+            let poolhouse = database
+                .start_poolhouse(&wishes)
                 .map_err(|error| SweepError { blame: Blame::Machine, message: format!("{error:#}") })?;
-            Ok(PostgresTarget { url, ..target })
+            Ok(PostgresTarget { url: poolhouse.url, ..target })
         };
         Through { pooler: Pooler::Started(Box::new(start)), clients }
     });
@@ -286,7 +348,18 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
     crate::sweep::carry_out(order, init, outputs, stop)
 }
 
-fn one(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
+/// Runs a plan, here or in a process that is frozen now and then.
+fn one(plan: &Plan, number: usize, cleanup: &Cleanup, stop: &AtomicBool) -> Result<BenchResult, RunError> {
+    let mut result = match plan.freeze {
+        Some(window) => frozen::run(plan, window, number, cleanup, stop),
+        None => shown(plan, stop),
+    }?;
+    result.about.command = Some(output::command_line());
+    Ok(result)
+}
+
+/// Runs a plan here, with a display of how far it is.
+fn shown(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     let mut live: Option<Live> = None;
     let mut shown: Option<Instant> = None;
     let mut watch = |engine: &::bench::engine::Engine, now| {
@@ -303,9 +376,7 @@ fn one(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     if let Some(mut live) = live {
         live.finish();
     }
-    let mut result = result?;
-    result.about.command = Some(output::command_line());
-    Ok(result)
+    result
 }
 
 /// The thresholds that were missed, with the name of the run where there are several. Those of an interrupted run say nothing.
@@ -398,6 +469,8 @@ mod tests {
             timeout: plan::TIMEOUT,
             seed: 1,
             fail_if: Vec::new(),
+            freeze: None,
+            poolhouse: None,
         }
     }
 
@@ -405,9 +478,10 @@ mod tests {
     fn what_was_measured_before_a_failure_is_kept_and_the_failure_is_told() {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let plans = vec![plan("x: one", &server()), plan("x: two", &format!("http://{nobody}/"))];
-        let scenario = Told { about: Some("what it shows".to_owned()), compression: Some(75.0) };
-        let runs = Runs { plans, init: false, scenario, _postgres: None };
-        let (results, failed) = all(&runs, &AtomicBool::new(false));
+        let about = Some("what it shows".to_owned());
+        let scenario = Told { about, compression: Some(75.0), ..Told::default() };
+        let runs = Runs { plans, init: false, scenario, database: None };
+        let (results, failed) = all(&runs, &Cleanup::default(), &AtomicBool::new(false));
         let names: Vec<_> = results.iter().map(|result| result.name.as_str()).collect();
         assert_eq!(names, ["x: one"]);
         assert!(results[0].total.requests > 0 && results[0].about.compression == Some(75.0));

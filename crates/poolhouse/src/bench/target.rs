@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::bench::plan::{HttpTarget, PostgresTarget, QueryProtocol, Script, Target};
+use ::bench::plan::{CommandScript, HttpTarget, PostgresTarget, QueryProtocol, RedisTarget, RedisWork, Script, Target};
 use clap::{Args, ValueEnum, value_parser};
 use settings::Secret;
 
@@ -10,7 +10,7 @@ use settings::Secret;
 const SCHEMA: &str = "poolhouse_bench";
 
 /// See the module.
-#[derive(Args, PartialEq, Default)]
+#[derive(Args, Clone, PartialEq, Default)]
 #[command(next_help_heading = "What is asked")]
 pub struct WorkFlags {
     /// PostgreSQL: one account by its key (the default)
@@ -25,11 +25,11 @@ pub struct WorkFlags {
     #[arg(long, short = 'N', conflicts_with = "script")]
     simple_update: bool,
 
-    /// PostgreSQL: a script in pgbench's language; several, each with its weight: a.sql@3
+    /// PostgreSQL: a script in pgbench's language; Redis: a command in each line. Several, each with its weight: a.sql@3
     #[arg(long, short = 'f', value_name = "FILE[@WEIGHT]")]
     script: Vec<String>,
 
-    /// PostgreSQL: a variable for scripts
+    /// PostgreSQL, Redis: a variable for scripts
     #[arg(long, short = 'D', value_name = "NAME=VALUE", value_parser = variable)]
     define: Vec<(String, String)>,
 
@@ -49,6 +49,36 @@ pub struct WorkFlags {
     #[arg(long, value_name = "NAME")]
     schema: Option<String>,
 
+    #[command(flatten)]
+    redis: RedisFlags,
+
+    #[command(flatten)]
+    http: HttpFlags,
+}
+
+/// Of Redis.
+#[derive(Args, Clone, PartialEq, Default)]
+struct RedisFlags {
+    /// Redis: a command, as in redis-cli, with `:variables`. Several make one operation [default: PING]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["script", "writes", "keys", "value_size"])]
+    command: Vec<String>,
+
+    /// Redis: GET and SET of random keys, this share of them (0 to 1) being writes [default: 0.1, with --keys or --value-size]
+    #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "script")]
+    writes: Option<f64>,
+
+    /// Redis: how many keys these are [default: 100000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(RedisWork::MAX_KEYS)), conflicts_with = "script")]
+    keys: Option<u32>,
+
+    /// Redis: bytes of a value that is written [default: 100]
+    #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(..=i64::from(RedisWork::MAX_VALUE)), conflicts_with = "script")]
+    value_size: Option<u32>,
+}
+
+/// Of HTTP.
+#[derive(Args, Clone, PartialEq, Default)]
+struct HttpFlags {
     /// HTTP: GET, POST, ... [default: GET, with a body POST]
     #[arg(long, short = 'X', value_name = "METHOD")]
     method: Option<String>,
@@ -81,6 +111,11 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let share: Option<f64> = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
+}
+
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -105,31 +140,64 @@ impl WorkFlags {
         let scheme = url.reveal().split_once("://").map_or("", |(scheme, _)| scheme).to_owned();
         match scheme.as_str() {
             "postgres" | "postgresql" => {
-                if self.method.is_some() || !self.header.is_empty() || self.body.is_some() || !self.expect.is_empty() {
-                    return Err("--method, --header, --body and --expect are for http:// and https://".to_owned());
-                }
+                self.only(&Self { http: HttpFlags::default(), redis: RedisFlags::default(), ..self.clone() })?;
                 Ok(Target::Postgres(self.postgres(url)?))
             }
-            "http" | "https" => {
-                let http_only = Self {
-                    method: self.method.clone(),
-                    header: self.header.clone(),
-                    body: self.body.clone(),
-                    expect: self.expect.clone(),
+            "redis" | "rediss" => {
+                self.only(&Self {
+                    script: self.script.clone(),
+                    define: self.define.clone(),
+                    redis: self.redis.clone(),
                     ..Self::default()
-                };
-                if *self != http_only {
-                    return Err("scripts, variables, --protocol, --init, --scale and --schema are for postgres://".to_owned());
-                }
+                })?;
+                Ok(Target::Redis(self.redis(url)?))
+            }
+            "http" | "https" => {
+                self.only(&Self { http: self.http.clone(), ..Self::default() })?;
                 Ok(Target::Http(self.http(url)?))
             }
-            "redis" | "rediss" | "mongodb" | "mongodb+srv" => {
-                Err(format!("{scheme}:// is not available in this version; postgres://, http:// and https:// are"))
-            }
-            _ => Err("this is neither a URL nor a scenario file: write postgres://user:password@host/name, http://host/path or \
-                      FILE.toml"
+            "mongodb" | "mongodb+srv" => Err(format!(
+                "{scheme}:// is not available in this version; postgres://, redis://, http:// and https:// are"
+            )),
+            _ => Err("this is neither a URL nor a scenario file: write postgres://user:password@host/name, \
+                      redis://user:password@host, http://host/path or FILE.toml"
                 .to_owned()),
         }
+    }
+
+    /// These flags must be all that are given.
+    fn only(&self, those: &Self) -> Result<(), String> {
+        if self == those {
+            return Ok(());
+        }
+        Err("--method, --header, --body and --expect are for http:// and https://; --command, --writes, --keys and \
+             --value-size for redis://; scripts and variables for postgres:// and redis://; the built-in scripts, --protocol, \
+             --init, --scale and --schema for postgres://"
+            .to_owned())
+    }
+
+    fn redis(&self, url: Secret) -> Result<RedisTarget, String> {
+        let RedisFlags { command, writes, keys, value_size } = &self.redis;
+        let work = match (self.script.as_slice(), command.as_slice()) {
+            ([], []) if writes.is_some() || keys.is_some() || value_size.is_some() => {
+                RedisWork::get_set(*writes, *keys, *value_size)
+            }
+            ([], []) => RedisWork::Ping,
+            ([], lines) => RedisWork::Scripts(vec![CommandScript {
+                name: "--command".to_owned(),
+                text: lines.join("\n"),
+                weight: 1,
+            }]),
+            (files, _) => {
+                let one = |text: &String| {
+                    let (file, weight) = weighted(text)?;
+                    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+                    Ok::<_, String>(CommandScript { name, text: read(&file)?, weight })
+                };
+                RedisWork::Scripts(files.iter().map(one).collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(RedisTarget { url, work, variables: self.define.clone() })
     }
 
     fn postgres(&self, url: Secret) -> Result<PostgresTarget, String> {
@@ -154,7 +222,7 @@ impl WorkFlags {
     }
 
     fn http(&self, url: Secret) -> Result<HttpTarget, String> {
-        let body = match self.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
+        let body = match self.http.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
             None => None,
             Some((_, Some(file))) => Some(read(Path::new(file))?),
             Some((text, None)) => Some(text.to_owned()),
@@ -162,23 +230,30 @@ impl WorkFlags {
         let usual = if body.is_some() { "POST" } else { "GET" };
         Ok(HttpTarget {
             url,
-            method: self.method.clone().unwrap_or_else(|| usual.to_owned()),
-            headers: self.header.clone(),
+            method: self.http.method.clone().unwrap_or_else(|| usual.to_owned()),
+            headers: self.http.header.clone(),
             body,
-            expect: self.expect.clone(),
+            expect: self.http.expect.clone(),
         })
     }
 }
 
-/// `FILE`, or `FILE@WEIGHT`.
+/// A script for PostgreSQL: `FILE`, or `FILE@WEIGHT`.
 pub(crate) fn script(text: &str) -> Result<(Script, u32), String> {
-    let (file, weight) = match text.rsplit_once('@') {
+    let (file, weight) = weighted(text)?;
+    let text = read(&file)?;
+    Ok((Script::File(file, text), weight))
+}
+
+/// `FILE`, or `FILE@WEIGHT`.
+fn weighted(text: &str) -> Result<(PathBuf, u32), String> {
+    match text.rsplit_once('@') {
         Some((file, weight)) if weight.bytes().all(|b| b.is_ascii_digit()) && !weight.is_empty() => {
-            (file, weight.parse().map_err(|_| format!("`{text}`: the weight behind the `@` is too large"))?)
+            let weight = weight.parse().map_err(|_| format!("`{text}`: the weight behind the `@` is too large"))?;
+            Ok((PathBuf::from(file), weight))
         }
-        _ => (text, 1),
-    };
-    Ok((Script::File(PathBuf::from(file), read(Path::new(file))?), weight))
+        _ => Ok((PathBuf::from(text), 1)),
+    }
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -191,24 +266,51 @@ mod tests {
 
     #[test]
     fn what_is_for_another_kind_of_target_is_refused_and_no_password_shown() {
-        let flags = WorkFlags { body: Some("x".to_owned()), ..WorkFlags::default() };
+        let flags = WorkFlags {
+            http: HttpFlags { body: Some("x".to_owned()), ..HttpFlags::default() },
+            ..WorkFlags::default()
+        };
         let error = flags.target(Secret::new("postgres://a:hunter2@h/d")).unwrap_err();
         assert!(error.contains("--body") && !error.contains("hunter2"));
         let flags = WorkFlags { scale: Some(3), ..WorkFlags::default() };
         assert!(flags.target(Secret::new("http://h/")).unwrap_err().contains("--scale"));
-        assert!(WorkFlags::default().target(Secret::new("redis://h")).unwrap_err().contains("not available"));
+        assert!(flags.target(Secret::new("redis://h")).unwrap_err().contains("--scale"));
+        let flags = WorkFlags { redis: RedisFlags { keys: Some(3), ..RedisFlags::default() }, ..WorkFlags::default() };
+        assert!(flags.target(Secret::new("postgres://h/d")).unwrap_err().contains("--keys"));
+        assert!(WorkFlags::default().target(Secret::new("mongodb://h")).unwrap_err().contains("not available"));
         assert!(!WorkFlags::default().target(Secret::new("hunter2")).unwrap_err().contains("hunter2"));
     }
 
     #[test]
     fn a_body_makes_it_a_post() {
         let method = |body: Option<&str>| {
-            let flags = WorkFlags { body: body.map(str::to_owned), ..WorkFlags::default() };
+            let flags = WorkFlags {
+                http: HttpFlags { body: body.map(str::to_owned), ..HttpFlags::default() },
+                ..WorkFlags::default()
+            };
             match flags.target(Secret::new("http://h/")).unwrap() {
                 Target::Http(http) => http.method,
-                Target::Postgres(_) => unreachable!("it is HTTP"),
+                _ => unreachable!("it is HTTP"),
             }
         };
         assert_eq!((method(None).as_str(), method(Some("{}")).as_str()), ("GET", "POST"));
+    }
+
+    #[test]
+    fn what_is_asked_of_redis_is_a_ping_unless_something_else_is_said() {
+        let work =
+            |redis: RedisFlags| match (WorkFlags { redis, ..WorkFlags::default() }).target(Secret::new("redis://h")) {
+                Ok(Target::Redis(target)) => target.work,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(work(RedisFlags::default()), RedisWork::Ping);
+        let mix = work(RedisFlags { keys: Some(7), ..RedisFlags::default() });
+        assert_eq!(mix, RedisWork::GetSet { writes: 0.1, keys: 7, value_size: 100 });
+        let command = vec!["GET a".to_owned(), "GET b".to_owned()];
+        let RedisWork::Scripts(scripts) = work(RedisFlags { command, ..RedisFlags::default() }) else {
+            panic!("scripts")
+        };
+        assert_eq!(scripts[0].text, "GET a\nGET b");
+        assert!(share("1.1").is_err() && share("nan").is_err() && share("0.25") == Ok(0.25));
     }
 }

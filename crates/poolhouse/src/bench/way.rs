@@ -29,10 +29,19 @@ pub struct WayFlags {
     /// All connections are cut after a time, and again every so often: FIRST[/EVERY]
     #[arg(long, value_name = "TIMES", value_parser = cut)]
     cut: Vec<Fault>,
+
+    /// Not on the way: the load runs in a process of its own that is frozen in some windows, LENGTH[/EVERY][@FIRST] as above
+    #[arg(long, value_name = "WINDOW", value_parser = window)]
+    freeze: Option<Window>,
 }
 
 impl WayFlags {
-    /// All of them.
+    /// When the process of the load is frozen.
+    pub fn freeze(&self) -> Option<Window> {
+        self.freeze
+    }
+
+    /// What happens on the way.
     pub fn faults(&self) -> Vec<Fault> {
         let delay = self.delay.map(|delay| Fault::Delay { delay, jitter: self.jitter.unwrap_or_default() });
         delay.into_iter().chain(self.stall.iter().chain(&self.black_hole).chain(&self.cut).copied()).collect()

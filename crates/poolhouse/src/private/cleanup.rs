@@ -96,6 +96,15 @@ impl Cleanup {
         self.lock().processes.iter().find(|running| running.id == id).map(|running| running.child.id())
     }
 
+    /// Sends a signal to the process and all that it has started, if it is still known here.
+    pub fn signal(&self, id: ProcessId, signal: Signal) {
+        let state = self.lock();
+        if let Some(running) = state.processes.iter().find(|running| running.id == id) {
+            // It has not been waited for, so its number cannot belong to anybody else.
+            let _ = kill_process_group(Pid::from_child(&running.child), signal);
+        }
+    }
+
     /// Whether the process has ended, and how.
     pub fn poll(&self, id: ProcessId) -> anyhow::Result<Option<ExitStatus>> {
         let mut state = self.lock();

@@ -5,7 +5,11 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
-    os::unix::{fs::chown, process::CommandExt},
+    io::Write,
+    os::unix::{
+        fs::{OpenOptionsExt, chown},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     time::Duration,
@@ -115,6 +119,13 @@ impl Shell {
                 .with_context(|| format!("cannot give {} to {}", path.display(), account.name))?;
         }
         Ok(())
+    }
+
+    /// Writes a new file that nobody else may read.
+    pub fn write_secret(&self, path: &Path, text: &str) -> anyhow::Result<()> {
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Starts a program; its output goes to files.

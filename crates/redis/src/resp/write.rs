@@ -1,18 +1,25 @@
 //! What Poolhouse says itself.
 
+use std::io::Write;
+
 use super::super::Version;
 
 /// A command as an array of bulk strings.
 pub fn command(to: &mut Vec<u8>, arguments: &[&[u8]]) {
-    to.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
+    head(to, arguments.len());
     for argument in arguments {
         text(to, argument);
     }
 }
 
+/// The beginning of a command with so many arguments; each follows as a bulk string.
+pub fn head(to: &mut Vec<u8>, arguments: usize) {
+    write!(to, "*{arguments}\r\n").expect("writing to memory cannot fail");
+}
+
 /// A bulk string.
 pub fn text(to: &mut Vec<u8>, text: &[u8]) {
-    to.extend_from_slice(format!("${}\r\n", text.len()).as_bytes());
+    write!(to, "${}\r\n", text.len()).expect("writing to memory cannot fail");
     to.extend_from_slice(text);
     to.extend_from_slice(b"\r\n");
 }

@@ -267,3 +267,60 @@ fn a_progress_is_there_from_the_first_moment() {
     assert_eq!((progress.at, progress.length, progress.step), (Duration::ZERO, Some(seconds(3)), "warm-up"));
     assert_eq!(engine.result(Time(0)).total.requests, 0);
 }
+
+#[test]
+fn a_blind_pool_meets_the_loss_of_an_idle_connection_when_it_uses_it_next() {
+    for (blind, failed) in [(true, 1), (false, 0)] {
+        let shape = Shape::Burst { size: 1, at_once: 1, idle: seconds(10), rounds: 3 };
+        let mut plan = plan(shape, PoolConfig { min_size: 0, max_idle_time: None, max_life_time: None, ..fixed(1) });
+        (plan.pool.warm, plan.pool.blind) = (false, blind);
+        let mut world = World::new(always(ms(1)));
+        world.drops_idle_after = Some(seconds(15));
+        // Made at 10 s and lost at 25 s; used at 20 s and 30 s.
+        let result = world.run(&plan);
+        assert_eq!(result.total.errors.get("connection lost").copied().unwrap_or(0), failed, "blind: {blind}");
+        assert_eq!(result.total.requests, 3 - failed);
+        assert_eq!(result.total.connections.closed.get("error"), Some(&1));
+    }
+}
+
+#[test]
+fn what_a_blind_pool_has_lost_is_gone_in_the_end() {
+    let shape = Shape::Burst { size: 4, at_once: 4, idle: seconds(10), rounds: 1 };
+    let mut plan = plan(shape, fixed(8));
+    plan.pool.blind = true;
+    let mut world = World::new(always(ms(1)));
+    world.drops_idle_after = Some(seconds(5));
+    let result = world.run(&plan);
+    assert_eq!((result.total.requests, result.total.errors["connection lost"]), (0, 4));
+}
+
+#[test]
+fn connections_without_a_goodbye_stay_until_the_server_ends_them_or_the_run_is_over() {
+    let left_open = |drops: Option<Duration>| {
+        let mut plan = plan(open(10.0, seconds(3), Spacing::Even), PoolConfig::default());
+        (plan.pool.reuse, plan.pool.warm, plan.pool.goodbye) = (false, false, false);
+        let mut world = World::new(always(ms(1)));
+        world.drops_idle_after = drops;
+        world.run(&plan)
+    };
+    let kept = left_open(None);
+    assert_eq!((kept.total.requests, kept.total.connections.most), (30, 30));
+    assert!(kept.total.connections.closed.is_empty(), "{:?}", kept.total.connections.closed);
+    let ended = left_open(Some(seconds(1)));
+    assert_eq!(ended.total.requests, 30);
+    assert!((10..12).contains(&ended.total.connections.most), "{}", ended.total.connections.most);
+    assert_eq!(ended.total.connections.closed.keys().collect::<Vec<_>>(), ["connection lost"], "the server's reason");
+}
+
+#[test]
+fn the_time_until_an_operation_is_sent_is_that_of_its_connection_where_there_is_no_pool() {
+    let mut plan = plan(closed(1, seconds(1)), fixed(1));
+    (plan.pool.reuse, plan.pool.warm) = (false, false);
+    let mut world = World::new(always(ms(7)));
+    world.connect = Some(ms(3));
+    let total = world.run(&plan).total;
+    let p50 = |all: Option<crate::result::Percentiles>| all.unwrap().p50;
+    let (issue, service, response) = (p50(total.issue_ms), p50(total.service_ms), p50(total.response_ms));
+    assert!((issue - 3.0).abs() < 0.05 && (service - 7.0).abs() < 0.05 && (response - 10.0).abs() < 0.05);
+}

@@ -107,12 +107,16 @@ fn plan(target: HttpTarget, shape: Shape, max_size: u32) -> Plan {
             reuse: true,
             instances: 1,
             warm: false,
+            goodbye: true,
+            blind: false,
         },
         faults: Vec::new(),
         warmup: Duration::ZERO,
         timeout: Duration::from_secs(10),
         seed: 1,
         fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
     }
 }
 

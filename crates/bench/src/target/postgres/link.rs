@@ -5,7 +5,11 @@ use driver::{Address, Event, LineError, LineFault, Lines};
 use pool::Time;
 use postgres::{Fault, Requester, SqlError, Verdict};
 
-use super::{cancel::Cancels, place::Place};
+use super::{
+    super::on_lines::{self, CLOSED, Down, VIOLATION},
+    cancel::Cancels,
+    place::Place,
+};
 use crate::engine::{ErrorKind, Phases};
 
 /// A connection.
@@ -32,17 +36,6 @@ pub(super) enum News {
     Answered,
     /// It is closed.
     Down(Down),
-}
-
-/// Why a connection is no more.
-#[derive(Debug)]
-pub(super) struct Down {
-    /// For those who count.
-    pub(super) kind: ErrorKind,
-    /// Trying again cannot help.
-    pub(super) permanent: bool,
-    /// For people.
-    pub(super) message: String,
 }
 
 impl Link {
@@ -162,7 +155,7 @@ impl Link {
         }
         let kind = match fault.code {
             Some(code) => sqlstate(std::str::from_utf8(&code).expect("only ASCII is taken")),
-            None if fault.violation => ErrorKind("protocol violation".into()),
+            None if fault.violation => ErrorKind(VIOLATION.into()),
             None => ErrorKind("login failed".into()),
         };
         self.next_host(Down { kind, permanent: fault.permanent, message: fault.message }, lines, place)
@@ -172,7 +165,7 @@ impl Link {
         let down = match self.requester.as_ref().and_then(Requester::farewell) {
             Some(error) => Down { kind: kind_of(error), permanent: false, message: error.to_string() },
             None => {
-                let kind = ErrorKind("connection closed".into());
+                let kind = ErrorKind(CLOSED.into());
                 let message = format!("{} closed the connection", place.hosts[self.host].0);
                 Down { kind, permanent: false, message }
             }
@@ -190,17 +183,7 @@ impl Link {
             let kind = ErrorKind("tls failed".into());
             return self.next_host(Down { kind, permanent: fault.permanent, message: fault.message }, lines, place);
         }
-        let kind = match error.fault {
-            LineFault::Resolve => "resolve failed",
-            LineFault::Refused => "connect refused",
-            LineFault::Unreachable => "unreachable",
-            LineFault::TimedOut => "connect timeout",
-            LineFault::Reset => "connection reset",
-            LineFault::Exhausted => "out of descriptors or ports",
-            LineFault::Tls { .. } => "tls failed",
-            LineFault::Other => "network error",
-        };
-        let down = Down { kind: ErrorKind(kind.into()), permanent: false, message: error.message };
+        let down = Down { kind: on_lines::kind_of(error.fault), permanent: false, message: error.message };
         self.next_host(down, lines, place)
     }
 

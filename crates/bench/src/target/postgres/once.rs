@@ -11,10 +11,10 @@ use postgres::Answer;
 
 use super::{
     cancel::Cancels,
-    link::{Down, Link, News},
+    link::{Link, News},
     place::Place,
 };
-use crate::target::TargetError;
+use crate::target::{TargetError, on_lines::Down};
 
 /// The only connection.
 const KEY: u32 = 0;

@@ -1,7 +1,7 @@
 //! A run: the engine's orders on one side, links on the other, and between them what each operation does. Decides nothing about when
 //! something begins, or has taken too long.
 
-use std::{cmp::Reverse, collections::BinaryHeap, io};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use driver::{Event, Lines};
 use pool::Time;
@@ -16,7 +16,10 @@ use crate::{
     engine::{ConnId, Engine, ErrorKind, Order, Outcome},
     plan::{MAX_CONNECTIONS, QueryProtocol},
     script::{Client, Scripts, Statement, Step},
-    target::{Surroundings, TargetError, WATCH_EVERY},
+    target::{
+        Surroundings, TargetError,
+        on_lines::{OnLines, drive, key_of, no_going_on},
+    },
 };
 
 /// Clients of one run.
@@ -95,58 +98,14 @@ impl<'a> Run<'a> {
     /// # Errors
     /// The kernel refuses to wait.
     pub(super) fn run(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
-        let mut now = self.lines.now();
-        let (mut next_watch, mut stopped, mut begun) = (now, false, false);
-        loop {
-            self.obey(engine, now);
-            if engine.is_done() {
-                (around.watch)(engine, now);
-                self.cancels.finish();
-                return Ok(());
-            }
-            // The relay is to know at once when the load begins.
-            let begins = !begun && engine.measured_from().is_some();
-            if now >= next_watch || begins {
-                begun |= begins;
-                (around.watch)(engine, now);
-                next_watch = now + WATCH_EVERY;
-                if around.is_stopped() && !stopped {
-                    stopped = true;
-                    engine.stop(now);
-                    continue;
-                }
-            }
-            let pause = self.pauses.peek().map(|Reverse((end, ..))| *end);
-            let until = [engine.deadline(), pause, Some(next_watch)].into_iter().flatten().min();
-            self.lines.wait(until).map_err(|error| no_going_on(&error))?;
-            while let Some(event) = self.lines.next() {
-                now = self.happened(event, engine);
-                self.obey(engine, now);
-            }
-            now = self.lines.now();
-            self.end_pauses(engine, now);
-        }
+        drive(self, engine, around)?;
+        self.cancels.finish();
+        Ok(())
     }
 
     /// Why the last connection that could not be made was not, for people.
     pub(super) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
-    }
-
-    fn obey(&mut self, engine: &mut Engine, now: Time) {
-        while let Some(order) = engine.poll_order(now) {
-            match order {
-                Order::Connect(conn) => self.connect(conn, now),
-                Order::Run { conn, client } => self.begin(conn, client, engine, now),
-                Order::Close(conn) => {
-                    let gone = self.conns[conn.0 as usize].take().expect("only what was opened is closed");
-                    if !matches!(gone.work, Work::Gone) {
-                        gone.link.close(&mut self.lines, self.place, &self.cancels);
-                    }
-                    engine.closed(conn, now);
-                }
-            }
-        }
     }
 
     fn connect(&mut self, conn: ConnId, now: Time) {
@@ -189,6 +148,7 @@ impl<'a> Run<'a> {
                     self.end(conn, Some(error), engine, now);
                 }
             }
+            Step::Ask(_) => unreachable!("a script for PostgreSQL holds SQL"),
             Step::Sleep(pause) => self.pauses.push(Reverse((now + pause, conn.0, serial))),
             Step::End => self.end(conn, None, engine, now),
             Step::Failed(error) => self.end(conn, Some(error), engine, now),
@@ -222,47 +182,6 @@ impl<'a> Run<'a> {
         }
         lines.send(conn.0, out);
         Ok(())
-    }
-
-    /// Something has happened to a connection. Returns the time.
-    fn happened(&mut self, event: Event, engine: &mut Engine) -> Time {
-        let Self { conns, lines, place, out, .. } = self;
-        let (key, news) = match event {
-            Event::Received { key, bytes } => {
-                let link = &mut conns[key as usize].as_mut().expect("only open connections receive").link;
-                let news = link.received(&bytes, lines, place, out);
-                lines.done(bytes);
-                (key, news)
-            }
-            other => {
-                let key = key_of(&other);
-                let link = &mut conns[key as usize].as_mut().expect("only open connections are told of").link;
-                (key, link.happened(other, lines, place, out))
-            }
-        };
-        let now = lines.now();
-        let conn = ConnId(key);
-        match news {
-            News::Nothing => {}
-            News::Up => {
-                let open = self.conn(conn);
-                open.work = Work::Idle;
-                let phases = *open.link.phases();
-                engine.connected(conn, &phases, now);
-            }
-            News::Answered => self.answered(conn, engine, now),
-            News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
-                Work::Making => {
-                    self.refusal = Some(down.message);
-                    engine.connect_failed(conn, down.kind, down.permanent, now);
-                }
-                Work::Idle | Work::Operation { .. } => engine.lost(conn, down.kind, now),
-                // What it failed for first is what counts.
-                Work::Tidying { error, .. } => engine.lost(conn, error, now),
-                Work::Gone => unreachable!("nothing happens to what is gone"),
-            },
-        }
-        now
     }
 
     fn answered(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
@@ -311,6 +230,76 @@ impl<'a> Run<'a> {
         lines.send(conn.0, out);
     }
 
+    fn conn(&mut self, conn: ConnId) -> &mut Conn {
+        self.conns[conn.0 as usize].as_mut().expect("the connection is there")
+    }
+}
+
+impl OnLines for Run<'_> {
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
+    }
+
+    fn obey(&mut self, engine: &mut Engine, now: Time) {
+        while let Some(order) = engine.poll_order(now) {
+            match order {
+                Order::Connect(conn) => self.connect(conn, now),
+                Order::Run { conn, client } => self.begin(conn, client, engine, now),
+                Order::Close(conn) => {
+                    let gone = self.conns[conn.0 as usize].take().expect("only what was opened is closed");
+                    if !matches!(gone.work, Work::Gone) {
+                        gone.link.close(&mut self.lines, self.place, &self.cancels);
+                    }
+                    engine.closed(conn, now);
+                }
+            }
+        }
+    }
+
+    fn happened(&mut self, event: Event, engine: &mut Engine) -> Time {
+        let Self { conns, lines, place, out, .. } = self;
+        let (key, news) = match event {
+            Event::Received { key, bytes } => {
+                let link = &mut conns[key as usize].as_mut().expect("only open connections receive").link;
+                let news = link.received(&bytes, lines, place, out);
+                lines.done(bytes);
+                (key, news)
+            }
+            other => {
+                let key = key_of(&other);
+                let link = &mut conns[key as usize].as_mut().expect("only open connections are told of").link;
+                (key, link.happened(other, lines, place, out))
+            }
+        };
+        let now = lines.now();
+        let conn = ConnId(key);
+        match news {
+            News::Nothing => {}
+            News::Up => {
+                let open = self.conn(conn);
+                open.work = Work::Idle;
+                let phases = *open.link.phases();
+                engine.connected(conn, &phases, now);
+            }
+            News::Answered => self.answered(conn, engine, now),
+            News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
+                Work::Making => {
+                    self.refusal = Some(down.message);
+                    engine.connect_failed(conn, down.kind, down.permanent, now);
+                }
+                Work::Idle | Work::Operation { .. } => engine.lost(conn, down.kind, now),
+                // What it failed for first is what counts.
+                Work::Tidying { error, .. } => engine.lost(conn, error, now),
+                Work::Gone => unreachable!("nothing happens to what is gone"),
+            },
+        }
+        now
+    }
+
+    fn next_pause(&self) -> Option<Time> {
+        self.pauses.peek().map(|Reverse((end, ..))| *end)
+    }
+
     fn end_pauses(&mut self, engine: &mut Engine, now: Time) {
         while let Some(Reverse((end, key, serial))) = self.pauses.peek().copied() {
             if end > now {
@@ -322,10 +311,6 @@ impl<'a> Run<'a> {
                 self.go_on(ConnId(key), engine, now);
             }
         }
-    }
-
-    fn conn(&mut self, conn: ConnId) -> &mut Conn {
-        self.conns[conn.0 as usize].as_mut().expect("the connection is there")
     }
 }
 
@@ -341,19 +326,4 @@ fn take_row(answer: &postgres::Answer, client: &mut Client, scripts: &Scripts, n
         client.take_column(scripts, statement, name, value.as_deref().map(str::as_bytes))?;
     }
     Ok(())
-}
-
-fn key_of(event: &Event) -> u32 {
-    match event {
-        Event::Resolved { key, .. }
-        | Event::Connected { key }
-        | Event::Secured { key, .. }
-        | Event::Received { key, .. }
-        | Event::Ended { key }
-        | Event::Failed { key, .. } => *key,
-    }
-}
-
-fn no_going_on(error: &io::Error) -> TargetError {
-    TargetError::machine(format!("cannot wait for connections: {error}"))
 }

@@ -1,0 +1,73 @@
+//! Redis, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
+//! requester's side of RESP2. Decides nothing about when.
+//!
+//! `place` reads the URL, `link` is one connection, `run` a whole run; `once` looks at it before.
+
+mod link;
+mod once;
+mod place;
+mod run;
+
+use super::{Surroundings, TargetError, make_room, not_begun};
+use crate::{
+    engine::Engine,
+    plan::{Plan, RedisTarget, RedisWork},
+    script::{GET_SET, PING, Scripts},
+};
+use place::Place;
+use run::Run;
+
+/// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name
+/// and version: `Redis 7.0.15`.
+///
+/// # Errors
+/// Why no load can be run against it.
+pub fn check(target: &RedisTarget) -> Result<String, TargetError> {
+    scripts(target, 0)?;
+    let version = once::version(&Place::of(target, None)?)?;
+    Ok(version.map_or_else(|| "Redis".to_owned(), |version| format!("Redis {version}")))
+}
+
+/// Carries out the engine's orders until it is done.
+///
+/// # Errors
+/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are reported to the
+/// engine.
+pub fn run(
+    target: &RedisTarget,
+    plan: &Plan,
+    engine: &mut Engine,
+    mut around: Surroundings<'_>,
+) -> Result<(), TargetError> {
+    let scripts = scripts(target, plan.seed)?;
+    let place = Place::of(target, around.via)?;
+    make_room(plan)?;
+    let mut run = Run::new(&place, &scripts, &around)?;
+    run.run(engine, &mut around)?;
+    engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal())))
+}
+
+/// What the operations of a target are, read.
+///
+/// # Errors
+/// The first mistake in a script.
+pub fn scripts(target: &RedisTarget, seed: u64) -> Result<Scripts, TargetError> {
+    let one = |name: &str, text| vec![((name.to_owned(), text), 1)];
+    let (sources, mut variables) = match &target.work {
+        RedisWork::Ping => (one("ping", PING), Vec::new()),
+        RedisWork::GetSet { writes, keys, value_size } => {
+            let given = [
+                ("writes", (writes * 1e6).round().to_string()),
+                ("keys", keys.to_string()),
+                ("value", "x".repeat(*value_size as usize)),
+            ];
+            (one("get-set", GET_SET), given.map(|(name, value)| (name.to_owned(), value)).into())
+        }
+        RedisWork::Scripts(scripts) => {
+            let sources = scripts.iter().map(|script| ((script.name.clone(), script.text.as_str()), script.weight));
+            (sources.collect(), Vec::new())
+        }
+    };
+    variables.extend(target.variables.iter().cloned());
+    Scripts::of_redis(&sources, &variables, seed).map_err(|error| TargetError::configuration(error.to_string()))
+}

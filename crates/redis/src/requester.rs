@@ -1,0 +1,334 @@
+//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in, bytes and verdicts
+//! out: first the login, then one command after the other, in RESP2. Knows no socket, no time, no pool, and not what it asks.
+//!
+//! Who logs in with no password and to the first logical database says nothing before his first command, as small clients do; others say
+//! AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until it
+//! says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and `take` until
+//! [`Verdict::Answered`]; and again.
+
+use std::fmt;
+
+use crate::{
+    ServerLogin,
+    login::{is_permanent, without_secret, write_auth, write_select},
+    resp::{self, ReplyScanner},
+};
+
+/// Longest reply that is kept for whoever wants to read it, in bytes.
+const MAX_KEPT: usize = 64 * 1024;
+
+/// What has come of the input so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing to report; all input is taken.
+    More,
+    /// TLS is to begin; then [`Requester::secured`].
+    StartTls,
+    /// The server has let us in; the choice of the logical database may follow.
+    Authenticated,
+    /// It takes commands.
+    Ready,
+    /// The command is answered: [`Requester::error`] tells whether by an error.
+    Answered,
+}
+
+/// Why there is no going on with a connection. Holds no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// What the server said, if that is why.
+    pub reply: Option<ErrorReply>,
+    /// Trying again cannot help until somebody changes something.
+    pub permanent: bool,
+    /// For people.
+    pub message: String,
+}
+
+impl Fault {
+    fn violation(message: impl Into<String>) -> Self {
+        Self { reply: None, permanent: false, message: message.into() }
+    }
+}
+
+/// An error that a server answers with, or says before it closes the connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ErrorReply(Box<str>);
+
+/// Errors without a code of their own that are known by how they begin: what Redis and Poolhouse say to whom they turn away.
+const KNOWN: [(&str, &str); 5] = [
+    ("ERR max number of clients reached", "too many clients"),
+    ("ERR Poolhouse: closed as the longest idle client", "evicted"),
+    ("ERR Poolhouse: idle for longer", "idle too long"),
+    ("ERR Poolhouse: all ", "no server in time"),
+    ("ERR Poolhouse: no connection to Redis", "redis unavailable"),
+];
+/// No code is longer.
+const MAX_CODE: usize = 24;
+
+impl ErrorReply {
+    /// From the line of an error, without its mark.
+    fn read(line: &[u8]) -> Self {
+        Self(String::from_utf8_lossy(line.trim_ascii_end()).into())
+    }
+
+    /// What people who count call it: a few words for those who are turned away, otherwise the code that it begins with (`WRONGTYPE`).
+    /// Never a part of what was asked.
+    pub fn kind(&self) -> &str {
+        if let Some((_, kind)) = KNOWN.iter().find(|(begins, _)| self.0.starts_with(begins)) {
+            return kind;
+        }
+        let code = self.0.split(' ').next().unwrap_or_default();
+        let is_code = (1..=MAX_CODE).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+        if is_code { code } else { "without a code" }
+    }
+}
+
+impl fmt::Display for ErrorReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The words of a command that is being put together.
+#[derive(Clone, Default, Debug)]
+pub struct Words {
+    bytes: Vec<u8>,
+    /// Where each word ends.
+    ends: Vec<usize>,
+}
+
+impl Words {
+    /// None again; the memory is kept.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Adds one, which `write` appends.
+    ///
+    /// # Errors
+    /// Those of `write`; the words are of no use then.
+    pub fn push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        write(&mut self.bytes)?;
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub struct Requester {
+    phase: Phase,
+    scanner: ReplyScanner,
+    /// The beginning of what has not come whole.
+    held: Vec<u8>,
+    asking: bool,
+    /// The reply to come is wanted.
+    keeps: bool,
+    kept: Vec<u8>,
+    error: Option<ErrorReply>,
+    farewell: Option<ErrorReply>,
+}
+
+/// A reply, or a part of it.
+struct Part {
+    taken: usize,
+    over: bool,
+    error: Option<ErrorReply>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nothing is said yet.
+    New,
+    /// TLS is being made.
+    Securing,
+    /// It may say who it is.
+    Begin,
+    /// AUTH is said.
+    Auth,
+    /// Who it is is settled.
+    Accepted,
+    /// SELECT is said.
+    Select,
+    /// It takes commands.
+    Open,
+    Closed,
+}
+
+impl Default for Requester {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Requester {
+    /// A connection that has just been opened.
+    pub fn new() -> Self {
+        Self {
+            phase: Phase::New,
+            scanner: ReplyScanner::default(),
+            held: Vec::new(),
+            asking: false,
+            keeps: false,
+            kept: Vec::new(),
+            error: None,
+            farewell: None,
+        }
+    }
+
+    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to be closed.
+    ///
+    /// # Errors
+    /// The login is refused, or the server does not keep to the protocol.
+    pub fn take(&mut self, login: &ServerLogin, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
+        let taken = self.go_on(login, input, out);
+        if taken.is_err() {
+            self.phase = Phase::Closed;
+        }
+        taken
+    }
+
+    fn go_on(&mut self, login: &ServerLogin, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
+        loop {
+            match self.phase {
+                Phase::New if login.tls => {
+                    self.phase = Phase::Securing;
+                    return Ok(Verdict::StartTls);
+                }
+                Phase::New => self.phase = Phase::Begin,
+                Phase::Begin if write_auth(login, out) => self.phase = Phase::Auth,
+                Phase::Begin | Phase::Accepted => match write_select(login, out) {
+                    true => self.phase = Phase::Select,
+                    false => {
+                        self.phase = Phase::Open;
+                        return Ok(Verdict::Ready);
+                    }
+                },
+                Phase::Auth | Phase::Select => {
+                    let Some(error) = self.reply(input)? else { return Ok(Verdict::More) };
+                    if let Some(error) = error {
+                        let error = ErrorReply(without_secret(error.to_string(), login).into());
+                        let (permanent, message) = (is_permanent(&error.0), error.to_string());
+                        return Err(Fault { reply: Some(error), permanent, message });
+                    }
+                    if self.phase == Phase::Auth {
+                        self.phase = Phase::Accepted;
+                        return Ok(Verdict::Authenticated);
+                    }
+                    self.phase = Phase::Open;
+                    return Ok(Verdict::Ready);
+                }
+                Phase::Open => {
+                    let Some(error) = self.reply(input)? else { return Ok(Verdict::More) };
+                    if std::mem::take(&mut self.asking) {
+                        self.error = error;
+                        return Ok(Verdict::Answered);
+                    }
+                    // A server says why before it closes; everything else would be taken for an answer to what is asked next.
+                    self.farewell = Some(error.ok_or_else(|| Fault::violation("the server said something unasked"))?);
+                }
+                Phase::Securing | Phase::Closed => return Err(Fault::violation("nothing is expected here")),
+            }
+        }
+    }
+
+    /// Takes a reply, or a part of one. `None`: it has not ended; otherwise the error that it is, if it is one.
+    fn reply(&mut self, input: &mut &[u8]) -> Result<Option<Option<ErrorReply>>, Fault> {
+        if self.held.is_empty() {
+            let part = self.part(input)?;
+            *input = &input[part.taken..];
+            if !part.over {
+                self.held.extend_from_slice(std::mem::take(input));
+            }
+            return Ok(part.over.then_some(part.error));
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(std::mem::take(input));
+        let part = self.part(&held)?;
+        held.drain(..part.taken);
+        self.held = held;
+        Ok(part.over.then_some(part.error))
+    }
+
+    fn part(&mut self, bytes: &[u8]) -> Result<Part, Fault> {
+        if bytes.is_empty() {
+            return Ok(Part { taken: 0, over: false, error: None });
+        }
+        let mut scanner = self.scanner;
+        let begins = scanner.is_between();
+        let end = scanner.advance(bytes).map_err(|error| Fault::violation(format!("this is no Redis: {error}")))?;
+        if end.taken > 0 {
+            self.scanner = scanner;
+        }
+        if self.keeps {
+            let room = MAX_KEPT.saturating_sub(self.kept.len());
+            self.kept.extend_from_slice(&bytes[..end.taken.min(room)]);
+        }
+        // A line is taken whole or not at all.
+        let error = (begins && end.over && bytes[0] == b'-').then(|| ErrorReply::read(&bytes[1..end.taken]));
+        Ok(Part { taken: end.taken, over: end.over, error })
+    }
+
+    /// The handshake that [`Verdict::StartTls`] asked for is done; `take` goes on.
+    pub fn secured(&mut self) {
+        assert!(self.phase == Phase::Securing, "TLS begins before the login");
+        self.phase = Phase::Begin;
+    }
+
+    /// Asks one command; what is to be sent is appended to `out`.
+    pub fn ask(&mut self, words: &Words, out: &mut Vec<u8>) {
+        self.begin();
+        resp::head(out, words.ends.len());
+        let mut from = 0;
+        for end in &words.ends {
+            resp::text(out, &words.bytes[from..*end]);
+            from = *end;
+        }
+    }
+
+    /// The same with words that are at hand; the reply is kept for [`Requester::kept`].
+    pub fn ask_for(&mut self, words: &[&[u8]], out: &mut Vec<u8>) {
+        self.begin();
+        self.keeps = true;
+        resp::command(out, words);
+    }
+
+    fn begin(&mut self) {
+        assert!(self.phase == Phase::Open && !self.asking, "one command after the other, and after the login");
+        self.asking = true;
+        self.error = None;
+        self.keeps = false;
+        self.kept.clear();
+    }
+
+    /// The error that the last command was answered with.
+    pub fn error(&self) -> Option<&ErrorReply> {
+        self.error.as_ref()
+    }
+
+    /// The reply that was to be kept, as it came; shortened if it is long.
+    pub fn kept(&self) -> &[u8] {
+        &self.kept
+    }
+
+    /// Why the server closes the connection, if it has said so.
+    pub fn farewell(&self) -> Option<&ErrorReply> {
+        self.farewell.as_ref()
+    }
+
+    /// An answer is due.
+    pub fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// Says goodbye.
+    pub fn quit(&mut self, out: &mut Vec<u8>) {
+        if self.phase == Phase::Open {
+            resp::command(out, &[b"QUIT"]);
+        }
+        self.phase = Phase::Closed;
+    }
+}
+
+#[cfg(test)]
+mod tests;
