@@ -29,7 +29,6 @@ METRICS = {
 HAPPENINGS = {
     "poolhouse_client_rejections_total": {"listener", "reason"},
     "poolhouse_client_evictions_total": {"listener", "reason"},
-    "poolhouse_client_closes_unacknowledged_total": {"listener", "reason"},
     "poolhouse_eviction_loops_total": {"listener"},
     "poolhouse_servers_closed_total": {"database", "user", "reason"},
     "poolhouse_checkout_failed_total": {"database", "user", "reason"},

@@ -15,7 +15,7 @@ use crate::{config::Timeouts, evictions::Evictions, snapshot::ListenerSnapshot, 
 pub(crate) const MAX_SURPLUS: u64 = 256;
 
 /// Why clients are sent away, as labels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Sent {
     Evicted,
     IdleTimeout,
@@ -42,8 +42,6 @@ pub(crate) struct Listener {
     rejected: AtomicU64,
     throttled: AtomicU64,
     sent_away: [AtomicU64; EVICTIONS.len()],
-    /// Of these, those who did not close their side.
-    unacknowledged: [AtomicU64; EVICTIONS.len()],
     evictions: Mutex<Evictions>,
     /// How often clients were seen to come back as fast as they were evicted.
     loops: AtomicU64,
@@ -67,7 +65,6 @@ impl Listener {
             rejected: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             sent_away: Default::default(),
-            unacknowledged: Default::default(),
             evictions: Mutex::default(),
             loops: AtomicU64::new(0),
         }
@@ -108,10 +105,6 @@ impl Listener {
         self.sent_away[why as usize].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn count_unacknowledged(&self, why: Sent) {
-        self.unacknowledged[why as usize].fetch_add(1, Relaxed);
-    }
-
     /// A client that was here for so long is evicted. True if clients come back as fast as that happens, now and then.
     pub(crate) fn is_eviction_loop(&self, age: Duration, now: Time) -> bool {
         let found = self.evictions.lock().unwrap_or_else(PoisonError::into_inner).note(age, now);
@@ -122,17 +115,13 @@ impl Listener {
     /// The counts that do not depend on a worker.
     pub(crate) fn snapshot(&self) -> ListenerSnapshot {
         let limits = self.limits();
-        let by_reason = |counts: &[AtomicU64]| {
-            EVICTIONS.iter().zip(counts).map(|(name, count)| (*name, count.load(Relaxed))).collect()
-        };
         ListenerSnapshot {
             name: self.name.clone(),
             rejections: vec![
                 ("hard_limit", self.rejected.load(Relaxed)),
                 ("auth_failures", self.throttled.load(Relaxed)),
             ],
-            evictions: by_reason(&self.sent_away),
-            unacknowledged: by_reason(&self.unacknowledged),
+            evictions: EVICTIONS.iter().zip(&self.sent_away).map(|(name, n)| (*name, n.load(Relaxed))).collect(),
             eviction_loops: self.loops.load(Relaxed),
             limits: (limits.soft_limit, limits.hard_limit),
             ..ListenerSnapshot::default()

@@ -56,8 +56,6 @@ pub struct ListenerSnapshot {
     pub rejections: Vec<(&'static str, u64)>,
     /// Evicted since the start, by reason.
     pub evictions: Vec<(&'static str, u64)>,
-    /// Of these, those who did not close their side of the connection within 5 s, by reason.
-    pub unacknowledged: Vec<(&'static str, u64)>,
     /// How often clients were seen to come back as fast as they were evicted.
     pub eviction_loops: u64,
     /// Soft and hard limit.

@@ -22,7 +22,6 @@ mod clients;
 mod delays;
 mod dials;
 mod effects;
-mod farewells;
 mod inspect;
 mod leases;
 mod leaving;
@@ -156,8 +155,6 @@ pub(crate) struct Worker<P: Protocol> {
     delayed: VecDeque<delays::Delayed>,
     /// Clients that are closed as soon as their last bytes have left.
     lingering: VecDeque<(u32, u32, Time)>,
-    /// In order of their time.
-    farewells: VecDeque<farewells::Farewell>,
     mail: VecDeque<Message<P>>,
     work: VecDeque<Work>,
     actions: VecDeque<(Arc<SharedPool>, Action)>,
@@ -241,7 +238,6 @@ impl<P: Protocol> Worker<P> {
             states: vec![[0; STATES]; listeners],
             delayed: VecDeque::new(),
             lingering: VecDeque::new(),
-            farewells: VecDeque::new(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
             actions: VecDeque::new(),

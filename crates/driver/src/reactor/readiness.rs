@@ -98,13 +98,6 @@ pub(crate) struct Moved {
     tls: Option<Box<Channel>>,
 }
 
-impl Moved {
-    /// The socket alone, of a connection that is over.
-    pub(crate) fn into_socket(self) -> OwnedFd {
-        self.socket
-    }
-}
-
 #[derive(Clone, Copy, Default)]
 struct Readiness {
     read: bool,

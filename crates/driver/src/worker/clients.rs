@@ -12,7 +12,7 @@ use super::{
     sharing::MAX_BEHIND,
 };
 use crate::{
-    listener::{MAX_SURPLUS, Sent},
+    listener::MAX_SURPLUS,
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner},
     socket, throttle,
@@ -63,8 +63,6 @@ pub(crate) struct ClientConn<C> {
     pub(super) admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
-    /// It was told to go, for this reason.
-    pub(super) sent_away: Option<Sent>,
     /// Its session has been told that it is over.
     pub(super) parted: bool,
     /// Its answers are kept back, because it guesses passwords.
@@ -172,7 +170,6 @@ impl<P: Protocol> Worker<P> {
             standing: Standing::Login,
             admitted,
             closing: false,
-            sent_away: None,
             parted: false,
             muted: false,
             hung_up: false,

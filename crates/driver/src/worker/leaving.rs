@@ -38,8 +38,6 @@ impl<P: Protocol> Worker<P> {
         if let Some(counted) = counted {
             listener.count_sent_away(counted);
         }
-        // When Poolhouse itself goes, nobody stays to look.
-        self.clients[slot].sent_away = counted.filter(|_| why != Refusal::ShuttingDown);
         if why == Refusal::Evicted && listener.is_eviction_loop(self.now - self.clients[slot].born, self.now) {
             tracing::warn!(
                 listener = %listener.name, soft_limit = listener.limits().soft_limit,
@@ -152,7 +150,7 @@ impl<P: Protocol> Worker<P> {
             let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
             queues[listener].remove(ticket);
         }
-        self.let_go(&client);
+        self.reactor.close(client.conn);
         if let Some(pool) = client.pool {
             self.pool(pool).clients.fetch_sub(1, Relaxed);
         }

@@ -39,7 +39,6 @@ impl<P: Protocol> Worker<P> {
         }
         self.answer_delayed();
         self.end_lingering();
-        self.end_farewells();
         self.end_slow_sides();
         self.try_next_addresses();
         self.expire_queues();

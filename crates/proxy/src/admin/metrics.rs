@@ -114,9 +114,6 @@ impl Metrics {
         counters(encoder, "poolhouse_client_rejections", "Clients turned away at the door", lines)?;
         let evictions = |i: usize| listeners[i].evictions.clone();
         counters(encoder, "poolhouse_client_evictions", "Clients sent away", each(&evictions, "reason"))?;
-        let silent = |i: usize| listeners[i].unacknowledged.clone();
-        let help = "Clients sent away that did not close their side within 5 s: frozen, or vanished";
-        counters(encoder, "poolhouse_client_closes_unacknowledged", help, each(&silent, "reason"))?;
         let lines = listeners.iter().map(|l| (vec![("listener", l.name.as_str())], l.eviction_loops)).collect();
         let help = "Times that clients were seen to come back as fast as they were evicted";
         counters(encoder, "poolhouse_eviction_loops", help, lines)
