@@ -22,11 +22,16 @@ sys.path[:0] = [str(HERE.parent)]
 from redis_server import RedisPoolhouse, RedisServer
 
 CHECKS = ["types", "pipelines", "transactions", "watching", "blocking", "subscriptions", "scanning", "scripts", "large", "streams", "databases", "errors"]
-# What a program needs, how it is built, how it is run.
+# What a program needs, how it is built (one command after the other), how it is run.
 PROGRAMS = {
-    "ioredis": (["node", "npm"], ["npm", "ci", "--no-audit", "--no-fund"], ["node", "main.mjs"]),
-    "node-redis": (["node", "npm"], ["npm", "ci", "--no-audit", "--no-fund"], ["node", "main.mjs"]),
-    "go-redis": (["go"], ["go", "build", "-o", "program", "."], ["./program"]),
+    "ioredis": (["node", "npm"], [["npm", "ci", "--no-audit", "--no-fund"]], ["node", "main.mjs"]),
+    "node-redis": (["node", "npm"], [["npm", "ci", "--no-audit", "--no-fund"]], ["node", "main.mjs"]),
+    "go-redis": (["go"], [["go", "build", "-o", "program", "."]], ["./program"]),
+    "jedis": (["java", "javac", "mvn"],
+              [["rm", "-rf", "lib", "classes"], ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"],
+               ["sha256sum", "--check", "--quiet", "jars.sha256"], ["javac", "-cp", "lib/*", "-d", "classes", "Main.java"]],
+              ["java", "-cp", "classes:lib/*", "Main"]),
+    "redis-rs": (["cargo"], [["cargo", "build", "--locked", "--target-dir", "target"]], ["target/debug/poolhouse-client-redis-rs"]),
 }
 SECONDS = 120
 
@@ -48,7 +53,8 @@ def main():
             if lacking:
                 print(f"{name}: not run, because {', '.join(lacking)} is not installed")
                 continue
-            subprocess.run(build, cwd=HERE / name, check=True, stdout=subprocess.DEVNULL)
+            for step in build:
+                subprocess.run(step, cwd=HERE / name, check=True, stdout=subprocess.DEVNULL)
             for version in ("2", "3"):
                 server.connect().flushall()
                 failures += one(name, command, server.port if chosen.direct else poolhouse.port, version)

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use pool::{Admission, Gate, GateConfig, Time};
 
-use crate::{config::Timeouts, evictions::Evictions, snapshot::ListenerSnapshot, tls::TlsAcceptor};
+use crate::{config::Timeouts, evictions::Evictions, snapshot::ListenerSnapshot, socket, tls::TlsAcceptor};
 
 /// Clients above the hard limit that are let in for the moment it takes to tell them so.
 pub(crate) const MAX_SURPLUS: u64 = 256;
 
 /// Why clients are sent away, as labels.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sent {
     Evicted,
     IdleTimeout,
@@ -34,6 +34,8 @@ pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tcp: bool,
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
+    /// What its clients' sockets begin with.
+    pub(crate) patience: Duration,
     gate: Mutex<Gate>,
     /// Read where time passes and where clients come, never where bytes do.
     rules: RwLock<(GateConfig, Timeouts)>,
@@ -42,6 +44,8 @@ pub(crate) struct Listener {
     rejected: AtomicU64,
     throttled: AtomicU64,
     sent_away: [AtomicU64; EVICTIONS.len()],
+    /// Those of them whose side of the connection never ended.
+    unanswered: [AtomicU64; EVICTIONS.len()],
     evictions: Mutex<Evictions>,
     /// How often clients were seen to come back as fast as they were evicted.
     loops: AtomicU64,
@@ -59,12 +63,14 @@ impl Listener {
             name,
             tcp,
             tls,
+            patience: socket::patience(timeouts.client_idle),
             gate: Mutex::new(Gate::new(limits)),
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             sent_away: Default::default(),
+            unanswered: Default::default(),
             evictions: Mutex::default(),
             loops: AtomicU64::new(0),
         }
@@ -105,6 +111,10 @@ impl Listener {
         self.sent_away[why as usize].fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn count_unanswered(&self, why: Sent) {
+        self.unanswered[why as usize].fetch_add(1, Relaxed);
+    }
+
     /// A client that was here for so long is evicted. True if clients come back as fast as that happens, now and then.
     pub(crate) fn is_eviction_loop(&self, age: Duration, now: Time) -> bool {
         let found = self.evictions.lock().unwrap_or_else(PoisonError::into_inner).note(age, now);
@@ -115,13 +125,17 @@ impl Listener {
     /// The counts that do not depend on a worker.
     pub(crate) fn snapshot(&self) -> ListenerSnapshot {
         let limits = self.limits();
+        let by_reason = |counts: &[AtomicU64; EVICTIONS.len()]| {
+            EVICTIONS.iter().zip(counts).map(|(name, n)| (*name, n.load(Relaxed))).collect()
+        };
         ListenerSnapshot {
             name: self.name.clone(),
             rejections: vec![
                 ("hard_limit", self.rejected.load(Relaxed)),
                 ("auth_failures", self.throttled.load(Relaxed)),
             ],
-            evictions: EVICTIONS.iter().zip(&self.sent_away).map(|(name, n)| (*name, n.load(Relaxed))).collect(),
+            evictions: by_reason(&self.sent_away),
+            unanswered: by_reason(&self.unanswered),
             eviction_loops: self.loops.load(Relaxed),
             limits: (limits.soft_limit, limits.hard_limit),
             ..ListenerSnapshot::default()

@@ -13,26 +13,48 @@ use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 /// Idle time after which the kernel asks whether a peer is still there, and the pace of asking.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15)).with_retries(4);
-/// How long sent bytes may stay unacknowledged, or a peer may read nothing, before the kernel gives a connection up.
+/// How long sent bytes or questions of keepalive may stay unacknowledged, or a peer may read nothing, before the kernel gives a
+/// connection up. It stands above keepalive's own number of questions.
 const USER_TIMEOUT: Duration = Duration::from_secs(600);
+/// How much longer than it may be idle a client may be silent: the idle time is to end it, and to be counted.
+const BEYOND_IDLE: Duration = Duration::from_secs(60);
+/// The same for a connection that we have closed, which nobody waits for: otherwise the kernel would ask for a vanished host's
+/// acknowledgement for ten minutes, and a flood of functions that vanish would fill its list of such connections.
+const PARTED_TIMEOUT: Duration = Duration::from_secs(30);
+/// The kernel keeps it as a number of milliseconds with a sign.
+const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// How long a client's host may be silent before the kernel declares it dead. A frozen function's host is silent and comes back
+/// all the same, so that must never be before the client's idle time is over; a client without one still must not stay
+/// for ever when its host has gone.
+pub(crate) fn patience(client_idle: Option<Duration>) -> Duration {
+    let beyond = client_idle.map_or(USER_TIMEOUT, |idle| idle.saturating_add(BEYOND_IDLE));
+    beyond.clamp(USER_TIMEOUT, MAX_USER_TIMEOUT)
+}
 
 /// Options that accepted sockets inherit from their listener, set once there.
-pub(crate) fn prepare_listener(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn prepare_listener(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     let socket = SockRef::from(socket);
-    set_tcp_options(&socket)?;
+    set_tcp_options(&socket, patience)?;
     socket.set_nonblocking(true)
 }
 
-fn set_tcp_options(socket: &Socket) -> io::Result<()> {
+fn set_tcp_options(socket: &Socket, patience: Duration) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&KEEPALIVE)?;
-    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
+    socket.set_tcp_user_timeout(Some(patience))
+}
+
+/// Another [`patience`] than the listener's for one client.
+pub(crate) fn set_patience(socket: &OwnedFd, patience: Duration) {
+    // Only a connection that has ended refuses, and that is told elsewhere.
+    let _ = SockRef::from(socket).set_tcp_user_timeout(Some(patience));
 }
 
 /// Begins to connect to an address.
 pub(crate) fn connect_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
-    set_tcp_options(&socket)?;
+    set_tcp_options(&socket, USER_TIMEOUT)?;
     begin(socket, &address.into())
 }
 
@@ -60,6 +82,21 @@ pub(crate) fn peer_ip(socket: &OwnedFd) -> Option<IpAddr> {
     peer(socket).map(|address| address.ip().to_canonical())
 }
 
+/// Says that no more will be sent, on a connection that is [asked](has_answered) whether its peer has heard.
+pub(crate) fn take_leave(socket: &OwnedFd) {
+    let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
+    set_patience(socket, PARTED_TIMEOUT);
+}
+
+/// Whether the peer has ended its side, too, in whatever way. What it sent before is thrown away.
+pub(crate) fn has_answered(socket: &OwnedFd) -> bool {
+    let mut rest = [std::mem::MaybeUninit::uninit(); 4096];
+    match SockRef::from(socket).recv(&mut rest) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}
+
 /// Says that no more will be sent and takes what the peer has sent meanwhile, because closing
 /// with unread bytes resets the connection and may destroy our last words on their way.
 pub(crate) fn part(socket: &OwnedFd) {
@@ -67,5 +104,20 @@ pub(crate) fn part(socket: &OwnedFd) {
     if socket.shutdown(std::net::Shutdown::Write).is_ok() {
         let mut rest = [std::mem::MaybeUninit::uninit(); 4096];
         let _ = socket.recv(&mut rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_host_is_not_declared_dead_before_its_client_has_been_idle_for_too_long() {
+        let seconds = [1, 310, 599, 600, 3600, 86_400];
+        for idle in seconds.map(Duration::from_secs) {
+            assert!(patience(Some(idle)) > idle);
+        }
+        assert_eq!(patience(None), USER_TIMEOUT);
+        assert_eq!(patience(Some(Duration::MAX)), MAX_USER_TIMEOUT);
     }
 }

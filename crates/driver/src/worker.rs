@@ -8,6 +8,7 @@
 //! - [`clients`]: accepting, their bytes, time-outs and leaving;
 //! - [`delays`]: answers kept back from those who guess passwords;
 //! - [`dials`]: connections in the making;
+//! - [`partings`]: whether those who were sent away have heard it;
 //! - [`servers`]: their bytes, moving and closing;
 //! - [`sides`]: cancel requests;
 //! - [`secure`]: going on in TLS;
@@ -25,6 +26,7 @@ mod effects;
 mod inspect;
 mod leases;
 mod leaving;
+mod partings;
 mod posts;
 mod secure;
 mod servers;
@@ -155,6 +157,7 @@ pub(crate) struct Worker<P: Protocol> {
     delayed: VecDeque<delays::Delayed>,
     /// Clients that are closed as soon as their last bytes have left.
     lingering: VecDeque<(u32, u32, Time)>,
+    partings: partings::Partings,
     mail: VecDeque<Message<P>>,
     work: VecDeque<Work>,
     actions: VecDeque<(Arc<SharedPool>, Action)>,
@@ -238,6 +241,7 @@ impl<P: Protocol> Worker<P> {
             states: vec![[0; STATES]; listeners],
             delayed: VecDeque::new(),
             lingering: VecDeque::new(),
+            partings: partings::Partings::default(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
             actions: VecDeque::new(),

@@ -283,7 +283,7 @@ impl fmt::Display for Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preset {
     /// Functions that come in floods, freeze and never say goodbye: idle clients are closed after 310 s, just later
-    /// than the platforms end idle containers.
+    /// than the platforms end idle containers (300 s). The driver sees to it that the kernel does not declare them dead before.
     Serverless,
 }
 

@@ -305,6 +305,16 @@ impl Reactor {
         socket::part(self.socket(id));
     }
 
+    /// Says that nothing more will be sent, and gives the socket up to whoever wants to know whether the peer heard it. What has not
+    /// been sent is lost.
+    pub(crate) fn take_leave(&mut self, id: ConnId) -> io::Result<OwnedFd> {
+        self.say_goodbye(id);
+        socket::take_leave(self.socket(id));
+        let socket = self.forget(id);
+        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
+        Ok(socket)
+    }
+
     /// Closes the connection; what has not been sent is lost. Closing takes it out of epoll too.
     pub(crate) fn close(&mut self, id: ConnId) {
         if self.conns[id.0 as usize].tls.is_some() {

@@ -6,13 +6,13 @@ use pool::{Admission, IdleTicket, Time};
 use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
-    Worker,
+    Work, Worker,
     effects::{ServerSessions, Source},
     leases::Lease,
     sharing::MAX_BEHIND,
 };
 use crate::{
-    listener::MAX_SURPLUS,
+    listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner},
     socket, throttle,
@@ -69,6 +69,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) muted: bool,
     /// Its end has been told, but not yet read.
     pub(super) hung_up: bool,
+    /// Why it was sent away, if it was.
+    pub(super) sent_away: Option<Sent>,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -173,6 +175,7 @@ impl<P: Protocol> Worker<P> {
             parted: false,
             muted: false,
             hung_up: false,
+            sent_away: None,
         });
         self.states[listener as usize][State::Login as usize] += 1;
         self.execute(out, Source::NONE);
@@ -189,6 +192,25 @@ impl<P: Protocol> Worker<P> {
             self.tell_refusal(slot, why);
         }
         self.rearm_client(slot);
+    }
+
+    /// Its session knows which pool it belongs to.
+    pub(super) fn on_logged_in(&mut self, slot: usize, pool: PoolId) {
+        let shared = self.pool(pool);
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        assert!(client.pool.is_none(), "a client logs in once");
+        client.pool = Some(pool);
+        shared.clients.fetch_add(1, Relaxed);
+        let rules = &self.shared.listeners[usize::from(client.listener)];
+        // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
+        let patience = socket::patience(shared.spec().timeouts.over(rules.timeouts()).client_idle);
+        if rules.tcp && patience != rules.patience {
+            socket::set_patience(self.reactor.socket(client.conn), patience);
+        }
+        if shared.drained.load(Relaxed) {
+            let (client, serial) = (slot as u32, client.serial);
+            self.work.push_back(Work::Refuse { client, serial, why: Refusal::Drained });
+        }
     }
 
     // ---- their bytes ----

@@ -1,14 +1,8 @@
 //! Executing what sessions wish, in order.
 
-use std::{
-    ops::Range,
-    rc::Rc,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{ops::Range, rc::Rc, sync::Arc};
 
-use protocol::{
-    Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, Refusal, ServerTag, Sessions,
-};
+use protocol::{Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, ServerTag, Sessions};
 use slab::Slab;
 
 use super::{Work, Worker, clients::ClientConn, posts::LastPost, servers::ServerConn};
@@ -190,18 +184,7 @@ impl<P: Protocol> Worker<P> {
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
             Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
             Effect::Wake { client } => self.push_feed(client.slot()),
-            Effect::LoggedIn { client: tag, pool } => {
-                let shared = self.pool(pool);
-                if let Some(client) = self.clients.get_mut(tag.slot()) {
-                    assert!(client.pool.is_none(), "a client logs in once");
-                    client.pool = Some(pool);
-                    shared.clients.fetch_add(1, Relaxed);
-                    if shared.drained.load(Relaxed) {
-                        let (client, serial) = (tag.slot() as u32, client.serial);
-                        self.work.push_back(Work::Refuse { client, serial, why: Refusal::Drained });
-                    }
-                }
-            }
+            Effect::LoggedIn { client, pool } => self.on_logged_in(client.slot(), pool),
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
             Effect::SideConnection { server, ref bytes, ref mut upgrade } => {

@@ -38,6 +38,7 @@ impl<P: Protocol> Worker<P> {
         if let Some(counted) = counted {
             listener.count_sent_away(counted);
         }
+        self.clients[slot].sent_away = counted;
         if why == Refusal::Evicted && listener.is_eviction_loop(self.now - self.clients[slot].born, self.now) {
             tracing::warn!(
                 listener = %listener.name, soft_limit = listener.limits().soft_limit,
@@ -150,11 +151,23 @@ impl<P: Protocol> Worker<P> {
             let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
             queues[listener].remove(ticket);
         }
-        self.reactor.close(client.conn);
+        self.close_connection(&client);
         if let Some(pool) = client.pool {
             self.pool(pool).clients.fetch_sub(1, Relaxed);
         }
         self.client_has_left(listener as u32, client.admitted);
+    }
+
+    /// Closes a client's connection, or first has it watched whether the client has heard that it is sent away.
+    fn close_connection(&mut self, client: &ClientConn<P::Client>) {
+        let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
+        let Some(why) = client.sent_away.filter(|_| tcp && self.partings.has_room()) else {
+            return self.reactor.close(client.conn);
+        };
+        match self.reactor.take_leave(client.conn) {
+            Ok(socket) => self.partings.watch(socket, client.listener, why, self.now),
+            Err(error) => tracing::error!(%error, "cannot let go of a client's connection"),
+        }
     }
 
     pub(super) fn client_has_left(&mut self, listener: u32, admitted: Admitted) {

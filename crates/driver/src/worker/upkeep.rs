@@ -39,6 +39,7 @@ impl<P: Protocol> Worker<P> {
         }
         self.answer_delayed();
         self.end_lingering();
+        self.partings.look(&self.shared.listeners, self.now);
         self.end_slow_sides();
         self.try_next_addresses();
         self.expire_queues();

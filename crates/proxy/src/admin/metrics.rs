@@ -114,6 +114,9 @@ impl Metrics {
         counters(encoder, "poolhouse_client_rejections", "Clients turned away at the door", lines)?;
         let evictions = |i: usize| listeners[i].evictions.clone();
         counters(encoder, "poolhouse_client_evictions", "Clients sent away", each(&evictions, "reason"))?;
+        let unanswered = |i: usize| listeners[i].unanswered.clone();
+        let help = "Clients sent away that never ended their side of the connection";
+        counters(encoder, "poolhouse_client_closes_unanswered", help, each(&unanswered, "reason"))?;
         let lines = listeners.iter().map(|l| (vec![("listener", l.name.as_str())], l.eviction_loops)).collect();
         let help = "Times that clients were seen to come back as fast as they were evicted";
         counters(encoder, "poolhouse_eviction_loops", help, lines)
@@ -374,7 +377,8 @@ pub(super) mod tests {
             name: "127.0.0.1:6432".to_owned(),
             idle: 3,
             rejections: vec![("hard_limit", 2)],
-            evictions: vec![("soft_limit", 1)],
+            evictions: vec![("soft_limit", 2)],
+            unanswered: vec![("soft_limit", 1)],
             limits: (8, 10),
             ..ListenerSnapshot::default()
         };
@@ -400,7 +404,8 @@ pub(super) mod tests {
                 &build,
                 "poolhouse_clients{listener=\"127.0.0.1:6432\",state=\"idle\"} 3",
                 "poolhouse_client_rejections_total{listener=\"127.0.0.1:6432\",reason=\"hard_limit\"} 2",
-                "poolhouse_client_evictions_total{listener=\"127.0.0.1:6432\",reason=\"soft_limit\"} 1",
+                "poolhouse_client_evictions_total{listener=\"127.0.0.1:6432\",reason=\"soft_limit\"} 2",
+                "poolhouse_client_closes_unanswered_total{listener=\"127.0.0.1:6432\",reason=\"soft_limit\"} 1",
                 "poolhouse_eviction_loops_total{listener=\"127.0.0.1:6432\"} 0",
                 "poolhouse_servers{database=\"d\",user=\"u\",state=\"idle\"} 2",
                 "poolhouse_servers_max{database=\"d\",user=\"u\"} 20",

@@ -1,0 +1,63 @@
+//! Connections that we have ended and whose clients have not yet ended theirs: kept for a few seconds to see whether they do.
+//! Those that do not have vanished or are frozen, which is what an operator wants to know. Knows sockets, no clients.
+
+use std::{collections::VecDeque, os::fd::OwnedFd, time::Duration};
+
+use pool::Time;
+
+use crate::{
+    listener::{Listener, Sent},
+    socket,
+};
+
+/// How long a peer has to end its side. One that lives needs a round trip and a turn of its event loop.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How often those that have not are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// Most of them at a time on a worker: a descriptor each. Further ones are closed without a look.
+const MAX_PARTINGS: usize = 256;
+
+/// See the file's head.
+#[derive(Default)]
+pub(super) struct Partings {
+    /// In the order in which they were ended.
+    waiting: VecDeque<Parting>,
+    next_look: Time,
+}
+
+struct Parting {
+    socket: OwnedFd,
+    listener: u16,
+    why: Sent,
+    until: Time,
+}
+
+impl Partings {
+    /// Whether another one can be watched.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_PARTINGS
+    }
+
+    /// Watches a connection that was just [ended](socket::take_leave).
+    pub(super) fn watch(&mut self, socket: OwnedFd, listener: u16, why: Sent, now: Time) {
+        self.waiting.push_back(Parting { socket, listener, why, until: now + ANSWER_TIME });
+    }
+
+    /// Lets go of those that have answered, and of those that did not in time, which are counted.
+    pub(super) fn look(&mut self, listeners: &[Listener], now: Time) {
+        if self.waiting.is_empty() || now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK;
+        self.waiting.retain(|parting| {
+            if socket::has_answered(&parting.socket) {
+                return false;
+            }
+            let late = now >= parting.until;
+            if late {
+                listeners[usize::from(parting.listener)].count_unanswered(parting.why);
+            }
+            !late
+        });
+    }
+}
