@@ -12,6 +12,9 @@ def encoded(words):
 class RedisWire:
     """One connection. Replies are (type, value); aggregates have lists of such."""
 
+    # Something of a reply has come.
+    begun = False
+
     @classmethod
     async def connect(cls, port):
         self = cls()
@@ -30,6 +33,7 @@ class RedisWire:
 
     async def reply(self):
         line = (await self.reader.readuntil(b"\r\n"))[:-2]
+        self.begun = True
         kind, rest = chr(line[0]), line[1:]
         if kind in "+-:_#,(":
             return kind, rest

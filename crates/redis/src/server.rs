@@ -260,6 +260,10 @@ impl Server {
             };
             // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
             self.closing |= self.holder.is_some() && bytes.starts_with(b"-ERR Protocol error");
+            // It has become a replica. A script can say so, too: the driver bounds how often that counts.
+            if bytes.starts_with(b"-READONLY ") {
+                out.push(Effect::Outdated { server: me });
+            }
         }
         let mut whom = whom.and_then(|whom| alive(clients, whom));
         if let Some((tag, client)) = &mut whom
