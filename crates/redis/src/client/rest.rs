@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
 
-use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Refusal, ServerTag, Sessions};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Refusal, ServerTag, Sessions, Standing};
 
 use super::{Client, Lease, passing::STREAM_FROM, work::Work};
 use crate::{
@@ -194,6 +194,8 @@ impl Redis {
                     out.insert(Peer::Client(me), |to| to.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
                 }
                 body.bytes.reserve(bytes.len() - head.length);
+                // Nobody is idle who sends a request.
+                out.push(Effect::Standing { client: me, standing: Standing::Active });
                 client.set_stage(Stage::Body(Box::new(Upload { request, body })));
                 (head.length, true)
             }
@@ -234,6 +236,7 @@ impl Redis {
             Ok(work) => client.http().works.push_back(work),
             Err(denied) => {
                 out.insert(Peer::Client(me), |to| Answer::denied(&manner, &denied).write(to));
+                out.push(Effect::Standing { client: me, standing: Standing::Idle });
                 if !manner.keep_alive {
                     client.close(me, CloseReason::Done, out);
                 }
@@ -244,7 +247,15 @@ impl Redis {
     /// Reads HTTP/2. Returns what was consumed.
     fn streams(&self, me: ClientTag, client: &mut Client, mut h2: Box<H2>, bytes: &[u8], out: &mut Outbox) -> usize {
         let mut arrived = Vec::new();
-        let over = h2.take(bytes, &mut arrived).err();
+        let rules = self.rules(client);
+        // Who has no token sends no body either.
+        let admit = |head: &Head| match &rules {
+            Ok(rules) if head.method != Method::Options => {
+                self.access(head, &Target::read(&head.target), rules).map(|_| ())
+            }
+            _ => Ok(()),
+        };
+        let over = h2.take(bytes, &admit, &mut arrived).err();
         for Arrived { request, mut respond } in arrived {
             match request.and_then(|(head, body)| self.arrive(me, client, head, &body, out)) {
                 Ok(Ok(mut work)) => {
@@ -498,12 +509,13 @@ impl Client {
     /// Answers requests all of whose results are known.
     pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
         let Some(rest) = &mut self.rest else { return };
-        let mut ends = false;
+        let (mut ends, mut answered) = (false, false);
         while let Some(work) = rest.works.front_mut()
             && !ends
             && work.is_done()
         {
             let mut work = rest.works.pop_front().expect("seen above");
+            answered = true;
             match work.respond.take() {
                 Some(mut respond) => respond.answer(work.answer()),
                 None => {
@@ -518,6 +530,8 @@ impl Client {
         }
         if ends {
             self.close(me, CloseReason::Done, out);
+        } else if answered && rest.works.is_empty() && self.lease == Lease::None {
+            out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }
 

@@ -29,6 +29,9 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Requests of a connection at a time.
 const MAX_STREAMS: u32 = 100;
 
+/// So many times the largest body may all bodies of a connection have that are on their way.
+const MAX_BODIES: usize = 4;
+
 /// Bytes of bodies that a client may send before any of them is looked at.
 const WINDOW: u32 = 1024 * 1024;
 
@@ -49,7 +52,7 @@ enum State {
 
 /// A request on its way.
 struct Upload {
-    head: Result<Head, Denied>,
+    head: Head,
     body: Vec<u8>,
     /// Bytes of the body that have come.
     length: u64,
@@ -80,11 +83,17 @@ impl H2 {
         Self { state: State::Greeting(Box::new(greeting)), wire, uploads: Vec::new(), max_request }
     }
 
-    /// Takes bytes of the client. Requests that are whole with them are appended.
+    /// Takes bytes of the client. Requests that are whole with them are appended; so are those whose heads `admit` refuses, without
+    /// their bodies.
     ///
     /// # Errors
     /// The client broke the protocol, or says goodbye; what is written then is the last.
-    pub(crate) fn take(&mut self, bytes: &[u8], arrived: &mut Vec<Arrived>) -> Result<(), String> {
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        admit: &dyn Fn(&Head) -> Result<(), Denied>,
+        arrived: &mut Vec<Arrived>,
+    ) -> Result<(), String> {
         self.wire.put(bytes);
         let mut context = Context::from_waker(Waker::noop());
         if let State::Greeting(greeting) = &mut self.state {
@@ -107,9 +116,14 @@ impl H2 {
                     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
                     let head = Head::new(parts.method.as_str(), target).and_then(|mut head| {
                         let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-                        head.fields(fields).map(|()| head)
+                        head.fields(fields)?;
+                        admit(&head).map(|()| head)
                     });
-                    self.uploads.push(Upload { head, body: Vec::new(), length: 0, stream, respond: Respond(respond) });
+                    let respond = Respond(respond);
+                    match head {
+                        Ok(head) => self.uploads.push(Upload { head, body: Vec::new(), length: 0, stream, respond }),
+                        Err(denied) => arrived.push(Arrived { request: Err(denied), respond }),
+                    }
                 }
             }
         }
@@ -127,13 +141,16 @@ impl H2 {
     /// Takes what has come of bodies.
     fn receive(&mut self, arrived: &mut Vec<Arrived>, context: &mut Context<'_>) {
         let mut at = 0;
+        let mut room = MAX_BODIES * self.max_request;
         while let Some(upload) = self.uploads.get_mut(at) {
-            match upload.receive(self.max_request, context) {
+            let outcome = upload.receive(self.max_request.min(room), context);
+            room -= upload.body.len();
+            match outcome {
                 Poll::Pending => at += 1,
                 Poll::Ready(None) => drop(self.uploads.swap_remove(at)),
                 Poll::Ready(Some(Ok(()))) => {
                     let Upload { head, body, respond, .. } = self.uploads.swap_remove(at);
-                    arrived.push(Arrived { request: head.map(|head| (head, body)), respond });
+                    arrived.push(Arrived { request: Ok((head, body)), respond });
                 }
                 Poll::Ready(Some(Err(denied))) => {
                     let Upload { respond, .. } = self.uploads.swap_remove(at);
