@@ -27,10 +27,10 @@ PROGRAMS = {
     "ioredis": (["node", "npm"], [["npm", "ci", "--no-audit", "--no-fund"]], ["node", "main.mjs"]),
     "node-redis": (["node", "npm"], [["npm", "ci", "--no-audit", "--no-fund"]], ["node", "main.mjs"]),
     "go-redis": (["go"], [["go", "build", "-o", "program", "."]], ["./program"]),
-    "jedis": (["java", "javac", "mvn"],
-              [["rm", "-rf", "lib", "classes"], ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"],
-               ["sha256sum", "--check", "--quiet", "jars.sha256"], ["javac", "-cp", "lib/*", "-d", "classes", "Main.java"]],
-              ["java", "-cp", "classes:lib/*", "Main"]),
+    "jedis": (["java", "javac", "mvn"], [["rm", "-rf", "lib", "classes"],
+                                         ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"],
+                                         ["sha256sum", "--check", "--quiet", "jars.sha256"],
+                                         ["javac", "-cp", "lib/*", "-d", "classes", "Main.java"]], ["java", "-cp", "classes:lib/*", "Main"]),
     "redis-rs": (["cargo"], [["cargo", "build", "--locked", "--target-dir", "target"]], ["target/debug/poolhouse-client-redis-rs"]),
 }
 SECONDS = 120
