@@ -137,12 +137,12 @@ def test_a_reply_that_is_cut_off_is_not_gone_on_with(pool, server):
         poolhouse = pool(Elsewhere(server, relay), workers=1, max_size=1)
         other = poolhouse.connect()
         assert other.ping()
-        relay.piece, relay.delay = 4096, 0.002
+        relay.piece, relay.delay = 4096, 0.02
         with poolhouse.open() as torn, poolhouse.open() as behind:
             torn.socket.sendall(b"*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n")
             heard = torn.socket.recv(65536)
             behind.socket.sendall(b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n")
-            time.sleep(0.1)
+            eventually("both are under way", lambda: poolhouse.metric("poolhouse_clients", state="active") == 2)
             relay.cut()
             while part := torn.socket.recv(65536):
                 heard += part

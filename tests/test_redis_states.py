@@ -86,7 +86,7 @@ def test_a_redis_that_loads_its_data_says_so_until_it_is_done(pool, mine):
     slow = mine("slow")
     poolhouse, direct = pool(slow, unavailable_wait_time="8s"), slow.connect()
     client = poolhouse.connect()
-    client.mset({f"k{number}": "v" * 100 for number in range(1000)})
+    client.mset({f"k{number}": "v" * 100 for number in range(1500)})
     direct.save()
     slow.stop()
     # Microseconds for each key.
@@ -128,6 +128,26 @@ def test_who_writes_to_a_former_primary_hears_so_and_is_led_to_the_new_one(pool,
         # Who has a server of its own keeps it: a subscriber would miss what is published meanwhile.
         old.connect().publish("news", "still heard")
         assert subscriber.get_message(timeout=5)["data"] == b"still heard"
+
+
+def test_a_transaction_at_a_former_primary_fails_and_the_next_succeeds(rest, mine):
+    """And so does what is asked over HTTP."""
+    old, new = mine("old"), mine("new")
+    with Relay(old.port) as relay:
+        old.url = lambda: f"redis://127.0.0.1:{relay.port}"
+        poolhouse = rest(behind=old)
+        client, asking = poolhouse.connect(), Rest(poolhouse.http)
+        assert client.pipeline().set("k", "v").execute() == [True]
+        old.connect().replicaof("127.0.0.1", new.port)
+        relay.target = new.port
+        assert asking.post("/", ["SET", "k", "w"]) == (400, {"error": "READONLY You can't write against a read only replica."})
+        eventually("a transaction succeeds", lambda: executed(client, "k", "x"))
+        assert asking.command("GET", "k") == "x" and new.connect().get("k") == b"x"
+
+
+def executed(client, key, value):
+    with contextlib.suppress(redis.ResponseError):
+        return client.pipeline().set(key, value).execute() == [True]
 
 
 def test_a_replica_that_stays_one_is_not_connected_to_over_and_over(pool, mine):
