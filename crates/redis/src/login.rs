@@ -1,4 +1,5 @@
-//! Logging in to a server: HELLO with AUTH, or AUTH alone where HELLO is not known, then SELECT.
+//! Logging in to a server: HELLO with AUTH, or AUTH alone where HELLO is not known, then SELECT, and PING: a server that still loads
+//! its data takes all of them but the last.
 
 use crate::{ServerLogin, Version, hello::Hello, resp};
 
@@ -9,6 +10,7 @@ enum Step {
     /// The server is older than HELLO.
     Auth,
     Select,
+    Ping,
 }
 
 /// A login under way.
@@ -23,7 +25,7 @@ pub enum Progress {
     /// Say this next. `accepted`: who we are is settled with it.
     Say { bytes: Vec<u8>, accepted: bool },
     /// The server may be used.
-    Done { hello: Hello, accepted: bool },
+    Done { hello: Hello },
     /// It cannot be used. `permanent`: asking again is of no use.
     Failed { message: String, permanent: bool },
 }
@@ -72,7 +74,12 @@ impl Login {
                 }
             },
             (Step::Auth, None) => self.select(true),
-            (Step::Select, None) => Progress::Done { hello: std::mem::take(&mut self.hello), accepted: false },
+            (Step::Select, None) => self.ping(false),
+            (Step::Ping, error) => match error.filter(|error| error.starts_with("LOADING")) {
+                Some(message) => Progress::Failed { message, permanent: false },
+                // Users may be forbidden to ask.
+                None => Progress::Done { hello: std::mem::take(&mut self.hello) },
+            },
             (_, Some(message)) => {
                 let message = without_secret(message, &self.login);
                 Progress::Failed { permanent: is_permanent(&message), message }
@@ -92,9 +99,16 @@ impl Login {
     fn select(&mut self, accepted: bool) -> Progress {
         let mut bytes = Vec::new();
         if !write_select(&self.login, &mut bytes) {
-            return Progress::Done { hello: std::mem::take(&mut self.hello), accepted };
+            return self.ping(accepted);
         }
         self.step = Step::Select;
+        Progress::Say { bytes, accepted }
+    }
+
+    fn ping(&mut self, accepted: bool) -> Progress {
+        let mut bytes = Vec::new();
+        resp::command(&mut bytes, &[b"PING"]);
+        self.step = Step::Ping;
         Progress::Say { bytes, accepted }
     }
 }
@@ -160,7 +174,9 @@ mod tests {
             panic!("the database is not selected");
         };
         assert_eq!(bytes, b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n");
-        let Progress::Done { hello, .. } = login.reply(b"+OK\r\n") else { panic!("it is not done") };
+        let Progress::Say { bytes, accepted: false } = login.reply(b"+OK\r\n") else { panic!("no PING") };
+        assert_eq!(bytes, b"*1\r\n$4\r\nPING\r\n");
+        let Progress::Done { hello } = login.reply(b"+PONG\r\n") else { panic!("it is not done") };
         assert_eq!(hello.mode, "standalone");
     }
 
@@ -169,7 +185,8 @@ mod tests {
         let mut login = Login::new(login(0, Some("secret")));
         let Progress::Say { bytes, .. } = login.reply(b"-ERR unknown command `HELLO`\r\n") else { panic!("no AUTH") };
         assert_eq!(bytes, b"*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
-        assert!(matches!(login.reply(b"+OK\r\n"), Progress::Done { accepted: true, .. }));
+        assert!(matches!(login.reply(b"+OK\r\n"), Progress::Say { accepted: true, .. }));
+        assert!(matches!(login.reply(b"-NOPERM no\r\n"), Progress::Done { .. }));
     }
 
     #[test]
@@ -180,6 +197,9 @@ mod tests {
         };
         assert_eq!(refused("-WRONGPASS no\r\n"), ("WRONGPASS no".to_owned(), true));
         assert_eq!(refused("-LOADING Redis is loading\r\n"), ("LOADING Redis is loading".to_owned(), false));
+        let mut loading = Login::new(login(0, None));
+        loading.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
+        assert!(matches!(loading.reply(b"-LOADING Redis is loading\r\n"), Progress::Failed { permanent: false, .. }));
         let (message, permanent) = refused("*2\r\n$4\r\nmode\r\n$7\r\ncluster\r\n");
         assert!(message.contains("Redis Cluster") && permanent);
     }

@@ -258,12 +258,11 @@ impl Server {
                 b'-' => !bytes.starts_with(b"-EXECABORT"),
                 _ => bytes.starts_with(b"+QUEUED"),
             };
-            // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
-            self.closing |= self.holder.is_some() && bytes.starts_with(b"-ERR Protocol error");
-            // It has become a replica. A script can say so, too: the driver bounds how often that counts.
-            if bytes.starts_with(b"-READONLY ") {
+            if LOST_ITS_PLACE.iter().any(|words| bytes.starts_with(words)) {
                 out.push(Effect::Outdated { server: me });
             }
+            // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
+            self.closing |= self.holder.is_some() && bytes.starts_with(b"-ERR Protocol error");
         }
         let mut whom = whom.and_then(|whom| alive(clients, whom));
         if let Some((tag, client)) = &mut whom
@@ -316,10 +315,7 @@ impl Server {
                 }
                 out.insert(Peer::Server(me), |to| to.extend_from_slice(&bytes));
             }
-            Progress::Done { hello, accepted } => {
-                if accepted {
-                    out.push(Effect::Authenticated { server: me });
-                }
+            Progress::Done { hello } => {
                 self.hello = hello;
                 self.phase = Phase::Ready;
                 out.push(Effect::Ready { server: me });
@@ -349,6 +345,10 @@ impl Server {
         client.on_server_gone(tag, torn.is_some(), beginning, out);
     }
 }
+
+/// What a server says that was the master and is a replica now: another one takes the writes. Replicas and scripts say the first, too,
+/// which is why the driver makes servers anew only now and then on that account.
+const LOST_ITS_PLACE: [&[u8]; 2] = [b"-READONLY ", b"-UNBLOCKED "];
 
 /// For the log.
 pub(crate) const LOST: &str = "the connection to Redis was lost";
