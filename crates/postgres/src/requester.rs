@@ -405,7 +405,9 @@ impl Requester {
                 Fault { code: None, permanent, detour, violation: false, message }
             }
             CloseReason::Error(_, message) => Fault::violation(message),
-            CloseReason::Goodbye | CloseReason::Done => Fault::violation("the server said goodbye during the login"),
+            CloseReason::Goodbye | CloseReason::Done | CloseReason::Elsewhere { .. } => {
+                Fault::violation("the server said goodbye during the login")
+            }
         }
     }
 }

@@ -93,6 +93,14 @@ pub enum CloseReason {
         /// What the server said.
         message: String,
     },
+    /// A server that is starting knows where the upstream is, and is not the upstream itself: the driver connects there instead
+    /// ([`server_start_directed`](crate::Protocol::server_start_directed)), and goes on with the next host if that will not do.
+    Elsewhere {
+        /// Name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// One wish. The driver executes effects strictly in order.

@@ -150,6 +150,12 @@ pub trait Protocol: Send + Sync + 'static {
         self.server_start(me, pool, out)
     }
 
+    /// As [`server_start`](Protocol::server_start), on a connection to where a host of the upstream has
+    /// [directed](crate::CloseReason::Elsewhere) the driver.
+    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
+        self.server_start(me, pool, out)
+    }
+
     /// Bytes from a client. Returns how many were consumed.
     fn client_input(
         &self,

@@ -42,7 +42,9 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let (upstream, most) = (&database.hosts, pool.config.max_size);
         let _ = match (config.kind, database.name.as_str()) {
             (Kind::Redis, _) => {
-                writeln!(text, "  {upstream} (Redis), at most {most} servers for each logical database")
+                let master = database.sentinel.as_ref().map(|sentinel| format!("{} by ", sentinel.master));
+                let master = master.unwrap_or_default();
+                writeln!(text, "  {master}{upstream} (Redis), at most {most} servers for each logical database")
             }
             (_, FALLBACK) => writeln!(text, "  any other name: {upstream}, {} mode, at most {most} servers", pool.mode),
             (_, name) => writeln!(text, "  {name}: {upstream}, {} mode, at most {most} servers", pool.mode),

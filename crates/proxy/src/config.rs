@@ -8,7 +8,7 @@ use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
-use upstream::{Kind, UpstreamTls};
+use upstream::{Kind, Sentinel, UpstreamTls};
 
 use crate::Password;
 
@@ -165,6 +165,8 @@ pub struct Database {
     pub name: String,
     /// Where it is.
     pub hosts: Hosts,
+    /// These hosts are sentinels, to be asked for the master.
+    pub sentinel: Option<Sentinel>,
     /// Which of these hosts will do.
     pub target: Target,
     /// What it is called there; `None` is what the client called it.

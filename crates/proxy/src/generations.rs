@@ -140,6 +140,7 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
         && (parameters, connect_query, mode, state, target, encryption)
             == (other.parameters, other.connect_query, other.mode, other.state, other.target, other.encryption)
         && a.upstream_tls(of_a) == b.upstream_tls(of_b)
+        && a.sentinel(of_a) == b.sentinel(of_b)
 }
 
 impl Directory for Generations {

@@ -22,7 +22,7 @@ use ::redis::HttpRules;
 use postgres::{Encryption, Unknown};
 use protocol::PoolId;
 use settings::Secret;
-use upstream::UpstreamTls;
+use upstream::{Sentinel, UpstreamTls};
 
 use crate::{
     Password,
@@ -172,6 +172,11 @@ impl Pools {
     /// How connections to a pool's upstream are encrypted, and what its certificate must be like.
     pub fn upstream_tls(&self, pool: PoolId) -> &UpstreamTls {
         &self.entry(pool).1.tls
+    }
+
+    /// How the sentinels of a pool's upstream are asked, if its hosts are some.
+    pub fn sentinel(&self, pool: PoolId) -> Option<&Sentinel> {
+        self.entry(pool).1.sentinel.as_ref()
     }
 
     fn user(&self, name: &str) -> Option<&User> {

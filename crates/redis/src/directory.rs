@@ -37,6 +37,17 @@ pub enum Welcome {
     Forbidden(String),
 }
 
+/// How sentinels are asked for the master.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sentinel {
+    /// What they call it.
+    pub master: Arc<str>,
+    /// Whom to log in to them as; `None` is Redis's `default`.
+    pub user: Option<Arc<str>>,
+    /// With which password, if they want one.
+    pub password: Option<Arc<str>>,
+}
+
 /// How Poolhouse logs in to a server.
 #[derive(Clone, Default)]
 pub struct ServerLogin {
@@ -50,6 +61,8 @@ pub struct ServerLogin {
     pub database: u32,
     /// The version to speak.
     pub version: Version,
+    /// The configured hosts are sentinels.
+    pub sentinel: Option<Sentinel>,
 }
 
 /// What holds for the clients of a listener that speak HTTP.

@@ -63,6 +63,17 @@ impl Hello {
     }
 }
 
+/// The strings and numbers of an array, as far as it has such only.
+pub fn strings(reply: &[u8]) -> Vec<String> {
+    let mut strings = Vec::new();
+    let mut rest = &reply[line(reply).map_or(reply.len(), |end| end + 2)..];
+    while let Some((item, behind)) = value(rest).filter(|_| reply[0] == b'*') {
+        strings.push(String::from_utf8_lossy(content(item)).into_owned());
+        rest = behind;
+    }
+    strings
+}
+
 /// The value at the beginning of `bytes`, and what is behind it.
 fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = ReplyScanner::default().advance(bytes).ok()?;

@@ -18,6 +18,7 @@ mod refusal;
 mod requester;
 mod resp;
 mod rest;
+mod sentinel;
 mod server;
 
 use std::sync::Arc;
@@ -30,9 +31,10 @@ use protocol::{
 
 #[doc(hidden)]
 pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
+use self::sentinel::Start;
 pub use self::{
     client::Client,
-    directory::{Directory, HttpRules, ServerLogin, Version, Welcome},
+    directory::{Directory, HttpRules, Sentinel, ServerLogin, Version, Welcome},
     requester::{ErrorReply, Fault, Requester, Verdict, Words},
     resp::split,
     rest::{
@@ -77,7 +79,11 @@ impl Protocol for Redis {
     }
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
-        Server::start(me, self.directory.server_login(pool), out)
+        Server::start(me, Start::new(self.directory.server_login(pool)), out)
+    }
+
+    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        Server::start(me, Start::at_master(self.directory.server_login(pool)), out)
     }
 
     fn client_input(

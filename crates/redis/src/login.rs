@@ -26,6 +26,8 @@ pub enum Progress {
     Say { bytes: Vec<u8>, accepted: bool },
     /// The server may be used.
     Done { hello: Hello },
+    /// It is not what is looked for, but knows where that is.
+    Elsewhere { host: String, port: u16 },
     /// It cannot be used. `permanent`: asking again is of no use.
     Failed { message: String, permanent: bool },
 }

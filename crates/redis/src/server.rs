@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
-    Client, ServerLogin,
+    Client,
     hello::Hello,
-    login::{Login, Progress},
+    login::Progress,
     resp::{self, ReplyScanner},
+    sentinel::Start,
 };
 use holding::Holding;
 
@@ -39,7 +40,7 @@ pub struct Server {
 }
 
 enum Phase {
-    Starting(Box<Login>),
+    Starting(Box<Start>),
     Ready,
     /// Given back by clients that went before their replies: it waits for those.
     Draining,
@@ -75,15 +76,14 @@ struct Run {
 }
 
 impl Server {
-    pub(crate) fn start(me: ServerTag, login: ServerLogin, out: &mut Outbox) -> Self {
-        let login = Login::new(login);
-        if login.wants_tls() {
+    pub(crate) fn start(me: ServerTag, start: Start, out: &mut Outbox) -> Self {
+        if start.wants_tls() {
             out.push(Effect::StartTls { peer: Peer::Server(me) });
         } else {
-            out.insert(Peer::Server(me), |to| login.begin(to));
+            out.insert(Peer::Server(me), |to| start.begin(to));
         }
         Self {
-            phase: Phase::Starting(Box::new(login)),
+            phase: Phase::Starting(Box::new(start)),
             hello: Hello::default(),
             holder: None,
             due: VecDeque::new(),
@@ -104,8 +104,8 @@ impl Server {
 
     /// The connection is in TLS now.
     pub(crate) fn secured(&self, me: ServerTag, out: &mut Outbox) {
-        let Phase::Starting(login) = &self.phase else { unreachable!("TLS is asked for at the start only") };
-        out.insert(Peer::Server(me), |to| login.begin(to));
+        let Phase::Starting(start) = &self.phase else { unreachable!("TLS is asked for at the start only") };
+        out.insert(Peer::Server(me), |to| start.begin(to));
     }
 
     /// What it says of itself.
@@ -300,7 +300,7 @@ impl Server {
             return Ok(0);
         }
         let reply = &bytes[..end.taken];
-        let Phase::Starting(login) = &mut self.phase else {
+        let Phase::Starting(start) = &mut self.phase else {
             if reply[0] == b'-' {
                 return Err(format!("the server does not answer PING: {}", shown(reply)));
             }
@@ -308,7 +308,7 @@ impl Server {
             out.push(Effect::Ready { server: me });
             return Ok(end.taken);
         };
-        match login.reply(reply) {
+        match start.reply(reply) {
             Progress::Say { bytes, accepted } => {
                 if accepted {
                     out.push(Effect::Authenticated { server: me });
@@ -319,6 +319,11 @@ impl Server {
                 self.hello = hello;
                 self.phase = Phase::Ready;
                 out.push(Effect::Ready { server: me });
+            }
+            Progress::Elsewhere { host, port } => {
+                self.phase = Phase::Ended;
+                let reason = CloseReason::Elsewhere { host, port };
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
             Progress::Failed { message, permanent } => {
                 self.phase = Phase::Ended;

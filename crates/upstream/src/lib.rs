@@ -8,4 +8,4 @@ mod url;
 
 pub use connector::{ALPN, about_file, connector, encryption, read_pem, uses_tls};
 pub use tls::{Root, SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
-pub use url::{Kind, UpstreamUrl, decode as percent_decode};
+pub use url::{Kind, Sentinel, UpstreamUrl, decode as percent_decode};

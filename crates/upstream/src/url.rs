@@ -1,6 +1,7 @@
 //! The URL of an upstream. Of PostgreSQL as libpq understands it: `postgres://user:password@host:port/database?parameters`, with
 //! percent-encoding, IPv6 hosts and Unix sockets (`?host=/run/postgresql`). Of Redis: `redis://user:password@host:port/number`, the host
-//! of a Unix socket being its path (`redis://%2Frun%2Fredis.sock`); `rediss://` is the same in TLS. Opens nothing.
+//! of a Unix socket being its path (`redis://%2Frun%2Fredis.sock`), or of its sentinels: `redis+sentinel://user:password@host:port,host:port/master`;
+//! `rediss` is the same in TLS. Opens nothing.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -21,12 +22,24 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn default_port(self) -> u16 {
+    fn default_port(self, sentinels: bool) -> u16 {
         match self {
             Self::Postgres => 5432,
+            Self::Redis if sentinels => 26_379,
             Self::Redis => 6379,
         }
     }
+}
+
+/// How the sentinels of a Redis are asked for its master.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sentinel {
+    /// What they call it.
+    pub master: String,
+    /// Whom to log in to them as.
+    pub user: Option<String>,
+    /// With which password, if they want one.
+    pub password: Option<Secret>,
 }
 
 /// What a URL says.
@@ -36,6 +49,8 @@ pub struct UpstreamUrl {
     pub kind: Kind,
     /// Where the upstream is: one host or several.
     pub hosts: Hosts,
+    /// The hosts are sentinels.
+    pub sentinel: Option<Sentinel>,
     /// Which of them will do.
     pub target: Target,
     /// Whom to log in as.
@@ -66,6 +81,9 @@ const PARAMETERS: &[&str] = &[
     "load_balance_hosts",
 ];
 
+/// Those that a `redis+sentinel://` URL may have beside the others.
+const SENTINEL_KEYS: &[&str] = &["sentinel_user", "sentinel_password"];
+
 /// Those of [`URL_TLS_KEYS`] that a `rediss://` URL may have.
 const REDIS_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
@@ -75,7 +93,11 @@ impl UpstreamUrl {
         let (scheme, rest) = url.split_once("://").ok_or("this is no URL: write postgres://user:password@host/name")?;
         let kind = match scheme {
             "postgres" | "postgresql" => Kind::Postgres,
-            "redis" | "rediss" => Kind::Redis,
+            "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" => Kind::Redis,
+            "redis-sentinel" | "rediss-sentinel" => {
+                let right = scheme.replace('-', "+");
+                return Err(format!("write it as {right}://user:password@host1:26379,host2:26379/master-name"));
+            }
             "mongodb" | "mongodb+srv" => {
                 return Err(format!("{scheme}:// is not available in this version; postgres:// and redis:// are"));
             }
@@ -90,7 +112,8 @@ impl UpstreamUrl {
         let (user, password) = login.split_once(':').map_or((login, None), |(user, pw)| (user, Some(pw)));
         let mut parts = Parts {
             kind,
-            secure: scheme == "rediss",
+            secure: scheme.starts_with("rediss"),
+            sentinels: scheme.ends_with("+sentinel"),
             user: some(decode(user)?),
             password: password.map(decode).transpose()?,
             database: some(decode(path)?),
@@ -119,6 +142,11 @@ struct Parts {
     kind: Kind,
     /// It is `rediss://`.
     secure: bool,
+    /// It is `redis+sentinel://`.
+    sentinels: bool,
+    /// Whom to log in to these as, and how.
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
     /// As listed; the default where there is none.
     hosts: Vec<String>,
     /// One for all, or one for each.
@@ -161,7 +189,10 @@ impl Parts {
             if REDIS_TLS_KEYS.contains(&key) && !self.secure {
                 return Err(format!("`{key}` is for TLS, which needs rediss://"));
             }
-            let known = [REDIS_TLS_KEYS, &["connect_timeout"]].concat();
+            if SENTINEL_KEYS.contains(&key) && !self.sentinels {
+                return Err(format!("`{key}` is for sentinels, which need redis+sentinel://"));
+            }
+            let known = [REDIS_TLS_KEYS, SENTINEL_KEYS, &["connect_timeout"]].concat();
             if !known.contains(&key) {
                 let guess = nearest(key, &known).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
                 let key = key.escape_debug();
@@ -176,6 +207,8 @@ impl Parts {
             }
             "target_session_attrs" => self.target = choose(&value, Target::WORDS)?,
             "load_balance_hosts" => self.spread = choose(&value, &[("disable", false), ("random", true)])?,
+            "sentinel_user" => self.sentinel_user = some(value),
+            "sentinel_password" => self.sentinel_password = some(value),
             "user" => self.user = some(value),
             "password" => self.password = Some(value),
             "dbname" => self.database = some(value),
@@ -194,17 +227,36 @@ impl Parts {
         Ok(())
     }
 
-    fn finish(self) -> Result<UpstreamUrl, String> {
-        if self.kind == Kind::Redis {
+    /// The name of the master that sentinels are asked for stands where a database would.
+    fn sentinel(&mut self) -> Result<Option<Sentinel>, String> {
+        if !self.sentinels {
+            return Ok(None);
+        }
+        let needed =
+            "behind the `/` of a redis+sentinel:// URL stands the name of the master, as the sentinels know it";
+        let master = self.database.take().ok_or(needed)?;
+        if master.contains('/') {
+            return Err(format!("{needed}, and nothing else: clients choose their logical database with SELECT"));
+        }
+        let (user, password) = (self.sentinel_user.take(), self.sentinel_password.take().map(Secret::new));
+        if user.is_some() && password.is_none() {
+            return Err("a sentinel_user without a sentinel_password".to_owned());
+        }
+        Ok(Some(Sentinel { master, user, password }))
+    }
+
+    fn finish(mut self) -> Result<UpstreamUrl, String> {
+        let sentinel = self.sentinel()?;
+        if self.kind == Kind::Redis && sentinel.is_none() {
             if self.hosts.len() > 1 {
-                return Err("several hosts: a redis:// URL has one".to_owned());
+                return Err("several hosts: a redis:// URL has one, and redis+sentinel:// may have several".to_owned());
             }
             if self.database.as_ref().is_some_and(|number| number.parse::<u32>().is_err()) {
                 return Err("behind the `/` stands no number: that of a logical database".to_owned());
             }
         }
         let hosts = Hosts {
-            addresses: addresses(self.kind, &self.hosts, &self.ports)?,
+            addresses: addresses(self.kind, &self.hosts, &self.ports, sentinel.is_some())?,
             then_any: self.target == Target::PreferStandby,
             spread: self.spread,
         };
@@ -225,6 +277,7 @@ impl Parts {
         Ok(UpstreamUrl {
             kind: self.kind,
             hosts,
+            sentinel,
             target: self.target,
             user: self.user,
             password: self.password.map(Secret::new),
@@ -237,7 +290,7 @@ impl Parts {
 }
 
 /// Each host with its port; one port, or none, holds for all hosts.
-fn addresses(kind: Kind, hosts: &[String], ports: &[Option<u16>]) -> Result<Vec<Address>, String> {
+fn addresses(kind: Kind, hosts: &[String], ports: &[Option<u16>], sentinels: bool) -> Result<Vec<Address>, String> {
     let none = [String::new()];
     let hosts = if hosts.is_empty() { &none[..] } else { hosts };
     if ports.len() > 1 && ports.len() != hosts.len() {
@@ -246,8 +299,8 @@ fn addresses(kind: Kind, hosts: &[String], ports: &[Option<u16>]) -> Result<Vec<
     if hosts.len() > MAX_HOSTS {
         return Err(format!("more than {MAX_HOSTS} hosts"));
     }
-    let port =
-        |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(kind.default_port());
+    let own = kind.default_port(sentinels);
+    let port = |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(own);
     let address = |(i, host): (usize, &String)| match host.as_str() {
         "" => Address::Tcp { host: "localhost".to_owned(), port: port(i) },
         path if path.starts_with('/') && kind == Kind::Redis => Address::Unix(PathBuf::from(path)),
@@ -375,6 +428,30 @@ mod tests {
         assert!(UpstreamUrl::parse("postgres://h/x?sslmode=require&sslrootcert=y").is_ok());
         assert!(UpstreamUrl::parse_postgres("postgres://h/x").is_ok());
         assert!(UpstreamUrl::parse_postgres("redis://h").unwrap_err().contains("not available here"));
+    }
+
+    #[test]
+    fn a_url_of_sentinels_names_the_master() {
+        let url = "redis+sentinel://app:pw@s1,s2:5000/main?sentinel_user=watcher&sentinel_password=w%3Dd";
+        let url = UpstreamUrl::parse(url).unwrap();
+        assert_eq!((url.kind, url.hosts.addresses), (Kind::Redis, vec![tcp("s1", 26_379), tcp("s2", 5000)]));
+        assert_eq!((url.user.as_deref(), url.password, url.database), (Some("app"), Some(Secret::new("pw")), None));
+        let (user, password) = (Some("watcher".to_owned()), Some(Secret::new("w=d")));
+        assert_eq!(url.sentinel, Some(Sentinel { master: "main".to_owned(), user, password }));
+        let secure = UpstreamUrl::parse("rediss+sentinel://s1/main").unwrap();
+        assert_eq!((secure.tls.mode, secure.sentinel.unwrap().password), (SslMode::VerifyFull, None));
+        assert_eq!(UpstreamUrl::parse("redis://h/1").unwrap().sentinel, None);
+        for (url, part) in [
+            ("redis+sentinel://s1", "the name of the master"),
+            ("redis+sentinel://s1/main/3", "SELECT"),
+            ("redis+sentinel://s1/main?sentinel_user=x", "without a sentinel_password"),
+            ("redis+sentinel://s1/main?sentinel_passwd=x", "did you mean `sentinel_password`"),
+            ("redis://h?sentinel_password=x", "need redis+sentinel://"),
+            ("redis-sentinel://s1?sentinelMasterId=main", "write it as redis+sentinel://"),
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err();
+            assert!(error.contains(part), "{url}: {error}");
+        }
     }
 
     #[test]

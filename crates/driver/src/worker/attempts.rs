@@ -7,6 +7,17 @@ use pool::Time;
 
 use crate::config::{Address, PoolSpec};
 
+/// What is asked of the host at hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Demand {
+    /// All that the session wants.
+    Full,
+    /// Less: no host met all of it.
+    Modest,
+    /// That it is the upstream, as the host before it has said.
+    Directed,
+}
+
 /// The hosts that are left for one new server.
 pub(super) struct Attempts {
     /// As it was when the connection was begun.
@@ -28,26 +39,21 @@ impl Attempts {
         Self { spec, first, tried: 0, errors: String::new() }
     }
 
-    /// The next host, and whether lower demands are made of it.
-    pub(super) fn next(&mut self) -> Option<(Address, bool)> {
+    /// The next host, and what is asked of it.
+    pub(super) fn next(&mut self) -> Option<(Address, Demand)> {
         let hosts = &self.spec.hosts.addresses;
         if self.left() == 0 {
             return None;
         }
         let address = hosts[(self.first + self.tried) % hosts.len()].clone();
-        let modest = self.tried >= hosts.len();
+        let demand = if self.tried >= hosts.len() { Demand::Modest } else { Demand::Full };
         self.tried += 1;
-        Some((address, modest))
+        Some((address, demand))
     }
 
     /// How many are left.
     pub(super) fn left(&self) -> usize {
         self.all() - self.tried
-    }
-
-    /// Whether there is, or was, another one.
-    pub(super) fn is_among_several(&self) -> bool {
-        self.all() > 1
     }
 
     /// Its part of the time there is for connecting.
@@ -102,7 +108,8 @@ mod tests {
     }
 
     fn order(mut attempts: Attempts) -> Vec<(String, bool)> {
-        std::iter::from_fn(|| attempts.next()).map(|(address, modest)| (address.to_string(), modest)).collect()
+        let next = || attempts.next().map(|(address, demand)| (address.to_string(), demand == Demand::Modest));
+        std::iter::from_fn(next).collect()
     }
 
     #[test]

@@ -15,7 +15,7 @@ use protocol::{CloseReason, Peer, Protocol};
 
 use super::{
     Worker,
-    attempts::Attempts,
+    attempts::{Attempts, Demand},
     effects::Source,
     servers::{Local, Phase, ServerConn},
 };
@@ -33,8 +33,8 @@ pub(super) struct Dial {
     pool: Arc<SharedPool>,
     /// The host at hand.
     address: Address,
-    /// It is content with a host that meets only a part of what it wants.
-    modest: bool,
+    /// What is asked of it.
+    demand: Demand,
     attempts: Attempts,
     conn: Option<ConnId>,
     /// Addresses of the host still to be tried.
@@ -53,17 +53,29 @@ impl<P: Protocol> Worker<P> {
 
     /// Begins, or goes on with another host.
     pub(super) fn dial_again(&mut self, pool: Arc<SharedPool>, id: ServerId, mut attempts: Attempts) {
-        let Some((address, modest)) = attempts.next() else {
+        let Some((address, demand)) = attempts.next() else {
             self.set_whereabouts(pool.id, id, Local::None);
             return self.connect_failed(&pool, id, attempts.errors(), false);
         };
+        self.dial_host(pool, id, attempts, address, demand);
+    }
+
+    /// Begins with a host: one of those that are configured, or where one of these has directed us.
+    pub(super) fn dial_host(
+        &mut self,
+        pool: Arc<SharedPool>,
+        id: ServerId,
+        attempts: Attempts,
+        address: Address,
+        demand: Demand,
+    ) {
         let pool_id = pool.id;
         let left = attempts.left();
         let dial = Dial {
             id,
             pool,
             address: address.clone(),
-            modest,
+            demand,
             attempts,
             conn: None,
             addresses: VecDeque::new(),
@@ -138,9 +150,11 @@ impl<P: Protocol> Worker<P> {
         dial.pool.lock().stats.on_phase(shared_pool::Phase::Tcp, self.now - dial.since);
         let mut out = self.outbox();
         let tag = self.server_tag(server_slot);
-        let session = match dial.modest {
-            false => self.shared.protocol.server_start(tag, dial.pool.id, &mut out),
-            true => self.shared.protocol.server_start_modest(tag, dial.pool.id, &mut out),
+        let protocol = &self.shared.protocol;
+        let session = match dial.demand {
+            Demand::Full => protocol.server_start(tag, dial.pool.id, &mut out),
+            Demand::Modest => protocol.server_start_modest(tag, dial.pool.id, &mut out),
+            Demand::Directed => protocol.server_start_directed(tag, dial.pool.id, &mut out),
         };
         self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
         self.servers.insert(ServerConn {
@@ -149,7 +163,7 @@ impl<P: Protocol> Worker<P> {
             pool: dial.pool,
             id: dial.id,
             address: dial.address,
-            attempts: dial.attempts.is_among_several().then(|| Box::new(dial.attempts)),
+            attempts: Some(Box::new(dial.attempts)),
             phase: Phase::Starting,
             authenticated: false,
             ending: false,

@@ -7,7 +7,7 @@ use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 
 use super::{
     Work, Worker,
-    attempts::Attempts,
+    attempts::{Attempts, Demand},
     effects::{ClientSessions, Source},
     leases::Lease,
     sharing::Share,
@@ -385,8 +385,14 @@ impl<P: Protocol> Worker<P> {
         let message = match &reason {
             CloseReason::StartFailed { message, .. } | CloseReason::Error(_, message) => message.as_str(),
             CloseReason::Goodbye | CloseReason::Done => "the server ended the connection",
+            CloseReason::Elsewhere { .. } => "the upstream is elsewhere",
         };
         if server.phase == Phase::Starting {
+            if let CloseReason::Elsewhere { host, port } = reason {
+                let attempts = server.attempts.expect("it is starting");
+                let address = Address::Tcp { host, port };
+                return self.dial_host(server.pool, server.id, *attempts, address, Demand::Directed);
+            }
             let permanent = matches!(reason, CloseReason::StartFailed { permanent: true, .. });
             return self.start_failed(server, message, permanent);
         }

@@ -210,6 +210,7 @@ impl Reader<'_> {
         let database = Database {
             name,
             hosts: url.hosts,
+            sentinel: url.sentinel,
             target: url.target,
             database,
             user: url.user,

@@ -119,6 +119,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
     let mut fallback = Database {
         name: FALLBACK.to_owned(),
         hosts: url.hosts,
+        sentinel: url.sentinel,
         target: url.target,
         database: None,
         user: url.user,

@@ -8,7 +8,7 @@ use std::{
 
 use postgres::Unknown;
 use protocol::{Encryption, Origin, PoolId};
-use redis::{Access, Directory, HttpRules, ServerLogin, Version, Welcome};
+use redis::{Access, Directory, HttpRules, Sentinel, ServerLogin, Version, Welcome};
 use settings::Secret;
 use subtle::ConstantTimeEq;
 
@@ -82,6 +82,11 @@ impl Directory for Pools {
             password: self.server_password(entry.database, &entry.user).map(text),
             database: number.parse().expect("pools of Redis are called by numbers"),
             version,
+            sentinel: database.sentinel.clone().map(|sentinel| Sentinel {
+                master: sentinel.master.into(),
+                user: sentinel.user.map(Into::into),
+                password: sentinel.password.map(text),
+            }),
         }
     }
 }

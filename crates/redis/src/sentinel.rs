@@ -1,0 +1,214 @@
+//! How a connection to a server begins: with a login; or, where the configured hosts are sentinels, with the question for the master,
+//! and on a connection to that one with a login and a look at whether it is the master.
+
+use crate::{
+    ServerLogin,
+    directory::Sentinel,
+    hello,
+    login::{Login, Progress, is_permanent},
+    resp,
+};
+
+/// See the file's head.
+pub enum Start {
+    /// It is Redis itself.
+    Server(Login),
+    /// It is a sentinel.
+    Sentinel(Question),
+    /// It is what a sentinel called the master.
+    Master {
+        /// The login, at first.
+        login: Login,
+        /// What the login has brought: an old server is asked for its role by itself.
+        asking: Option<hello::Hello>,
+    },
+}
+
+/// The question for the master, under way.
+pub struct Question {
+    sentinel: Sentinel,
+    tls: bool,
+    /// We have logged in, or need not.
+    known: bool,
+}
+
+impl Start {
+    /// On a connection to a configured host.
+    pub fn new(mut login: ServerLogin) -> Self {
+        match login.sentinel.take() {
+            None => Self::Server(Login::new(login)),
+            Some(sentinel) => {
+                let known = sentinel.password.is_none();
+                Self::Sentinel(Question { sentinel, tls: login.tls, known })
+            }
+        }
+    }
+
+    /// On a connection to where a sentinel has directed us.
+    pub fn at_master(login: ServerLogin) -> Self {
+        Self::Master { login: Login::new(login), asking: None }
+    }
+
+    /// Whether it is to be in TLS.
+    pub fn wants_tls(&self) -> bool {
+        match self {
+            Self::Server(login) | Self::Master { login, .. } => login.wants_tls(),
+            Self::Sentinel(question) => question.tls,
+        }
+    }
+
+    /// Begins: appends what is to be sent.
+    pub fn begin(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Server(login) | Self::Master { login, .. } => login.begin(to),
+            Self::Sentinel(question) => question.say(to),
+        }
+    }
+
+    /// Takes a whole reply.
+    pub fn reply(&mut self, reply: &[u8]) -> Progress {
+        match self {
+            Self::Server(login) => login.reply(reply),
+            Self::Sentinel(question) => question.reply(reply),
+            Self::Master { asking: Some(hello), .. } => {
+                // The first of what ROLE tells.
+                hello.role = hello::strings(reply).first().cloned().unwrap_or_default();
+                judge(std::mem::take(hello))
+            }
+            Self::Master { login, asking } => match login.reply(reply) {
+                Progress::Done { hello } if hello.role.is_empty() => {
+                    *asking = Some(hello);
+                    let mut bytes = Vec::new();
+                    resp::command(&mut bytes, &[b"ROLE"]);
+                    Progress::Say { bytes, accepted: false }
+                }
+                Progress::Done { hello } => judge(hello),
+                other => other,
+            },
+        }
+    }
+}
+
+/// A server that is no master will not do, for now.
+fn judge(hello: hello::Hello) -> Progress {
+    match hello.role.as_str() {
+        "master" => Progress::Done { hello },
+        role => {
+            let message = format!("the sentinel called this the master, and it says it is `{}`", role.escape_debug());
+            Progress::Failed { message, permanent: false }
+        }
+    }
+}
+
+impl Question {
+    fn say(&self, to: &mut Vec<u8>) {
+        match (&self.sentinel.password, self.known) {
+            (Some(password), false) => {
+                let mut words = vec![&b"AUTH"[..]];
+                words.extend(self.sentinel.user.as_deref().map(str::as_bytes));
+                words.push(password.as_bytes());
+                resp::command(to, &words);
+            }
+            _ => resp::command(to, &[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self.sentinel.master.as_bytes()]),
+        }
+    }
+
+    fn reply(&mut self, reply: &[u8]) -> Progress {
+        if let Some(error) = reply.strip_prefix(b"-") {
+            let said = String::from_utf8_lossy(error).trim_end().to_owned();
+            let told = self.sentinel.password.as_ref().is_some_and(|password| said.contains(&**password));
+            let said = if told { "its words hold the password".to_owned() } else { said };
+            // Another one may be what this one is not.
+            let permanent = is_permanent(&said) && !said.starts_with("ERR unknown command");
+            return Progress::Failed { message: format!("the sentinel does not tell the master: {said}"), permanent };
+        }
+        if !self.known {
+            self.known = true;
+            let mut bytes = Vec::new();
+            self.say(&mut bytes);
+            return Progress::Say { bytes, accepted: false };
+        }
+        let words = hello::strings(reply);
+        match words.as_slice() {
+            [host, port] if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+                Progress::Elsewhere { host: host.clone(), port: port.parse().expect("seen above") }
+            }
+            _ => {
+                let name = &self.sentinel.master;
+                Progress::Failed { message: format!("the sentinel knows no master called `{name}`"), permanent: false }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(password: Option<&str>) -> ServerLogin {
+        let sentinel = Sentinel { master: "mymaster".into(), user: None, password: password.map(Into::into) };
+        ServerLogin { sentinel: Some(sentinel), ..ServerLogin::default() }
+    }
+
+    fn said(start: &Start) -> Vec<u8> {
+        let mut said = Vec::new();
+        start.begin(&mut said);
+        said
+    }
+
+    const QUESTION: &[u8] = b"*3\r\n$8\r\nSENTINEL\r\n$23\r\nGET-MASTER-ADDR-BY-NAME\r\n$8\r\nmymaster\r\n";
+
+    #[test]
+    fn a_sentinel_is_asked_and_its_answer_followed() {
+        let mut start = Start::new(login(None));
+        assert_eq!(said(&start), QUESTION);
+        let Progress::Elsewhere { host, port } = start.reply(b"*2\r\n$8\r\n10.0.0.7\r\n$4\r\n6379\r\n") else {
+            panic!("the answer is not followed")
+        };
+        assert_eq!((host.as_str(), port), ("10.0.0.7", 6379));
+    }
+
+    #[test]
+    fn a_sentinel_with_a_password_gets_its_own() {
+        let mut start = Start::new(login(Some("watch")));
+        assert_eq!(said(&start), b"*2\r\n$4\r\nAUTH\r\n$5\r\nwatch\r\n");
+        let Progress::Say { bytes, .. } = start.reply(b"+OK\r\n") else { panic!("it is not asked") };
+        assert_eq!(bytes, QUESTION);
+    }
+
+    #[test]
+    fn what_is_no_answer_has_the_next_sentinel_asked() {
+        for reply in [
+            "*-1\r\n",
+            "*2\r\n$1\r\na\r\n$1\r\n0\r\n",
+            "$-1\r\n",
+            "-ERR unknown command 'SENTINEL'\r\n",
+            "-IDONTKNOW\r\n",
+        ] {
+            let progress = Start::new(login(None)).reply(reply.as_bytes());
+            assert!(matches!(progress, Progress::Failed { permanent: false, .. }), "{reply}");
+        }
+        let wrong = Start::new(login(Some("watch"))).reply(b"-WRONGPASS not watch\r\n");
+        let Progress::Failed { message, .. } = wrong else { panic!("a refusal is one") };
+        assert!(!message.contains("watch"), "{message}");
+    }
+
+    #[test]
+    fn who_is_called_the_master_must_say_so_too() {
+        let hello = |role: &str| format!("*2\r\n$4\r\nrole\r\n${}\r\n{role}\r\n", role.len());
+        for (role, good) in [("master", true), ("replica", false)] {
+            let mut start = Start::at_master(login(None));
+            start.reply(hello(role).as_bytes());
+            let progress = start.reply(b"+PONG\r\n");
+            assert_eq!(matches!(progress, Progress::Done { .. }), good, "{role}");
+        }
+        // Older than HELLO.
+        for (role, good) in [("*1\r\n$6\r\nmaster\r\n", true), ("*1\r\n$5\r\nslave\r\n", false), ("-NOPERM\r\n", false)]
+        {
+            let mut start = Start::at_master(login(None));
+            start.reply(b"-ERR unknown command `HELLO`\r\n");
+            assert!(matches!(start.reply(b"+PONG\r\n"), Progress::Say { .. }));
+            assert_eq!(matches!(start.reply(role.as_bytes()), Progress::Done { .. }), good, "{role}");
+        }
+    }
+}
