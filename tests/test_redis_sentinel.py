@@ -1,11 +1,17 @@
 """A Redis whose master changes: Poolhouse asks the sentinels, and goes where the master is."""
 
+import contextlib
+import signal
+import socket
+import ssl
+import threading
 import time
 
 import pytest
 import redis
 
-from redis_fixtures import pool, server
+from cluster import free_port
+from redis_fixtures import own_redis, pool, server
 from redis_load import Load
 from redis_sentinels import Sentinels
 from waiting import eventually
@@ -100,3 +106,113 @@ def test_a_redis_is_no_sentinel_and_that_is_told(pool, server):
     poolhouse = pool(Behind(f"redis+sentinel://127.0.0.1:{server.port}/mymaster"), unavailable_wait_time="1s")
     with pytest.raises(redis.RedisError, match="unknown command"):
         poolhouse.connect().ping()
+
+
+# -- sentinels that err
+
+
+class Oracle:
+    """Says what it is told to whoever asks, as a sentinel would; in TLS if it has a certificate. `None`: it says nothing at all."""
+
+    def __init__(self, *answers, certificate=None):
+        self.answers, self.asked = list(answers), 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if certificate else None
+        if certificate:
+            self.context.load_cert_chain(certificate.certificate, certificate.key)
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        with contextlib.suppress(OSError):
+            if self.context:
+                connection = self.context.wrap_socket(connection, server_side=True)
+            while b"GET-MASTER-ADDR-BY-NAME" in connection.recv(1000):
+                # The last answer is given for ever.
+                answer = self.answers[min(self.asked, len(self.answers) - 1)]
+                self.asked += 1
+                if answer is not None:
+                    connection.sendall(b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (len(str(answer)), answer))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+
+def behind(*oracles, scheme="redis", more=""):
+    return Behind(f"{scheme}+sentinel://" + ",".join(f"127.0.0.1:{oracle.port}" for oracle in oracles) + "/mymaster" + more)
+
+
+def test_the_next_sentinel_is_asked_when_one_errs(pool, server, workspace):
+    replica = own_redis(workspace, "replica").start()
+    try:
+        replica.connect().replicaof("127.0.0.1", server.port)
+        for wrong in (replica.port, free_port(), None):
+            with Oracle(wrong) as errs, Oracle(server.port) as right:
+                # Who is silent has half of connect_time.
+                client = pool(behind(errs, right), max_wait_time="8s").connect()
+                assert client.set("k", "v") and errs.asked == right.asked == 1
+        # It speaks of itself.
+        with Oracle(1) as vain, Oracle(server.port) as right:
+            vain.answers = [vain.port]
+            assert pool(behind(vain, right)).connect().set("k", "v")
+    finally:
+        replica.stop()
+
+
+def test_while_the_only_sentinel_errs_clients_wait(pool, server, workspace):
+    replica = own_redis(workspace, "replica").start()
+    try:
+        replica.connect().replicaof("127.0.0.1", server.port)
+        with Oracle(replica.port, free_port(), server.port) as oracle:
+            poolhouse = pool(behind(oracle), unavailable_wait_time="20s")
+            assert poolhouse.connect(socket_timeout=25).set("k", "v") and oracle.asked == 3
+            assert "says it is `replica`" in poolhouse.log()
+        with Oracle(replica.port) as oracle:
+            poolhouse = pool(behind(oracle), unavailable_wait_time="1s")
+            with pytest.raises(redis.ResponseError, match="says it is `replica`"):
+                poolhouse.connect().ping()
+    finally:
+        replica.stop()
+
+
+def test_sentinel_and_master_in_tls(pool, workspace, certificates):
+    pair = certificates.server
+    secure = own_redis(workspace, "secure", **{"tls-cert-file": pair.certificate, "tls-key-file": pair.key, "tls-auth-clients": "no",
+                                               "tls-ca-cert-file": certificates.authority.certificate})
+    secure.settings["tls-port"], secure.settings["port"] = secure.port, 0
+    secure.connect = lambda **more: redis.Redis(port=secure.port, ssl=True, ssl_ca_certs=str(certificates.authority.certificate), **more)
+    secure.start()
+    try:
+        with Oracle(secure.port, certificate=pair) as oracle:
+            trusted = f"?sslrootcert={certificates.authority.certificate}"
+            assert pool(behind(oracle, scheme="rediss", more=trusted)).connect().set("k", "v")
+            stranger = f"?sslrootcert={certificates.other_authority.certificate}"
+            with pytest.raises(redis.ResponseError, match="TLS"):
+                pool(behind(oracle, scheme="rediss", more=stranger), unavailable_wait_time="1s").connect().ping()
+            assert oracle.asked == 1, "who is not trusted is asked nothing"
+    finally:
+        secure.stop()
+
+
+def test_a_reload_may_name_another_master(pool, server, workspace):
+    other = own_redis(workspace, "other").start()
+    try:
+        with Oracle(server.port, other.port) as oracle:
+            text = f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n[[database]]\nurl = "redis+sentinel://127.0.0.1:{oracle.port}/NAME"\n'
+            poolhouse = pool(file=text.replace("NAME", "one"))
+            client = poolhouse.connect()
+            assert client.set("k", "v") and server.connect().get("k") == b"v"
+            poolhouse.rewrite(text.replace("NAME", "two"))
+            poolhouse.signal(signal.SIGHUP)
+            eventually("the other one is used", lambda: client.set("k", "w") and other.connect().get("k") == b"w")
+    finally:
+        other.stop()
