@@ -80,6 +80,8 @@ class SubscriberHabits:
 
     def __init__(self, chance, number):
         self.chance, self.number, self.version = chance, number, 2
+        # Its own: what others write has no order with what it reads.
+        self.key = f"subscriber:{number}"
         self.has = {"": set(), "P": set(), "S": set()}
 
     def name(self, kind):
@@ -112,6 +114,6 @@ class SubscriberHabits:
                 self.version = version
             return ("HELLO", version), 1
         return self.chance.choice([
-            ("PING",), ("PING", "x"), ("PING", "x", "y"), ("GET", "k"), ("SET", "k", self.number), ("SUBSCRIBE",), ("PSUBSCRIBE",), ("config", "GET", "maxclients"),
+            ("PING",), ("PING", "x"), ("PING", "x", "y"), ("GET", self.key), ("SET", self.key, self.number), ("SUBSCRIBE",), ("PSUBSCRIBE",), ("config", "GET", "maxclients"),
             ("SELECT", self.chance.choice([0, 1])), ("CLIENT", "SETNAME", "x"), ("ECHO", "x"), ("LRANGE", "l", 0, -1), ("GET",)] if self.version == 3 else [
-            ("PING",), ("PING", "x"), ("PING", "x", "y"), ("GET", "k"), ("SUBSCRIBE",), ("config", "GET", "maxclients"), ("SELECT", 1), ("CLIENT", "SETNAME", "x"), ("ECHO", "x")]), 1
+            ("PING",), ("PING", "x"), ("PING", "x", "y"), ("GET", self.key), ("SUBSCRIBE",), ("config", "GET", "maxclients"), ("SELECT", 1), ("CLIENT", "SETNAME", "x"), ("ECHO", "x")]), 1

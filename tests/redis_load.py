@@ -79,10 +79,12 @@ def http_value(result):
 class RedisLoad:
     """Runs in a thread of its own from `with` on; every client connects anew when its connection is lost.
 
-    `large`: also values that are not for shared servers. `steps`: after so many a client leaves and comes again."""
+    `large`: also values that are not for shared servers. `steps`: after so many a client leaves and comes again. `lossy`: what was answered
+    may be undone, as a failover does with what the replica had not got yet. `password`: that of the default user."""
 
-    def __init__(self, port, clients=20, connection=Wire, pause=0.002, large=True, steps=None):
+    def __init__(self, port, clients=20, connection=Wire, pause=0.002, large=True, steps=None, lossy=False, password=None):
         self.port, self.clients, self.connection, self.pause, self.large, self.steps = port, clients, connection, pause, large, steps
+        self.lossy, self.password = lossy, password
         self.run_id = secrets.token_hex(4)
         # Commands by what became of them: answered, refused (told so), lost (with the connection). Steps: torn, hung.
         self.counts = collections.Counter()
@@ -119,7 +121,7 @@ class RedisLoad:
         direct = server.connect()
         for number in range(self.clients):
             value = int(direct.get(self.key(number, "n")) or 0)
-            least, most = self.done[number], self.done[number] + self.unknown[number]
+            least, most = 0 if self.lossy else self.done[number], self.done[number] + self.unknown[number]
             assert least <= value <= most, f"client {number}: {value} increments were executed, and not {least} to {most}"
 
     def key(self, number, kind):
@@ -135,7 +137,7 @@ class RedisLoad:
         while not self.over.is_set() and self.counts.total() < MAX_STEPS:
             try:
                 async with asyncio.timeout(HANG_SECONDS):
-                    connection = connection or await self.connection.connect(self.port)
+                    connection = connection or await self.connect()
                     await self.step(connection, number)
                 taken += 1
             except Torn:
@@ -154,6 +156,13 @@ class RedisLoad:
                 connection, taken = leave(connection), 0
             await asyncio.sleep(self.pause)
         leave(connection)
+
+    async def connect(self):
+        connection = await self.connection.connect(self.port)
+        if self.password:
+            await connection.send(encoded(("AUTH", self.password)))
+            assert await connection.reply() == ("+", b"OK")
+        return connection
 
     async def step(self, connection, number):
         """One of what clients do. Increments are asked for by `INCR` of the client's own key only."""
@@ -198,7 +207,8 @@ class RedisLoad:
 
     def incremented(self, number, value):
         self.done[number] += 1
-        if not self.done[number] <= value <= self.done[number] + self.unknown[number]:
+        least = 1 if self.lossy else self.done[number]
+        if not least <= value <= self.done[number] + self.unknown[number]:
             self.wrong.append(f"client {number}: {value} after {self.done[number]} increments and {self.unknown[number]} of unknown fate")
 
     def transacted(self, number, reply, nonce):

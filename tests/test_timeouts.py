@@ -46,7 +46,8 @@ def test_a_login_by_single_bytes_does_not_prolong_its_time(start):
             for byte in w.startup(user="app", database="bench", application_name="x" * 200):
                 client.send(bytes([byte]))
                 time.sleep(0.1)
-                assert time.monotonic() - began < 6, "it goes on and on"
+                # All of it would take 25 s.
+                assert time.monotonic() - began < 15, "it goes on and on"
             client.receive(1)
 
 

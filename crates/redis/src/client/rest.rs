@@ -248,14 +248,18 @@ impl Redis {
     fn streams(&self, me: ClientTag, client: &mut Client, mut h2: Box<H2>, bytes: &[u8], out: &mut Outbox) -> usize {
         let mut arrived = Vec::new();
         let rules = self.rules(client);
-        // Who has no token sends no body either.
-        let admit = |head: &Head| match &rules {
-            Ok(rules) if head.method != Method::Options => {
+        let refusal = client.http().refusal.take();
+        // Who is refused, or has no token, sends no body either.
+        let admit = |head: &Head| match (&refusal, &rules) {
+            (Some(denied), _) => Err(Denied::clone(denied)),
+            (None, Ok(rules)) if head.method != Method::Options => {
                 self.access(head, &Target::read(&head.target), rules).map(|_| ())
             }
             _ => Ok(()),
         };
         let over = h2.take(bytes, &admit, &mut arrived).err();
+        let refused = refusal.is_some() && !arrived.is_empty();
+        client.http().refusal = refusal;
         for Arrived { request, mut respond } in arrived {
             match request.and_then(|(head, body)| self.arrive(me, client, head, &body, out)) {
                 Ok(Ok(mut work)) => {
@@ -266,11 +270,16 @@ impl Redis {
                 Err(denied) => respond.answer(Answer::denied(&Manner::default(), &denied)),
             }
         }
-        h2.turn();
+        match refused {
+            true => h2.say_goodbye(),
+            false => h2.turn(),
+        }
         out.insert(Peer::Client(me), |to| h2.drain(to));
         client.set_stage(Stage::Two(h2));
-        if let Some(why) = over {
-            client.close(me, CloseReason::Error(Blame::Client, why), out);
+        match over {
+            Some(why) => client.close(me, CloseReason::Error(Blame::Client, why), out),
+            None if refused => client.close(me, CloseReason::Done, out),
+            None => {}
         }
         bytes.len()
     }
@@ -284,9 +293,6 @@ impl Redis {
         body: &[u8],
         out: &mut Outbox,
     ) -> Result<Result<Work, Answer>, Denied> {
-        if let Some(denied) = client.http().refusal.take() {
-            return Err(*denied);
-        }
         let rules = self.rules(client)?;
         let manner = manner(&head, &rules);
         if head.method == Method::Options {
