@@ -129,9 +129,9 @@ class Oracle:
                 threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection):
-        with contextlib.suppress(OSError):
-            if self.context:
-                connection = self.context.wrap_socket(connection, server_side=True)
+        if self.context:
+            connection = self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        with contextlib.suppress(OSError), connection:
             while b"GET-MASTER-ADDR-BY-NAME" in connection.recv(1000):
                 # The last answer is given for ever.
                 answer = self.answers[min(self.asked, len(self.answers) - 1)]

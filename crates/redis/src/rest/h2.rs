@@ -168,10 +168,12 @@ impl H2 {
         }
     }
 
-    /// The client is told to ask nothing more here.
+    /// The client is told to ask nothing more here, behind what it has been answered. (The graceful way, GOAWAY twice with a PING
+    /// between, is more than Python's h2 takes: to it the connection is over with the first.)
     pub(crate) fn say_goodbye(&mut self) {
+        self.turn();
         if let State::Open(connection) = &mut self.state {
-            connection.graceful_shutdown();
+            connection.abrupt_shutdown(h2::Reason::NO_ERROR);
         }
         self.turn();
     }
