@@ -151,7 +151,7 @@ def test_an_upstream_that_is_not_who_it_should_be_gets_nothing(pool, secure, cer
     poolhouse = pool(behind=secure, file=f'{LISTEN}[pool]\nunavailable_wait_time = "1s"\n[[database]]\nurl = "{url}"\n')
     with pytest.raises(redis.RedisError):
         poolhouse.connect().ping()
-    assert part in poolhouse.log()
+    eventually("the log says why", lambda: part in poolhouse.log())
 
 
 def test_unix_sockets_on_both_sides(pool, workspace):

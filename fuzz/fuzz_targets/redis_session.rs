@@ -3,11 +3,11 @@
 //! the speaker.
 #![no_main]
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use libfuzzer_sys::fuzz_target;
 use protocol::{
-    Bytes, ClientTag, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, ServerTag, Sessions, Verdict,
+    Bytes, ClientTag, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Seen, ServerTag, Sessions, Verdict,
 };
 use redis::{Access, Client, Directory, HttpRules, Redis, Server, ServerLogin, Version, Welcome};
 
@@ -78,6 +78,8 @@ struct World {
     kept: bool,
     /// What sessions have left for each other.
     posts: VecDeque<(Peer, u64, Vec<u8>)>,
+    /// What the client has asked all clients.
+    survey: Option<Vec<u8>>,
 }
 
 impl World {
@@ -102,6 +104,10 @@ impl World {
                     self.kept = true;
                 }
                 Effect::Post { to, key, bytes } => self.posts.push_back((to, key, out.inserted[bytes].to_vec())),
+                Effect::Survey { question, .. } => {
+                    let asked = self.survey.replace(out.inserted[question].to_vec());
+                    assert!(asked.is_none(), "a client asks while it waits for an answer");
+                }
                 Effect::Release { verdict, .. } => {
                     let held = std::mem::take(&mut self.kept) || self.held.take() == Some(LeaseKind::Exclusive);
                     assert!(held, "a server is released that nobody holds");
@@ -126,6 +132,13 @@ impl World {
     }
 
     fn settle(&mut self) {
+        if let Some(question) = self.survey.take_if(|_| self.client_open) {
+            let seen = Seen { address: "1.2.3.4:5", listener: "[::1]:6", age: Duration::MAX, idle: Duration::ZERO };
+            let (mut answer, mut out) = (Vec::new(), Outbox::new());
+            self.redis.surveyed(CLIENT, &mut self.client, &seen, &question, &mut answer, &mut out);
+            self.redis.survey_done(CLIENT, &mut self.client, &answer, &mut out);
+            self.run(out, b"");
+        }
         if let (false, Some(kind)) = (self.server_open, self.held.take_if(|_| !self.server_open)) {
             let mut out = Outbox::new();
             self.redis.server_gone(SERVER, &mut self.server, &mut One(&mut self.client), &mut out);
@@ -234,6 +247,7 @@ fuzz_target!(|data: &[u8]| {
         unread: how & 4 == 4,
         kept: false,
         posts: VecDeque::new(),
+        survey: None,
     };
     world.run(out, b"");
     let (mut from_client, mut from_server) = (Vec::new(), Vec::new());

@@ -19,11 +19,11 @@ use crate::{
     reactor::Waker,
     registry::Demand,
     snapshot::{ClientInfo, ServerInfo},
-    worker::{Asker, MovingServer},
+    worker::{Asker, MovingServer, Survey},
 };
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
-/// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request or one eviction under way), for a
+/// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request, one survey or one eviction under way), for a
 /// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the
 /// answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol> {
@@ -47,6 +47,10 @@ pub(crate) enum Message<P: Protocol> {
     CancelDone(Asker),
     /// What a session elsewhere has left for one here.
     Post(Post),
+    /// Ask the clients here, and pass the question on.
+    Survey(Box<Survey>),
+    /// What a client of this worker wished to know of all clients.
+    SurveyDone(Box<Survey>),
     /// Evict the client of this listener that has been idle longest.
     Evict { listener: u32 },
     /// Tell about up to so many clients.

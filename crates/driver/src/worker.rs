@@ -32,6 +32,7 @@ mod secure;
 mod servers;
 mod sharing;
 mod sides;
+mod surveys;
 mod upkeep;
 
 use std::{
@@ -56,7 +57,7 @@ use self::{
     servers::{Local, ServerConn},
     sides::Side,
 };
-pub(crate) use self::{servers::MovingServer, sides::Asker};
+pub(crate) use self::{servers::MovingServer, sides::Asker, surveys::Survey};
 use crate::{
     clock::Clock,
     config::DriverConfig,
@@ -207,6 +208,8 @@ enum Work {
     LeaseFailed { pool: Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration },
     /// A session has left something for one that lives here.
     Post(Post),
+    /// A session asks those of all clients.
+    Survey(Box<Survey>),
     /// A client must go.
     Refuse { client: u32, serial: u32, why: Refusal },
     /// A session asked to close its client.
@@ -383,6 +386,8 @@ impl<P: Protocol> Worker<P> {
             Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
             Message::CancelDone(asker) => self.on_cancel_done(asker),
             Message::Post(post) => self.on_post(post),
+            Message::Survey(survey) => self.survey(survey),
+            Message::SurveyDone(survey) => self.on_survey_done(&survey),
             Message::Evict { listener } => self.evict(listener),
             Message::Clients { limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(limit));
@@ -426,6 +431,7 @@ impl<P: Protocol> Worker<P> {
             }
             Work::LeaseFailed { pool, waiter, reason, waited } => self.on_lease_failed(&pool, waiter, reason, waited),
             Work::Post(post) => self.deliver_post(&post),
+            Work::Survey(survey) => self.survey(survey),
             Work::Refuse { client, serial, why } => {
                 if self.client_is(client, serial) {
                     self.refuse(client as usize, why);

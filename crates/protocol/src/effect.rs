@@ -157,6 +157,14 @@ pub enum Effect {
         /// A range of [`Outbox::inserted`].
         bytes: Range<usize>,
     },
+    /// Put a question to the sessions of all clients, wherever they live: [`surveyed`](crate::Protocol::surveyed) is called for each of
+    /// them, and [`survey_done`](crate::Protocol::survey_done) with what they said.
+    Survey {
+        /// Who asks. One survey of a client is under way at a time.
+        client: ClientTag,
+        /// A range of [`Outbox::inserted`].
+        question: Range<usize>,
+    },
     /// The server accepted our login; what remains of its start-up is counted apart.
     Authenticated {
         /// Which server.

@@ -1,6 +1,6 @@
 //! The trait a protocol implements, and what the driver tells it.
 
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 use core::{net::IpAddr, time::Duration};
 
 use crate::{ClientTag, CloseReason, Outbox, PoolId, Secured, ServerTag, TlsFailure};
@@ -21,6 +21,19 @@ impl Origin {
     pub fn is_local(&self) -> bool {
         self.address.is_none_or(|a| a.is_loopback())
     }
+}
+
+/// What the driver knows of a client that is asked in a [survey](crate::Effect::Survey).
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    /// Where it comes from, for people.
+    pub address: &'a str,
+    /// The listener that accepted it, for people.
+    pub listener: &'a str,
+    /// How long it has been connected.
+    pub age: Duration,
+    /// How long nothing has been under way; zero if something is.
+    pub idle: Duration,
 }
 
 /// Bytes handed to a session. What it does not consume is handed to it again, with more behind it.
@@ -201,6 +214,26 @@ pub trait Protocol: Send + Sync + 'static {
     fn posted_to_server(&self, me: ServerTag, server: &mut Self::Server, key: u64, bytes: &[u8], out: &mut Outbox) {
         let _ = (me, server, key, bytes, out);
         unreachable!("the protocol never posts anything");
+    }
+
+    /// Somebody [asks all clients](crate::Effect::Survey), this one among them: what its session says is appended to `answer`.
+    fn surveyed(
+        &self,
+        me: ClientTag,
+        client: &mut Self::Client,
+        seen: &Seen<'_>,
+        question: &[u8],
+        answer: &mut Vec<u8>,
+        out: &mut Outbox,
+    ) {
+        let _ = (me, client, seen, question, answer, out);
+        unreachable!("the protocol never asks");
+    }
+
+    /// All clients have been asked what this one wished to know.
+    fn survey_done(&self, me: ClientTag, client: &mut Self::Client, answer: &[u8], out: &mut Outbox) {
+        let _ = (me, client, answer, out);
+        unreachable!("the protocol never asks");
     }
 
     /// The client's connection has ended. Every server it holds must be released with a verdict.

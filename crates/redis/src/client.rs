@@ -8,6 +8,7 @@ mod listing;
 mod own;
 mod passing;
 mod rest;
+mod roster;
 mod subscribing;
 mod work;
 
@@ -20,7 +21,7 @@ use protocol::{
 
 use crate::{
     Redis, Server, Version, Welcome,
-    command::{Kind, kind},
+    command::{Kind, Roster, kind},
     refusal,
     resp::{self, Limits, Request},
     server::{Due, LOST},
@@ -68,6 +69,8 @@ pub struct Client {
     pub(crate) version: Version,
     /// What CLIENT SETNAME said.
     pub(crate) name: Option<Box<[u8]>>,
+    /// What CLIENT SETINFO said.
+    library: Option<Box<Library>>,
     pub(crate) lease: Lease,
     /// Commands sent whose replies have not come.
     pub(crate) due: u32,
@@ -84,6 +87,8 @@ pub struct Client {
     subscriptions: Option<Box<Subscriptions>>,
     /// Names to subscribe to that are too many to be read at once.
     listing: Option<Listing>,
+    /// It has asked who is there.
+    roll: Option<Roster>,
     /// A part of a reply has been passed on, and its end has not come.
     mid_reply: bool,
     /// The error that the command at hand gets instead of a server.
@@ -91,6 +96,13 @@ pub struct Client {
     /// It has input that was not taken, because replies must come first.
     held_back: bool,
     closing: bool,
+}
+
+/// The client library by which somebody speaks, in its own words.
+#[derive(Default)]
+struct Library {
+    name: Box<[u8]>,
+    version: Box<[u8]>,
 }
 
 /// What became of a command.
@@ -113,6 +125,7 @@ impl Redis {
             database: 0,
             version: Version::Resp2,
             name: None,
+            library: None,
             lease: Lease::None,
             due: 0,
             multi: false,
@@ -122,6 +135,7 @@ impl Redis {
             rest: self.directory.http(origin.listener).map(|_| Box::new(Rest::new(origin.listener))),
             subscriptions: None,
             listing: None,
+            roll: None,
             mid_reply: false,
             failing: None,
             held_back: false,
@@ -173,7 +187,7 @@ impl Redis {
         if client.rest.is_some() {
             return self.http_requests(me, client, servers, input, out);
         }
-        while at < input.bytes.len() && !client.closing && !client.has_wish() {
+        while at < input.bytes.len() && !client.closing && !client.has_wish() && client.roll.is_none() {
             let bytes = &input.bytes[at..];
             if client.keeping {
                 let Lease::Held(server) = client.lease else { unreachable!("who keeps a server holds one") };

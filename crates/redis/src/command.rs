@@ -30,6 +30,8 @@ pub enum Kind {
     Select,
     /// What the client is called.
     Client(Own),
+    /// Which clients there are.
+    Roster(Roster),
     /// It says goodbye.
     Quit,
     /// It begins anew.
@@ -92,6 +94,35 @@ pub enum Own {
     Unknown,
 }
 
+/// Subcommands of CLIENT that concern all clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Roster {
+    /// LIST.
+    List,
+    /// INFO: the client itself.
+    Info,
+    /// KILL, with options that say whom.
+    Kill,
+    /// KILL as it was at first, of an address.
+    KillOne,
+}
+
+impl Roster {
+    const NAMES: [(Self, &str); 4] =
+        [(Self::List, "LIST"), (Self::Info, "INFO"), (Self::Kill, "KILL"), (Self::KillOne, "KILL1")];
+
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+
+    /// What such a word stands for.
+    pub fn of(name: &[u8]) -> Self {
+        let found = Self::NAMES.iter().find(|(_, known)| known.as_bytes() == name);
+        found.expect("a word of its own").0
+    }
+}
+
 impl Kind {
     /// Whether it may go to a server together with the commands of other clients.
     pub fn can_share(self) -> bool {
@@ -146,10 +177,10 @@ fn client(subcommand: &[u8]) -> Kind {
         b"SETINFO" => Kind::Client(Own::SetInfo),
         b"ID" => Kind::Client(Own::Id),
         b"TRACKING" | b"CACHING" | b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" => Kind::Keeping,
-        // Of the server's connections these would tell, or close, those of other clients.
-        b"LIST" => Kind::Missing("CLIENT LIST"),
-        b"INFO" => Kind::Missing("CLIENT INFO"),
-        b"KILL" => Kind::Missing("CLIENT KILL"),
+        // Of the server's connections these would tell, close or unblock those of other clients.
+        b"LIST" => Kind::Roster(Roster::List),
+        b"INFO" => Kind::Roster(Roster::Info),
+        b"KILL" => Kind::Roster(Roster::Kill),
         b"UNBLOCK" => Kind::Missing("CLIENT UNBLOCK"),
         b"PAUSE" | b"UNPAUSE" => Kind::Blocking,
         b"GETREDIR" | b"TRACKINGINFO" | b"HELP" => Kind::Ordinary,
@@ -195,6 +226,10 @@ mod tests {
             assert_eq!(kind(name.as_bytes(), &[]), Kind::Multi);
         }
         assert_eq!(kind(b"client", &[b"setname"]), Kind::Client(Own::SetName));
+        assert_eq!(kind(b"client", &[b"List"]), Kind::Roster(Roster::List));
+        for what in [Roster::List, Roster::Info, Roster::Kill, Roster::KillOne] {
+            assert_eq!(Roster::of(what.name().as_bytes()), what);
+        }
         assert_eq!(kind(b"client", &[b"tracking"]), Kind::Keeping);
         assert_eq!(kind(b"script", &[b"load"]), Kind::Ordinary);
         assert_eq!(kind(b"script", &[b"Debug"]), Kind::Keeping);

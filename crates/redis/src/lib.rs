@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use protocol::{
-    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen, ServerTag,
     Sessions, TlsFailure,
 };
 
@@ -129,6 +129,22 @@ impl Protocol for Redis {
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
         self.prodded(me, server, key, out);
+    }
+
+    fn surveyed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        seen: &Seen<'_>,
+        question: &[u8],
+        answer: &mut Vec<u8>,
+        out: &mut Outbox,
+    ) {
+        self.answer_roll(me, client, seen, question, answer, out);
+    }
+
+    fn survey_done(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+        self.end_roll(me, client, answer, out);
     }
 
     fn client_gone(

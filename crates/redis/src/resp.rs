@@ -18,4 +18,4 @@ pub use parts::parts;
 pub use push::{Said, said, string, words};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
-pub use write::{command, error, head, null, text};
+pub use write::{command, error, head, null, text, verbatim};

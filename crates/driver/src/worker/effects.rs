@@ -179,6 +179,7 @@ impl<P: Protocol> Worker<P> {
             Effect::Leave { client, server, verdict } => self.leave_share(client.slot(), server.slot(), verdict),
             Effect::Keep { server } => self.keep(server.slot()),
             Effect::Post { to, key, ref bytes } => self.post(to, key, inserted, bytes.clone(), last_post),
+            Effect::Survey { client, ref question } => self.begin_survey(client, &inserted[question.clone()]),
             Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),
             Effect::Ready { server } => self.on_server_ready(server.slot()),
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),

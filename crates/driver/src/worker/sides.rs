@@ -32,12 +32,12 @@ const MAX_SIDES: u32 = 4;
 /// Slots that a cancel request cannot tell apart are this far from each other.
 const SLOT_STEP: usize = 1 << 16;
 
-/// A client that has asked to cancel what another does.
+/// A client that has asked something of others: to cancel what one does, or to be told of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Asker {
-    tag: ClientTag,
+    pub(super) tag: ClientTag,
     /// Tells it from others that had the same slot.
-    serial: u32,
+    pub(super) serial: u32,
 }
 
 /// A connection beside a server's own, for a cancel request.

@@ -452,6 +452,7 @@ impl World {
                 Effect::Pinned { .. } => {}
                 Effect::Keep { server } => self.log.push(format!("keep {}", server.0)),
                 Effect::Leave { .. } => panic!("a server of PostgreSQL is never shared"),
+                Effect::Survey { .. } => panic!("sessions of PostgreSQL ask nobody"),
                 Effect::Post { to, key, bytes } => self.posts.push_back((to, key, out.inserted[bytes].to_vec())),
             }
         }

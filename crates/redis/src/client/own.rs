@@ -20,10 +20,12 @@ const MAX_NAME: usize = 1024;
 /// Logical databases that a client may select; more could only fill the table of pools.
 const MAX_DATABASES: u32 = 256;
 
-/// The arguments of a command that are looked at: all where they are names to subscribe to.
+/// The arguments of a command that are looked at: all where they are names to subscribe to, or numbers of clients.
 pub(super) fn to_be_read<'a>(mut all: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let mut arguments: Vec<&[u8]> = all.by_ref().take(MAX_READ).collect();
-    if arguments.len() == MAX_READ && matches!(kind(arguments[0], &[]), Kind::Subscription(_)) {
+    if arguments.len() == MAX_READ
+        && matches!(kind(arguments[0], &arguments[1..]), Kind::Subscription(_) | Kind::Roster(_))
+    {
         arguments.extend(all);
     }
     arguments
@@ -46,7 +48,7 @@ impl Redis {
         match kind {
             Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset | Kind::Http => {}
             _ if client.stranger => return Some(client.say_error(me, NO_LOGIN, out)),
-            Kind::Select | Kind::Client(_) | Kind::Missing(_) => {}
+            Kind::Select | Kind::Client(_) | Kind::Roster(_) | Kind::Missing(_) => {}
             Kind::Keeping if redirects(arguments) => {}
             _ => return None,
         }
@@ -62,6 +64,11 @@ impl Redis {
                 client.fail(me, "ERR Poolhouse: this is HTTP, and here is Redis", out);
                 Taken::Yes
             }
+            Kind::Roster(_) if client.is_bound() => {
+                client.fail(me, "ERR Poolhouse tells of its clients outside of transactions only", out);
+                Taken::Yes
+            }
+            Kind::Roster(what) => self.call_roll(me, client, what, arguments, out),
             // Of a transaction, Redis would spoil it all. A client that is gone executes nothing of it.
             Kind::Missing(what) if client.is_bound() => {
                 client.fail(me, &format!("ERR Poolhouse has no {what}, least of all in a transaction"), out);
@@ -238,6 +245,9 @@ impl Client {
                     );
                     return self.say_error(me, &error, out);
                 }
+                let library = self.library.get_or_insert_default();
+                let of_it = if attribute.len() > 7 { &mut library.name } else { &mut library.version };
+                *of_it = Box::from(*value);
                 self.say(me, b"+OK\r\n", out);
             }
             (Own::Unknown, _) => {

@@ -221,6 +221,11 @@ impl Client {
         self.subscriptions.as_ref().is_some_and(|own| !own.is_empty())
     }
 
+    /// How many of each [`Topic`] it has.
+    pub(super) fn subscribed(&self) -> [usize; 3] {
+        self.subscriptions.as_ref().map_or([0; 3], |own| own.names.each_ref().map(HashSet::len))
+    }
+
     /// Whether it waits for what it has asked of its subscriptions.
     pub(crate) fn has_wish(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|own| own.wish.is_some())

@@ -24,6 +24,16 @@ pub fn text(to: &mut Vec<u8>, text: &[u8]) {
     to.extend_from_slice(b"\r\n");
 }
 
+/// A text for people.
+pub fn verbatim(to: &mut Vec<u8>, said: &[u8], version: Version) {
+    if version == Version::Resp2 {
+        return text(to, said);
+    }
+    write!(to, "={}\r\ntxt:", said.len() + 4).expect("writing to memory cannot fail");
+    to.extend_from_slice(said);
+    to.extend_from_slice(b"\r\n");
+}
+
 /// An error; its first word is its kind. What would end the line early becomes a blank.
 pub fn error(to: &mut Vec<u8>, message: &str) {
     to.push(b'-');

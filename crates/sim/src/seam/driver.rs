@@ -529,7 +529,9 @@ impl<P: Protocol> Driver<P> {
                         self.mail(target.worker(), Message::Cancel(target, secret));
                     }
                 }
-                Effect::Keep { .. } | Effect::Post { .. } => unreachable!("no toy posts"),
+                Effect::Keep { .. } | Effect::Post { .. } | Effect::Survey { .. } => {
+                    unreachable!("no toy speaks to others")
+                }
                 Effect::SideConnection { server, .. } => self.open_side(server),
                 Effect::StartTls { .. } => unreachable!("the toys speak in the clear"),
                 Effect::Withdraw { client } => self.withdraw(client),

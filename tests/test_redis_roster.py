@@ -1,0 +1,128 @@
+"""CLIENT LIST, INFO and KILL tell of Poolhouse's clients, and close those; the connections to Redis are nobody's."""
+
+import contextlib
+import threading
+
+import pytest
+import redis
+
+from redis_fixtures import own_redis, pool, server, talk
+from test_redis_login import LISTEN, users, with_users
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def close(client, *words):
+    return client.execute_command("CLIENT", "KILL", *words)
+
+
+def is_gone(client):
+    """Whether its connection has ended: it asks once, and comes again only for the next command."""
+    with pytest.raises(redis.ConnectionError):
+        client.ping()
+    return True
+
+
+def test_clients_of_all_workers_are_listed(pool):
+    poolhouse = pool(workers=3)
+    many = [poolhouse.connect(client_name=f"n{number}", db=number % 3, protocol=2 + number % 2) for number in range(20)]
+    ids = [client.client_id() for client in many]
+    subscriber = poolhouse.connect().pubsub()
+    subscriber.subscribe("a", "b")
+    subscriber.psubscribe("c*")
+    assert [subscriber.get_message(timeout=5)["data"] for _ in range(3)] == [1, 2, 3]
+    for client in (many[0], many[1]):
+        listed = {int(line["id"]): line for line in client.client_list()}
+        assert set(ids) < set(listed) and len(listed) == 21, "the connections to Redis are not among them"
+        for number, own in enumerate(ids):
+            line = listed[own]
+            assert (line["name"], line["db"], line["resp"], line["user"]) == (f"n{number}", str(number % 3), str(2 + number % 2), "default")
+            assert line["laddr"] == f"127.0.0.1:{poolhouse.port}" and line["addr"].startswith("127.0.0.1:") and line["flags"] == "N"
+            assert line["lib-name"].startswith("redis-py") and line["lib-ver"] == redis.__version__
+    [line] = [line for line in listed.values() if line["flags"] == "P"]
+    assert (line["sub"], line["psub"], line["ssub"]) == ("2", "1", "0")
+    assert [int(line["id"]) for line in many[2].client_list(_type="pubsub")] == [int(line["id"])]
+    assert {int(line["id"]) for line in many[3].client_list(client_id=[ids[4], ids[5], 10**6])} == {ids[4], ids[5]}
+    assert many[2].client_list(_type="replica") == [] and len(many[2].client_list(_type="normal")) == 20
+    assert int(many[7].client_info()["id"]) == ids[7]
+    # More than are looked at of other commands.
+    assert len(many[0].client_list(client_id=[*range(10**6, 10**6 + 200), ids[3]])) == 1
+
+
+def test_what_is_asked_with_others_is_answered_in_order(pool):
+    poolhouse = pool(workers=2)
+    heard = talk(poolhouse.port, b"SET k 1\r\nCLIENT LIST\r\nGET k\r\nCLIENT INFO\r\nHELLO 3\r\nCLIENT LIST\r\nCLIENT KILL ID 99\r\nQUIT\r\n").split(b"\r\n")
+    assert heard[0] == b"+OK" and heard[1].startswith(b"$") and heard[2].startswith(b"id=") and heard[3:6] == [b"$1", b"1", heard[1]]
+    assert b" idle=0 " in heard[2]
+    assert any(line.startswith(b"txt:id=") for line in heard) and heard[-3:-1] == [b":0", b"+OK"]
+
+
+def test_clients_are_closed_wherever_they_are(pool, server):
+    poolhouse = pool(workers=3, max_size=3)
+    closer = poolhouse.connect()
+    others = [poolhouse.connect(client_name=f"n{number}") for number in range(9)]
+    ids = [client.client_id() for client in others]
+    assert close(closer, "ID", ids[0]) == 1 and is_gone(others[0])
+    assert close(closer, "ID", ids[0]) == 0
+    # The address is its port as the client itself sees it.
+    where = others[1].client_info()["addr"]
+    assert close(closer, where) in (True, b"OK") and is_gone(others[1])
+    with pytest.raises(redis.ResponseError, match="No such client"):
+        close(closer, where)
+    # One that waits in Redis for what does not come, and one in a transaction: their servers are had back.
+    blocked, ended = others[2], threading.Event()
+
+    def wait():
+        with contextlib.suppress(redis.ConnectionError):
+            blocked.blpop("nothing", 30)
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    pipe = others[3].pipeline()
+    pipe.watch("k")
+    eventually("both hold a server", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+    assert close(closer, "ID", ids[2]) == 1 and ended.wait(5)
+    [watching] = [int(line["id"]) for line in closer.client_list() if line["name"] == "n3" and int(line["id"]) != ids[3]]
+    assert close(closer, "ID", watching) == 1
+    with pytest.raises(redis.WatchError, match="ConnectionError"):
+        pipe.get("k")
+    eventually("nobody is blocked", lambda: server.connect().info("clients")["blocked_clients"] == 0)
+    assert close(closer, "TYPE", "pubsub") == 0 and close(closer, "USER", "nobody") == 0 and close(closer, "MAXAGE", 3600) == 0
+    # All but itself; then itself, too, with an answer.
+    there = len(closer.client_list())
+    assert there >= 7 and close(closer, "TYPE", "normal") == there - 1 and closer.ping()
+    assert close(closer, "LADDR", f"127.0.0.1:{poolhouse.port}", "SKIPME", "no") == 1 and is_gone(closer)
+    assert "closed by CLIENT KILL of client" in poolhouse.log()
+    assert poolhouse.connect().ping()
+    eventually("all have gone", lambda: poolhouse.metric("poolhouse_clients", state="idle") <= 1)
+
+
+def test_a_client_sees_those_of_its_own_user(pool, with_users):
+    file = f'{LISTEN}[[database]]\nurl = "redis://127.0.0.1:{with_users.port}"\n{users(alice="wonder", bob="build")}'
+    poolhouse = pool(behind=with_users, file=file)
+    alice, bob = poolhouse.connect(username="alice", password="wonder"), poolhouse.connect(username="bob", password="build")
+    ids = alice.client_id(), bob.client_id()
+    for client, own, other, name in ((alice, *ids, "alice"), (bob, *reversed(ids), "bob")):
+        assert [(int(line["id"]), line["user"]) for line in client.client_list()] == [(own, name)]
+        assert close(client, "ID", other) == 0
+    assert alice.ping() and bob.get("k") is None
+    # Who has not logged in sees nobody and is seen by nobody.
+    assert talk(poolhouse.port, b"CLIENT LIST\r\nQUIT\r\n").startswith(b"-NOAUTH")
+
+
+@pytest.mark.parametrize("words", [
+    "LIST x", "LIST TYPE", "LIST TYPE x", "LIST ID", "LIST ID x", "LIST ID 0", "LIST ID -1", "INFO x", "KILL", "KILL ID", "KILL ID 0", "KILL ID x", "KILL nowhere:1",
+    "KILL TYPE x", "KILL SKIPME maybe", "KILL SKIPME", "KILL ADDR", "KILL WHO me", "KILL ID 99 SKIPME"])
+def test_mistakes_are_told_in_the_words_of_redis(pool, server, words):
+    poolhouse = pool()
+    line = f"CLIENT {words}\r\nQUIT\r\n".encode()
+    assert talk(poolhouse.port, line) == talk(server.port, line)
+
+
+def test_within_a_transaction_there_is_no_telling(pool):
+    client = pool().connect()
+    pipe = client.pipeline()
+    pipe.watch("k")
+    with pytest.raises(redis.ResponseError, match="outside of transactions"):
+        pipe.execute_command("CLIENT", "LIST")
