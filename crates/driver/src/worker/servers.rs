@@ -93,7 +93,6 @@ impl<P: Protocol> Worker<P> {
         if length == 0 {
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
-        self.on_shared_answer(slot);
         let server = &mut self.servers[slot];
         if server.held.is_empty() {
             self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);

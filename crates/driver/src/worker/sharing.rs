@@ -4,9 +4,7 @@
 //! the same (life times, generations, others who wait), a mux gives its server back from time to time: nobody joins it any more, who has a
 //! share sends nothing more, and when the last reply has come the server is checked in and asked for anew.
 //!
-//! What clients send to a shared server is collected while their requests are taken one after another, and leaves in one system call. What
-//! is collected while a server nearby has not answered yet is kept until it does (as Nagle's algorithm does with small segments, RFC 896):
-//! each system call costs both sides more than a command, and whatever the server gets meanwhile it would only execute after that.
+//! What clients send to a shared server is collected while their requests are taken one after another, and leaves in one system call.
 //! A client that does not read its replies stalls the server for all: such a client is disconnected.
 
 use std::{sync::Arc, time::Duration};
@@ -33,10 +31,6 @@ const TURN: Duration = Duration::from_secs(1);
 
 /// Bytes for a shared server that are collected before they are sent.
 const MAX_COLLECTED: usize = 16 << 10;
-
-/// A server that has answered within this time is nearby: to wait for its answer costs no more. To one on the same machine it takes less,
-/// through a network rarely.
-const NEARBY: Duration = Duration::from_micros(100);
 
 /// Bytes that a client may leave unread before the server that it shares is listened to no more.
 pub(super) const MAX_BEHIND: usize = 256 << 10;
@@ -86,10 +80,6 @@ pub(super) struct Share {
     stalled: Option<Time>,
     /// Bytes for the server.
     collected: Vec<u8>,
-    /// When it was sent something, if it has said nothing since.
-    asked: Option<Time>,
-    /// The shortest time in which it has answered.
-    answers_in: Duration,
     /// Its clients that do not read.
     stalls: u32,
 }
@@ -208,8 +198,6 @@ impl<P: Protocol> Worker<P> {
             served: 0,
             stalled: None,
             collected: Vec::new(),
-            asked: None,
-            answers_in: Duration::MAX,
             stalls: 0,
         }));
         if grant.waited >= self.shared.config.slow_wait
@@ -414,36 +402,21 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Sends what was collected for shared servers, but to those nearby that have not answered yet.
+    /// Sends what was collected for shared servers.
     pub(super) fn flush(&mut self) {
         while let Some(slot) = self.unflushed.pop() {
-            let share = self.servers.get(slot as usize).and_then(|server| server.share.as_deref());
-            if share.is_some_and(|share| share.asked.is_none() || share.answers_in > NEARBY) {
+            if self.servers.get(slot as usize).is_some_and(|server| server.share.is_some()) {
                 self.flush_server(slot as usize);
             }
         }
     }
 
-    /// A shared server has said something: what was kept until then may go.
-    pub(super) fn on_shared_answer(&mut self, slot: usize) {
-        let now = self.now;
-        let Some(share) = self.servers[slot].share.as_deref_mut() else { return };
-        if let Some(asked) = share.asked.take() {
-            share.answers_in = share.answers_in.min(now - asked);
-            if !share.collected.is_empty() {
-                self.unflushed.push(slot as u32);
-            }
-        }
-    }
-
     fn flush_server(&mut self, slot: usize) {
-        let now = self.now;
         let server = &mut self.servers[slot];
         let share = server.share.as_deref_mut().expect("a server of a mux is shared");
         if share.collected.is_empty() {
             return;
         }
-        share.asked.get_or_insert(now);
         let sent = self.reactor.send(server.conn, Data::Bytes(&share.collected));
         share.collected.clear();
         if let Submitted::Broken(error) = sent {
