@@ -1,4 +1,4 @@
-//! A relay on loopback between the load generator and its target, with faults on the way: delays, stalls, silence, cuts. It moves
+//! A relay on loopback between the load generator and its target, with faults on the way: delays, stalls, silence, oblivion, cuts. It moves
 //! bytes and refuses to know what they mean.
 //!
 //! One thread serves all connections with epoll and a timer of nanoseconds, so that a delay is kept to about 0.1 ms on an idle
@@ -313,7 +313,7 @@ impl Work {
         let handshake = now + self.weather.round_trip();
         let earliest = self.weather.arrival(Direction::Up, handshake);
         self.serials += 1;
-        let slot = self.pairs.insert(Pair::new(self.serials, client, server, earliest));
+        let slot = self.pairs.insert(Pair::new(self.serials, client, server, now, earliest, self.weather.memory()));
         let pair = &self.pairs[slot];
         let both = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let added = [CLIENT, SERVER].into_iter().try_for_each(|end| {

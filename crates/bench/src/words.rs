@@ -131,6 +131,7 @@ fn fault(fault: &Fault) -> String {
         Fault::Delay { delay, jitter } => format!("{delay:?} to {:?} more in each direction", *delay + *jitter),
         Fault::Stall { delay, window } => format!("answers {delay:?} late {}", when(window)),
         Fault::BlackHole { window } => format!("nothing arrives {}", when(window)),
+        Fault::Forget { idle } => format!("connections that are silent for longer than {idle:?} are forgotten"),
         Fault::Cut { window } => format!("all connections are cut{}", times(window)),
     }
 }
@@ -224,12 +225,13 @@ mod tests {
             Fault::Delay { delay: millis(4), jitter: Duration::ZERO },
             Fault::Stall { delay: millis(200), window: window(Some(10)) },
             Fault::BlackHole { window: window(None) },
+            Fault::Forget { idle: millis(60) },
             Fault::Cut { window: window(Some(9)) },
         ];
         assert_eq!(
             way(&faults),
             "4ms to 5ms more in each direction; 4ms more in each direction; answers 200ms late for 2s every 10s, first after 7s; \
-             nothing arrives for 2s after 7s; all connections are cut every 9s, first after 7s"
+             nothing arrives for 2s after 7s; connections that are silent for longer than 60ms are forgotten; all connections are cut every 9s, first after 7s"
         );
     }
 }

@@ -24,6 +24,12 @@ pub enum Fault {
         /// When.
         window: Window,
     },
+    /// A connection on which nothing has passed for longer than this is forgotten: nothing arrives on it any more, not even an end, and
+    /// neither side is told. So do firewalls and the translators of addresses.
+    Forget {
+        /// For how long a connection may be silent.
+        idle: Duration,
+    },
     /// At the beginning of each window all connections are cut.
     Cut {
         /// When.

@@ -25,6 +25,25 @@ pub(super) struct Pair {
     ends: [End; 2],
     /// Up, which leads from the client, and down.
     ways: [Way; 2],
+    memory: Memory,
+}
+
+/// Whether the network still knows a connection.
+struct Memory {
+    /// For how long it is kept while nothing passes.
+    kept: u64,
+    /// When something passed last.
+    last: u64,
+    lost: bool,
+}
+
+impl Memory {
+    /// Something is sent: whether it passes.
+    fn holds(&mut self, now: u64) -> bool {
+        self.lost |= now.saturating_sub(self.last) > self.kept;
+        self.last = now;
+        !self.lost
+    }
 }
 
 /// The end towards the client.
@@ -69,8 +88,16 @@ pub(super) enum Over {
 }
 
 impl Pair {
-    /// A client that has been accepted and a server that is being connected to. Nothing of the client arrives before `earliest`.
-    pub(super) fn new(serial: u64, client: TcpStream, server: TcpStream, earliest: u64) -> Self {
+    /// A client that has been accepted and a server that is being connected to. Nothing of the client arrives before `earliest`. After
+    /// a silence of more than `memory` nothing arrives at all.
+    pub(super) fn new(
+        serial: u64,
+        client: TcpStream,
+        server: TcpStream,
+        now: u64,
+        earliest: u64,
+        memory: u64,
+    ) -> Self {
         let end = |stream, open| End { stream, readable: open, writable: open };
         Self {
             serial,
@@ -78,6 +105,7 @@ impl Pair {
             connected: false,
             ends: [end(client, true), end(server, false)],
             ways: [Way { last_due: earliest, ..Way::default() }, Way::default()],
+            memory: Memory { kept: memory, last: now, lost: false },
         }
     }
 
@@ -114,7 +142,8 @@ impl Pair {
             let [client, server] = &mut self.ends;
             let (sender, receiver) = if from == CLIENT { (client, server) } else { (server, client) };
             let way = &mut self.ways[from];
-            way.pump(sender, receiver, now, chunk, &mut || arrival(direction)).map_err(|_| Over::Broken)?;
+            way.pump(sender, receiver, &mut self.memory, now, chunk, &mut || arrival(direction))
+                .map_err(|_| Over::Broken)?;
             next = [next, way.next(now)].into_iter().flatten().min();
         }
         if self.ways.iter().all(|way| way.ended) {
@@ -137,6 +166,7 @@ impl Way {
         &mut self,
         sender: &mut End,
         receiver: &mut End,
+        memory: &mut Memory,
         now: u64,
         chunk: &mut [u8],
         arrival: &mut dyn FnMut() -> u64,
@@ -146,10 +176,13 @@ impl Way {
         while sender.readable && self.end.is_none() && self.under_way < MAX_UNDER_WAY {
             let room = chunk.len().min(MAX_UNDER_WAY - self.under_way);
             match sender.stream.read(&mut chunk[..room]) {
-                Ok(0) => self.end = Some(arrival().max(self.last_due)),
-                Ok(length) => self.accept(&chunk[..length], arrival()),
+                Ok(0) if memory.holds(now) => self.end = Some(arrival().max(self.last_due)),
+                Ok(0) => self.end_unheard(now),
+                Ok(length) if memory.holds(now) => self.accept(&chunk[..length], arrival()),
+                Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => sender.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) if !memory.holds(now) => self.end_unheard(now),
                 Err(error) => return Err(error),
             }
             self.deliver(receiver, now)?;
@@ -161,6 +194,11 @@ impl Way {
         self.last_due = self.last_due.max(due);
         self.under_way += bytes.len();
         self.queue.push_back(Parcel { due: self.last_due, bytes: bytes.into(), sent: 0 });
+    }
+
+    /// The sender has ended, and the receiver does not learn of it.
+    fn end_unheard(&mut self, now: u64) {
+        (self.end, self.ended) = (Some(now), true);
     }
 
     fn deliver(&mut self, receiver: &mut End, now: u64) -> io::Result<()> {

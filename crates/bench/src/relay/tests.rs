@@ -1,7 +1,7 @@
 //! The relay between real sockets.
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     thread,
 };
 
@@ -136,6 +136,22 @@ fn in_a_silence_nothing_arrives_and_then_everything() {
     assert!(began.elapsed() >= ms(195), "{:?}", began.elapsed());
     assert!(began.elapsed() < ms(205) + SLACK, "{:?}", began.elapsed());
     round_trip(&mut streams[0]);
+}
+
+#[test]
+fn a_connection_that_was_silent_is_forgotten_and_nobody_is_told() {
+    let relay = relay(&[Fault::Forget { idle: ms(500) }]);
+    let (mut silent, mut busy) = (client(&relay), client(&relay));
+    for _ in 0..12 {
+        round_trip(&mut busy);
+        thread::sleep(ms(60));
+    }
+    silent.set_read_timeout(Some(ms(50))).unwrap();
+    silent.write_all(b"x").unwrap();
+    let error = silent.read(&mut [0]).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    round_trip(&mut busy);
+    round_trip(&mut client(&relay));
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Weather {
                 Fault::Stall { delay, window } if direction == Direction::Down => {
                     due += since.filter(|t| begins_at(window, *t).is_some()).map_or(0, |_| nanos(*delay));
                 }
-                Fault::Stall { .. } | Fault::BlackHole { .. } | Fault::Cut { .. } => {}
+                Fault::Stall { .. } | Fault::BlackHole { .. } | Fault::Forget { .. } | Fault::Cut { .. } => {}
             }
         }
         self.out_of_silence(due)
@@ -59,6 +59,15 @@ impl Weather {
             }
         }
         trip
+    }
+
+    /// How long a connection may be silent before it is forgotten.
+    pub(super) fn memory(&self) -> u64 {
+        let memories = self.faults.iter().filter_map(|fault| match fault {
+            Fault::Forget { idle } => Some(nanos(*idle)),
+            _ => None,
+        });
+        memories.min().unwrap_or(u64::MAX)
     }
 
     /// The first cut after a time.

@@ -8,13 +8,14 @@ use crate::plan;
 /// Faults that a run may have.
 const MAX_FAULTS: usize = 32;
 
-const KEYS: &[&str] = &["kind", "delay", "jitter", "first", "length", "every"];
+const KEYS: &[&str] = &["kind", "delay", "jitter", "first", "length", "every", "idle"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Delay,
     Stall,
     BlackHole,
+    Forget,
     Cut,
 }
 
@@ -29,12 +30,18 @@ pub(super) fn read(section: &Section<'_>) -> Vec<Fault> {
 }
 
 fn fault(section: &Section<'_>) -> Option<Fault> {
-    let kinds = [("delay", Kind::Delay), ("stall", Kind::Stall), ("black-hole", Kind::BlackHole), ("cut", Kind::Cut)];
+    let kinds = [
+        ("delay", Kind::Delay),
+        ("stall", Kind::Stall),
+        ("black-hole", Kind::BlackHole),
+        ("forget", Kind::Forget),
+        ("cut", Kind::Cut),
+    ];
     let kind = match section.choice("kind", &kinds) {
         Some(kind) => kind,
         None => {
             if !section.has("kind") {
-                section.error("", "[[fault]] needs a `kind`: \"delay\", \"stall\", \"black-hole\" or \"cut\"");
+                section.error("", "[[fault]] needs a `kind`: \"delay\", \"stall\", \"black-hole\", \"forget\" or \"cut\"");
             }
             return None;
         }
@@ -44,6 +51,7 @@ fn fault(section: &Section<'_>) -> Option<Fault> {
         Kind::Delay => &["delay", "jitter"],
         Kind::Stall => &["delay", "first", "length", "every"],
         Kind::BlackHole => &["first", "length", "every"],
+        Kind::Forget => &["idle"],
         Kind::Cut => &["first", "every"],
     };
     for key in KEYS.iter().copied().filter(|key| *key != "kind" && section.has(key) && !may_have.contains(key)) {
@@ -57,6 +65,12 @@ fn fault(section: &Section<'_>) -> Option<Fault> {
         Kind::Delay => Some(Fault::Delay { delay: delay?, jitter: section.duration_on("jitter").unwrap_or_default() }),
         Kind::Stall => Some(Fault::Stall { delay: delay?, window: window(section, name)? }),
         Kind::BlackHole => Some(Fault::BlackHole { window: window(section, name)? }),
+        Kind::Forget => {
+            if !section.has("idle") {
+                section.error("", "a fault of the kind \"forget\" needs an `idle`: for how long a connection may be silent");
+            }
+            Some(Fault::Forget { idle: section.duration_on("idle")? })
+        }
         Kind::Cut => {
             let (first, every) = (section.duration_on("first"), section.duration_on("every"));
             if first.is_none() && every.is_none() {

@@ -26,6 +26,10 @@ pub struct WayFlags {
     #[arg(long, value_name = "WINDOW", value_parser = black_hole)]
     black_hole: Vec<Fault>,
 
+    /// Connections that are silent for longer are forgotten: nothing arrives on them any more, and nobody is told
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
+    forget: Option<Duration>,
+
     /// All connections are cut after a time, and again every so often: FIRST[/EVERY]
     #[arg(long, value_name = "TIMES", value_parser = cut)]
     cut: Vec<Fault>,
@@ -44,7 +48,9 @@ impl WayFlags {
     /// What happens on the way.
     pub fn faults(&self) -> Vec<Fault> {
         let delay = self.delay.map(|delay| Fault::Delay { delay, jitter: self.jitter.unwrap_or_default() });
-        delay.into_iter().chain(self.stall.iter().chain(&self.black_hole).chain(&self.cut).copied()).collect()
+        let forget = self.forget.map(|idle| Fault::Forget { idle });
+        let others = self.stall.iter().chain(&self.black_hole).chain(&self.cut).copied();
+        delay.into_iter().chain(forget).chain(others).collect()
     }
 }
 
