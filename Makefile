@@ -21,7 +21,7 @@ ADVERSARY_ARGS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients rest-clients adversary demo bench bench-redis bench-load cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients rest-clients adversary demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -60,13 +60,17 @@ adversary: setup build ## clients that change their sessions at random beside a 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo
 
-bench: setup build ## measure beside PgBouncer, and in front of Redis (PGBOUNCER=path names another than Debian's)
+bench: setup build ## measure beside PgBouncer, in front of Redis, and over HTTP (PGBOUNCER=path names another than Debian's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/rest_run.py $(BENCH_REST_ARGS)
 	$(CARGO) bench --locked -p pool
 
 bench-redis: setup build ## measure in front of Redis beside twemproxy and HAProxy
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
+
+bench-rest: setup build ## measure Redis over HTTP beside webdis (Debian's webdis and wrk)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/rest_run.py $(BENCH_REST_ARGS)
 
 bench-load: setup build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/generator.py $(BENCH_ARGS)

@@ -6,12 +6,14 @@
     bench/redis_run.py --render FILE         the tables of an earlier run
 
 `POOLHOUSE` names the executable. Standard output gets the report in Markdown, standard error the progress. The load is
-redis-benchmark's; CPU time is that of the whole process, per request.
+redis-benchmark's, but for the mix, which is `poolhouse bench`'s: reads and writes 10:1 of 32 bytes, random keys, as
+memtier_benchmark has it by default. CPU time is that of the whole process, per request.
 """
 
 import argparse
 import datetime
 import json
+import os
 import re
 import signal
 import socket
@@ -33,6 +35,8 @@ WORKLOADS = {
     "get-50-pipelined-16": (50, 16, 1_500_000, "get"),
 }
 IDLE = "idle"
+# Reads and writes mixed: clients, and for how long.
+MIXES, MIX_SECONDS = {"mix-50": 50, "mix-1000": 1000}, 3
 
 # Text, workload, field, of whom, in relation to whom, limit, whether that is the least.
 GOALS = [
@@ -40,6 +44,10 @@ GOALS = [
     ("throughput beside twemproxy", "get-1000", "throughput", "poolhouse", "twemproxy", 1.0, True),
     ("CPU per request beside twemproxy", "get-50", "cpu_us", "poolhouse", "twemproxy", 0.85, False),
     ("CPU per request beside twemproxy", "get-1000", "cpu_us", "poolhouse", "twemproxy", 0.85, False),
+    *[("throughput beside twemproxy", mix, "throughput", "poolhouse", "twemproxy", 1.0, True) for mix in MIXES],
+    *[("CPU per request beside twemproxy", mix, "cpu_us", "poolhouse", "twemproxy", 0.85, False) for mix in MIXES],
+    ("Redis's own CPU per request beside direct", "mix-1000", "redis_cpu_us", "poolhouse", "direct", 0.15, False),
+    ("the same of twemproxy, for comparison", "mix-1000", "redis_cpu_us", "twemproxy", "direct", None, False),
     ("Redis's own CPU per request beside direct", "get-1000", "redis_cpu_us", "poolhouse", "direct", 0.15, False),
     ("the same of twemproxy, for comparison", "get-1000", "redis_cpu_us", "twemproxy", "direct", None, False),
     ("throughput beside HAProxy", "get-50-pipelined-16", "throughput", "poolhouse", "haproxy", 1.0, True),
@@ -64,7 +72,7 @@ def arguments():
     parser = argparse.ArgumentParser(prog="bench/redis_run.py", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, help="paired rounds (default 9; quick: 2)")
     parser.add_argument("--quick", action="store_true", help="few and short rounds")
-    parser.add_argument("--only", metavar="NAME", action="append", help="only these workloads: " + ", ".join([*WORKLOADS, IDLE]))
+    parser.add_argument("--only", metavar="NAME", action="append", help="only these workloads: " + ", ".join([*WORKLOADS, *MIXES, IDLE]))
     parser.add_argument("--idle-clients", type=int, default=5000, help="clients of the memory measurement (default 5000)")
     parser.add_argument("--json", metavar="FILE", help="where the result goes")
     parser.add_argument("--render", metavar="FILE", help="measure nothing, print the tables of this result")
@@ -96,11 +104,11 @@ def measure(options):
     for target in targets.values():
         target.start()
     names = list(targets)
-    for workload in [name for name in WORKLOADS if not options.only or name in options.only]:
+    for workload in [name for name in [*WORKLOADS, *MIXES] if not options.only or name in options.only]:
         for number in range(options.rounds):
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                run = load(targets[name], server, WORKLOADS[workload], options.quick)
+                run = mixed(targets[name], server, MIXES[workload], options.quick) if workload in MIXES else load(targets[name], server, WORKLOADS[workload], options.quick)
                 say(f"round {number + 1:2} {workload:20} {name:10} {run['throughput']:8.0f}/s  cpu {run['cpu_us']:5.2f} us  Redis {run['redis_cpu_us']:5.2f} us")
                 result["runs"].append({"round": number, "workload": workload, "target": name} | run)
     if not options.only or IDLE in options.only:
@@ -132,6 +140,23 @@ def load(target, server, workload, quick):
     rate = re.findall(r"([\d.]+) requests per second", said)
     return {
         "throughput": float(rate[-1]),
+        "cpu_us": (after - before) / requests * 1e6,
+        "redis_cpu_us": (redis_after - redis_before) / requests * 1e6,
+    }
+
+
+def mixed(target, server, clients, quick):
+    """One run of `poolhouse bench`."""
+    seconds = MIX_SECONDS / 3 if quick else MIX_SECONDS
+    command = [os.environ["POOLHOUSE"], "bench", f"redis://127.0.0.1:{target.port}", "--clients", clients, "--duration", f"{seconds * 1000:.0f}ms", "--writes", 1 / 11,
+               "--keys", 10_000_000, "--value-size", 32, "--json", "-"]
+    before, redis_before = used(target.pid()), used(server.process.pid)
+    said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+    after, redis_after = used(target.pid()), used(server.process.pid)
+    measured = json.loads(said)
+    requests = measured["requests"]
+    return {
+        "throughput": requests / seconds,
         "cpu_us": (after - before) / requests * 1e6,
         "redis_cpu_us": (redis_after - redis_before) / requests * 1e6,
     }
@@ -185,7 +210,7 @@ def markdown(result):
         shown = f"[{edges[0]:.3f}, {edges[1]:.3f}]" if edges else ""
         lines.append(f"| {text} | {workload} | {middle:.3f} | {shown} | {bound} |" if theirs else f"| {text} | {workload} | {middle:.0f} | | {bound} |")
     lines += ["", "| workload | | requests/s | CPU us | Redis's CPU us |", "|-|-|-|-|-|"]
-    for workload in WORKLOADS:
+    for workload in [*WORKLOADS, *MIXES]:
         for target in redis_rivals.KINDS:
             medians = [stats.median(list(by_round(runs, workload, target, field).values())) for field in ("throughput", "cpu_us", "redis_cpu_us")]
             if medians[0] is not None:

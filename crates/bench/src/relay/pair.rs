@@ -90,14 +90,7 @@ pub(super) enum Over {
 impl Pair {
     /// A client that has been accepted and a server that is being connected to. Nothing of the client arrives before `earliest`. After
     /// a silence of more than `memory` nothing arrives at all.
-    pub(super) fn new(
-        serial: u64,
-        client: TcpStream,
-        server: TcpStream,
-        now: u64,
-        earliest: u64,
-        memory: u64,
-    ) -> Self {
+    pub(super) fn new(serial: u64, client: TcpStream, server: TcpStream, now: u64, earliest: u64, memory: u64) -> Self {
         let end = |stream, open| End { stream, readable: open, writable: open };
         Self {
             serial,

@@ -41,7 +41,8 @@ fn fault(section: &Section<'_>) -> Option<Fault> {
         Some(kind) => kind,
         None => {
             if !section.has("kind") {
-                section.error("", "[[fault]] needs a `kind`: \"delay\", \"stall\", \"black-hole\", \"forget\" or \"cut\"");
+                section
+                    .error("", "[[fault]] needs a `kind`: \"delay\", \"stall\", \"black-hole\", \"forget\" or \"cut\"");
             }
             return None;
         }
@@ -67,7 +68,10 @@ fn fault(section: &Section<'_>) -> Option<Fault> {
         Kind::BlackHole => Some(Fault::BlackHole { window: window(section, name)? }),
         Kind::Forget => {
             if !section.has("idle") {
-                section.error("", "a fault of the kind \"forget\" needs an `idle`: for how long a connection may be silent");
+                section.error(
+                    "",
+                    "a fault of the kind \"forget\" needs an `idle`: for how long a connection may be silent",
+                );
             }
             Some(Fault::Forget { idle: section.duration_on("idle")? })
         }

@@ -25,6 +25,7 @@ pub(super) fn version(place: &Place) -> Result<Option<String>, TargetError> {
     let mut link = Link::open(KEY, &mut lines, place, now);
     let mut out = Vec::new();
     let until = now + CHECK_TIME;
+    let mut asked = false;
     while lines.now() < until {
         lines.wait(Some(until)).map_err(|error| TargetError::machine(error.to_string()))?;
         while let Some(event) = lines.next() {
@@ -42,12 +43,15 @@ pub(super) fn version(place: &Place) -> Result<Option<String>, TargetError> {
                     out.clear();
                     link.requester().ask_for(&[b"INFO", b"server"], &mut out);
                     lines.send(KEY, &out);
+                    asked = true;
                 }
                 News::Answered => {
                     let told = told(&mut link);
                     link.close(&mut lines);
                     return told.map_err(|message| TargetError::target(format!("{}: {message}", place.address)));
                 }
+                // Some that stand for Redis (twemproxy) hang up at a command that they do not know; the load asks others.
+                News::Down(_) if asked => return Ok(None),
                 News::Down(down) => {
                     let address = place.address.to_string();
                     let lead = if down.message.contains(&address) { String::new() } else { format!("{address}: ") };
