@@ -109,6 +109,26 @@ def test_all_requests_under_way_are_told_that_the_server_is_lost(rest, workspace
     lost.stop()
 
 
+# Keeps Redis busy for longer than a server is shared before it is given back: from then on nobody is listened to who shares it.
+SLOW = "local t = redis.call('time'); local e = t[1] * 1000000 + t[2] + 1600000; repeat t = redis.call('time') until t[1] * 1000000 + t[2] > e; return 1"
+
+
+def test_what_comes_behind_a_request_that_was_held_back_waits_with_it(rest):
+    poolhouse = rest()
+
+    async def talk(client):
+        asked = []
+        # The transaction needs a server of its own, and that when the reply before it has come.
+        for target, body, pause in (("/", ["EVAL_RO", SLOW, 0], 0.1), ("/multi-exec", [["INCR", "n"], ["GET", "n"]], 1.3),
+                                    ("/", ["ECHO", "x"], 0.05), ("/multi-exec", [["ECHO", "y"]], 0)):
+            asked.append(asyncio.create_task(client.post(target, json=body)))
+            await asyncio.sleep(pause)
+        assert [(await answer).json() for answer in asked] == [
+            {"result": 1}, [{"result": 1}, {"result": "1"}], {"result": "x"}, [{"result": "y"}]]
+
+    ask(poolhouse, talk)
+
+
 def test_whoever_is_not_wanted_is_told_so(rest):
     poolhouse = rest(listener="soft_limit = 1\nhard_limit = 1\n")
 

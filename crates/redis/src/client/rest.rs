@@ -375,7 +375,7 @@ impl Redis {
         }
     }
 
-    /// Sends what can be sent now.
+    /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same turn.)
     fn send_all(
         &self,
         me: ClientTag,
@@ -383,6 +383,9 @@ impl Redis {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
+        if matches!(client.lease, Lease::Asked(..)) {
+            return;
+        }
         let Some(first) = client.http().works.iter().position(|work| !work.is_sent()) else { return };
         for number in first.. {
             let Some(work) = client.http().works.get_mut(number) else { break };
