@@ -1,5 +1,6 @@
 """Redis over HTTP: the contract, tokens, limits, and what happens when something breaks."""
 
+import base64
 import json
 import signal
 import socket
@@ -217,6 +218,27 @@ def test_who_guesses_tokens_is_slowed_down(rest):
     # Of their answer, which comes later; others are not slowed down.
     assert time.monotonic() - begin > 0.9
     assert Rest(poolhouse.http).command("PING") == "PONG"
+
+
+def test_a_question_for_permission_is_never_a_command(rest, server):
+    poolhouse = rest()
+    for target, length in (("/set/key/value", 0), ("/set/key", 5)):
+        status, body, _ = Rest(poolhouse.http).ask("OPTIONS", target, b"x" * length)
+        assert (status, body) == (204, b"")
+    assert server.connect().get("key") is None
+    assert Rest(poolhouse.http).ask("HEAD", "/subscribe/c")[0] == 405
+
+
+def test_a_result_that_would_be_too_large_as_json_is_refused(rest, server):
+    poolhouse = rest()
+    server.connect().setrange("nulls", 22_500_000, "x")
+    server.connect().set("text", "x" * 22_500_000)
+    ask = Rest(poolhouse.http)
+    status, body, _ = ask.ask("GET", "/get/nulls")
+    assert status == 400 and b"the results have more than" in body
+    assert len(ask.command("GET", "text")) == 22_500_000
+    status, body, _ = ask.ask("GET", "/get/nulls", Upstash_Encoding="base64")
+    assert status == 200 and len(base64.b64decode(json.loads(body)["result"])) == 22_500_001
 
 
 def test_a_rate_limit_counts_commands(rest):

@@ -129,6 +129,31 @@ def test_what_comes_behind_a_request_that_was_held_back_waits_with_it(rest):
     ask(poolhouse, talk)
 
 
+def test_a_wrong_token_is_counted_and_ends_the_connection_when_all_has_been_answered(rest):
+    poolhouse = rest(more="[serve]\nmax_auth_failures = 3\n")
+    wrong = {"Authorization": "Bearer " + "x" * 32}
+
+    async def talk(client):
+        slow = asyncio.create_task(client.post("/", json=["EVAL_RO", SLOW, 0]))
+        await asyncio.sleep(0.2)
+        assert (await client.get("/ping", headers=wrong)).status_code == 401
+        assert (await client.get("/ping")).status_code == 401, "nothing more is asked here"
+        assert (await slow).json() == {"result": 1}
+        # It has ended; a new one is let in.
+        assert (await client.get("/ping")).status_code == 200
+
+    ask(poolhouse, talk)
+
+    async def guess(client):
+        for _ in range(2):
+            assert (await client.get("/ping", headers=wrong)).status_code == 401
+        begin = asyncio.get_running_loop().time()
+        assert (await client.get("/ping", headers=wrong)).status_code == 401
+        assert asyncio.get_running_loop().time() - begin > 0.9, "it is not slowed down"
+
+    ask(poolhouse, guess)
+
+
 def test_whoever_is_not_wanted_is_told_so(rest):
     poolhouse = rest(listener="soft_limit = 1\nhard_limit = 1\n")
 

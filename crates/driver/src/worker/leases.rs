@@ -235,7 +235,14 @@ impl<P: Protocol> Worker<P> {
         waited: std::time::Duration,
     ) -> LeaseFailure {
         match reason {
-            CheckOutFailed::Timeout => LeaseFailure::WaitTimeout { waited, servers: pool.lock().pool.counts().total },
+            CheckOutFailed::Timeout => match pool.lock().pool.counts() {
+                // Nobody is busy: there is no server yet.
+                counts if counts.total > 0 && counts.total == counts.connecting => {
+                    let why = "connecting takes longer than max_wait_time allows";
+                    LeaseFailure::Unavailable { waited, last_error: Some(why.into()) }
+                }
+                counts => LeaseFailure::WaitTimeout { waited, servers: counts.total },
+            },
             CheckOutFailed::Paused => {
                 LeaseFailure::Unavailable { waited, last_error: Some("an operator has paused it".into()) }
             }

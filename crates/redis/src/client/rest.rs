@@ -4,7 +4,7 @@
 //! never half of one. The last byte of the input is not consumed before the commands of all requests have been sent: for as long as the
 //! driver holds something back, it hands it over again when there is a server.
 
-use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Refusal, ServerTag, Sessions, Standing};
 
@@ -37,6 +37,8 @@ pub(crate) struct Rest {
     works: VecDeque<Work>,
     /// The first byte of the next input has been read already.
     ahead: bool,
+    /// It is to go when what it has asked has been answered.
+    leaving: bool,
 }
 
 #[derive(Default)]
@@ -158,15 +160,19 @@ impl Redis {
             Err(denied) => return client.deny(me, &plain, &denied, out),
         };
         let manner = manner(&head, &rules);
-        if head.method == Method::Options && head.framing == Framing::Length(0) {
+        if head.method == Method::Options {
+            let manner = Manner { keep_alive: manner.keep_alive && head.framing == Framing::Length(0), ..manner };
             out.insert(Peer::Client(me), |to| Answer::permission(&manner).write(to));
+            if head.framing != Framing::Length(0) {
+                client.drop_rest(head.framing);
+            }
             return (head.length, true);
         }
         let target = Target::read(&head.target);
         let access = match self.access(&head, &target, &rules) {
             Ok(access) => access,
             Err(denied) => {
-                if head.token.is_some() || (rules.token_in_query && target.token.is_some()) {
+                if has_token(&head, &target, &rules) {
                     out.push(Effect::AuthFailed { client: me });
                 }
                 return client.deny(me, &manner, &denied, out);
@@ -249,17 +255,28 @@ impl Redis {
         let mut arrived = Vec::new();
         let rules = self.rules(client);
         let refusal = client.http().refusal.take();
+        let guessed = Cell::new(client.http().leaving);
         // Who is refused, or has no token, sends no body either.
         let admit = |head: &Head| match (&refusal, &rules) {
             (Some(denied), _) => Err(Denied::clone(denied)),
+            (None, Ok(_)) if guessed.get() => {
+                Err(Denied::new(401, "Unauthorized: a wrong token came before this request"))
+            }
             (None, Ok(rules)) if head.method != Method::Options => {
-                self.access(head, &Target::read(&head.target), rules).map(|_| ())
+                let target = Target::read(&head.target);
+                let access = self.access(head, &target, rules).map(|_| ());
+                guessed.set(access.is_err() && has_token(head, &target, rules));
+                access
             }
             _ => Ok(()),
         };
         let over = h2.take(bytes, &admit, &mut arrived).err();
         let refused = refusal.is_some() && !arrived.is_empty();
         client.http().refusal = refusal;
+        if guessed.get() && !client.http().leaving {
+            out.push(Effect::AuthFailed { client: me });
+        }
+        client.http().leaving |= refused || guessed.get();
         for Arrived { request, mut respond } in arrived {
             match request.and_then(|(head, body)| self.arrive(me, client, head, &body, out)) {
                 Ok(Ok(mut work)) => {
@@ -270,16 +287,12 @@ impl Redis {
                 Err(denied) => respond.answer(Answer::denied(&Manner::default(), &denied)),
             }
         }
-        match refused {
-            true => h2.say_goodbye(),
-            false => h2.turn(),
-        }
+        h2.turn();
         out.insert(Peer::Client(me), |to| h2.drain(to));
         client.set_stage(Stage::Two(h2));
         match over {
             Some(why) => client.close(me, CloseReason::Error(Blame::Client, why), out),
-            None if refused => client.close(me, CloseReason::Done, out),
-            None => {}
+            None => client.leave_if_answered(me, out),
         }
         bytes.len()
     }
@@ -300,7 +313,6 @@ impl Redis {
         }
         let target = Target::read(&head.target);
         let prepare = |client: &mut Client, out: &mut Outbox| {
-            // Somebody in front may send the requests of many over this connection: a wrong token ends the request only.
             let access = self.access(&head, &target, &rules)?;
             if client.stranger && !self.let_in(me, client, &access, out) {
                 return Err(Denied::new(503, "ERR Poolhouse: there is no pool for this token"));
@@ -347,6 +359,9 @@ impl Redis {
     fn work(&self, request: Request, body: &[u8]) -> Result<Work, Denied> {
         let Request { method, target, form, manner, access } = request;
         let call = call::read(&target, method, body, form, &access.rules)?;
+        if call.shape == Shape::Events && method == Method::Head {
+            return Err(Denied::new(405, "ERR messages are a body, and HEAD wants none: ask with GET or POST"));
+        }
         self.admit(&call, &access)?;
         let token = match call.writes {
             true => self.writes.fetch_add(1, Relaxed) + 1,
@@ -469,6 +484,11 @@ impl Redis {
     }
 }
 
+/// Whether somebody shows a token, right or wrong.
+fn has_token(head: &Head, target: &Target, rules: &HttpRules) -> bool {
+    head.token.is_some() || (rules.token_in_query && target.token.is_some())
+}
+
 fn manner(head: &Head, rules: &HttpRules) -> Manner {
     let origin = head.origin.as_deref().and_then(|origin| match &*rules.origins {
         [any] if any == "*" => Some("*"),
@@ -539,9 +559,32 @@ impl Client {
         }
         if ends {
             self.close(me, CloseReason::Done, out);
+        } else if rest.leaving {
+            self.leave_if_answered(me, out);
         } else if answered && rest.works.is_empty() && self.lease == Lease::None {
             out.push(Effect::Standing { client: me, standing: self.standing() });
         }
+    }
+
+    /// Ends a connection of HTTP/2 that is not wanted any more, as soon as nothing is under way.
+    fn leave_if_answered(&mut self, me: ClientTag, out: &mut Outbox) {
+        let rest = self.http();
+        if !rest.leaving || !rest.works.is_empty() {
+            return;
+        }
+        if let Stage::Two(h2) = &mut rest.stage {
+            h2.say_goodbye();
+            out.insert(Peer::Client(me), |to| h2.drain(to));
+        }
+        self.close(me, CloseReason::Done, out);
+    }
+
+    /// The rest of a request that was answered already.
+    fn drop_rest(&mut self, framing: Framing) {
+        self.set_stage(Stage::Drop(match framing {
+            Framing::Length(length) => length.min(MAX_DROPPED),
+            Framing::Chunked => MAX_DROPPED,
+        }));
     }
 
     /// Tells why a request of HTTP/1.1 is not carried out, when what follows cannot be told from the rest of it, or is not wanted: the
@@ -558,10 +601,7 @@ impl Client {
     fn deny_and_drop(&mut self, me: ClientTag, manner: &Manner, denied: &Denied, framing: Framing, out: &mut Outbox) {
         let manner = Manner { keep_alive: false, ..manner.clone() };
         out.insert(Peer::Client(me), |to| Answer::denied(&manner, denied).write(to));
-        self.set_stage(Stage::Drop(match framing {
-            Framing::Length(length) => length.min(MAX_DROPPED),
-            Framing::Chunked => MAX_DROPPED,
-        }));
+        self.drop_rest(framing);
     }
 
     /// [`fail`](Client::fail) in HTTP. False if the client does not speak it.

@@ -75,7 +75,7 @@ impl Work {
     /// A part of a reply has come; with it the reply is `over`, or not.
     pub(super) fn hear(&mut self, bytes: &[u8], over: bool) {
         if self.body.len() + self.partial.len() + bytes.len() > MAX_ANSWER {
-            self.deny(400, &format!("ERR the results have more than {MAX_ANSWER} bytes: ask for less at a time"));
+            self.too_much();
         }
         if self.denied.is_some() {
             self.partial = Vec::new();
@@ -84,8 +84,21 @@ impl Work {
         }
         if over {
             let reply = std::mem::take(&mut self.partial);
-            self.result(if reply.is_empty() { bytes } else { &reply });
+            let reply = if reply.is_empty() { bytes } else { &reply };
+            // No byte becomes more than six, so that few replies have to be weighed.
+            if (self.body.len() + reply.len()) * 6 > MAX_ANSWER
+                && self.form != Form::Resp2
+                && self.body.len() + json::weight(reply, self.form) > MAX_ANSWER
+            {
+                self.too_much();
+            }
+            self.result(reply);
         }
+    }
+
+    fn too_much(&mut self) {
+        self.deny(400, &format!("ERR the results have more than {MAX_ANSWER} bytes: ask for less at a time"));
+        self.body = Vec::new();
     }
 
     /// The next command that was sent has this reply.

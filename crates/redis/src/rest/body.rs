@@ -5,6 +5,9 @@ use super::{Denied, head::Framing};
 /// Longest line before a chunk, in bytes: a length and what may follow it.
 const MAX_LINE: usize = 256;
 
+/// Fields behind the last chunk; nobody needs any.
+const MAX_TRAILERS: u32 = 64;
+
 /// A body under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Body {
@@ -24,8 +27,8 @@ enum State {
     Chunk(u64),
     /// The line end behind a chunk is next.
     End,
-    /// Fields behind the last chunk, up to an empty line.
-    Trailer,
+    /// Fields behind the last chunk, up to an empty line; so many have come.
+    Trailer(u32),
     Whole,
 }
 
@@ -65,7 +68,7 @@ impl Body {
                     self.state = if taken as u64 == left { State::End } else { State::Chunk(left - taken as u64) };
                     taken
                 }
-                State::Size | State::End | State::Trailer => match self.line(rest)? {
+                State::Size | State::End | State::Trailer(_) => match self.line(rest)? {
                     0 => break,
                     taken => taken,
                 },
@@ -91,18 +94,21 @@ impl Body {
         let Some(end) = rest.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
             return if rest.len() >= MAX_LINE { Err(broken()) } else { Ok(0) };
         };
-        let line = rest[..end].strip_suffix(b"\r").ok_or_else(broken)?;
+        let line = rest[..end].strip_suffix(b"\r").filter(|line| !line.contains(&b'\r')).ok_or_else(broken)?;
         self.state = match self.state {
             State::Size => {
                 let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
                 match hexadecimal(digits).ok_or_else(broken)? {
-                    0 => State::Trailer,
+                    0 => State::Trailer(0),
+                    size if size > (self.most - self.bytes.len()) as u64 => return Err(too_large(self.most)),
                     size => State::Chunk(size),
                 }
             }
             State::End if line.is_empty() => State::Size,
             State::End => return Err(broken()),
-            State::Trailer if line.is_empty() => State::Whole,
+            State::Trailer(_) if line.is_empty() => State::Whole,
+            State::Trailer(MAX_TRAILERS) => return Err(broken()),
+            State::Trailer(count) => State::Trailer(count + 1),
             other => other,
         };
         Ok(end + 1)

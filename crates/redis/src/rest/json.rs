@@ -19,6 +19,21 @@ pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     false
 }
 
+/// How many bytes a reply may become, at most; exactly so many where it is text.
+pub(crate) fn weight(reply: &[u8], form: Form) -> usize {
+    if form != Form::Json {
+        return reply.len() / 3 * 4 + reply.len();
+    }
+    let foreign = if std::str::from_utf8(reply).is_ok() { 1 } else { '\u{fffd}'.len_utf8() };
+    let of_byte = |byte: &u8| match byte {
+        b'\r' | b'\n' | b'\t' | b'"' | b'\\' => 2,
+        0..b' ' => r"\u0000".len(),
+        128.. => foreign,
+        _ => 1,
+    };
+    reply.iter().map(of_byte).sum()
+}
+
 /// Appends an error.
 pub(crate) fn error(to: &mut Vec<u8>, message: &str) {
     to.extend_from_slice(b"{\"error\":");
