@@ -13,6 +13,7 @@
 //! - [`sides`]: cancel requests;
 //! - [`secure`]: going on in TLS;
 //! - [`effects`]: executing what sessions wish;
+//! - [`gathering`]: waiting a moment for more requests;
 //! - [`leases`]: check-out, check-in, and what the pool and the budget want done;
 //! - [`sharing`]: servers that clients share;
 //! - [`upkeep`]: everything that happens because time passes;
@@ -23,6 +24,7 @@ mod clients;
 mod delays;
 mod dials;
 mod effects;
+mod gathering;
 mod inspect;
 mod leases;
 mod leaving;
@@ -140,6 +142,7 @@ pub(crate) struct Worker<P: Protocol> {
     muxes: Vec<Option<Box<sharing::Mux>>>,
     /// Shared servers for which bytes have been collected.
     unflushed: Vec<u32>,
+    gathering: gathering::Gathering,
     /// Clients that keep others waiting.
     stalls: Vec<sharing::Stall>,
     /// Pools this worker has used, by id.
@@ -234,6 +237,7 @@ impl<P: Protocol> Worker<P> {
             asker: None,
             muxes: Vec::new(),
             unflushed: Vec::new(),
+            gathering: gathering::Gathering::new(),
             stalls: Vec::new(),
             pools: Vec::new(),
             local: Vec::new(),
@@ -276,6 +280,7 @@ impl<P: Protocol> Worker<P> {
 
     /// Works until told to stop, or drained.
     pub(crate) fn run(mut self) -> std::io::Result<()> {
+        self.gathering.prepare();
         while !self.stopping {
             self.now = self.shared.clock.now();
             if self.now >= self.next_tick {
@@ -289,6 +294,7 @@ impl<P: Protocol> Worker<P> {
             if (self.draining || self.leaving) && self.is_last_client_gone() {
                 break;
             }
+            self.gathering.pause(self.now);
             let mailbox = &self.shared.mailboxes[usize::from(self.number)];
             let may_sleep = self.mail.is_empty() && mailbox.may_sleep();
             self.reactor.wait(may_sleep)?;

@@ -58,6 +58,8 @@ pub(crate) struct ClientConn<C> {
     /// Its number as a waiter.
     pub(super) waiter: u32,
     pub(super) listener: u16,
+    /// When it last was counted among those who share.
+    pub(super) counted: u16,
     pub(super) state: State,
     pub(super) standing: Standing,
     pub(super) admitted: Admitted,
@@ -168,6 +170,7 @@ impl<P: Protocol> Worker<P> {
             serial,
             waiter: serial,
             listener: listener as u16,
+            counted: 0,
             state: State::Login,
             standing: Standing::Login,
             admitted,

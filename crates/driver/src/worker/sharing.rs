@@ -235,6 +235,7 @@ impl<P: Protocol> Worker<P> {
         let place = share.sharers.len() as u32;
         share.sharers.push(slot as u32);
         share.used = true;
+        self.gathering.begin(&mut self.clients[slot].counted);
         self.clients[slot].lease = Lease::Shared { server: server as u32, place, heard: false };
         self.refresh_state(slot);
         let mut out = self.outbox();
@@ -302,6 +303,7 @@ impl<P: Protocol> Worker<P> {
         };
         assert_eq!(shared as usize, server, "a client gives back its share of another server");
         client.lease = Lease::None;
+        self.gathering.end(1);
         let serial = client.serial;
         let sending = self.reactor.is_sending(self.servers[server].conn) || self.reactor.is_sending(client.conn);
         let share = self.servers[server].share.as_deref_mut().expect("a server of a mux is shared");
@@ -356,6 +358,7 @@ impl<P: Protocol> Worker<P> {
     /// A shared server has gone, and its session has been told. Tells those who shared it.
     pub(super) fn end_share(&mut self, share: &Share) {
         let protocol = Arc::clone(&self.shared.protocol);
+        self.gathering.end(share.sharers.len() as u32);
         for slot in share.sharers.iter().map(|slot| *slot as usize) {
             let mut out = self.outbox();
             let tag = self.client_tag(slot);
