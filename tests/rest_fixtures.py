@@ -1,5 +1,6 @@
 """Poolhouse serving Redis over HTTP, and how the tests ask it."""
 
+import asyncio
 import base64
 import hashlib
 import http.client
@@ -7,6 +8,7 @@ import json
 import secrets
 import ssl
 
+import httpx
 import pytest
 
 from cluster import free_port
@@ -49,6 +51,19 @@ class Rest:
 
     def close(self):
         self.http.close()
+
+
+def ask(poolhouse, talk, tls=None):
+    """Runs `talk(client)` with a client that has one connection of HTTP/2; it begins in that by itself, or agrees on it in TLS."""
+
+    async def run():
+        verify = ssl.create_default_context(cafile=str(tls)) if tls else True
+        base = f"https://localhost:{poolhouse.http}" if tls else f"http://127.0.0.1:{poolhouse.http}"
+        async with httpx.AsyncClient(http1=bool(tls), http2=True, verify=verify, base_url=base, timeout=10, limits=httpx.Limits(max_connections=1),
+                                     headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+            return await talk(client)
+
+    return asyncio.run(run())
 
 
 def decoded(value):

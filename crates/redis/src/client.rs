@@ -4,6 +4,7 @@
 //! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
 mod lease;
+mod leaving;
 mod listing;
 mod own;
 mod passing;
@@ -15,16 +16,15 @@ mod work;
 use std::sync::Arc;
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Refusal,
-    ServerTag, Sessions, Standing, Verdict,
+    ClientTag, Effect, Encryption, Input, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Sessions, Standing,
+    Verdict,
 };
 
 use crate::{
     Redis, Server, Version, Welcome,
     command::{Kind, Roster, kind},
-    refusal,
     resp::{self, Limits, Request},
-    server::{Due, LOST},
+    server::Due,
 };
 pub(crate) use lease::{Lease, Purpose};
 use listing::Listing;
@@ -41,9 +41,6 @@ const MAX_SHARED_DUE: u32 = 1024;
 
 /// Changes between kinds of replies that it may have to wait for: what is remembered of them.
 const MAX_RUNS: usize = 100_000;
-
-/// Errors that are written for lost replies; a client that waits for more is disconnected instead.
-const MAX_TOLD: u32 = 4096;
 
 /// The first byte of a connection in TLS: a record of the type `handshake` (RFC 8446, section 5.1). No command begins with it.
 const TLS_HANDSHAKE: u8 = 22;
@@ -522,100 +519,6 @@ impl Client {
         }
         out.push(Effect::Standing { client: me, standing: self.standing() });
         self.remind(me, out);
-    }
-
-    /// Its server has gone. `torn`: in the middle of a reply; `beginning`: a transaction was to begin, or keys to be watched.
-    pub(crate) fn on_server_gone(&mut self, me: ClientTag, torn: bool, beginning: bool, out: &mut Outbox) {
-        let (lost, bound) = (self.due, self.is_bound() || beginning);
-        self.lease = Lease::None;
-        (self.due, self.multi, self.watching) = (0, false, false);
-        if self.closing {
-            return;
-        }
-        if self.lose_http(me, out) {
-            if !self.closing {
-                self.go_on(me, out);
-            }
-            return;
-        }
-        if torn || std::mem::take(&mut self.keeping) || lost > MAX_TOLD {
-            let reason = CloseReason::Error(Blame::Server, LOST.to_owned());
-            return self.close(me, reason, out);
-        }
-        for _ in 0..lost {
-            out.insert(Peer::Client(me), |to| {
-                resp::error(
-                    to,
-                    "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known",
-                );
-            });
-        }
-        if bound {
-            // What follows would be taken for commands outside of the transaction.
-            let reason =
-                CloseReason::Error(Blame::Server, "the connection to Redis was lost in a transaction".to_owned());
-            return self.close(me, reason, out);
-        }
-        if let Some(passing) = &mut self.passing {
-            passing.dropped = true;
-        }
-        self.go_on(me, out);
-    }
-
-    /// It has no server any more, and may ask for another.
-    fn go_on(&mut self, me: ClientTag, out: &mut Outbox) {
-        out.push(Effect::Standing { client: me, standing: self.standing() });
-        self.remind(me, out);
-        self.held_back = false;
-        out.push(Effect::Wake { client: me });
-    }
-
-    /// Whether it has been told, or asked, to go.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing
-    }
-
-    pub(crate) fn on_gone(&mut self, me: ClientTag, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
-        self.closing = true;
-        let tag = match std::mem::replace(&mut self.lease, Lease::None) {
-            Lease::Held(tag) => tag,
-            Lease::Shared(server) => {
-                // What is still due is dropped by the server's session.
-                let verdict = if self.due == 0 { Verdict::Clean } else { Verdict::Reset };
-                return out.push(Effect::Leave { client: me, server, verdict });
-            }
-            Lease::None | Lease::Asked(..) => return,
-        };
-        let server = servers.get(tag).expect("a held server lives");
-        let clean = self.due == 0 && !self.is_bound() && !self.keeping && self.passing.is_none();
-        let verdict = server.take_back(if clean { Verdict::Clean } else { Verdict::Discard });
-        out.push(Effect::Release { server: tag, verdict });
-    }
-
-    pub(crate) fn on_refused(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) {
-        if self.refuse_http(me, why, out) {
-            return;
-        }
-        let words = &refusal::of_refusal(why);
-        // In the middle of replies it would be taken for one of them.
-        if self.due == 0 && !self.keeping {
-            out.insert(Peer::Client(me), |to| resp::error(to, words));
-        }
-        self.close(me, CloseReason::Done, out);
-    }
-
-    /// An error that ends the connection.
-    pub(crate) fn fail(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
-        if self.fail_http(me, error, out) {
-            return;
-        }
-        out.insert(Peer::Client(me), |to| resp::error(to, error));
-        self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
-    }
-
-    pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
-        self.closing = true;
-        out.push(Effect::Close { peer: Peer::Client(me), reason });
     }
 
     pub(crate) fn set_name(&mut self, name: Box<[u8]>) {

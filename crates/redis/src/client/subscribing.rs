@@ -186,7 +186,13 @@ impl Redis {
             // Who is busy, perhaps for long, leaves it to others.
             word::SEEK if client.lease != Lease::None && self.hubs.pass_on(own.pool, key, out) => return,
             word::SEEK => return client.seek(me, out),
-            word::LOST if !own.is_empty() => return client.lose_subscriptions(me, &bytes[1..], out),
+            word::LOST if !own.is_empty() => {
+                client.lose_subscriptions(me, &bytes[1..], out);
+                if client.is_closing() {
+                    return;
+                }
+                self.leave_subscriptions(client, out);
+            }
             word::DONE => {
                 if let Some(Wish { what, names, .. }) = own.wish.take() {
                     client.confirm(me, what, &names, out);
@@ -199,6 +205,7 @@ impl Redis {
             }
             _ => {}
         }
+        self.tidy(me, client, out);
         if !client.has_subscriptions() {
             self.leave_subscriptions(client, out);
         }
@@ -224,6 +231,16 @@ impl Client {
     /// How many of each [`Topic`] it has.
     pub(super) fn subscribed(&self) -> [usize; 3] {
         self.subscriptions.as_ref().map_or([0; 3], |own| own.names.each_ref().map(HashSet::len))
+    }
+
+    /// What it has subscribed to.
+    pub(super) fn subscribed_to(&self, topic: Topic) -> impl Iterator<Item = &Name> {
+        self.subscriptions.iter().flat_map(move |own| &own.names[topic as usize])
+    }
+
+    /// The pool that its messages come from.
+    pub(super) fn subscribed_in(&self) -> Option<PoolId> {
+        self.subscriptions.as_ref().map(|own| own.pool)
     }
 
     /// Whether it waits for what it has asked of its subscriptions.
@@ -360,9 +377,13 @@ impl Client {
         }
     }
 
+    /// Ends the connection, unless it has more than messages on it.
     fn lose_subscriptions(&mut self, me: ClientTag, why: &[u8], out: &mut Outbox) {
         let why = why.strip_prefix(b"ERR Poolhouse: ").unwrap_or(why);
         let message = format!("its subscriptions are lost: {}", String::from_utf8_lossy(why));
+        if self.lose_streams(me, &message, out) {
+            return;
+        }
         if self.due == 0 && self.rest.is_none() {
             out.insert(Peer::Client(me), |to| resp::error(to, &format!("ERR Poolhouse: {message}")));
         }

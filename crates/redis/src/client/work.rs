@@ -75,7 +75,7 @@ impl Work {
     /// A part of a reply has come; with it the reply is `over`, or not.
     pub(super) fn hear(&mut self, bytes: &[u8], over: bool) {
         if self.body.len() + self.partial.len() + bytes.len() > MAX_ANSWER {
-            self.too_much();
+            self.give_up_results("the results");
         }
         if self.denied.is_some() {
             self.partial = Vec::new();
@@ -90,15 +90,21 @@ impl Work {
                 && self.form != Form::Resp2
                 && self.body.len() + json::weight(reply, self.form) > MAX_ANSWER
             {
-                self.too_much();
+                self.give_up_results("the results");
             }
             self.result(reply);
         }
     }
 
-    fn too_much(&mut self) {
-        self.deny(400, &format!("ERR the results have more than {MAX_ANSWER} bytes: ask for less at a time"));
-        self.body = Vec::new();
+    /// They, or `what` they belong to, have become too much.
+    pub(super) fn give_up_results(&mut self, what: &str) {
+        self.deny(400, &format!("ERR {what} have more than {MAX_ANSWER} bytes: ask for less at a time"));
+        (self.body, self.partial) = (Vec::new(), Vec::new());
+    }
+
+    /// Bytes of results that it holds.
+    pub(super) fn held(&self) -> usize {
+        self.partial.len() + self.body.len()
     }
 
     /// The next command that was sent has this reply.

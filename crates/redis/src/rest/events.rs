@@ -2,18 +2,12 @@
 
 use std::str::from_utf8;
 
-use super::{
-    Denied, MAX_ANSWER,
-    answer::{Answer, Manner},
-};
+use super::{Denied, MAX_ANSWER};
 use crate::resp::{ReplyScanner, parts};
 
-/// A stream of messages.
-#[derive(Debug)]
+/// What Redis says, however it arrives, as events.
+#[derive(Debug, Default)]
 pub(crate) struct Events {
-    manner: Manner,
-    /// The head has been sent.
-    begun: bool,
     /// The beginning of what is next.
     partial: Vec<u8>,
     /// So much of it has been looked at.
@@ -22,10 +16,6 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(manner: Manner) -> Self {
-        Self { manner, begun: false, partial: Vec::new(), scanned: 0, scanner: ReplyScanner::default() }
-    }
-
     /// Bytes have come from Redis: appends what is to be sent.
     ///
     /// # Errors
@@ -46,38 +36,27 @@ impl Events {
                 self.partial = input;
                 return Ok(());
             }
-            self.event(&input[begin..begin + self.scanned], to)?;
+            event(&input[begin..begin + self.scanned], to)?;
             begin += std::mem::take(&mut self.scanned);
         }
     }
+}
 
-    fn event(&mut self, reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
-        if let Some(error) = reply.strip_prefix(b"-") {
-            let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
-            return Err(Denied::new(400, error));
-        }
-        if !std::mem::replace(&mut self.begun, true) {
-            Answer::events(&self.manner).write(to);
-        }
-        to.extend_from_slice(b"data: ");
-        for (index, part) in parts(reply).into_iter().enumerate() {
-            if index > 0 {
-                to.push(b',');
-            }
-            append(to, part);
-        }
-        to.extend_from_slice(b"\n\n");
-        Ok(())
+/// Appends what is said in one reply.
+fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
+    if let Some(error) = reply.strip_prefix(b"-") {
+        let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
+        return Err(Denied::new(400, error));
     }
-
-    /// Whether anything has been said.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun
+    to.extend_from_slice(b"data: ");
+    for (index, part) in parts(reply).into_iter().enumerate() {
+        if index > 0 {
+            to.push(b',');
+        }
+        append(to, part);
     }
-
-    pub(crate) fn manner(&self) -> &Manner {
-        &self.manner
-    }
+    to.extend_from_slice(b"\n\n");
+    Ok(())
 }
 
 /// Appends text. A line of its own stands for each of its lines; the receiver joins them again.
@@ -99,15 +78,12 @@ mod tests {
         let input = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$3\r\na\nb\r\n\
                       *4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$2\r\n{}\r\n+OK\r\n";
         for piece in 1..input.len() {
-            let (mut events, mut to) = (Events::new(Manner::default()), Vec::new());
+            let (mut events, mut to) = (Events::default(), Vec::new());
             for bytes in input.chunks(piece) {
                 events.take(bytes, &mut to).expect("messages");
             }
-            let text = String::from_utf8(to).expect("text");
-            let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-            assert!(head.contains("text/event-stream"));
             assert_eq!(
-                body,
+                String::from_utf8(to).expect("text"),
                 "data: subscribe,c,1\n\ndata: message,c,a\ndata: b\n\ndata: pmessage,c*,c,{}\n\ndata: OK\n\n"
             );
         }
@@ -115,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_error_is_none() {
-        let (mut events, mut to) = (Events::new(Manner::default()), Vec::new());
+        let (mut events, mut to) = (Events::default(), Vec::new());
         let denied = events.take(b"-NOPERM no\r\n", &mut to).expect_err("an error");
         assert_eq!((denied.status, denied.error.as_str(), to.len()), (400, "NOPERM no", 0));
     }

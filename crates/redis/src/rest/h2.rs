@@ -1,9 +1,11 @@
 //! HTTP/2 (RFC 9113) on a connection that somebody else reads and writes: bytes in, whole requests out; answers in, bytes out.
+//! Bodies of answers wait here until the client makes room for them, so that it is known how much of them it has not read.
 //!
 //! The frames are the crate h2's, which believes to be on a socket: what it reads was put there before, and what it writes is
 //! taken away after. It is asked whenever something has happened, so nobody has to wake it.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -12,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    RecvStream,
+    Reason, RecvStream, SendStream,
     server::{self, Connection, Handshake, SendResponse},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -35,11 +37,21 @@ const MAX_BODIES: usize = 4;
 /// Bytes of bodies that a client may send before any of them is looked at.
 const WINDOW: u32 = 1024 * 1024;
 
+/// Bytes of a stream without end that may wait for the client.
+const MAX_BEHIND: usize = 32 * 1024 * 1024;
+
 /// A connection.
 pub(crate) struct H2 {
     state: State,
     wire: Wire,
     uploads: Vec<Upload>,
+    sendings: Vec<Sending>,
+    /// Bytes that wait in them.
+    unread: usize,
+    /// The next stream without end gets this key.
+    next_key: u64,
+    /// Keys of such streams that the client has ended.
+    ended: Vec<u64>,
     /// Largest body.
     max_request: usize,
 }
@@ -58,6 +70,17 @@ struct Upload {
     length: u64,
     stream: RecvStream,
     respond: Respond,
+}
+
+/// A body on its way.
+struct Sending {
+    stream: SendStream<Bytes>,
+    /// None of them is empty.
+    pieces: VecDeque<Bytes>,
+    /// Their bytes.
+    waiting: usize,
+    /// By which more is added. `None`: these are all.
+    key: Option<u64>,
 }
 
 /// A request that has come.
@@ -80,7 +103,16 @@ impl H2 {
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .handshake(wire.clone());
-        Self { state: State::Greeting(Box::new(greeting)), wire, uploads: Vec::new(), max_request }
+        Self {
+            state: State::Greeting(Box::new(greeting)),
+            wire,
+            uploads: Vec::new(),
+            sendings: Vec::new(),
+            unread: 0,
+            next_key: 0,
+            ended: Vec::new(),
+            max_request,
+        }
     }
 
     /// Takes bytes of the client. Requests that are whole with them are appended; so are those whose heads `admit` refuses, without
@@ -160,12 +192,84 @@ impl H2 {
         }
     }
 
-    /// Lets it write what it has to write.
+    /// Lets it write what it has to write, as far as the client has room.
     pub(crate) fn turn(&mut self) {
-        if let State::Open(connection) = &mut self.state {
+        let mut context = Context::from_waker(Waker::noop());
+        while let State::Open(connection) = &mut self.state {
             // A request cannot come of this: all that has arrived was read.
-            let _ = connection.poll_closed(&mut Context::from_waker(Waker::noop()));
+            let _ = connection.poll_closed(&mut context);
+            if !self.feed(&mut context) {
+                break;
+            }
         }
+    }
+
+    /// Hands over what there is room for. True if that was anything.
+    fn feed(&mut self, context: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        self.sendings.retain_mut(|sending| {
+            let before = sending.waiting;
+            let goes_on = sending.feed(context);
+            let left = if goes_on { sending.waiting } else { 0 };
+            moved |= left < before;
+            self.unread -= before - left;
+            if !goes_on {
+                self.ended.extend(sending.key);
+            }
+            goes_on
+        });
+        moved
+    }
+
+    /// Answers. Where the client has given the request up, nobody hears it.
+    pub(crate) fn answer(&mut self, respond: Respond, answer: Answer) {
+        let body = answer.body.as_ref().map_or(0, Vec::len);
+        let length = (answer.status != 204).then_some(body);
+        let ends = body == 0 || answer.manner.head_only;
+        let Some(stream) = respond.begin(&answer, length, ends).filter(|_| !ends) else { return };
+        let body = Bytes::from(answer.body.unwrap_or_default());
+        self.unread += body.len();
+        self.sendings.push(Sending { stream, waiting: body.len(), pieces: VecDeque::from([body]), key: None });
+    }
+
+    /// Begins an answer that goes on until one side ends it. Returns the key by which more is said; `None`: the client has gone.
+    pub(crate) fn open(&mut self, respond: Respond, head: &Answer) -> Option<u64> {
+        let stream = respond.begin(head, None, false)?;
+        let key = self.next_key;
+        self.next_key += 1;
+        self.sendings.push(Sending { stream, waiting: 0, pieces: VecDeque::new(), key: Some(key) });
+        Some(key)
+    }
+
+    /// Goes on with it. A stream of which too much is unread is ended.
+    pub(crate) fn say(&mut self, key: u64, bytes: Bytes) {
+        let Some(at) = self.sendings.iter().position(|sending| sending.key == Some(key)) else { return };
+        let sending = &mut self.sendings[at];
+        if sending.waiting + bytes.len() > MAX_BEHIND {
+            return self.reset(key);
+        }
+        sending.waiting += bytes.len();
+        self.unread += bytes.len();
+        sending.pieces.push_back(bytes);
+    }
+
+    /// Ends it in the middle.
+    pub(crate) fn reset(&mut self, key: u64) {
+        let Some(at) = self.sendings.iter().position(|sending| sending.key == Some(key)) else { return };
+        let mut sending = self.sendings.swap_remove(at);
+        self.unread -= sending.waiting;
+        sending.stream.send_reset(Reason::CANCEL);
+        self.ended.push(key);
+    }
+
+    /// Keys of streams that have ended since this was asked last.
+    pub(crate) fn ended(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Bytes of bodies that wait until the client has room for them.
+    pub(crate) fn unread(&self) -> usize {
+        self.unread
     }
 
     /// The client is told to ask nothing more here, behind what it has been answered. (The graceful way, GOAWAY twice with a PING
@@ -213,24 +317,40 @@ impl Upload {
     }
 }
 
+impl Sending {
+    /// Hands over what there is room for. False if that was the last, or if nobody wants it any more.
+    fn feed(&mut self, context: &mut Context<'_>) -> bool {
+        while let Some(piece) = self.pieces.front_mut() {
+            self.stream.reserve_capacity(piece.len());
+            let room = self.stream.capacity().min(piece.len());
+            if room == 0 {
+                break;
+            }
+            let part = piece.split_to(room);
+            self.waiting -= room;
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+            let last = self.key.is_none() && self.pieces.is_empty();
+            if self.stream.send_data(part, last).is_err() || last {
+                return false;
+            }
+        }
+        self.stream.poll_reset(context).is_pending()
+    }
+}
+
 impl Respond {
-    /// Answers. Where the client has given the request up, nobody hears it.
-    pub(crate) fn answer(&mut self, answer: Answer) {
+    /// Sends the head. `None`: the client has given the request up.
+    fn begin(mut self, answer: &Answer, length: Option<usize>, ends: bool) -> Option<SendStream<Bytes>> {
         let mut response = http::Response::builder().status(answer.status);
         for (name, value) in &answer.fields {
             response = response.header(*name, value);
         }
-        let body = answer.body.unwrap_or_default();
-        if answer.status != 204 {
-            response = response.header("content-length", body.len());
+        if let Some(length) = length {
+            response = response.header("content-length", length);
         }
-        let Ok(response) = response.body(()) else { return };
-        let ends = body.is_empty() || answer.manner.head_only;
-        if let Ok(mut stream) = self.0.send_response(response, ends)
-            && !ends
-        {
-            let _ = stream.send_data(Bytes::from(body), true);
-        }
+        self.0.send_response(response.body(()).ok()?, ends).ok()
     }
 }
 

@@ -1,0 +1,217 @@
+//! The commands of requests go to servers; their replies become answers.
+
+use std::sync::Arc;
+
+use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions};
+
+use super::{
+    super::{Lease, passing::STREAM_FROM},
+    Client, Listening, Stage, Work,
+};
+use crate::{
+    Redis, Server,
+    command::{Kind, Subscription},
+    resp,
+    rest::{
+        Denied, MAX_ANSWER,
+        answer::{Answer, Manner},
+        call::{Call, Command, Shape},
+        events::Events,
+        rules::Access,
+    },
+};
+
+/// Bytes of results from which on all are weighed that a connection holds.
+const LARGE: usize = 1024 * 1024;
+
+/// Bytes of results that a connection may hold in all: those that are gathered, and those that the client of HTTP/2 has not read.
+const MAX_HELD: usize = 2 * MAX_ANSWER;
+
+impl Redis {
+    /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same turn.)
+    pub(super) fn send_all(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        if matches!(client.lease, Lease::Asked(..)) {
+            return;
+        }
+        self.tidy(me, client, out);
+        if client.two().is_some_and(|two| two.is_behind()) {
+            return;
+        }
+        let Some(first) = client.http().works.iter().position(|work| !work.is_sent()) else { return };
+        for number in first.. {
+            let Some(work) = client.http().works.get_mut(number) else { break };
+            if let Some(what) = work.call.subscription() {
+                return self.begin_events(me, client, number, what, out);
+            }
+            // It is out of the client's hands meanwhile.
+            let mut call = std::mem::take(&mut work.call);
+            let (mut next, access) = (work.next, Arc::clone(&work.access));
+            let outcome = self.send(me, client, &mut call, &mut next, &access, servers, out);
+            let keeping = client.keeping;
+            let work = &mut client.http().works[number];
+            (work.call, work.next) = (call, next);
+            match outcome {
+                Ok(true) if keeping => {
+                    let work = client.http().works.pop_back().expect("it was just sent");
+                    client.listen(work.manner);
+                    return;
+                }
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => work.give_up(&error),
+            }
+        }
+    }
+
+    /// Begins to pass on messages.
+    fn begin_events(&self, me: ClientTag, client: &mut Client, number: usize, what: Subscription, out: &mut Outbox) {
+        if client.two().is_some() {
+            return self.open_stream(me, client, number, what, out);
+        }
+        // In HTTP/1.1 the request is the only one of its connection.
+        let work = client.http().works.pop_back().expect("a request that was just seen");
+        (client.user, client.database) = (Arc::clone(&work.access.user), work.access.database);
+        client.listen(work.manner.clone());
+        let words = resp::parts(&work.call.wire);
+        if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
+            client.deny(me, &work.manner, &Denied::new(503, why), out);
+        }
+    }
+
+    /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why.
+    #[allow(clippy::too_many_arguments)]
+    fn send(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        call: &mut Call,
+        next: &mut usize,
+        access: &Access,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) -> Result<bool, Box<str>> {
+        if client.user != access.user || client.database != access.database {
+            // The replies to the requests of another come first.
+            if client.lease != Lease::None {
+                client.held_back = true;
+                return Ok(false);
+            }
+            (client.user, client.database) = (Arc::clone(&access.user), access.database);
+        }
+        let last = call.commands.len().saturating_sub(1);
+        let alone = call.wire.len() as u64 >= STREAM_FROM;
+        while let Some(command) = call.commands.get(*next) {
+            let Command::Send(span) = command else {
+                *next += 1;
+                continue;
+            };
+            let kind = match call.shape {
+                Shape::Transaction if *next == 0 => Kind::Multi,
+                Shape::Transaction if *next == last => Kind::Ending,
+                Shape::Events => Kind::Keeping,
+                _ => Kind::Ordinary,
+            };
+            match self.server_for(me, client, servers, kind, alone, out) {
+                Some((tag, server)) => {
+                    client.note(me, tag, server, kind, out);
+                    out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
+                    *next += 1;
+                }
+                None => return client.failing.take().map_or(Ok(false), Err),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Client {
+    /// A part of a reply, if the client speaks HTTP. False if it does not: then the bytes are its own.
+    pub(crate) fn hear(&mut self, bytes: &[u8], over: bool) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        let Some(at) = rest.works.iter_mut().position(Work::is_waiting) else { return true };
+        rest.works[at].hear(bytes, over);
+        if rest.works[at].held() > LARGE {
+            let unread = if let Stage::Two(two) = &rest.stage { two.unread() } else { 0 };
+            if unread + rest.works.iter().map(Work::held).sum::<usize>() > MAX_HELD {
+                rest.works[at].give_up_results("the results that this connection waits for, together,");
+            }
+        }
+        true
+    }
+
+    fn listen(&mut self, manner: Manner) {
+        self.set_stage(Stage::Listening(Box::new(Listening { manner, begun: false, events: Events::default() })));
+    }
+
+    /// What comes from a server that is the client's own or holds its subscriptions, if the client speaks HTTP. False if it does not.
+    pub(crate) fn hear_events(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        if self.closing {
+            return true;
+        }
+        let listening = match &mut rest.stage {
+            Stage::Listening(listening) => listening,
+            Stage::Two(two) => {
+                two.hear(bytes);
+                two.send(me, out);
+                return true;
+            }
+            _ => return true,
+        };
+        let mut told = Vec::new();
+        let outcome = listening.events.take(bytes, &mut told);
+        if !told.is_empty() {
+            out.insert(Peer::Client(me), |to| {
+                if !std::mem::replace(&mut listening.begun, true) {
+                    Answer::events(&listening.manner).write(to);
+                }
+                to.extend_from_slice(&told);
+            });
+        }
+        if let Err(denied) = outcome {
+            if listening.begun {
+                self.close(me, CloseReason::Error(Blame::Server, denied.error), out);
+            } else {
+                let manner = listening.manner.clone();
+                self.deny(me, &manner, &denied, out);
+            }
+        }
+        true
+    }
+
+    /// Answers requests all of whose results are known.
+    pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
+        let Some(rest) = &mut self.rest else { return };
+        let (mut ends, mut answered) = (false, false);
+        while let Some(work) = rest.works.front_mut()
+            && !ends
+            && work.is_done()
+        {
+            let mut work = rest.works.pop_front().expect("seen above");
+            answered = true;
+            match (work.respond.take(), &mut rest.stage) {
+                (Some(respond), Stage::Two(two)) => two.answer(respond, work.answer()),
+                _ => {
+                    ends = !work.manner.keep_alive;
+                    out.insert(Peer::Client(me), |to| work.answer().write(to));
+                }
+            }
+        }
+        if let Stage::Two(two) = &mut rest.stage {
+            two.send(me, out);
+        }
+        if ends {
+            self.close(me, CloseReason::Done, out);
+        } else if rest.leaving {
+            self.leave_if_answered(me, out);
+        } else if answered && rest.works.is_empty() && self.lease == Lease::None {
+            out.push(Effect::Standing { client: me, standing: self.standing() });
+        }
+    }
+}

@@ -1,0 +1,248 @@
+"""Messages over HTTP/2: streams of events beside other requests on one connection."""
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+
+from redis_fixtures import own_redis, pool, server
+from rest_fixtures import TOKEN, Rest, ask, hashed, rest
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+@asynccontextmanager
+async def events(client, target, **more):
+    """The events of a request, as a function that waits for the next."""
+    async with client.stream("GET", target, **more) as answer:
+        assert answer.status_code == 200, (await answer.aread())
+        assert answer.headers["content-type"] == "text/event-stream" and answer.http_version == "HTTP/2"
+        lines = answer.aiter_lines()
+
+        async def event():
+            line = await asyncio.wait_for(anext(lines), 10)
+            assert await anext(lines) == ""
+            return line.removeprefix("data: ")
+
+        yield event
+
+
+def subscribers(server, *channels):
+    return [count for _, count in server.connect().pubsub_numsub(*channels)]
+
+
+def test_streams_hear_what_they_subscribed_to_beside_requests(rest, server):
+    poolhouse = rest()
+
+    async def talk(client):
+        async with events(client, "/subscribe/one/two") as first, events(client, "/psubscribe/t*") as second, events(client, "/subscribe/two") as third:
+            assert [await first(), await first()] == ["subscribe,one,1", "subscribe,two,2"]
+            assert [await second(), await third()] == ["psubscribe,t*,3", "subscribe,two,3"]
+            answers = await asyncio.gather(*[client.get(f"/publish/two/{n}") for n in range(50)], *[client.get(f"/echo/{n}") for n in range(50)])
+            assert all(answer.json()["result"] == 2 for answer in answers[:50])
+            numbers = []
+            for _ in range(50):
+                number = (await first()).removeprefix("message,two,")
+                assert (await second(), await third()) == (f"pmessage,t*,two,{number}", f"message,two,{number}")
+                numbers.append(int(number))
+            assert sorted(numbers) == list(range(50))
+            assert (await client.get("/publish/one/x")).json()["result"] == 1
+            assert await first() == "message,one,x"
+
+    ask(poolhouse, talk)
+    eventually("nobody is subscribed", lambda: subscribers(server, "one", "two") == [0, 0] and server.connect().pubsub_numpat() == 0)
+
+
+def test_messages_come_again_when_redis_has_been_started_anew(rest, workspace):
+    lost = own_redis(workspace, "lost").start()
+    poolhouse = rest(behind=lost)
+
+    async def talk(client):
+        async with events(client, "/subscribe/a") as event:
+            await event()
+            lost.process.kill()
+            lost.process.wait()
+            lost.start()
+            for n in range(200):
+                answer = await client.get(f"/publish/a/{n}")
+                if answer.status_code == 200 and answer.json()["result"] == 1:
+                    break
+                await asyncio.sleep(0.05)
+            assert await event() == f"message,a,{n}"
+
+    ask(poolhouse, talk)
+    lost.stop()
+
+
+def test_streams_end_and_the_connection_does_not_when_there_is_no_redis_any_more(rest, workspace):
+    lost = own_redis(workspace, "lost").start()
+    poolhouse = rest(behind=lost, more='unavailable_wait_time = "200ms"\nmax_wait_time = "1s"\n')
+
+    async def talk(client):
+        async with client.stream("GET", "/subscribe/a") as answer:
+            lost.process.kill()
+            lost.process.wait()
+            with pytest.raises(Exception) as ended:
+                async for _ in answer.aiter_lines():
+                    pass
+            assert "StreamReset" in str(ended.value), ended.value
+            assert (await client.get("/subscribe/a")).status_code in (400, 503)
+        lost.start()
+        for _ in range(100):
+            if (await client.get("/ping")).status_code == 200:
+                break
+            await asyncio.sleep(0.05)
+        async with events(client, "/subscribe/a") as event:
+            assert await event() == "subscribe,a,1"
+
+    ask(poolhouse, talk)
+    lost.stop()
+
+
+def test_what_cannot_be_heard_is_refused(rest, server):
+    tokens = (f'[[token]]\nname = "a"\nhash = "{hashed(TOKEN)}"\n'
+              f'[[token]]\nname = "b"\ntoken = "{"b" * 32}"\ndatabase = 2\n[[token]]\nname = "c"\ntoken = "{"c" * 32}"\ndeny = ["subscribe"]\n')
+
+    async def talk(client):
+        as_b, as_c = ({"Authorization": f"Bearer {letter * 32}"} for letter in "bc")
+        assert (await client.get("/subscribe/a", headers=as_c)).status_code == 400
+        async with events(client, "/subscribe/a") as event:
+            await event()
+            answer = await client.get("/subscribe/a", headers=as_b)
+            assert answer.status_code == 409 and "another" in answer.json()["error"]
+            assert (await client.get("/publish/a/x", headers=as_b)).json() == {"result": 1}
+            assert await event() == "message,a,x"
+
+    ask(rest(tokens=tokens), talk)
+
+
+class Raw:
+    """A client that makes room for answers only when it is told to."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), 20)
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        self.h2.initiate_connection()
+        self.h2.increment_flow_control_window(1 << 24)
+        self.bodies, self.heard, self.statuses, self.ended, self.lost, self.unread = {}, {}, {}, set(), set(), {}
+        self.flush()
+
+    def flush(self):
+        self.socket.sendall(self.h2.data_to_send())
+
+    def get(self, target, at_once=True):
+        """Asks, and does not wait."""
+        stream = self.h2.get_next_available_stream_id()
+        fields = [(":method", "GET"), (":path", target), (":scheme", "http"), (":authority", "x"), ("authorization", f"Bearer {TOKEN}")]
+        self.h2.send_headers(stream, fields, end_stream=True)
+        if at_once:
+            self.flush()
+        return stream
+
+    def give_up(self, stream):
+        self.h2.reset_stream(stream)
+        self.ended.add(stream)
+        self.flush()
+
+    def hear(self, stream, text):
+        """Waits until this has come."""
+        while text.encode() not in self.heard.get(stream, b""):
+            self.turn(lambda stream: True)
+
+    def turn(self, reads):
+        """Takes what has come. `reads(stream)`: whether to make room for as much again."""
+        received = self.socket.recv(1 << 20)
+        assert received, "the connection has ended"
+        for event in self.h2.receive_data(received):
+            if isinstance(event, h2.events.ResponseReceived):
+                self.statuses[event.stream_id] = int(dict(event.headers)[b":status"])
+            elif isinstance(event, h2.events.DataReceived):
+                self.bodies[event.stream_id] = self.bodies.get(event.stream_id, 0) + len(event.data)
+                self.heard[event.stream_id] = (self.heard.get(event.stream_id, b"") + event.data)[-1000:]
+                self.unread[event.stream_id] = self.unread.get(event.stream_id, 0) + event.flow_controlled_length
+            elif isinstance(event, h2.events.StreamEnded):
+                self.ended.add(event.stream_id)
+            elif isinstance(event, h2.events.StreamReset):
+                self.lost.add(event.stream_id)
+        self.make_room(reads)
+
+    def make_room(self, reads):
+        for stream in [stream for stream in self.unread if reads(stream)]:
+            length = self.unread.pop(stream)
+            if length and stream not in self.ended | self.lost:
+                self.h2.acknowledge_received_data(length, stream)
+            elif length:
+                self.h2.increment_flow_control_window(length)
+        self.flush()
+
+
+def test_what_a_client_does_not_read_is_bounded(rest, server):
+    server.connect().set("large", "x" * 8_000_000)
+    raw = Raw(rest().http)
+    asked = [raw.get("/get/large", at_once=False) for _ in range(60)]
+    raw.flush()
+    raw.socket.settimeout(2)
+    while len(raw.statuses) < len(asked):
+        try:
+            raw.turn(lambda stream: False)
+        except TimeoutError:
+            break
+    # Who has not read so much is not served before it reads.
+    late = raw.get("/ping")
+    with pytest.raises(TimeoutError):
+        while late not in raw.statuses:
+            raw.turn(lambda stream: False)
+    assert list(raw.statuses.values()).count(200) <= 33, "what it has not read is more than 256 MB"
+    raw.make_room(lambda stream: True)
+    while len(raw.ended) < len(asked) + 1:
+        raw.turn(lambda stream: True)
+    assert raw.statuses[late] == 200
+    counts = {status: list(raw.statuses.values()).count(status) for status in (200, 400)}
+    assert counts[200] + counts[400] == len(asked) + 1 and counts[200] > 8, counts
+    assert {raw.bodies[stream] for stream in asked if raw.statuses[stream] == 200} == {8_000_013}
+
+
+def test_a_stream_that_is_not_read_ends_and_the_others_go_on(rest, server):
+    poolhouse = rest()
+    raw = Raw(poolhouse.http)
+    slow, quick = raw.get("/subscribe/a"), raw.get("/subscribe/b")
+    reads = lambda stream: stream != slow
+    while len(raw.statuses) < 2:
+        raw.turn(reads)
+    redis = server.connect()
+    for _ in range(40):
+        redis.publish("a", "x" * 1_000_000)
+    while slow not in raw.lost:
+        raw.turn(reads)
+    redis.publish("b", "y" * 1_000_000)
+    while raw.bodies.get(quick, 0) < 1_000_000:
+        raw.turn(reads)
+    eventually("it is not subscribed to any more", lambda: Rest(poolhouse.http).command("PUBLISH", "a", "x") == 0)
+
+
+def test_a_stream_that_is_given_up_takes_its_subscriptions_along_and_no_others(rest, server):
+    raw = Raw(rest().http)
+    stays, goes, goes_too = raw.get("/subscribe/both/kept"), raw.get("/subscribe/both/gone"), raw.get("/psubscribe/g*")
+    for stream, text in ((stays, "subscribe,kept"), (goes, "subscribe,gone"), (goes_too, "psubscribe,g*")):
+        raw.hear(stream, text)
+    assert subscribers(server, "both", "kept", "gone") == [1, 1, 1]
+    raw.give_up(goes)
+    raw.give_up(goes_too)
+    eventually("two subscriptions have ended", lambda: subscribers(server, "both", "kept", "gone") == [1, 1, 0] and server.connect().pubsub_numpat() == 0)
+    again = raw.get("/subscribe/gone")
+    raw.hear(again, "subscribe,gone")
+    for target, stream, text in (("/publish/gone/a", again, "message,gone,a"), ("/publish/both/b", stays, "message,both,b")):
+        raw.get(target)
+        raw.hear(stream, text)
+    # Some that are given up before they have begun. (Who does that too often is disconnected.)
+    for _ in range(10):
+        raw.give_up(raw.get("/subscribe/early"))
+    raw.hear(raw.get("/echo/done"), "done")
+    eventually("nobody hears it", lambda: subscribers(server, "early") == [0])
+    raw.get("/publish/both/c")
+    raw.hear(stays, "message,both,c")
