@@ -156,9 +156,15 @@ def test_the_next_sentinel_is_asked_when_one_errs(pool, server, workspace):
         replica.connect().replicaof("127.0.0.1", server.port)
         for wrong in (replica.port, free_port(), None):
             with Oracle(wrong) as errs, Oracle(server.port) as right:
-                # Who is silent has half of connect_time.
-                client = pool(behind(errs, right), max_wait_time="8s").connect()
-                assert client.set("k", "v") and errs.asked == right.asked == 1
+                # Who is silent has half of connect_time, and that once: the one that was of use is asked first from then on.
+                poolhouse = pool(behind(errs, right), max_wait_time="8s")
+                assert poolhouse.connect().set("k", "v") and errs.asked == right.asked == 1
+                pinned = [poolhouse.connect().pipeline() for _ in range(3)]
+                for client in pinned:
+                    client.watch("k")
+                assert errs.asked == 1 and right.asked >= 3
+                for client in pinned:
+                    client.reset()
         # It speaks of itself.
         with Oracle(1) as vain, Oracle(server.port) as right:
             vain.answers = [vain.port]

@@ -125,18 +125,30 @@ pub const MAX_HOSTS: usize = 16;
 /// Where the servers of a pool may be: several hosts of one upstream, of which not all may be fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hosts {
-    /// Tried in this order for each new server; 1 to [`MAX_HOSTS`].
+    /// Tried one after another for each new server; 1 to [`MAX_HOSTS`].
     pub addresses: Vec<Address>,
     /// When none of them will do, all are tried once more with lower demands
     /// ([`Protocol::server_start_modest`](protocol::Protocol::server_start_modest)).
     pub then_any: bool,
-    /// Begin with another one each time, instead of with the first.
-    pub spread: bool,
+    /// Which comes first.
+    pub begin: BeginWith,
+}
+
+/// The host that is tried first.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum BeginWith {
+    /// The first of the list.
+    #[default]
+    First,
+    /// Another one each time.
+    Any,
+    /// The one that was of use last: what is silent costs time once.
+    LastGood,
 }
 
 impl From<Address> for Hosts {
     fn from(address: Address) -> Self {
-        Self { addresses: vec![address], then_any: false, spread: false }
+        Self { addresses: vec![address], then_any: false, begin: BeginWith::First }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -44,6 +44,8 @@ pub(crate) struct SharedPool {
     pub(crate) drained: AtomicBool,
     /// Another process is to have what is not needed here.
     leaving: AtomicBool,
+    /// The place of the host in its list that was tried last.
+    pub(crate) host: AtomicUsize,
     /// When its servers were last found to be of no use any more, in nanoseconds of the driver's clock; 0 is never.
     renewed: AtomicU64,
     /// What it is, until a reload says otherwise. Not read where bytes are relayed.
@@ -123,6 +125,7 @@ impl SharedPool {
             awaits_idle: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            host: AtomicUsize::new(0),
             renewed: AtomicU64::new(0),
             spec: RwLock::new(Arc::new(spec)),
             guarded: Mutex::new(Guarded { pool, stats: Stats::default() }),

@@ -5,7 +5,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use driver::{Address, Hosts, MAX_HOSTS};
+use driver::{Address, BeginWith, Hosts, MAX_HOSTS};
 use postgres::Target;
 use settings::{Secret, choose, nearest};
 
@@ -258,7 +258,11 @@ impl Parts {
         let hosts = Hosts {
             addresses: addresses(self.kind, &self.hosts, &self.ports, sentinel.is_some())?,
             then_any: self.target == Target::PreferStandby,
-            spread: self.spread,
+            begin: match (&sentinel, self.spread) {
+                (Some(_), _) => BeginWith::LastGood,
+                (None, true) => BeginWith::Any,
+                (None, false) => BeginWith::First,
+            },
         };
         let tls = match (self.kind, self.secure) {
             (Kind::Postgres, _) => self.tls.finish()?,
@@ -408,7 +412,7 @@ mod tests {
         assert_eq!(hosts("postgres:///x?host=a,b&port=7,8"), [tcp("a", 7), tcp("b", 8)]);
         let url = UpstreamUrl::parse("postgres://a,b/x?target_session_attrs=prefer-standby&load_balance_hosts=random");
         let url = url.unwrap();
-        assert!(url.target == Target::PreferStandby && url.hosts.then_any && url.hosts.spread);
+        assert!(url.target == Target::PreferStandby && url.hosts.then_any && url.hosts.begin == BeginWith::Any);
         for (url, part) in [
             ("postgres:///x?host=a,b,c&port=7,8", "3 hosts but 2 ports"),
             ("postgres://a,b/x?target_session_attrs=read-writ", "read-write"),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use pool::Time;
 
-use crate::config::{Address, PoolSpec};
+use crate::config::{Address, BeginWith, PoolSpec};
 
 /// What is asked of the host at hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +31,16 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    pub(super) fn new(spec: Arc<PoolSpec>, now: Time) -> Self {
+    /// `place`: where those before ended.
+    pub(super) fn new(spec: Arc<PoolSpec>, place: usize, now: Time) -> Self {
         let hosts = spec.hosts.addresses.len();
         assert!(hosts > 0, "an upstream has a host");
-        // The clock's lower digits are as good as any dice to spread connections.
-        let first = if spec.hosts.spread { (now.0 / 1000) as usize % hosts } else { 0 };
+        let first = match spec.hosts.begin {
+            BeginWith::First => 0,
+            // The clock's lower digits are as good as any dice to spread connections.
+            BeginWith::Any => (now.0 / 1000) as usize % hosts,
+            BeginWith::LastGood => place % hosts,
+        };
         Self { spec, first, tried: 0, errors: String::new() }
     }
 
@@ -45,10 +50,15 @@ impl Attempts {
         if self.left() == 0 {
             return None;
         }
-        let address = hosts[(self.first + self.tried) % hosts.len()].clone();
+        let address = hosts[self.place()].clone();
         let demand = if self.tried >= hosts.len() { Demand::Modest } else { Demand::Full };
         self.tried += 1;
         Some((address, demand))
+    }
+
+    /// The place of the next host in the list.
+    pub(super) fn place(&self) -> usize {
+        (self.first + self.tried) % self.spec.hosts.addresses.len()
     }
 
     /// How many are left.
@@ -92,19 +102,19 @@ mod tests {
     use crate::config::Hosts;
     use pool::PoolConfig;
 
-    fn attempts(names: &[&str], then_any: bool, spread: bool, now: u64) -> Attempts {
+    fn attempts(names: &[&str], then_any: bool, begin: BeginWith, now: u64) -> Attempts {
         let addresses = names.iter().map(|name| Address::Tcp { host: (*name).into(), port: 1 }).collect();
         let spec = PoolSpec {
             database: String::new(),
             user: String::new(),
-            hosts: Hosts { addresses, then_any, spread },
+            hosts: Hosts { addresses, then_any, begin },
             config: PoolConfig::default(),
             tls: None,
             caps: Vec::new(),
             revision: 0,
             timeouts: crate::config::PoolTimeouts::default(),
         };
-        Attempts::new(Arc::new(spec), Time(now))
+        Attempts::new(Arc::new(spec), 1, Time(now))
     }
 
     fn order(mut attempts: Attempts) -> Vec<(String, bool)> {
@@ -114,25 +124,27 @@ mod tests {
 
     #[test]
     fn hosts_are_tried_in_order_and_then_once_more_with_lower_demands() {
-        let tried = order(attempts(&["a", "b"], true, false, 7_000));
+        let tried = order(attempts(&["a", "b"], true, BeginWith::First, 7_000));
         let expected = [("a:1", false), ("b:1", false), ("a:1", true), ("b:1", true)];
         assert_eq!(tried, expected.map(|(host, modest)| (host.to_owned(), modest)));
-        assert_eq!(order(attempts(&["a", "b"], false, true, 7_000))[0].0, "b:1");
+        assert_eq!(order(attempts(&["a", "b"], false, BeginWith::Any, 7_000))[0].0, "b:1");
+        let last = order(attempts(&["a", "b", "c"], false, BeginWith::LastGood, 7_000));
+        assert_eq!(last.iter().map(|(host, _)| host.as_str()).collect::<Vec<_>>(), ["b:1", "c:1", "a:1"]);
     }
 
     #[test]
     fn each_host_has_its_part_of_the_time() {
-        assert_eq!(attempts(&["a"], false, false, 0).share(), Duration::from_secs(5));
-        assert_eq!(attempts(&["a", "b"], false, false, 0).share(), Duration::from_millis(2500));
+        assert_eq!(attempts(&["a"], false, BeginWith::First, 0).share(), Duration::from_secs(5));
+        assert_eq!(attempts(&["a", "b"], false, BeginWith::First, 0).share(), Duration::from_millis(2500));
     }
 
     #[test]
     fn errors_name_the_host_when_there_are_several() {
-        let mut one = attempts(&["a"], false, false, 0);
+        let mut one = attempts(&["a"], false, BeginWith::First, 0);
         one.next();
         one.note("gone");
         assert_eq!(one.errors(), "gone");
-        let mut two = attempts(&["a", "b"], false, false, 0);
+        let mut two = attempts(&["a", "b"], false, BeginWith::First, 0);
         for error in ["gone", "a standby"] {
             two.next();
             two.note(error);

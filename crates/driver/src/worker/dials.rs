@@ -6,7 +6,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -47,12 +47,13 @@ impl<P: Protocol> Worker<P> {
     /// Begins a connection for a slot of the pool.
     pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
         self.pool(pool.id);
-        let attempts = Attempts::new(pool.spec(), self.now);
+        let attempts = Attempts::new(pool.spec(), pool.host.load(Relaxed), self.now);
         self.dial_again(pool, id, attempts);
     }
 
     /// Begins, or goes on with another host.
     pub(super) fn dial_again(&mut self, pool: Arc<SharedPool>, id: ServerId, mut attempts: Attempts) {
+        pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
             self.set_whereabouts(pool.id, id, Local::None);
             return self.connect_failed(&pool, id, attempts.errors(), false);
