@@ -29,7 +29,8 @@ mod tls;
 mod worker;
 
 pub use config::{
-    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts, Upstreams,
+    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts,
+    Upstreams,
 };
 pub use descriptors::raise_descriptor_limit;
 pub use driver::Driver;
