@@ -39,4 +39,10 @@ impl Denied {
     pub(crate) fn new(status: u16, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), retry_after: None }
     }
+
+    /// What an error of Redis comes to, or of Poolhouse when there is none.
+    pub(crate) fn by(error: &[u8]) -> Self {
+        let status = if error.starts_with(b"ERR Poolhouse") { 503 } else { 400 };
+        Self::new(status, String::from_utf8_lossy(error))
+    }
 }

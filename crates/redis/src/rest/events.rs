@@ -45,8 +45,7 @@ impl Events {
 /// Appends what is said in one reply.
 fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
     if let Some(error) = reply.strip_prefix(b"-") {
-        let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
-        return Err(Denied::new(400, error));
+        return Err(Denied::by(error.trim_ascii_end()));
     }
     to.extend_from_slice(b"data: ");
     for (index, part) in parts(reply).into_iter().enumerate() {

@@ -44,10 +44,13 @@ impl Redis {
             return;
         }
         let Some(first) = client.http().works.iter().position(|work| !work.is_sent()) else { return };
-        for number in first.. {
-            let Some(work) = client.http().works.get_mut(number) else { break };
+        let mut number = first;
+        while let Some(work) = client.http().works.get_mut(number) {
             if let Some(what) = work.call.subscription() {
-                return self.begin_events(me, client, number, what, out);
+                match self.begin_events(me, client, number, what, out) {
+                    true => continue,
+                    false => return,
+                }
             }
             // It is out of the client's hands meanwhile.
             let mut call = std::mem::take(&mut work.call);
@@ -66,11 +69,19 @@ impl Redis {
                 Ok(false) => return,
                 Err(error) => work.give_up(&error),
             }
+            number += 1;
         }
     }
 
-    /// Begins to pass on messages.
-    fn begin_events(&self, me: ClientTag, client: &mut Client, number: usize, what: Subscription, out: &mut Outbox) {
+    /// Begins to pass on messages. True if there will be none, and the next request may be carried out.
+    fn begin_events(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        number: usize,
+        what: Subscription,
+        out: &mut Outbox,
+    ) -> bool {
         if client.two().is_some() {
             return self.open_stream(me, client, number, what, out);
         }
@@ -82,6 +93,7 @@ impl Redis {
         if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
             client.deny(me, &work.manner, &Denied::new(503, why), out);
         }
+        false
     }
 
     /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why.

@@ -131,7 +131,8 @@ impl Redis {
         Ok(prepare(client, out).map_err(|denied| Answer::denied(&manner, &denied)))
     }
 
-    /// Subscribes to what a request wants to hear of, as soon as that can be done.
+    /// Subscribes to what a request wants to hear of, as soon as that can be done. True if the request is over with that: then the next
+    /// one has its place.
     pub(super) fn open_stream(
         &self,
         me: ClientTag,
@@ -139,15 +140,15 @@ impl Redis {
         number: usize,
         what: Subscription,
         out: &mut Outbox,
-    ) {
+    ) -> bool {
         if client.has_wish() {
-            return;
+            return false;
         }
         let access = Arc::clone(&client.http().works[number].access);
         if client.user != access.user || client.database != access.database {
             if client.lease != Lease::None {
                 client.held_back = true;
-                return;
+                return false;
             }
             (client.user, client.database) = (Arc::clone(&access.user), access.database);
         }
@@ -165,11 +166,10 @@ impl Redis {
             }
             _ => self.change_subscriptions(me, client, what, &words[1..], out).err().map(|why| Denied::new(503, why)),
         };
-        if let Some(denied) = denied {
-            let two = client.two().expect("seen above");
-            two.refuse_asking(&denied);
-            two.send(me, out);
+        if let Some(denied) = &denied {
+            client.two().expect("seen above").refuse_asking(denied);
         }
+        denied.is_some()
     }
 
     /// Ends subscriptions of streams that have ended.
@@ -267,7 +267,7 @@ impl Two {
                     }
                 }
             }
-            Some(Said::Refused(why)) => self.refuse_asking(&Denied::new(400, String::from_utf8_lossy(why))),
+            Some(Said::Refused(why)) => self.refuse_asking(&Denied::by(why)),
             _ => {}
         }
     }
