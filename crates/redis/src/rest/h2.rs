@@ -170,7 +170,7 @@ impl H2 {
         Err(format!("HTTP/2: {error}"))
     }
 
-    /// Takes what has come of bodies.
+    /// Takes what has come of bodies. Requests that are whole at the same time stay in their order.
     fn receive(&mut self, arrived: &mut Vec<Arrived>, context: &mut Context<'_>) {
         let mut at = 0;
         let mut room = MAX_BODIES * self.max_request;
@@ -179,13 +179,13 @@ impl H2 {
             room -= upload.body.len();
             match outcome {
                 Poll::Pending => at += 1,
-                Poll::Ready(None) => drop(self.uploads.swap_remove(at)),
+                Poll::Ready(None) => drop(self.uploads.remove(at)),
                 Poll::Ready(Some(Ok(()))) => {
-                    let Upload { head, body, respond, .. } = self.uploads.swap_remove(at);
+                    let Upload { head, body, respond, .. } = self.uploads.remove(at);
                     arrived.push(Arrived { request: Ok((head, body)), respond });
                 }
                 Poll::Ready(Some(Err(denied))) => {
-                    let Upload { respond, .. } = self.uploads.swap_remove(at);
+                    let Upload { respond, .. } = self.uploads.remove(at);
                     arrived.push(Arrived { request: Err(denied), respond });
                 }
             }
