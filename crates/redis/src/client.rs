@@ -67,7 +67,7 @@ pub struct Client {
     /// What CLIENT SETNAME said.
     pub(crate) name: Option<Box<[u8]>>,
     /// What CLIENT SETINFO said.
-    library: Option<Box<Library>>,
+    lib: Option<Box<Library>>,
     pub(crate) lease: Lease,
     /// Commands sent whose replies have not come.
     pub(crate) due: u32,
@@ -122,7 +122,7 @@ impl Redis {
             database: 0,
             version: Version::Resp2,
             name: None,
-            library: None,
+            lib: None,
             lease: Lease::None,
             due: 0,
             multi: false,

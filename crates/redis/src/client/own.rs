@@ -245,8 +245,8 @@ impl Client {
                     );
                     return self.say_error(me, &error, out);
                 }
-                let library = self.library.get_or_insert_default();
-                let of_it = if attribute.len() > 7 { &mut library.name } else { &mut library.version };
+                let told = self.lib.get_or_insert_default();
+                let of_it = if attribute.len() > 7 { &mut told.name } else { &mut told.version };
                 *of_it = Box::from(*value);
                 self.say(me, b"+OK\r\n", out);
             }

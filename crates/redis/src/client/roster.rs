@@ -136,7 +136,7 @@ impl Client {
         }
         let flags = if flags.is_empty() { "N" } else { &flags };
         let text = |text: Option<&[u8]>| String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
-        let library = self.library.as_deref();
+        let lib = self.lib.as_deref();
         writeln!(
             to,
             "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} user={} \
@@ -150,8 +150,8 @@ impl Client {
             self.database,
             if self.user.is_empty() { "default" } else { &*self.user },
             self.version.number(),
-            text(library.map(|library| &*library.name)),
-            text(library.map(|library| &*library.version)),
+            text(lib.map(|lib| &*lib.name)),
+            text(lib.map(|lib| &*lib.version)),
         )
         .expect("memory takes it");
     }

@@ -108,13 +108,8 @@ impl Redis {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) -> Result<bool, Box<str>> {
-        if client.user != access.user || client.database != access.database {
-            // The replies to the requests of another come first.
-            if client.lease != Lease::None {
-                client.held_back = true;
-                return Ok(false);
-            }
-            (client.user, client.database) = (Arc::clone(&access.user), access.database);
+        if !client.acts_as(access) {
+            return Ok(false);
         }
         let last = call.commands.len().saturating_sub(1);
         let alone = call.wire.len() as u64 >= STREAM_FROM;
@@ -153,6 +148,18 @@ impl Client {
             if unread + rest.works.iter().map(Work::held).sum::<usize>() > MAX_HELD {
                 rest.works[at].give_up_results("the results that this connection waits for, together,");
             }
+        }
+        true
+    }
+
+    /// Goes on as whoever asks next. False if the replies to the requests of another have to come first.
+    pub(super) fn acts_as(&mut self, access: &Access) -> bool {
+        if self.user != access.user || self.database != access.database {
+            if self.lease != Lease::None {
+                self.held_back = true;
+                return false;
+            }
+            (self.user, self.database) = (Arc::clone(&access.user), access.database);
         }
         true
     }

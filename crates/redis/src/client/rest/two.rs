@@ -7,7 +7,7 @@ use std::{cell::Cell, collections::HashSet, sync::Arc};
 use bytes::Bytes;
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer};
 
-use super::{super::Lease, Client, Request, Stage, Work, has_token, manner};
+use super::{Client, Request, Stage, Work, has_token, manner};
 use crate::{
     Redis,
     command::{Subscription, Topic},
@@ -25,6 +25,9 @@ use crate::{
 
 /// Bytes of answers from which on the client has to read some before more of its requests are carried out.
 const MAX_UNREAD: usize = 1024 * 1024;
+
+/// Requests that may wait to be carried out. A client that gives them up may begin others in their place, so its streams are no bound.
+const MAX_WORKS: usize = 1000;
 
 /// A connection.
 pub(super) struct Two {
@@ -77,7 +80,7 @@ impl Redis {
             }
             _ => Ok(()),
         };
-        let over = two.h2.take(bytes, &admit, &mut arrived).err();
+        let mut over = two.h2.take(bytes, &admit, &mut arrived).err();
         let refused = refusal.is_some() && !arrived.is_empty();
         client.http().refusal = refusal;
         if guessed.get() && !client.http().leaving {
@@ -93,6 +96,9 @@ impl Redis {
                 Ok(Err(answer)) => two.h2.answer(respond, answer),
                 Err(denied) => two.h2.answer(respond, Answer::denied(&Manner::default(), &denied)),
             }
+        }
+        if client.http().works.len() > MAX_WORKS {
+            over.get_or_insert_with(|| "requests are given up faster than they can be carried out".to_owned());
         }
         two.send(me, out);
         client.set_stage(Stage::Two(two));
@@ -145,12 +151,8 @@ impl Redis {
             return false;
         }
         let access = Arc::clone(&client.http().works[number].access);
-        if client.user != access.user || client.database != access.database {
-            if client.lease != Lease::None {
-                client.held_back = true;
-                return false;
-            }
-            (client.user, client.database) = (Arc::clone(&access.user), access.database);
+        if !client.acts_as(&access) {
+            return false;
         }
         let mut work = client.http().works.remove(number).expect("seen by the caller");
         let (manner, respond) = (work.manner.clone(), work.respond.take());
