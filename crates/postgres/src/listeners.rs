@@ -189,7 +189,7 @@ impl Postgres {
             let hint = "Use fewer channels, and tell what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
             client.fail(me, &Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client, out);
-            server.stained = true;
+            server.soil.add(crate::cleaning::Soil::ALL);
             return client.release(me, tag, server, Verdict::Reset, out);
         }
         let mut hubs = self.hubs.lock();
