@@ -15,7 +15,7 @@ ROLES = ("leaks_reader", "leaks writer")
 # Tables whose name somebody may take for something else: the check is whether they still mean the ones in public.
 TABLES = ("orders", "customers")
 # Custom parameters that statements set.
-CUSTOM = ("app.tenant", "app.user", "app.depth", "other.thing", "app.länge")
+CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", "app.länge")
 
 
 def make_roles():
