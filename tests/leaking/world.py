@@ -6,6 +6,8 @@ Every name that the leak hunter and the tests use is written down here.
 
 import psycopg
 
+from cluster import PASSWORDS
+
 QUIET, HIDDEN = "leaks_quiet", "leaks_hidden"
 # An ordinary role, which the test clusters have, and a superuser for what only superusers may do.
 APP, ADMIN = "app", "leaks_admin"
@@ -36,12 +38,18 @@ def make_common():
             yield f"GRANT ALL ON {schema}.{table} TO PUBLIC"
         yield f"CREATE SEQUENCE {schema}.numbers"
         yield f"GRANT ALL ON {schema}.numbers TO PUBLIC"
+    # Anybody's to alter under the statements of others.
+    yield "CREATE TABLE public.changing (a int, mood int)"
+    yield f"ALTER TABLE public.changing OWNER TO {APP}"
 
 
-def make_hidden():
+def make_hidden(port):
     """SQL for the database whose objects change sessions out of sight of whoever reads only the statements. Each sets app.tenant to a
     word of its own, so that what is found tells which one it was."""
     yield "CREATE EXTENSION dblink"
+    yield f"CREATE SERVER itself FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '127.0.0.1', port '{port}', dbname '{HIDDEN}')"
+    yield "GRANT USAGE ON FOREIGN SERVER itself TO PUBLIC"
+    yield f"CREATE USER MAPPING FOR PUBLIC SERVER itself OPTIONS (user '{APP}', password '{PASSWORDS[APP]}')"
     yield "CREATE EXTENSION tablefunc"
     yield "CREATE SCHEMA hide"
     yield "GRANT ALL ON SCHEMA hide TO PUBLIC"
@@ -118,7 +126,7 @@ def make(cluster):
             db.execute(sql)
         for name in (QUIET, HIDDEN):
             db.execute(f"CREATE DATABASE {name}")
-    for name, more in ((QUIET, ()), (HIDDEN, make_hidden())):
+    for name, more in ((QUIET, ()), (HIDDEN, make_hidden(cluster.port))):
         with cluster.superuser(name) as db:
             for sql in (*make_common(), *more):
                 try:
