@@ -95,6 +95,11 @@ def test_a_setting_hidden_by_any_continued_string_is_met_by_nobody(share, betwee
     share().nobody_meets(f"SELECT E'a'{between}'b\\''; SET app.tenant = evil; SELECT ''")
 
 
+@pytest.mark.parametrize("name", [r'U&"app\002eTenant"', r'app.U&"t\0065nant"', """app.U&"t!0065nant" UESCAPE '!'""", 'app."tenant"', "APP/* */.Tenant"])
+def test_a_setting_under_an_escaped_identifier_is_met_by_nobody(share, name):
+    share().nobody_meets(strictly(f"SET {name} = 'evil'"))
+
+
 @pytest.mark.parametrize("local", ["NOT true", "false OR NOT true", "'f'", "E'f'", "1 = 2", "(SELECT false)", "true AND false", "true IS NULL",
                                    "CASE WHEN true THEN false END", "NULL IS NOT NULL OR false", "'tr' = 'true'"])
 def test_a_setting_that_is_local_only_at_first_sight_is_met_by_nobody(share, local):
@@ -348,7 +353,7 @@ def test_a_cursor_is_met_by_nobody(share, sql):
 
 # -- the pooler's own statements
 
-STATEMENTS = range(1, 12)
+STATEMENTS = ("0", "00", *range(1, 12))
 
 
 def mine(session, answer="mine"):
@@ -381,21 +386,27 @@ TAMPERING = {
 }
 
 
+TAMPERING["replaced out of sight"] = lambda one, name: do(one, "SELECT hide.replace()")
+TAMPERING["deallocated out of sight"] = lambda one, name: do(one, "SELECT hide.forget()")
+
+
 @pytest.mark.parametrize("tampering", TAMPERING)
 def test_a_statement_under_a_name_of_the_poolers_own_is_nobody_elses(share, tampering):
     """Who has prepared a text keeps it, and who prepares it anew gets its answers, whatever others do under the names that the pooler uses."""
-    shared = share()
+    shared = share(world.HIDDEN if "out of sight" in tampering else world.QUIET)
     with shared.session() as other:
         other.send(w.parse("SELECT 'kept'", "kept"), w.SYNC)
         other.until_ready()
         with shared.session() as one:
             for n in STATEMENTS:
                 TAMPERING[tampering](one, f"poolhouse_{n}")
+            # Neither does it stumble over it itself: it cannot know which names the pooler uses.
+            mine(one, "its own")
             try:
                 mine(other)
             except w.ServerError as error:
                 assert error.sqlstate in NO_SERVER, f"the statement of another: {error}"
-        for n in STATEMENTS:
+        for n in range(12):
             mine(other, f"mine {n}")
         other.send(w.bind(name="kept"), w.execute(), w.SYNC)
         assert look.rows(other.until_ready()[0]) == [("kept",)]

@@ -322,9 +322,11 @@ OWN = 12
 @deed("own", 2)
 def tamper_with_the_poolers_statements(d):
     """All names that it may have: the texts are few, so that they are used soon after."""
-    shape = d.chance.randrange(7)
+    shape = d.chance.randrange(8)
+    if d.hidden and d.chance.random() < 0.3:
+        return d.sent(d.chance.choice(["SELECT hide.forget()", "SELECT hide.replace()"]))
     requests = []
-    for n in range(1, OWN):
+    for n in ["0", "00", *range(1, OWN)]:
         name = f"poolhouse_{n}"
         if shape == 0:
             requests.append(simple(f"DEALLOCATE {name}; PREPARE {name} AS SELECT 'evil'"))
@@ -338,6 +340,8 @@ def tamper_with_the_poolers_statements(d):
             requests.append(simple(f"PREPARE {name} AS SELECT 'evil'; DEALLOCATE {name}"))
         elif shape == 5:
             requests.append(simple(f"DO $$ BEGIN DEALLOCATE {name}; EXCEPTION WHEN OTHERS THEN NULL; END $$"))
+        elif shape == 6:
+            requests.append(simple(f"PREPARE {name} AS SELECT 'evil'"))
         else:
             requests.append(Batch().close(name).parse("SELECT 'evil'", name).sync())
     return requests
@@ -477,7 +481,7 @@ def out_of_sight(d):
         "SELECT * FROM hide.viewed", "SELECT * FROM hide.viewed_role", "UPDATE hide.viewed_settings SET setting = 'evil' WHERE name = 'search_path'", "INSERT INTO hide.ruled VALUES (1)",
         "INSERT INTO hide.defaulted (a) VALUES (1)", "INSERT INTO hide.checked VALUES (1)", "SELECT 1::hide.checking", "SELECT 1 OPERATOR(hide.+@+) 2", "SELECT CAST('sad'::hide.mood AS int)",
         "SELECT hide.gather(v) FROM (VALUES ('a'), ('b')) AS v(v)", "SELECT * FROM hide.guarded", "INSERT INTO hide.indexed VALUES (1)", "INSERT INTO hide.generated VALUES (1)",
-        "SELECT hide.lock()", "SELECT hide.table()", "SELECT hide.listen()", "SELECT hide.cursor()", "SELECT hide.statement()", "SELECT hide.next()"]))
+        "SELECT hide.lock()", "SELECT hide.table()", "SELECT hide.listen()", "SELECT hide.cursor()", "SELECT hide.statement()", "SELECT hide.next()", "SELECT hide.forget()", "SELECT hide.replace()"]))
 
 
 @deed("hidden", 0.5)

@@ -8,6 +8,7 @@ played again without the others; and one request is answered before the next is 
 import contextlib
 import dataclasses
 import random
+import time
 
 import wire as w
 
@@ -22,6 +23,8 @@ DOERS, BYSTANDERS = 3, 2
 EXCUSED = ("53400", "25P03", "57P05")
 # Requests that take longer hang.
 ANSWER_SECONDS = 15
+# Within this time somebody is served when nobody keeps a server any more.
+SERVED_SECONDS = 8
 # A parameter that only its own client sets, plainly: it has to stay that client's.
 PROMISED = "app.own"
 
@@ -85,6 +88,16 @@ class Client:
     # What it has set of its own; None: nothing that it may count on.
     own: str = None
     small: bool = False
+    # Whether it has prepared the statement that it keeps.
+    kept: bool = False
+
+
+def answered(answers):
+    """The rows, or the error; None where no server was free."""
+    try:
+        return look.rows(answers)
+    except w.ServerError as error:
+        return None if error.sqlstate in NO_SERVER else str(error)
 
 
 class Stage:
@@ -177,7 +190,11 @@ class Stage:
             self.forget(turn.scene, "deed", turn.client, vanish=turn.leaving != "quit")
 
     def keeps(self, turn, client):
-        """What a client has set of its own is still there."""
+        """What a client has set of its own is still there, and what it prepares means what it says."""
+        if turn.feature == "own":
+            answers, _ = self.ask(client.session, Batch().run("SELECT 'its own'", name="its own").close("its own").sync())
+            if (found := answered(answers)) not in ([("its own",)], None):
+                raise Leak(turn.number, f"a client that prepares SELECT 'its own' gets {found}")
         if client.own is None:
             return
         answers, _ = self.ask(client.session, simple(f"SELECT pg_catalog.current_setting('{PROMISED}', true)"))
@@ -205,16 +222,16 @@ class Stage:
 
     def look(self, turn, kind, leaves):
         chance = random.Random(turn.chance)
-        for attempt in range(2):
-            client = self.client(turn.scene, kind, turn.client)
+        deadline = time.monotonic() + SERVED_SECONDS
+        while True:
             try:
-                self.compare(turn, client, chance)
+                self.compare(turn, self.client(turn.scene, kind, turn.client), chance)
                 break
             except w.ServerError as error:
                 self.forget(turn.scene, kind, turn.client)
-                if error.sqlstate not in NO_SERVER or attempt:
+                if error.sqlstate not in NO_SERVER or time.monotonic() > deadline:
                     raise Leak(turn.number, f"a {kind}'s request fails: {error}") from error
-                # All servers are kept by their owners.
+                # All servers are kept by their owners, or cleaned after these have left.
                 self.unserved += 1
                 self.free_servers(turn.scene)
         if leaves:
@@ -244,6 +261,13 @@ class Stage:
 
     def statement(self, turn, session, chance):
         """A prepared text gives its own answer."""
+        client = self.clients.get((turn.scene, turn.kind, turn.client))
+        if turn.kind == "bystander" and client:
+            # One that has been prepared once, perhaps on another server.
+            batch = Batch() if client.kept else Batch().parse("SELECT 'kept'", "kept")
+            client.kept = True
+            if (found := look.rows(self.ask(session, batch.bind(name="kept").execute().sync())[0])) != [("kept",)]:
+                return [f"SELECT 'kept' gives {found}"]
         wanted = f"mine {chance.randrange(4)}"
         answers, _ = self.ask(session, Batch().run(f"SELECT '{wanted}'", name="s").close("s").sync())
         if (found := look.rows(answers)) != [(wanted,)]:

@@ -72,6 +72,11 @@ HIDING = (
     "CREATE FUNCTION hide.listen() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'LISTEN hidden'; END $$",
     "CREATE FUNCTION hide.cursor() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'DECLARE hidden CURSOR WITH HOLD FOR SELECT 1'; END $$",
     "CREATE FUNCTION hide.statement() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'PREPARE hidden AS SELECT 1'; END $$",
+    "CREATE FUNCTION hide.forget() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$",
+    """CREATE FUNCTION hide.replace() RETURNS void LANGUAGE plpgsql AS $$ DECLARE s text; BEGIN
+         FOR s IN SELECT name FROM pg_prepared_statements WHERE name <> '' LOOP
+           EXECUTE format('DEALLOCATE %I', s); EXECUTE format('PREPARE %I AS SELECT 66', s);
+         END LOOP; END $$""",
     "CREATE FUNCTION hide.seed() RETURNS void LANGUAGE sql AS $$ SELECT setseed(0.25) $$",
     "CREATE FUNCTION hide.next() RETURNS bigint LANGUAGE sql AS $$ SELECT nextval('public.numbers') $$",
     """CREATE FUNCTION hide.last() RETURNS text LANGUAGE plpgsql AS
