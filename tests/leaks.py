@@ -113,7 +113,7 @@ def stage(cluster, chosen):
 
     try:
         Sharing(start, cluster, mode=chosen.mode, max_size=chosen.servers, wait="150ms", **dict(setting(s) for s in chosen.set))
-        stage = Stage(made, cluster, Sharing.password)
+        stage = Stage(made, cluster, Sharing.password, chosen.mode)
         yield stage
     finally:
         if stage:

@@ -36,13 +36,15 @@ FEATURES = {
     "discard": "DISCARD, RESET ALL, DEALLOCATE ALL after all this",
     "plans": "tables that change under prepared statements",
     "hidden": "functions, triggers, views, rules, defaults, operators, casts, policies; in the database that has them",
-    "seed": "setseed, sequences, connections of dblink",
+    "seed": "setseed",
+    "sequences": "nextval and setval",
+    "dblink": "connections of dblink, in the database that has it",
     "superuser": "what only superusers do: LOAD, slots, SET SESSION AUTHORIZATION",
     "made": "functions made during the run; off unless asked for, for a pooler may count the database as one with functions from then on",
 }
 OFF_BY_DEFAULT = {"made"}
 # Which databases a feature is of use in; the others are for both.
-ONLY_HIDDEN = {"hidden", "seed"}
+ONLY_HIDDEN = {"hidden", "dblink"}
 
 DEEDS = []
 
@@ -489,12 +491,20 @@ def copied_out_of_sight(d):
     return [copy_in("COPY hide.triggered FROM STDIN", b"1\n")] if d.hidden else d.sent("SELECT 1")
 
 
-@deed("seed")
+@deed("seed", 0.5)
 def seed(d):
-    if not d.hidden:
-        return d.sent("SELECT setseed(0.25)")
-    return d.sent(d.chance.choice(["SELECT setseed(0.25)", "SELECT hide.seed()", "SET seed = 0.25", "SELECT nextval('public.numbers')", "SELECT hide.next()",
-                                   "SELECT dblink_connect('mine', 'itself')", "SELECT setval('public.numbers', 5)"]))
+    return d.sent(d.chance.choice(["SELECT setseed(0.25)", "SET seed = 0.25", f"SELECT {d.spell.identifier('setseed')}(0.25)", *(["SELECT hide.seed()"] if d.hidden else [])]))
+
+
+@deed("sequences")
+def advance(d):
+    return d.sent(d.chance.choice(["SELECT nextval('public.numbers')", "SELECT setval('public.numbers', 5)", f"SELECT {d.spell.identifier('nextval')}('public.numbers')",
+                                   *(["SELECT hide.next()"] if d.hidden else [])]))
+
+
+@deed("dblink", 0.5)
+def connect_elsewhere(d):
+    return d.sent("SELECT dblink_connect('mine', 'itself')" if d.hidden else "SELECT 1")
 
 
 @deed("superuser")

@@ -101,10 +101,12 @@ def answered(answers):
 
 
 class Stage:
-    """The clients of a run and what they are compared with. `ports` are the pooler's and PostgreSQL's; `cluster` is looked at directly."""
+    """The clients of a run and what they are compared with: sessions of `cluster` that nobody had before."""
 
-    def __init__(self, pooler, cluster, password):
+    def __init__(self, pooler, cluster, password, mode="transaction"):
         self.pooler, self.cluster, self.password = pooler, cluster, password
+        # A bystander that stays keeps its server in session mode.
+        self.bystanders_leave = mode == "session"
         self.clients, self.fresh, self.seeds, self.superusers = {}, {}, {}, {}
         self.statements = self.checks = self.unserved = 0
 
@@ -218,7 +220,7 @@ class Stage:
         self.look(turn, "newcomer", True)
 
     def bystander(self, turn):
-        self.look(turn, "bystander", False)
+        self.look(turn, "bystander", self.bystanders_leave)
 
     def look(self, turn, kind, leaves):
         chance = random.Random(turn.chance)
@@ -255,7 +257,8 @@ class Stage:
         for shape in shapes[: chance.randrange(3)]:
             problems += shape(turn, session, chance) or []
         seen = (look.look if chance.random() < 0.6 else look.look_by_parse)(session, hidden)
-        problems += look.told(self.fresh[turn.scene], seen)
+        # In session mode its own statement is there under its own name.
+        problems += look.told(self.fresh[turn.scene], seen - {("prepared", "kept: SELECT 'kept'")})
         if problems:
             raise Leak(turn.number, f"{user} sees: {'; '.join(p[:200] for p in problems)}")
 
