@@ -424,7 +424,13 @@ def test_a_large_statement_is_met_by_nobody_when_its_client_leaves(share):
 # -- session mode
 
 def test_in_session_mode_what_a_client_leaves_is_met_by_nobody(share):
-    share(mode="session").nobody_meets("CREATE TEMP TABLE orders (LIKE public.orders); SELECT pg_advisory_lock(1); SET statement_timeout='1ms'; RESET work_mem /* \\ */")
+    """Its time-out is too small for throwing its temporary tables away."""
+    shared = share(mode="session", wait="8s")
+    for _ in range(5):
+        with shared.session() as one:
+            do(one, "; ".join(f"CREATE TEMP TABLE secret{n} (a text PRIMARY KEY, b text UNIQUE)" for n in range(30)))
+            do(one, "CREATE TEMP TABLE orders (LIKE public.orders); SELECT pg_advisory_lock(1); SET statement_timeout = '1ms'; RESET work_mem /* \\ */")
+        assert not shared.met(patient=True)
 
 
 def test_in_session_mode_each_of_it_is_met_by_nobody(share):

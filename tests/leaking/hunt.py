@@ -105,8 +105,8 @@ class Stage:
 
     def __init__(self, pooler, cluster, password, mode="transaction"):
         self.pooler, self.cluster, self.password = pooler, cluster, password
-        # A bystander that stays keeps its server in session mode.
-        self.bystanders_leave = mode == "session"
+        # Who stays keeps its server in session mode.
+        self.all_keep_servers = mode == "session"
         self.clients, self.fresh, self.seeds, self.superusers = {}, {}, {}, {}
         self.statements = self.checks = self.unserved = 0
 
@@ -220,10 +220,12 @@ class Stage:
         self.look(turn, "newcomer", True)
 
     def bystander(self, turn):
-        self.look(turn, "bystander", self.bystanders_leave)
+        self.look(turn, "bystander", self.all_keep_servers)
 
     def look(self, turn, kind, leaves):
         chance = random.Random(turn.chance)
+        if self.all_keep_servers:
+            self.free_servers(turn.scene)
         deadline = time.monotonic() + SERVED_SECONDS
         while True:
             try:
