@@ -118,6 +118,8 @@ struct Known {
     mark: Box<[u8]>,
     /// Names, in lower case, of functions that were found to be harmless.
     functions: HashSet<Box<[u8]>>,
+    /// Names of functions after which a server cannot be cleaned.
+    beyond: HashSet<Box<[u8]>>,
     /// Names of custom parameters that functions set.
     custom: Vec<Box<[u8]>>,
     /// What is not harmless, for people.
@@ -140,6 +142,12 @@ impl Catalogue {
     pub(crate) fn knows(&self, calls: &[Box<[u8]>]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         self.is_clean() && calls.iter().all(|name| known.functions.contains(name))
+    }
+
+    /// Whether one of these functions leaves behind what no SQL takes back.
+    pub(crate) fn is_beyond_cleaning(&self, calls: &[Box<[u8]>]) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        calls.iter().any(|name| known.beyond.contains(name))
     }
 
     /// Names of custom parameters that functions set.
@@ -220,6 +228,7 @@ impl Catalogue {
         *known = Known {
             mark: judged.mark,
             functions: judged.functions,
+            beyond: judged.beyond,
             custom: judged.custom,
             suspicious: judged.suspicious,
         };
@@ -269,6 +278,7 @@ pub(crate) struct Reading {
 struct Judged {
     mark: Box<[u8]>,
     functions: HashSet<Box<[u8]>>,
+    beyond: HashSet<Box<[u8]>>,
     custom: Vec<Box<[u8]>>,
     suspicious: Vec<String>,
     prepares: bool,
@@ -320,6 +330,7 @@ impl Reading {
         let mut judged = Judged {
             mark: self.mark,
             functions: HashSet::new(),
+            beyond: HashSet::new(),
             custom: Vec::new(),
             suspicious: Vec::new(),
             prepares: false,
@@ -400,6 +411,9 @@ impl Function {
             if judged.custom.len() < MAX_CUSTOM && !judged.custom.contains(name) {
                 judged.custom.push(name.clone());
             }
+        }
+        if findings.suspects.any(Suspects::BEYOND) {
+            judged.beyond.insert(self.name.clone());
         }
         let why = why_not(&findings, is_known).or_else(|| self.judge_set());
         if why.is_some() {

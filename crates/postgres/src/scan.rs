@@ -434,7 +434,7 @@ mod tests {
         ] {
             has(sql, Suspects::HIDDEN);
         }
-        for sql in ["load 'x'", "select setseed(0.1)", "select * from dblink_connect('x')"] {
+        for sql in ["load 'x'", "set seed = 0.1", "select setseed(0.1)", "select * from dblink_connect('x')"] {
             has(sql, Suspects::BEYOND);
         }
         has_not("create temp table t (a int)", Suspects::DDL);

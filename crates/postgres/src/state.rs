@@ -152,7 +152,8 @@ impl Server {
     #[cold]
     fn judge_odd(&self, mut findings: Findings) -> Findings {
         if (findings.backslash && !self.strings_are_plain()) || (findings.wide && !self.letters_are_plain()) {
-            return Findings::unreadable();
+            // The names in it are as good as any.
+            return Findings { custom: findings.custom, ..Findings::unreadable() };
         }
         if self.policy.reset == ResetPolicy::Never {
             // Only what the text says counts.
@@ -161,6 +162,9 @@ impl Server {
         let judged = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Reject;
         if judged && !findings.calls.is_empty() && !self.catalogue.knows(&findings.calls) {
             findings.suspects.add(Suspects::HIDDEN);
+            if self.catalogue.is_beyond_cleaning(&findings.calls) {
+                findings.suspects.add(Suspects::BEYOND);
+            }
         }
         findings
     }

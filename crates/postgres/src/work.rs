@@ -59,6 +59,8 @@ pub(crate) enum Purpose {
     Listen(Vec<Box<[u8]>>),
     /// To have it stop listening, so that it can go back to its pool.
     Retire,
+    /// To clean it before it listens for all.
+    CleanListener,
     /// To have it forget the last values of sequences.
     ForgetSequences,
     /// To give it its holder's start-up values, within a transaction.
@@ -296,6 +298,7 @@ impl Postgres {
                 out.push(Effect::Wake { client: tag });
             }
             (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
+            (Purpose::CleanListener, failure) => self.listener_cleaned(me, server, failure, out),
             (Purpose::Retire, failure) => self.retired(me, server, failure.as_ref(), out),
             (Purpose::Lookup(lookup), failure) => self.looked_up(me, server, clients, lookup, failure, out),
             (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
@@ -312,14 +315,19 @@ impl Postgres {
             server.prepared = None;
         }
         if cleaned {
-            server.soil = Soil::default();
-            server.customs = Vec::new();
-            server.sequences_of = None;
-            let reported = server.settings.reported.clone();
-            let extras = server.defaults.extras.clone();
-            server.settings = self.parameters.intern(Settings::new(reported, extras));
+            self.was_cleaned(server);
         }
         out.push(Effect::Ready { server: me });
+    }
+
+    /// Everything but prepared statements is as it was when the server was new.
+    pub(crate) fn was_cleaned(&self, server: &mut Server) {
+        server.soil = Soil::default();
+        server.customs = Vec::new();
+        server.sequences_of = None;
+        let reported = server.settings.reported.clone();
+        let extras = server.defaults.extras.clone();
+        server.settings = self.parameters.intern(Settings::new(reported, extras));
     }
 
     /// The server has said what its database could do to sessions.

@@ -170,6 +170,9 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
         found.suspects.add(Suspects::UNNAMED);
         return false;
     }
+    if is(name, "seed") {
+        found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
+    }
     if !name.contains(&b'.') {
         return HARMLESS.iter().any(|harmless| is(name, harmless)) || name.to_ascii_lowercase().starts_with(b"enable_");
     }
