@@ -45,6 +45,13 @@ pub(crate) struct Preface {
     pub(crate) at_guard: bool,
 }
 
+/// The statement that was there when a preface had gone well. Its text, which is that of the whole preface, can be read by whoever has the
+/// server: who may is one who has the same settings.
+pub(crate) struct Marker {
+    pub(crate) name: Box<str>,
+    settings: Arc<Settings>,
+}
+
 /// What a text may do that goes ahead: nothing for which more than forwarding is done.
 const MAY_GO_AHEAD: Suspects = Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Suspects::DDL).and(Suspects::TEMPORARY);
 
@@ -55,7 +62,8 @@ impl Postgres {
         let same_holder = server.held_last == Some((me, client.secret));
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
-        if !cleans && !forgets && Arc::ptr_eq(&want, &server.settings) {
+        let told = server.marker.as_ref().is_none_or(|marker| Arc::ptr_eq(&marker.settings, &want));
+        if !cleans && !forgets && told && Arc::ptr_eq(&want, &server.settings) {
             return;
         }
         let mut sql = Vec::new();
@@ -72,15 +80,16 @@ impl Postgres {
                 sql.extend_from_slice(sequences::FORGET);
             }
             server.settings.write_change(&want, &mut sql);
-            if sql.len() == begun {
+            if sql.len() == begun && told {
                 server.settings = want;
                 return;
             }
             sql.extend_from_slice(b"COMMIT");
         }
         let marker = format!("{}{:016x}", *PREFIX, u64::from_be_bytes(random()));
-        if let Some(old) = server.marker.replace(marker.as_str().into()) {
-            sql.extend_from_slice(format!(";DEALLOCATE {old}").as_bytes());
+        let new = Marker { name: marker.as_str().into(), settings: want.clone() };
+        if let Some(old) = server.marker.replace(new) {
+            sql.extend_from_slice(format!(";DEALLOCATE {}", old.name).as_bytes());
         }
         sql.extend_from_slice(format!(";PREPARE {marker} AS SELECT").as_bytes());
         let preface = Preface { settings: want, cleaned: cleans, unnamed: client.unnamed.clone(), flushed: false, at_guard: false };

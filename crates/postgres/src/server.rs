@@ -17,6 +17,7 @@ use crate::{
     message::{HEADER, Header, back, take_text, write_ready},
     named::{self, Answer},
     parameters::{Pairs, Settings, is_fact},
+    preface::Marker,
     prepared::Prepared,
     replan::Replan,
     retold::Retold,
@@ -44,7 +45,7 @@ pub struct Server {
     /// Who held it last.
     pub(crate) held_last: Option<(ClientTag, u32)>,
     /// The statement that says that the last preface went well.
-    pub(crate) marker: Option<Box<str>>,
+    pub(crate) marker: Option<Marker>,
     /// Whose unnamed statement it has.
     pub(crate) unnamed: Option<Owner>,
     /// Its named statements, once it has had any.

@@ -175,6 +175,11 @@ impl Postgres {
         if cleaned {
             cleaning::write(&mut cleaning, statements, &server.own, &server.defaults);
         }
+        if cleaned
+            && let Some(marker) = server.marker.take().filter(|_| !statements)
+        {
+            cleaning.extend_from_slice(format!(";DEALLOCATE {}", marker.name).as_bytes());
+        }
         let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
         let mut queries: Vec<&[u8]> = Vec::new();
         if server.exchange.status() != IDLE {
