@@ -1,6 +1,7 @@
 """What a client leaves in its server's session is met by nobody else, however it was put there. Each test is a way to put it there
 that is easy to overlook; tests/leaks.py writes such ways by the thousand."""
 
+import contextlib
 import struct
 import time
 
@@ -145,6 +146,77 @@ def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):
                                 "$$ BEGIN RETURN set_config('app.tenant', 'evil', false); END $$; SELECT later()", strictly("SELECT later()"))
         finally:
             db.execute("DROP FUNCTION IF EXISTS public.later()")
+
+
+@pytest.fixture
+def removed(cluster):
+    """Drops what a test has made, whether it got as far or not."""
+    drops = []
+    yield drops.append
+    with cluster.superuser(world.QUIET) as db:
+        for sql in drops:
+            with contextlib.suppress(psycopg.Error):
+                db.execute(sql)
+
+
+@pytest.mark.parametrize("when", ["beforehand", "on the way", "by another"])
+@pytest.mark.parametrize("what", world.BUILT_IN)
+def test_what_an_object_does_with_functions_of_postgresql_is_met_by_nobody(cluster, share, removed, what, when):
+    """The database has no function of its own: PostgreSQL's are called by a view, a default, an aggregate."""
+    make, use, drop = world.BUILT_IN[what]
+    world.make(cluster)
+    removed(drop)
+    if when == "beforehand":
+        with w.Wire(cluster.port).login("app", Sharing.password("app"), world.QUIET) as db:
+            strictly(make)(db)
+        share().nobody_meets(strictly(use))
+    elif when == "on the way":
+        share().nobody_meets(strictly(make), strictly(use))
+    else:
+        shared = share()
+        with shared.session() as other:
+            other.query("SELECT 1")
+        with shared.direct() as db:
+            strictly(make)(db)
+        shared.nobody_meets(strictly(use))
+
+
+def test_what_a_function_of_an_extension_does_is_met_by_nobody(cluster, share, removed):
+    world.make(cluster)
+    removed("DROP EXTENSION tablefunc")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute("CREATE EXTENSION tablefunc")
+    share().nobody_meets(strictly("SELECT * FROM crosstab('SELECT ''a'', ''b'', set' || '_config(''app.tenant'', ''evil'', false)') AS t(a text, b text)"))
+
+
+@pytest.mark.parametrize("sql", [f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
+                                 'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["64", "300", "string of 300", "not ASCII", "string not ASCII"])
+def test_a_setting_with_an_unusual_name_is_met_by_nobody(share, sql):
+    """An identifier is cut after 63 bytes, a string is not."""
+    share().nobody_meets(strictly(sql))
+
+
+@pytest.mark.parametrize("trap", ["select 1 as é$a$", "select 1 as x1$a$", "select 1 -- '\r", "select 2 */* ' */ 3", "select $é$ ' $é$", "select 1 as \"a\"\"'\"",
+                                  "select U&'a!0027' uescape '!'", "select 'a' -- '\n 'b\\'", "select /* /* */ ' */ 1"])
+def test_a_setting_behind_something_that_is_easily_misread_is_met_by_nobody(share, trap):
+    share().nobody_meets(strictly(f"{trap}; SET app.tenant = 'evil'"))
+
+
+@pytest.mark.parametrize("startup", ["-c standard_conforming_strings=off", "-cstandard_conforming_strings=0", "--standard-conforming-strings=off"])
+def test_a_setting_hidden_by_strings_that_do_not_conform_since_the_start_is_met_by_nobody(share, startup):
+    share().nobody_meets(strictly(r"select 'O\'Brien'; set app.tenant to 'evil'; select ''"), options=startup)
+
+
+@pytest.mark.parametrize("first", ["SET standard_conforming_strings = off", "SET client_encoding = 'SJIS'"])
+def test_a_setting_in_a_text_that_is_sent_before_its_meaning_is_answered_for_is_met_by_nobody(share, first):
+    trick = rb"select 'O\'Brien'; set app.tenant to 'evil'; select ''" if "strings" in first else b"SELECT E'" + "表".encode("shift_jis") + b"'; SET app.tenant = 'evil'; SELECT ''"
+
+    def act(session):
+        session.send(w.query(first), w.message(b"Q", trick + b"\0"))
+        session.until_ready()
+        session.until_ready()
+
+    share().nobody_meets(act)
 
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024])

@@ -40,9 +40,10 @@ FEATURES = {
     "sequences": "nextval and setval",
     "dblink": "connections of dblink, in the database that has it",
     "superuser": "what only superusers do: LOAD, slots, SET SESSION AUTHORIZATION",
+    "objects": "views, defaults, rules and the like of PostgreSQL's own functions, made, used and dropped by clients; off unless asked for",
     "made": "functions made during the run; off unless asked for, for a pooler may count the database as one with functions from then on",
 }
-OFF_BY_DEFAULT = {"made"}
+OFF_BY_DEFAULT = {"made", "objects"}
 # Which databases a feature is of use in; the others are for both.
 ONLY_HIDDEN = {"hidden", "dblink"}
 
@@ -78,7 +79,7 @@ class Doer:
         """A statement, delivered in one of many ways: the requests."""
         if isinstance(sql, str):
             sql = sql.encode(encoding)
-        way = self.chance.randrange(12)
+        way = self.chance.randrange(13)
         if way < 3:
             return [simple(sql)]
         if way == 3:
@@ -98,6 +99,8 @@ class Doer:
                     simple(self.chance.choice(["COMMIT", "COMMIT", "SELECT 1/0"])), simple(self.chance.choice(["COMMIT", "COMMIT AND CHAIN"]))]
         if way == 10:
             return [simple("BEGIN"), simple("SAVEPOINT s"), simple("SELECT 1/0"), simple("ROLLBACK TO s"), simple(sql), simple("END")]
+        if way == 11:
+            return [Batch().parse(sql).sync(), Batch().bind().execute().sync()]
         # Several requests at once, none of which waits for the answers of those before.
         return [simple("SELECT 'before'") + simple(sql) + Batch().run("SELECT 'behind'").sync()]
 
@@ -107,12 +110,13 @@ class Doer:
     # -- what is set
 
     def custom(self):
-        return self.chance.choice(world.CUSTOM[:4]), f"evil {self.chance.randrange(1000)}"
+        return self.chance.choice(world.CUSTOM[:5]), f"evil {self.chance.randrange(1000)}"
 
     def setting(self):
         """A parameter and a value that a newcomer would notice."""
         return self.chance.choice([self.custom(), self.custom(), ("search_path", "evil"), ("application_name", "evil"), ("work_mem", "7MB"), ("DateStyle", "German"),
-                                   ("TimeZone", "Asia/Tokyo"), ("enable_seqscan", "off"), ("default_transaction_isolation", "serializable"), ("bytea_output", "escape")])
+                                   ("TimeZone", "Asia/Tokyo"), ("enable_seqscan", "off"), ("default_transaction_isolation", "serializable"), ("bytea_output", "escape"),
+                                   ("plpgsql.extra_warnings", "all"), ("IntervalStyle", "iso_8601"), ("xmloption", "document")])
 
     def configure(self, name=None, value=None, local="false"):
         """A call of set_config, as SQL."""
@@ -147,6 +151,21 @@ def configure(d):
 def reset(d):
     name, _ = d.setting()
     return d.sent(d.chance.choice([f"RESET {name}", f"SET {name} TO DEFAULT", "RESET ALL", f"SET LOCAL {name} TO DEFAULT"]))
+
+
+@deed("settings", 0.5)
+def set_by_a_form_of_its_own(d):
+    return d.sent(d.chance.choice(["SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE", "SET TIME ZONE 'Asia/Tokyo'", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+                                   "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET XML OPTION DOCUMENT", "SET NAMES 'LATIN1'", "SET SCHEMA 'evil'",
+                                   "SET SESSION TIME ZONE -5", "SET app.tenant = 1, 2, 'x'", "SET app.tenant TO evil", "SET SEED TO 0.3"]))
+
+
+@deed("names")
+def a_name_that_is_too_long(d):
+    """Identifiers are cut to 63 bytes, names in strings are not."""
+    long = world.CUSTOM[5]
+    return d.sent(d.chance.choice([f"SET app.{'t' * d.chance.choice([63, 64, 80, 300])} = 'evil'", f"SELECT set_config('{long}', 'evil', false)", f'SET "app"."{"t" * 70}" = 1',
+                                   f"SELECT set_config('{long}', 'evil', NOT true)"]))
 
 
 @deed("settings")
@@ -441,6 +460,9 @@ def set_in_another_encoding(d):
         [simple(b'SELECT 1 AS "' + letter + b'"; SET ' + name + b" = 'evil'")],
         [simple(b"SELECT $" + letter + b"$ ' $" + letter + b"$; SET " + name + b" = 'evil'")]])
     back = d.chance.choice([[], [], [simple("SET client_encoding = 'UTF8'")], [simple("RESET client_encoding")]])
+    if d.chance.random() < 0.3:
+        # Sent before the encoding has been answered for.
+        begin, use = [], [begin[0] + use[0], *use[1:]]
     return begin + use + [simple("SELECT 1")] + back + [simple("SELECT 2")]
 
 
@@ -520,3 +542,9 @@ def a_function_made_on_the_way(d):
     make = f"CREATE OR REPLACE FUNCTION {name}() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', 'made', false); END $$"
     return d.chance.choice([[simple(make), simple(f"SELECT {name}()")], [simple(f"{make}; SELECT {name}()")], [simple("BEGIN"), simple(make), simple(f"SELECT {name}()"), simple("COMMIT")],
                             [simple(f"DROP FUNCTION IF EXISTS {name}()"), simple("SELECT 1")]])
+
+
+@deed("objects", 2)
+def an_object_made_on_the_way(d):
+    make, use, drop = d.chance.choice(list(world.BUILT_IN.values()))
+    return d.chance.choice([[simple(make), simple(use)], [simple(make)], [simple(use)], [simple(use)], [simple(drop)], [simple(f"{make}; {use}")]])

@@ -27,6 +27,10 @@ ANSWER_SECONDS = 15
 SERVED_SECONDS = 8
 # A parameter that only its own client sets, plainly: it has to stay that client's.
 PROMISED = "app.own"
+# What clients ask for at their start.
+STARTUPS = ((("options", "-c standard_conforming_strings=off"),), (("client_encoding", "SJIS"),), (("client_encoding", "LATIN1"), ("application_name", "evil")),
+            (("options", "-c search_path=evil -c app.tenant=evil"),), (("options", "-c role=leaks_reader"),), (("options", "-c work_mem=9MB -c DateStyle=German"),),
+            (("TimeZone", "Asia/Tokyo"),), (("options", "-c statement_timeout=3000 -c idle_session_timeout=60000"),))
 
 
 class Leak(Exception):
@@ -50,6 +54,8 @@ class Turn:
     requests: tuple
     leaving: str
     chance: int
+    # Start-up parameters, where the client has to connect first.
+    startup: tuple = ()
 
     @property
     def statements(self):
@@ -58,6 +64,8 @@ class Turn:
     def __str__(self):
         end = {"quit": ", then leaves", "vanish": ", then vanishes", "midway": ", and vanishes without waiting for the last"}.get(self.leaving, "")
         lines = [f"turn {self.number}, {self.scene[1]}@{self.scene[0]}: {self.kind} {self.client} {self.feature}{end}"]
+        if self.startup:
+            lines[0] += f", connects with {dict(self.startup)} if it is not there yet"
         return "\n".join(lines + [f"      {request.text}" for request in self.requests])
 
 
@@ -70,8 +78,9 @@ def make_turn(seed, number, features, databases):
     database = world.HIDDEN if deed.feature in ONLY_HIDDEN and world.HIDDEN in databases else chance.choice(databases)
     user = world.ADMIN if deed.feature == "superuser" or ("superuser" in features and chance.random() < 0.15) else world.APP
     kind = chance.choices(["deed", "newcomer", "bystander", "own"], [10, 8, 5, 2])[0]
-    requests, leaving = (), "stay"
+    requests, leaving, startup = (), "stay", ()
     if kind == "deed":
+        startup = chance.choice(STARTUPS) if chance.random() < 0.3 else ()
         requests = tuple(deed.make(Doer(chance, database == world.HIDDEN)))
         leaving = chance.choices(["stay", "quit", "vanish", "midway"], [4, 5, 1, 1])[0]
     elif kind == "own":
@@ -79,7 +88,7 @@ def make_turn(seed, number, features, databases):
     elif kind == "newcomer":
         leaving = "quit"
     count = BYSTANDERS if kind == "bystander" else DOERS
-    return Turn(number, (database, user), kind, chance.randrange(count), deed.feature if kind == "deed" else "", requests, leaving, chance.randrange(1 << 30))
+    return Turn(number, (database, user), kind, chance.randrange(count), deed.feature if kind == "deed" else "", requests, leaving, chance.randrange(1 << 30), startup)
 
 
 @dataclasses.dataclass
@@ -129,15 +138,15 @@ class Stage:
 
     # -- clients
 
-    def connect(self, scene, direct=False):
+    def connect(self, scene, direct=False, startup=()):
         database, user = scene
         port = self.cluster.port if direct else self.pooler.port
-        return w.Wire(port, ANSWER_SECONDS).login(user, self.password(user), database)
+        return w.Wire(port, ANSWER_SECONDS).login(user, self.password(user), database, **dict(startup))
 
-    def client(self, scene, kind, number):
+    def client(self, scene, kind, number, startup=()):
         key = (scene, kind, number)
         if key not in self.clients:
-            self.clients[key] = Client(self.connect(scene))
+            self.clients[key] = Client(self.connect(scene, startup=startup))
         return self.clients[key]
 
     def forget(self, scene, kind, number, vanish=False):
@@ -169,7 +178,7 @@ class Stage:
     # -- turns
 
     def deed(self, turn):
-        client = self.client(turn.scene, "deed", turn.client)
+        client = self.client(turn.scene, "deed", turn.client, turn.startup)
         client.small |= turn.feature == "timeouts"
         # What a deed does to a client's own settings, it knows best itself.
         client.own = None if turn.feature in ("discard", "settings", "large") or client.small else client.own
