@@ -107,6 +107,8 @@ def stage(cluster, chosen):
     directory.chmod(0o755)
     made = pooler.make(directory, cluster)
     stage = None
+    if chosen.all_features & {"objects", "made", "plans"}:
+        world.tidy(cluster)
 
     def start(**settings):
         return made.start(workers=chosen.workers, **settings)

@@ -178,7 +178,9 @@ class Stage:
     # -- turns
 
     def deed(self, turn):
-        client = self.client(turn.scene, "deed", turn.client, turn.startup)
+        client = self.entering(turn)
+        if client is None:
+            return
         client.small |= turn.feature == "timeouts"
         # What a deed does to a client's own settings, it knows best itself.
         client.own = None if turn.feature in ("discard", "settings", "large") or client.small else client.own
@@ -193,12 +195,21 @@ class Stage:
                     self.ask(client.session, simple("ROLLBACK"))
                 self.keeps(turn, client)
         except w.ServerError as error:
-            if error.sqlstate not in EXCUSED and not (client.small and error.sqlstate in ("57014", "55P03") and error.severity != "FATAL"):
+            if not self.excused(turn, client, error):
                 raise
-            self.forget(turn.scene, "deed", turn.client)
             return
         if turn.leaving != "stay":
             self.forget(turn.scene, "deed", turn.client, vanish=turn.leaving != "quit")
+
+    def excused(self, turn, client, error):
+        """Whether an error that has ended a connection is no fault of the pooler; the client leaves then."""
+        unserved = error.sqlstate in NO_SERVER
+        if unserved:
+            # Others keep all servers.
+            self.unserved += 1
+            self.free_servers(turn.scene)
+        self.forget(turn.scene, "deed", turn.client)
+        return unserved or error.sqlstate in EXCUSED or (client.small and error.sqlstate in ("57014", "55P03") and error.severity != "FATAL")
 
     def keeps(self, turn, client):
         """What a client has set of its own is still there, and what it prepares means what it says."""
@@ -218,10 +229,28 @@ class Stage:
         if found != [(client.own,)]:
             raise Leak(turn.number, f"a client has lost what was its own, {PROMISED} = {client.own}: it sees {found}")
 
+    def entering(self, turn):
+        """The turn's client, connected; None if there is no server for it now, which some logins need."""
+        try:
+            return self.client(turn.scene, "deed", turn.client, turn.startup)
+        except w.ServerError as error:
+            if error.sqlstate not in NO_SERVER:
+                raise
+            self.unserved += 1
+            self.free_servers(turn.scene)
+            return None
+
     def own(self, turn):
-        client = self.client(turn.scene, "deed", turn.client)
-        self.keeps(turn, client)
-        answers, _ = self.ask(client.session, turn.requests[0])
+        client = self.entering(turn)
+        if client is None:
+            return
+        try:
+            self.keeps(turn, client)
+            answers, _ = self.ask(client.session, turn.requests[0])
+        except w.ServerError as error:
+            if not self.excused(turn, client, error):
+                raise
+            return
         if not any(kind == b"E" for kind, _ in answers):
             client.own = f"own {turn.number}"
 

@@ -172,3 +172,17 @@ def make(cluster):
                     db.execute(sql)
                 except psycopg.Error as error:
                     raise RuntimeError(f"{sql}: {error}") from error
+
+
+def tidy(cluster):
+    """Takes away what clients have made in the databases, so that a history can be played from its beginning."""
+    for database in (QUIET, HIDDEN):
+        with cluster.superuser(database) as db:
+            drops = [drop for _, _, drop in BUILT_IN.values()] + [f"DROP FUNCTION public.made_{n}()" for n in range(3)]
+            for sql in drops:
+                try:
+                    db.execute(sql)
+                except psycopg.Error:
+                    continue
+            db.execute("DROP TABLE IF EXISTS public.changing; CREATE TABLE public.changing (a int, mood int)")
+            db.execute(f"ALTER TABLE public.changing OWNER TO {APP}")
