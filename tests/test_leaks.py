@@ -39,7 +39,52 @@ def test_other_temporary_objects_under_a_quoted_schema_name_are_met_by_nobody(sh
     share().nobody_meets(strictly(sql))
 
 
+@pytest.mark.parametrize("to", [r"SET LOCAL search_path = E'pg\x5ftemp'", "SET LOCAL search_path = 'pg_te'\n'mp'", "SET LOCAL search_path = \"pg_temp\"",
+                                r"SELECT set_config('search_path', E'pg\x5ftemp', true)", "SELECT set_config('search_path', 'pg_t'\n'emp', true)",
+                                r"SELECT set_config('search_path', U&'pg\005ftemp', true)", "SELECT set_config('search_path', concat('pg_', 'temp'), true)"])
+def test_a_table_selected_into_a_temporary_schema_is_met_by_nobody(share, to):
+    """SELECT INTO says no more of where its table goes than SELECT does."""
+    share().nobody_meets(strictly("BEGIN"), strictly(to), strictly("SELECT * INTO orders FROM public.orders"), strictly("COMMIT"))
+
+
+def test_a_table_selected_into_the_temporary_schema_of_a_bound_search_path_is_met_by_nobody(share):
+    def act(session):
+        session.send(w.parse("BEGIN"), w.bind(), w.execute(), w.parse("SELECT set_config('search_path', $1, true)"), w.bind(["pg_temp"]), w.execute(),
+                     w.parse("SELECT * INTO orders FROM public.orders"), w.bind(), w.execute(), w.parse("COMMIT"), w.bind(), w.execute(), w.SYNC)
+        return look.rows(session.until_ready()[0])
+
+    share().nobody_meets(act)
+
+
+def test_a_table_selected_into_the_temporary_schema_of_the_start_is_met_by_nobody(share):
+    share().nobody_meets(strictly("SELECT * INTO orders FROM public.orders"), options="-c search_path=pg_temp")
+
+
 # -- settings
+
+@pytest.mark.parametrize("name", ["session", "local", "transaction", "constraints", "role", "time", '"local"', '"session"', '"transaction"', "session session", "session local"])
+def test_a_setting_whose_name_begins_with_a_word_of_set_is_met_by_nobody(share, name):
+    share().nobody_meets(strictly(f"SET {name}.tenant = 'evil'"))
+
+
+@pytest.mark.parametrize("columns", ["", " (id)"])
+def test_a_setting_in_the_condition_of_copy_is_met_by_nobody(share, columns):
+    def act(session):
+        session.send(w.query(f"COPY orders{columns} FROM STDIN WHERE set_config('app.tenant', 'evil', false) = 'none'"),
+                     w.copy_data(b"1\n" if columns else b"1\tx\ty\tz\n"), w.COPY_DONE)
+        return look.rows(session.until_ready()[0])
+
+    share().nobody_meets(act)
+
+
+@pytest.mark.parametrize("sql", ["SELECT set_config(values, 'evil', false) FROM (SELECT 'app.tenant'::text) AS t(values)",
+                                 "SELECT pg_advisory_lock(values) FROM (SELECT 5::bigint) AS t(values)", "VALUES (set_config('app.tenant', 'evil', false))",
+                                 "SELECT * FROM ROWS FROM (set_config('app.tenant', 'evil', false)) AS x", "SELECT DISTINCT ON (set_config('app.tenant', 'evil', false)) 1",
+                                 "SELECT 'a' LIKE ('b') ESCAPE set_config('app.tenant', 'e', false)", "EXPLAIN (ANALYZE) (SELECT set_config('app.tenant', 'evil', false))",
+                                 "EXPLAIN (ANALYZE) SELECT * INTO \"pg_temp\".orders FROM public.orders", "SELECT 1 ORDER BY (set_config('app.tenant', 'evil', false)) USING <"])
+def test_a_setting_in_an_unusual_place_is_met_by_nobody(share, sql):
+    share().nobody_meets(strictly(sql))
+
 
 def test_what_a_statement_prepared_in_sql_sets_is_met_by_nobody(share):
     share().nobody_meets(strictly("PREPARE p AS SELECT set_config('app.tenant', 'evil', false)"), strictly("EXECUTE p"), strictly("DEALLOCATE p"))

@@ -1,6 +1,8 @@
 """What functions, triggers, views, defaults and the like do to a session out of sight of whoever reads only the texts is met by nobody else,
 and what only superusers do neither."""
 
+import time
+
 import pytest
 
 import wire as w
@@ -9,6 +11,9 @@ from leaking.fixtures import removed, share  # noqa: F401
 from leaking.sharing import Sharing, strictly
 
 pytestmark = pytest.mark.poolhouse_only
+
+# Seconds after which the pooler has noticed what was made in a database otherwise than through it.
+PAST_THE_POOLER = 11
 
 
 def hidden(share, **settings):
@@ -121,7 +126,7 @@ def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):
             db.execute("DROP FUNCTION IF EXISTS public.later()")
 
 
-@pytest.mark.parametrize("when", ["beforehand", "on the way", "by another"])
+@pytest.mark.parametrize("when", ["beforehand", "on the way"])
 @pytest.mark.parametrize("what", world.BUILT_IN)
 def test_what_an_object_does_with_functions_of_postgresql_is_met_by_nobody(cluster, share, removed, what, when):
     """The database has no function of its own: PostgreSQL's are called by a view, a default, an aggregate."""
@@ -132,15 +137,22 @@ def test_what_an_object_does_with_functions_of_postgresql_is_met_by_nobody(clust
         with w.Wire(cluster.port).login("app", Sharing.password("app"), world.QUIET) as db:
             strictly(make)(db)
         share().nobody_meets(strictly(use))
-    elif when == "on the way":
-        share().nobody_meets(strictly(make), strictly(use))
     else:
-        shared = share()
-        with shared.session() as other:
-            other.query("SELECT 1")
-        with shared.direct() as db:
-            strictly(make)(db)
-        shared.nobody_meets(strictly(use))
+        share().nobody_meets(strictly(make), strictly(use))
+
+
+@pytest.mark.parametrize("what", ["a view", "a trigger before"])
+def test_what_is_made_past_the_pooler_is_noticed_after_ten_seconds(share, removed, what):
+    make, use, drop = world.BUILT_IN[what]
+    removed(drop)
+    shared = share()
+    with shared.session() as one:
+        one.query("SELECT 1")
+    with shared.direct() as db:
+        strictly(make)(db)
+    time.sleep(PAST_THE_POOLER)
+    shared.met()
+    shared.nobody_meets(strictly(use))
 
 
 def test_what_a_function_of_an_extension_does_is_met_by_nobody(cluster, share, removed):
@@ -149,3 +161,25 @@ def test_what_a_function_of_an_extension_does_is_met_by_nobody(cluster, share, r
     with cluster.superuser(world.QUIET) as db:
         db.execute("CREATE EXTENSION tablefunc")
     share().nobody_meets(strictly("SELECT * FROM crosstab('SELECT ''a'', ''b'', set' || '_config(''app.tenant'', ''evil'', false)') AS t(a text, b text)"))
+
+
+def test_what_a_view_does_with_a_function_of_an_extension_is_met_by_nobody(cluster, share, removed):
+    """set_limit sets a parameter."""
+    world.make(cluster)
+    removed("DROP EXTENSION pg_trgm CASCADE")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute("CREATE EXTENSION pg_trgm")
+        db.execute("CREATE VIEW public.limited AS SELECT set_limit(0.9)")
+        db.execute("GRANT ALL ON public.limited TO PUBLIC")
+    share().nobody_meets(strictly("SELECT * FROM public.limited"))
+
+
+def test_a_function_made_by_another_user_is_noticed_at_once(cluster, share, removed):
+    """Each user has servers of its own; what one makes in the database, the others may call the next moment."""
+    shared = share()
+    removed("DROP FUNCTION public.b_sql()")
+    with shared.session() as one:
+        one.query("SELECT 1")
+    with shared.session(world.ADMIN) as other:
+        strictly(world.BUILT_IN["a function in SQL"][0])(other)
+    shared.nobody_meets(strictly("SELECT public.b_sql()"))

@@ -169,6 +169,30 @@ def a_name_that_is_too_long(d):
 
 
 @deed("settings")
+def a_name_that_begins_like_a_keyword(d):
+    word = d.chance.choice(["session", "local", "transaction", "constraints", "role", "time"])
+    word = d.chance.choice([word, word.upper(), f'"{word}"'])
+    return d.sent(f"{d.chance.choice(['SET', 'SET', 'SET SESSION'])} {word}{d.spell.gap()}.{d.spell.gap()}tenant = 'evil'")
+
+
+@deed("settings", 0.5)
+def configure_where_few_look(d):
+    name, value = d.custom()
+    call = f"set_config('{name}', '{value}', false)"
+    if d.chance.random() < 0.3:
+        columns = d.chance.choice(["", "", " (id)"])
+        return [copy_in(f"COPY customers{columns} FROM STDIN WHERE {call} = '{value}'", b"1\n" if columns else b"1\tx\ty\tz\n")]
+    return d.sent(d.chance.choice([f"SELECT set_config(values, '{value}', false) FROM (SELECT '{name}'::text) AS t(values)", f"VALUES ({call})", f"SELECT 1 LIMIT length({call})",
+                                   f"SELECT DISTINCT ON ({call}) 1", f"SELECT * FROM ROWS FROM ({call}) AS x", f"SELECT 1 FROM (SELECT 1) AS x(a), {call} AS y(b)",
+                                   f"SELECT 'a' LIKE ('b') ESCAPE left({call}, 1)", f"SELECT 'a' BETWEEN ('b') AND {call}", f"SELECT xmlelement(name a, {call})",
+                                   f"SELECT overlay('abc' placing {call} from 1)", f"SELECT concat(VARIADIC ARRAY[{call}])", f"TABLE orders ORDER BY {call}",
+                                   f"SELECT CASE WHEN (true) THEN {call} END", f"SELECT (ARRAY[{call}])[1]", f"(SELECT {call})", f"WITH x (a) AS (SELECT {call}) SELECT * FROM x",
+                                   f"UPDATE orders SET note = note WHERE {call} = 'x'", f"DELETE FROM orders WHERE id = -1 RETURNING {call}", f"COPY (SELECT {call}) TO STDOUT",
+                                   f"INSERT INTO customers (note) VALUES ({call})", f"SELECT pg_advisory_lock(values) FROM (SELECT 5::bigint) AS t(values)",
+                                   f"EXPLAIN (ANALYZE, COSTS off) SELECT {call}", f"SELECT sum(1) FILTER (WHERE {call} = '') OVER (PARTITION BY {call})"]))
+
+
+@deed("settings")
 def configure_with_parameters(d):
     (name, value), local = d.setting(), d.chance.choice("ft")
     shape = d.chance.randrange(4)
@@ -314,8 +338,11 @@ def make_a_table_while_the_search_path_is_temporary(d):
     name = d.chance.choice(world.TABLES)
     to = d.chance.choice(["SET LOCAL search_path = 'pg_temp'", "SET LOCAL search_path = pg_temp, public", "SELECT set_config('search_path', 'pg_temp', true)",
                           "UPDATE pg_settings SET setting = 'pg_temp' WHERE name = 'search_path'", "SET search_path = 'pg_temp', 'public'", "SET LOCAL SCHEMA 'pg_temp'",
-                          'SET LOCAL search_path = "pg_temp"', "SELECT set_config('search_path', 'pg_' || 'temp', true)"])
-    make = d.chance.choice([f"CREATE TABLE {name} (LIKE public.{name})", f"CREATE VIEW {name} AS SELECT 1 AS id", f"SELECT 1 AS id INTO {name}"])
+                          'SET LOCAL search_path = "pg_temp"', "SELECT set_config('search_path', 'pg_' || 'temp', true)",
+                          f"SET LOCAL search_path = {d.spell.string('pg_temp')}", f"SELECT set_config('search_path', {d.spell.expression('pg_temp')}, true)",
+                          f"SET search_path TO {d.spell.identifier('pg_temp')}"])
+    make = d.chance.choice([f"CREATE TABLE {name} (LIKE public.{name})", f"CREATE VIEW {name} AS SELECT 1 AS id", f"SELECT 1 AS id INTO {name}",
+                            f"SELECT * INTO {name} FROM public.{name}"])
     return d.chance.choice([[simple("BEGIN"), simple(to), simple(make), simple("COMMIT")], [simple(f"{to}; {make}")], [Batch().run(to).run(make).sync()],
                             [Batch().run("BEGIN").run(to).run(make).run("COMMIT").sync()]])
 

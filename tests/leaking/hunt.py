@@ -30,7 +30,7 @@ PROMISED = "app.own"
 # What clients ask for at their start.
 STARTUPS = ((("options", "-c standard_conforming_strings=off"),), (("client_encoding", "SJIS"),), (("client_encoding", "LATIN1"), ("application_name", "evil")),
             (("options", "-c search_path=evil -c app.tenant=evil"),), (("options", "-c role=leaks_reader"),), (("options", "-c work_mem=9MB -c DateStyle=German"),),
-            (("TimeZone", "Asia/Tokyo"),), (("options", "-c statement_timeout=3000 -c idle_session_timeout=60000"),))
+            (("TimeZone", "Asia/Tokyo"),), (("options", "-c search_path=pg_temp"),), (("options", "-c statement_timeout=3000 -c idle_session_timeout=60000"),))
 
 
 class Leak(Exception):
