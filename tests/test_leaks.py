@@ -284,3 +284,9 @@ def test_a_setting_after_a_letter_that_ends_in_a_backslash_is_met_by_nobody(shar
     text = b"SET standard_conforming_strings = off; SELECT 1"
     trick = b"SELECT E'" + "表".encode("shift_jis") + b"'; SET app.tenant = 'evil'; SELECT ''"
     shared.nobody_meets(text, trick, client_encoding="SJIS")
+
+
+@pytest.mark.parametrize("encoding", ["GB18030", "SJIS", "LATIN1", "SQL_ASCII"])
+def test_a_setting_whose_name_is_not_ascii_is_met_by_nobody_after_another_encoding(share, encoding):
+    """The same name is other bytes then."""
+    share().nobody_meets(strictly("SET app.länge = 'evil'"), strictly(f"SET client_encoding = '{encoding}'"), strictly("SELECT 2"))
