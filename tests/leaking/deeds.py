@@ -67,10 +67,10 @@ def deed(feature, weight=1.0):
 
 
 class Doer:
-    """Makes deeds; `hidden`: in the database with functions."""
+    """Makes deeds; `hidden`: in the database with functions; `era`: a number that changes now and then."""
 
-    def __init__(self, chance, hidden):
-        self.chance, self.hidden = chance, hidden
+    def __init__(self, chance, hidden, era=0):
+        self.chance, self.hidden, self.era = chance, hidden, era
         self.spell = Speller(chance)
 
     # -- how a statement is sent
@@ -573,5 +573,6 @@ def a_function_made_on_the_way(d):
 
 @deed("objects", 2)
 def an_object_made_on_the_way(d):
-    make, use, drop = d.chance.choice(list(world.BUILT_IN.values()))
+    """One kind at a time: a pooler that sees through one of them is on its guard against all."""
+    make, use, drop = list(world.BUILT_IN.values())[d.era % len(world.BUILT_IN)]
     return d.chance.choice([[simple(make), simple(use)], [simple(make)], [simple(use)], [simple(use)], [simple(drop)], [simple(f"{make}; {use}")]])

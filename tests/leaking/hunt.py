@@ -19,6 +19,8 @@ from .sharing import NO_SERVER
 
 # Clients that do things to their sessions, and clients that never do, in each scene.
 DOERS, BYSTANDERS = 3, 2
+# So many turns is one kind of object used, where clients make such.
+ERA = 80
 # What ends a client's connection and is no fault of the pooler: pins that are full, and the client's own time-outs.
 EXCUSED = ("53400", "25P03", "57P05")
 # Requests that take longer hang.
@@ -81,7 +83,7 @@ def make_turn(seed, number, features, databases):
     requests, leaving, startup = (), "stay", ()
     if kind == "deed":
         startup = chance.choice(STARTUPS) if chance.random() < 0.3 else ()
-        requests = tuple(deed.make(Doer(chance, database == world.HIDDEN)))
+        requests = tuple(deed.make(Doer(chance, database == world.HIDDEN, number // ERA)))
         leaving = chance.choices(["stay", "quit", "vanish", "midway"], [4, 5, 1, 1])[0]
     elif kind == "own":
         requests = (simple(f"SET {PROMISED} = 'own {number}'"),)
