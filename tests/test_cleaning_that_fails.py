@@ -186,3 +186,40 @@ def test_settings_that_cannot_be_brought_along_end_that_server_or_client(start, 
         assert ask_as_newcomer(pooler, f"{LAST} SELECT 1"), "others are served"
     finally:
         mock.close()
+
+
+INSERT = "INSERT INTO orders (id, note) VALUES (1, 'handed over')"
+# A first request that would end a transaction which somebody else has left failed.
+FIRST = {
+    "simple": [w.query(f"ROLLBACK; {INSERT}")],
+    "two at once": [w.query("ROLLBACK"), w.query(INSERT)],
+    "extended": [w.parse("ROLLBACK"), w.bind(), w.execute(), w.parse(INSERT), w.bind(), w.execute(), w.SYNC],
+    "named": [w.parse("ROLLBACK", "r"), w.bind(name="r"), w.execute(), w.SYNC, w.parse(INSERT), w.bind(), w.execute(), w.SYNC],
+    "commit": [w.query(f"/* a */ COMMIT; {INSERT}")],
+    "end behind a string": [w.query(f"SELECT E'a'\n'b\\''; END; {INSERT}")],
+    "savepoint": [w.query("SAVEPOINT s"), w.query("ROLLBACK TO s"), w.query(INSERT)],
+    "plain": [w.query(INSERT)],
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_request_that_ends_a_transaction_does_not_get_past_a_cleaning_that_has_failed(start, cluster, first):
+    """The cleaning is cancelled by the time-out that was left, or by somebody: whatever the next client asks first is not done in that state."""
+    shared = Sharing(start, cluster, wait="8s")
+    with Canceller(cluster, 0.001):
+        for n in range(30):
+            try:
+                with shared.session() as one:
+                    do(one, "; ".join(f"CREATE TEMP TABLE t{i} (a text PRIMARY KEY)" for i in range(10)))
+                    do(one, "CREATE TEMP TABLE orders (LIKE public.orders); SET app.tenant = 'evil'; SET ROLE leaks_reader; SET statement_timeout = '1ms'")
+            except (w.ServerError, w.Closed):
+                pass
+            try:
+                with shared.session() as other:
+                    other.send(*FIRST[first])
+                    for _ in range(sum(part[:1] in (b"Q", b"S") for part in FIRST[first])):
+                        other.until_ready()
+            except (w.ServerError, w.Closed):
+                pass
+    rows = cluster.query("DELETE FROM public.orders WHERE note = 'handed over' RETURNING coalesce(tenant, ''), who::text", database=world.QUIET)
+    assert rows and set(rows) == {("", "app")}, "done in the state of another, or never"
