@@ -289,10 +289,10 @@ impl Lines {
         self.hear_resolver();
         self.lose_patience();
         if !self.notes.is_empty() {
-            return self.reactor.wait(false);
+            return self.reactor.wait(false, None);
         }
         let until = [until, self.impatient.front().map(|(time, _)| *time)].into_iter().flatten().min();
-        let Some(until) = until else { return self.reactor.wait(true) };
+        let Some(until) = until else { return self.reactor.wait(true, None) };
         let now = self.now();
         // One that comes too early does no harm, and need not be set again each time.
         let mut may_sleep = until > now + SPIN;
@@ -302,7 +302,7 @@ impl Lines {
             self.alarm = Some(wake);
         }
         loop {
-            self.reactor.wait(may_sleep)?;
+            self.reactor.wait(may_sleep, None)?;
             if may_sleep || self.reactor.has_news() || self.now() >= until {
                 return Ok(());
             }

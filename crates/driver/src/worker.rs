@@ -143,6 +143,8 @@ pub(crate) struct Worker<P: Protocol> {
     /// Shared servers for which bytes have been collected.
     unflushed: Vec<u32>,
     gathering: gathering::Gathering,
+    /// Servers given back soiled, and when they are to be cleaned if nobody takes them.
+    soiled: VecDeque<(Time, Arc<SharedPool>, ServerId)>,
     /// Clients that keep others waiting.
     stalls: Vec<sharing::Stall>,
     /// Pools this worker has used, by id.
@@ -238,6 +240,7 @@ impl<P: Protocol> Worker<P> {
             muxes: Vec::new(),
             unflushed: Vec::new(),
             gathering: gathering::Gathering::new(),
+            soiled: VecDeque::new(),
             stalls: Vec::new(),
             pools: Vec::new(),
             local: Vec::new(),
@@ -291,6 +294,11 @@ impl<P: Protocol> Worker<P> {
                 // A little early, so that the timer's next tick is not just missed.
                 self.next_tick = self.now + TICK / 4 * 3;
             }
+            if !self.soiled.is_empty() {
+                self.clean_soiled();
+                self.settle();
+                self.flush();
+            }
             self.publish();
             if (self.draining || self.leaving) && self.is_last_client_gone() {
                 break;
@@ -298,7 +306,8 @@ impl<P: Protocol> Worker<P> {
             self.gathering.pause(self.now);
             let mailbox = &self.shared.mailboxes[usize::from(self.number)];
             let may_sleep = self.mail.is_empty() && mailbox.may_sleep();
-            self.reactor.wait(may_sleep)?;
+            let at_most = self.soiled.front().map(|(due, ..)| due.since(self.now));
+            self.reactor.wait(may_sleep, at_most)?;
             mailbox.awake();
             while let Some(completion) = self.reactor.next() {
                 self.now = self.shared.clock.now();

@@ -258,6 +258,16 @@ impl Pool {
         grant
     }
 
+    /// A server is to be cleaned before anybody gets it, unless it is not idle any more.
+    pub fn reset_idle(&mut self, server: ServerId, now: Time) {
+        let now = self.tick(now);
+        let Some(home) = self.slots.find(server).filter(|slot| slot.state == State::Idle).map(|slot| slot.home) else {
+            return;
+        };
+        self.slots.set_state(server, State::Checking, now);
+        self.actions.push_back(Action::Reset { server, home });
+    }
+
     /// A check or a reset has ended, at `home`. A waiter may get the server at once.
     #[must_use = "a grant that is dropped is a server lost"]
     pub fn checked(&mut self, server: ServerId, ok: bool, home: Home, now: Time) -> Option<Grant> {

@@ -30,15 +30,17 @@ impl Soil {
     }
 }
 
+/// With what the session may have as its defaults the transaction could wait.
+pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE;";
+
 /// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what may be set back.
-/// READ COMMITTED and NOT DEFERRABLE: with what the session may have as its defaults the transaction could wait.
-const CLEANING: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE;\
-    RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
+const CLEANING: &[u8] = b"RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
     SELECT pg_catalog.pg_advisory_unlock_all();";
 
 /// Appends the SQL that cleans a session which began with the settings `own`, and gives it those of `start`. `statements`: prepared
 /// statements go, too.
 pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, own: &Settings, start: &Settings) {
+    sql.extend_from_slice(BEGIN);
     sql.extend_from_slice(CLEANING);
     if statements {
         sql.extend_from_slice(b"DEALLOCATE ALL;");

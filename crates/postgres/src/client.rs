@@ -10,12 +10,12 @@ use protocol::{
 
 use crate::{
     PoolMode, Postgres,
-    cleaning::Soil,
     client_login::Login,
     error::{Report, Severity, code},
     listeners::Listening,
     message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write_ready},
     parameters::Settings,
+    preface::ends_request,
     requests::{Arrived, Step, look},
     server::Server,
     state::Pin,
@@ -62,6 +62,12 @@ pub struct Client {
     pub(crate) retried: bool,
     /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
     pub(crate) asked_alone: bool,
+    /// Bytes of its input that were sent ahead of the outcome of a preface, and are still with the driver.
+    pub(crate) ahead: u32,
+    /// No more may be sent ahead.
+    pub(crate) ahead_ended: bool,
+    /// Servers that failed to take its settings, one after the other.
+    pub(crate) tries: u8,
     pub(crate) mode: PoolMode,
     pub(crate) standing: Standing,
 }
@@ -136,11 +142,8 @@ impl Client {
         out: &mut Outbox,
     ) {
         server.soil_at_release();
-        let verdict = match verdict {
-            Verdict::Clean | Verdict::Reset if server.soil.has(Soil::BEYOND) => Verdict::Discard,
-            Verdict::Clean if !server.soil.is_clean() => Verdict::Reset,
-            verdict => verdict,
-        };
+        let verdict = server.worse(verdict);
+        server.held_last = Some((me, self.secret));
         self.part(server);
         server.give_back(tag, verdict, out);
         if !matches!(self.phase, Phase::Login(_)) {
@@ -201,12 +204,27 @@ impl Postgres {
         at: usize,
         out: &mut Outbox,
     ) -> usize {
+        let prefaced = client.lease.and_then(|tag| servers.get(tag)).is_some_and(|server| server.is_prefaced());
+        let from = at + client.ahead as usize;
+        if !prefaced {
+            // Whatever was sent ahead is sent for good.
+            (client.ahead, client.ahead_ended) = (0, false);
+        }
         let mut kept = None;
-        let consumed = self.relay((me, client), servers, input, at, &mut kept, out);
+        let to = self.relay((me, client), servers, input, from, &mut kept, out);
         if let Some(parse) = kept {
             client.unnamed = Some(input.bytes[parse].into());
         }
-        consumed
+        if !prefaced || matches!(client.phase, Phase::Closed) {
+            return to;
+        }
+        client.ahead = u32::try_from(to - at).expect("no more is held than that");
+        if !client.ahead_ended {
+            let lease = client.lease.and_then(|tag| servers.get(tag).map(|server| (tag, server)));
+            let (tag, server) = lease.expect("a preface is for whoever holds the server");
+            server.flush_preface(tag, out);
+        }
+        at
     }
 }
 
@@ -259,6 +277,12 @@ impl Postgres {
             let here = end.min(bytes.len());
             let rest_follows = if let Some((tag, server)) = &mut lease {
                 let message = Arrived { header, bytes, at, full: input.full };
+                if server.is_prefaced() {
+                    if client.ahead_ended || !client.may_go_ahead(server, &message) {
+                        return at;
+                    }
+                    client.ahead_ended = ends_request(header);
+                }
                 let (forward, from) = match look(self, (me, client), (*tag, server), &message, kept, out) {
                     Step::Forward => (enter(server, header.kind), at),
                     Step::Replaced(to) => (true, to),

@@ -15,6 +15,7 @@ use crate::{
     lookup::cannot_ask,
     message::{IDLE, write_cancel},
     server::{Server, Stage},
+    work::Purpose,
 };
 
 /// What a client is told whose request was cancelled before a server got it; in PostgreSQL's words.
@@ -132,7 +133,8 @@ impl Postgres {
         let Some(tag) = server.holder.take() else { return };
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
-        let untouched = matches!(client.phase, Phase::Applying)
+        let prefaced = matches!(&work, Some(work) if matches!(work.purpose, Purpose::Preface(_)));
+        let untouched = (matches!(client.phase, Phase::Applying) || (prefaced && client.ahead == 0))
             && client.pin.is_none()
             && server.exchange.status() == IDLE
             && work.is_none_or(|work| work.precedes_request());
@@ -244,7 +246,10 @@ impl Postgres {
         if let Some(tag) = client.lease {
             let server = servers.get(tag).expect("a leased server has a session");
             match &mut server.work {
-                Some(work) => work.cancelled = matches!(client.phase, Phase::Applying),
+                Some(work) => {
+                    let prefaced = matches!(work.purpose, Purpose::Preface(_));
+                    work.cancelled = prefaced || matches!(client.phase, Phase::Applying);
+                }
                 None if server.exchange.is_running() => cancel(tag, server, out),
                 None => {}
             }
@@ -257,7 +262,7 @@ impl Postgres {
 }
 
 /// Asks the database to stop what it does for this server.
-fn cancel(tag: ServerTag, server: &Server, out: &mut Outbox) {
+pub(crate) fn cancel(tag: ServerTag, server: &Server, out: &mut Outbox) {
     if server.key.secret.is_empty() {
         return;
     }

@@ -290,6 +290,14 @@ impl Exchange {
         matches!(self.queue[end], Item::Query | Item::Sync).then_some(end)
     }
 
+    /// Nothing of what is under way will be answered.
+    pub(crate) fn abandon(&mut self) {
+        if !self.queue.is_empty() {
+            self.discard(0..=self.queue.len() - 1);
+        }
+        (self.skipping, self.copying) = (false, false);
+    }
+
     /// Drops requests that the server has discarded.
     fn discard(&mut self, range: std::ops::RangeInclusive<usize>) {
         let noted = |item| if let Item::Noted(note) = item { Some(note) } else { None };

@@ -33,6 +33,7 @@ mod message;
 mod named;
 mod outcomes;
 mod parameters;
+mod preface;
 mod prepared;
 mod replan;
 mod requester;
@@ -205,7 +206,8 @@ impl Protocol for Postgres {
             Phase::Waiting if closed => client.phase = Phase::Applying,
             Phase::Login(_) => self.learn(me, client, tag, server, out),
             Phase::Waiting => {
-                client.phase = if self.apply(me, client, tag, server, out) { Phase::Applying } else { Phase::Ready };
+                client.phase = Phase::Ready;
+                self.prepare_for(me, client, tag, server, out);
             }
             // It was sent away, or cancelled, while the grant was on its way.
             Phase::Ready | Phase::Closed => client.release(me, tag, server, protocol::Verdict::Clean, out),

@@ -222,7 +222,7 @@ impl Postgres {
             out.push(Effect::Close { peer: Peer::Server(tag), reason });
             return;
         }
-        server.prepared = None;
+        (server.prepared, server.marker) = (None, None);
         self.was_cleaned(server);
         self.look_after_hub(tag, server, out);
     }

@@ -41,6 +41,10 @@ pub struct Server {
     pub(crate) exchange: Exchange,
     /// What Poolhouse itself has asked of it; its answers are nobody else's.
     pub(crate) work: Option<Box<Work>>,
+    /// Who held it last.
+    pub(crate) held_last: Option<(ClientTag, u32)>,
+    /// The statement that says that the last preface went well.
+    pub(crate) marker: Option<Box<str>>,
     /// Whose unnamed statement it has.
     pub(crate) unnamed: Option<Owner>,
     /// Its named statements, once it has had any.
@@ -381,8 +385,14 @@ impl Postgres {
                 work.answered = true;
                 let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
                 work.failure.get_or_insert(failure);
+                let at_guard = work.is_at_guard();
                 if whole {
                     server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
+                }
+                if at_guard && server.fatal.is_none() {
+                    let failure = server.work.as_mut().and_then(|work| work.failure.take()).expect("just set");
+                    self.preface_failed(relay.me, server, relay.clients, failure, relay.out);
+                    return Step::Over;
                 }
                 Step::Drop
             }
@@ -391,6 +401,16 @@ impl Postgres {
                 Step::Drop
             }
             back::PARSE_COMPLETE | back::BIND_COMPLETE if work.is_lookup() => Step::Drop,
+            back::PARAMETER_DESCRIPTION if work.is_at_guard() => Step::Drop,
+            back::ROW_DESCRIPTION | back::NO_DATA if work.is_at_guard() => {
+                if !whole {
+                    return Step::Wait;
+                }
+                relay.flush(server, relay.at);
+                relay.run = end;
+                self.prefaced(relay.me, server, relay.clients, relay.out);
+                Step::Handled
+            }
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
             back::DATA_ROW => {
                 if !work.row(relay.bytes.get(relay.at + HEADER..end)) {

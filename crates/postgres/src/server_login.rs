@@ -130,6 +130,8 @@ impl Postgres {
             body: 0,
             body_to_client: false,
             unnamed: None,
+            held_last: None,
+            marker: None,
             prepared: None,
             policy: how_state,
             suspects: Suspects::NONE,

@@ -254,6 +254,18 @@ impl Server {
         self.settle_change();
     }
 
+    /// This verdict, unless what is left in it makes it worse.
+    pub(crate) fn worse(&self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Clean | Verdict::Soiled | Verdict::Reset if self.soil.has(Soil::BEYOND) => Verdict::Discard,
+            Verdict::Clean if self.soil.is_clean() => Verdict::Clean,
+            // What the operator's SQL makes is made in a round trip of its own.
+            Verdict::Clean if self.connect_makes || self.mode == PoolMode::Session => Verdict::Reset,
+            Verdict::Clean => Verdict::Soiled,
+            verdict => verdict,
+        }
+    }
+
     /// What may be left in it for whoever comes next, now that its client is done.
     pub(crate) fn soil_at_release(&mut self) {
         if self.has_state() {
@@ -402,7 +414,7 @@ impl Postgres {
         let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
         let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
         let survey = Survey::new(server.suspects, server.resets.clone(), &custom);
-        let sql = survey::write(server.suspects, &custom);
+        let sql = survey::write(server.suspects, &custom, server.marker.as_deref());
         server.begin(tag, Purpose::Survey(survey), &[&sql], out);
     }
 
@@ -417,7 +429,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         if server.exchange.status() == IDLE
-            && let Some((survey, sql)) = survey.again()
+            && let Some((survey, sql)) = survey.again(server.marker.as_deref())
         {
             return server.begin(tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], out);
         }

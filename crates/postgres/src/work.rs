@@ -10,11 +10,11 @@ use crate::{
     catalogue::{Catalogue, Reading},
     cleaning::{self, Soil},
     client::{Client, Phase},
-    ending::CANCELLED,
     error::{Failure, Report, Severity},
     lookup::Lookup,
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
+    preface::Preface,
     server::{Server, Stage},
     state::OnState,
     survey::Survey,
@@ -22,7 +22,7 @@ use crate::{
 
 /// Queries of ours that a server is answering.
 pub(crate) struct Work {
-    purpose: Purpose,
+    pub(crate) purpose: Purpose,
     /// Queries that are still to be answered.
     pending: u8,
     /// Something other than ReadyForQuery has answered the oldest of them. A ReadyForQuery without that is a late
@@ -30,14 +30,14 @@ pub(crate) struct Work {
     pub(crate) answered: bool,
     /// The first error.
     pub(crate) failure: Option<Failure>,
-    /// The request for which settings are applied was cancelled meanwhile.
+    /// The request that it precedes was cancelled meanwhile.
     pub(crate) cancelled: bool,
 }
 
 /// What the queries are for.
 pub(crate) enum Purpose {
-    /// To give the server the settings of its new holder.
-    Apply(Arc<Settings>),
+    /// To clean it, and to give it the settings of its new holder, whose request may be under way behind that.
+    Preface(Box<Preface>),
     /// To learn what settings a client will have; with those that the server does not report.
     Learn(Pairs),
     /// To clean it.
@@ -82,6 +82,11 @@ impl Work {
         }
     }
 
+    /// It is asked whether a preface went well.
+    pub(crate) fn is_at_guard(&self) -> bool {
+        matches!(&self.purpose, Purpose::Preface(preface) if preface.at_guard)
+    }
+
     /// It is asked who may log in.
     pub(crate) fn is_lookup(&self) -> bool {
         matches!(self.purpose, Purpose::Lookup(_))
@@ -89,7 +94,7 @@ impl Work {
 
     /// It is done before the holder's request is sent, not because of what the holder has done already.
     pub(crate) fn precedes_request(&self) -> bool {
-        matches!(self.purpose, Purpose::Apply(_) | Purpose::ForgetSequences)
+        matches!(self.purpose, Purpose::Preface(_) | Purpose::ForgetSequences)
     }
 
     /// Rows that come are looked at.
@@ -156,31 +161,6 @@ impl Server {
 }
 
 impl Postgres {
-    /// Brings a server that was just granted to its holder's settings; true if that takes a round trip.
-    pub(crate) fn apply(
-        &self,
-        me: ClientTag,
-        client: &Client,
-        tag: ServerTag,
-        server: &mut Server,
-        out: &mut Outbox,
-    ) -> bool {
-        let want = client.settings.as_ref().expect("a client that is logged in has settings");
-        let mut sql = Vec::new();
-        if crate::sequences::at_grant(me, client, server) {
-            sql.extend_from_slice(crate::sequences::FORGET);
-        } else if Arc::ptr_eq(want, &server.settings) {
-            return false;
-        }
-        server.settings.write_change(want, &mut sql);
-        if sql.is_empty() {
-            server.settings = want.clone();
-            return false;
-        }
-        server.begin(tag, Purpose::Apply(want.clone()), &[&sql], out);
-        true
-    }
-
     /// Cleans a server after a client.
     pub(crate) fn reset_server(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if let Some(lookup) = server.work.as_mut().and_then(|work| work.lookup()) {
@@ -228,20 +208,29 @@ impl Postgres {
         if work.pending > 0 {
             return;
         }
+        match (&mut work.purpose, &work.failure) {
+            (Purpose::Preface(preface), None) => {
+                preface.at_guard = true;
+                return;
+            }
+            (Purpose::Preface(_), Some(failure)) => {
+                let failure = failure.clone();
+                return self.preface_failed(me, server, clients, failure, out);
+            }
+            _ => {}
+        }
         let work = server.work.take().expect("the server is at work for us");
         let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::ForgetSequences);
         if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
-        let cancelled = work.cancelled;
         if matches!(work.purpose, Purpose::Unlisten(_)) && work.failure.is_some() {
             // It still listens for its holder, of which nothing else tells.
             server.soil.add(Soil::ALL);
         }
         match (work.purpose, work.failure) {
             (
-                Purpose::Apply(_)
-                | Purpose::Learn(_)
+                Purpose::Learn(_)
                 | Purpose::ForgetSequences
                 | Purpose::Unlisten(_)
                 | Purpose::Correct(_),
@@ -249,17 +238,7 @@ impl Postgres {
             ) => {
                 reject(me, server, clients, &failure, out);
             }
-            (Purpose::Apply(settings), None) => {
-                server.settings = settings;
-                let (tag, client) = holder(server, clients);
-                if cancelled {
-                    client.phase = Phase::Waiting;
-                    client.decline(tag, &CANCELLED, out);
-                    return client.release(tag, me, server, Verdict::Clean, out);
-                }
-                client.phase = Phase::Ready;
-                out.push(Effect::Wake { client: tag });
-            }
+            (Purpose::Preface(_), _) => unreachable!("it is dealt with before"),
             (Purpose::Learn(extras), None) => {
                 let reported = server.settings.reported.clone();
                 server.settings = self.parameters.intern(Settings::new(reported, extras));
@@ -312,7 +291,7 @@ impl Postgres {
         server.exchange = crate::exchange::Exchange::new();
         server.forget_suspects();
         if statements {
-            server.prepared = None;
+            (server.prepared, server.marker) = (None, None);
         }
         if cleaned {
             self.was_cleaned(server);
@@ -351,8 +330,7 @@ impl Postgres {
             None => out.push(Effect::Ready { server: me }),
             Some(verdict) => {
                 server.soil_at_release();
-                let soiled = verdict == Verdict::Clean && !server.soil.is_clean();
-                out.push(Effect::Release { server: me, verdict: if soiled { Verdict::Reset } else { verdict } });
+                out.push(Effect::Release { server: me, verdict: server.worse(verdict) });
             }
         }
     }

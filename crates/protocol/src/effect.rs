@@ -39,6 +39,9 @@ pub enum LeaseKind {
 pub enum Verdict {
     /// Ready for anybody.
     Clean,
+    /// Ready for anybody whose session cleans it when it is granted. If nobody takes it within a millisecond, the driver calls
+    /// [`Protocol::reset`](crate::Protocol::reset): what is left in it may hold up others.
+    Soiled,
     /// Must be cleaned first: the driver calls [`Protocol::reset`](crate::Protocol::reset).
     Reset,
     /// Beyond repair, or of unknown state: close it.

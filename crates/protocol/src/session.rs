@@ -273,7 +273,8 @@ pub trait Protocol: Send + Sync + 'static {
     /// `Effect::Close`. In all other cases the driver closes it afterwards and calls `client_gone`.
     fn refuse(&self, me: ClientTag, client: &mut Self::Client, why: Refusal, out: &mut Outbox);
 
-    /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset); ends with `Effect::Ready` or
+    /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset), or with
+    /// [`Verdict::Soiled`](crate::Verdict::Soiled) and is idle since; ends with `Effect::Ready` or
     /// `Effect::Close`.
     fn reset(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 

@@ -349,7 +349,7 @@ impl Reactor {
 
     /// Asks the kernel what there is, and waits for it (for a tick at most) if `may_sleep`. All completions must have been
     /// taken with [`next`](Self::next) before.
-    pub(crate) fn wait(&mut self, may_sleep: bool) -> io::Result<()> {
+    pub(crate) fn wait(&mut self, may_sleep: bool, at_most: Option<Duration>) -> io::Result<()> {
         debug_assert!(self.next_in_batch == self.batch.len());
         for slot in self.closed.drain(..) {
             self.conns.remove(slot as usize);
@@ -359,7 +359,7 @@ impl Reactor {
         self.round = self.ready.len();
         self.accepts_left = ACCEPT_BATCH;
         self.handshakes_left = secure::HANDSHAKE_BATCH;
-        let timeout = if may_sleep && self.ready.is_empty() { None } else { Some(Duration::ZERO) };
+        let timeout = if may_sleep && self.ready.is_empty() { at_most } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,

@@ -1,6 +1,9 @@
 //! Check-out and check-in, and doing what the pool and the budget want done.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId};
 use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
@@ -17,6 +20,9 @@ use crate::{
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
 };
+
+/// How long a server may be idle with something left in it.
+const SOILED_FOR: Duration = Duration::from_millis(1);
 
 /// What a client has of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -316,7 +322,7 @@ impl<P: Protocol> Worker<P> {
         // A server that has not even taken what was sent to it is not clean, whatever it answered.
         let how = match verdict {
             _ if server.tainted || self.reactor.is_sending(server.conn) => CheckIn::Discard,
-            Verdict::Clean => CheckIn::Clean,
+            Verdict::Clean | Verdict::Soiled => CheckIn::Clean,
             Verdict::Reset => CheckIn::Reset,
             Verdict::Discard => CheckIn::Discard,
         };
@@ -346,9 +352,20 @@ impl<P: Protocol> Worker<P> {
             None => {
                 self.rearm_server(slot);
                 if how == CheckIn::Clean {
+                    if verdict == Verdict::Soiled {
+                        self.soiled.push_back((self.now + SOILED_FOR, Arc::clone(&pool), id));
+                    }
                     self.tell_idle(&pool);
                 }
             }
+        }
+    }
+
+    /// Servers that were given back soiled, and that nobody has taken since, are cleaned.
+    pub(super) fn clean_soiled(&mut self) {
+        while let Some((_, pool, id)) = self.soiled.pop_front_if(|(due, ..)| *due <= self.now) {
+            let now = self.now;
+            self.operate(&pool, |guarded| guarded.pool.reset_idle(id, now));
         }
     }
 

@@ -109,8 +109,7 @@ fn start_up_settings_are_learned_from_a_server_once() {
         let three = world.connect_client();
         world.client_says(three, &startup(3 << 16, &[("user", "app")]));
         world.client_says(three, &messages("Q:hello"));
-        let sql = "SET \"TimeZone\" = 'UTC';RESET \"search_path\";\0";
-        assert_eq!(text(&world.server_got(server)), text(&message(b'Q', sql.as_bytes())));
+        crate::dialogues::assert_prefaced(&mut world, server, "SET \"TimeZone\" = 'UTC';RESET \"search_path\";", "hello");
     });
 }
 

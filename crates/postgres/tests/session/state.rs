@@ -152,7 +152,7 @@ fn a_pinned_client_that_leaves_has_everything_discarded() {
         world.server_says(server, &messages("C:CREATE_TABLE~ Z:I"));
         assert_surveyed(world, server, &[["p", "temporary", ""]]);
         world.client_leaves(client);
-        assert_eq!(verdicts(world), [Verdict::Reset]);
+        assert_eq!(verdicts(world), [Verdict::Soiled]);
         assert_cleaned(world, server);
     });
 }

@@ -406,7 +406,8 @@ impl World {
                     self.releases.push((server, verdict));
                     match verdict {
                         Verdict::Clean => self.offer(server),
-                        Verdict::Reset => self.resets.push_back(server),
+                        // Nobody takes it for a millisecond.
+                        Verdict::Soiled | Verdict::Reset => self.resets.push_back(server),
                         Verdict::Discard => {
                             self.servers.0.get_mut(&server.0).unwrap().closed = Some(CloseReason::Done);
                         }

@@ -260,7 +260,7 @@ impl<P: Protocol> Driver<P> {
         let how = match verdict {
             _ if conn.tainted => CheckIn::Discard,
             Verdict::Clean => CheckIn::Clean,
-            Verdict::Reset => CheckIn::Reset,
+            Verdict::Soiled | Verdict::Reset => CheckIn::Reset,
             Verdict::Discard => CheckIn::Discard,
         };
         if verdict == Verdict::Clean {

@@ -41,7 +41,7 @@ fn a_turn_takes_part_in_so_many_handshakes_and_none_is_forgotten() {
     };
     let mut before = 0;
     while before < CLIENTS {
-        reactor.wait(false).unwrap();
+        reactor.wait(false, None).unwrap();
         while reactor.next().is_some() {}
         let now = answered();
         assert!((before + 1..=before + HANDSHAKE_BATCH).contains(&now), "{before} were answered, now {now}");
