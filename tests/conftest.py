@@ -103,7 +103,7 @@ def start(cluster, workspace, request):
         return made.start(**settings)
 
     def unstarted():
-        directory = workspace / f"{request.node.name[:40].replace('/', '_')}-{len(started)}-{os.urandom(2).hex()}"
+        directory = workspace / f"{request.node.name[:40].replace('/', '_')}-{len(started)}-{os.urandom(4).hex()}"
         directory.mkdir()
         made = pooler.make(directory, cluster)
         started.append(made)

@@ -25,7 +25,7 @@ import pooler
 from cluster import PASSWORDS, Cluster
 from leaking import world
 from leaking.deeds import FEATURES, OFF_BY_DEFAULT
-from leaking.hunt import Leak, Stage, make_turn
+from leaking.hunt import ERA, Leak, Stage, make_turn
 from leaking.sharing import Sharing
 from leaking.shrink import shrink
 
@@ -107,6 +107,8 @@ def stage(cluster, chosen):
     directory.chmod(0o755)
     made = pooler.make(directory, cluster)
     stage = None
+    if chosen.all_features & {"objects", "made", "plans"}:
+        world.tidy(cluster)
 
     def start(**settings):
         return made.start(workers=chosen.workers, **settings)
@@ -172,8 +174,9 @@ def hunt(cluster, chosen, say=print):
         if chosen.turns:
             wanted = chosen.turns
         else:
-            wanted = range(number, number + TURNS_OF_A_POOLER)
-            number += TURNS_OF_A_POOLER
+            count = ERA if "objects" in chosen.all_features else TURNS_OF_A_POOLER
+            wanted = range(number, number + count)
+            number += count
         turns = [make_turn(chosen.seed, n, chosen.all_features, databases) for n in wanted]
         leak, there = played(cluster, chosen, turns)
         statements, checks = statements + there.statements, checks + there.checks

@@ -1,6 +1,7 @@
 """A PostgreSQL that can be told to fail: it logs everybody in, answers every statement, and keeps what came on which connection. Only
 for what a real one cannot be brought to do; knows no pooler."""
 
+import re
 import socket
 import struct
 import threading
@@ -91,6 +92,9 @@ class Mock:
                 peer.sendall(w.message(b"2"))
             elif kind == b"C":
                 peer.sendall(w.message(b"3"))
+            elif kind == b"D" and body[:1] == b"S" and body[1:-1] and body[1:-1] not in parsed:
+                failed = True
+                peer.sendall(failure(code="26000", text="prepared statement does not exist"))
             elif kind == b"D":
                 peer.sendall((w.message(b"t", b"\0\0") if body[:1] == b"S" else b"") + w.message(b"n"))
             elif kind in b"QE":
@@ -110,5 +114,7 @@ class Mock:
                     failed = kind == b"E"
                     peer.sendall(failure() + (ready if kind == b"Q" else b""))
                     continue
+                # What a text prepares is there only if all of it went well.
+                parsed.update((name.encode(), "") for name in re.findall(r"PREPARE (\w+) AS", text))
                 tag = (text.split() or ["SELECT"])[0].upper()
                 peer.sendall(w.message(b"C", w.cstr(tag)) + (ready if kind == b"Q" else b""))

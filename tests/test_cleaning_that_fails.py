@@ -94,6 +94,11 @@ def test_whatever_is_cancelled_nobody_meets_anothers_state(start, cluster, reset
 OURS, THEIRS, LAST = "/* one */", "/* other */", "/* last */"
 
 
+def is_cleaning(text):
+    """Whether it throws away all that a session may have: the whole of it in one text, so that it succeeds or fails as one."""
+    return "DISCARD ALL" in text or ("DISCARD TEMP" in text and "RESET ALL" in text and "pg_advisory_unlock_all" in text)
+
+
 def told(session, sql):
     """Asks, and takes whatever comes for an answer; whether it was no error."""
     try:
@@ -151,7 +156,7 @@ def test_a_server_whose_cleaning_fails_is_given_to_nobody(start, mode, reset, wh
             here = [(text, result) for connection, _, text, result in rest if connection == broken[0]]
             later = [at for at, (text, _) in enumerate(here) if THEIRS in text or LAST in text]
             # What only asks may fail, if everything is thrown away afterwards.
-            cleaned = later and any("DISCARD ALL" in text and not result for text, result in here[: later[0]])
+            cleaned = later and any(is_cleaning(text) and not result for text, result in here[: later[0]])
             assert not later or cleaned, f"{here[later[0]][0]!r} on the server that failed at {broken[2][-80:]!r}"
         assert last, "served again afterwards"
     finally:
@@ -181,3 +186,40 @@ def test_settings_that_cannot_be_brought_along_end_that_server_or_client(start, 
         assert ask_as_newcomer(pooler, f"{LAST} SELECT 1"), "others are served"
     finally:
         mock.close()
+
+
+INSERT = "INSERT INTO orders (id, note) VALUES (1, 'handed over')"
+# A first request that would end a transaction which somebody else has left failed.
+FIRST = {
+    "simple": [w.query(f"ROLLBACK; {INSERT}")],
+    "two at once": [w.query("ROLLBACK"), w.query(INSERT)],
+    "extended": [w.parse("ROLLBACK"), w.bind(), w.execute(), w.parse(INSERT), w.bind(), w.execute(), w.SYNC],
+    "named": [w.parse("ROLLBACK", "r"), w.bind(name="r"), w.execute(), w.SYNC, w.parse(INSERT), w.bind(), w.execute(), w.SYNC],
+    "commit": [w.query(f"/* a */ COMMIT; {INSERT}")],
+    "end behind a string": [w.query(f"SELECT E'a'\n'b\\''; END; {INSERT}")],
+    "savepoint": [w.query("SAVEPOINT s"), w.query("ROLLBACK TO s"), w.query(INSERT)],
+    "plain": [w.query(INSERT)],
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_request_that_ends_a_transaction_does_not_get_past_a_cleaning_that_has_failed(start, cluster, first):
+    """The cleaning is cancelled by the time-out that was left, or by somebody: whatever the next client asks first is not done in that state."""
+    shared = Sharing(start, cluster, wait="8s")
+    with Canceller(cluster, 0.001):
+        for n in range(30):
+            try:
+                with shared.session() as one:
+                    do(one, "; ".join(f"CREATE TEMP TABLE t{i} (a text PRIMARY KEY)" for i in range(10)))
+                    do(one, "CREATE TEMP TABLE orders (LIKE public.orders); SET app.tenant = 'evil'; SET ROLE leaks_reader; SET statement_timeout = '1ms'")
+            except (w.ServerError, w.Closed):
+                pass
+            try:
+                with shared.session() as other:
+                    other.send(*FIRST[first])
+                    for _ in range(sum(part[:1] in (b"Q", b"S") for part in FIRST[first])):
+                        other.until_ready()
+            except (w.ServerError, w.Closed):
+                pass
+    rows = cluster.query("DELETE FROM public.orders WHERE note = 'handed over' RETURNING coalesce(tenant, ''), who::text", database=world.QUIET)
+    assert rows and set(rows) == {("", "app")}, "done in the state of another, or never"

@@ -56,3 +56,7 @@ def test_nothing_is_left_for_others_where_state_pins(ground):
 
 def test_nothing_is_left_for_others_where_functions_are_made_on_the_way(ground):
     hunt(ground, "--database", "quiet", "--with", "made,settings,locks", "--statements", 600)
+
+
+def test_nothing_is_left_for_others_where_objects_call_functions_of_postgresql(ground):
+    hunt(ground, "--database", "quiet", "--with", "objects", "--statements", 2500)

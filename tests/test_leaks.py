@@ -1,27 +1,16 @@
-"""What a client leaves in its server's session is met by nobody else, however it was put there. Each test is a way to put it there
-that is easy to overlook; tests/leaks.py writes such ways by the thousand."""
+"""What a client leaves in its server's session is met by nobody else, however the text is written that puts it there. Each test is a way to
+put it there that is easy to overlook; tests/leaks.py writes such ways by the thousand."""
 
 import struct
-import time
 
-import psycopg
 import pytest
 
 import wire as w
-from leaking import look, world
-from leaking.sharing import NO_SERVER, Sharing, do, strictly
+from leaking import look
+from leaking.fixtures import share  # noqa: F401
+from leaking.sharing import do, strictly
 
 pytestmark = pytest.mark.poolhouse_only
-
-
-@pytest.fixture
-def share(start, cluster):
-    """Makes clients that share one server, with the database and the settings given."""
-    return lambda *arguments, **settings: Sharing(start, cluster, *arguments, **settings)
-
-
-def hidden(share, **settings):
-    return share(world.HIDDEN, **settings)
 
 
 # -- temporary objects
@@ -50,7 +39,52 @@ def test_other_temporary_objects_under_a_quoted_schema_name_are_met_by_nobody(sh
     share().nobody_meets(strictly(sql))
 
 
+@pytest.mark.parametrize("to", [r"SET LOCAL search_path = E'pg\x5ftemp'", "SET LOCAL search_path = 'pg_te'\n'mp'", "SET LOCAL search_path = \"pg_temp\"",
+                                r"SELECT set_config('search_path', E'pg\x5ftemp', true)", "SELECT set_config('search_path', 'pg_t'\n'emp', true)",
+                                r"SELECT set_config('search_path', U&'pg\005ftemp', true)", "SELECT set_config('search_path', concat('pg_', 'temp'), true)"])
+def test_a_table_selected_into_a_temporary_schema_is_met_by_nobody(share, to):
+    """SELECT INTO says no more of where its table goes than SELECT does."""
+    share().nobody_meets(strictly("BEGIN"), strictly(to), strictly("SELECT * INTO orders FROM public.orders"), strictly("COMMIT"))
+
+
+def test_a_table_selected_into_the_temporary_schema_of_a_bound_search_path_is_met_by_nobody(share):
+    def act(session):
+        session.send(w.parse("BEGIN"), w.bind(), w.execute(), w.parse("SELECT set_config('search_path', $1, true)"), w.bind(["pg_temp"]), w.execute(),
+                     w.parse("SELECT * INTO orders FROM public.orders"), w.bind(), w.execute(), w.parse("COMMIT"), w.bind(), w.execute(), w.SYNC)
+        return look.rows(session.until_ready()[0])
+
+    share().nobody_meets(act)
+
+
+def test_a_table_selected_into_the_temporary_schema_of_the_start_is_met_by_nobody(share):
+    share().nobody_meets(strictly("SELECT * INTO orders FROM public.orders"), options="-c search_path=pg_temp")
+
+
 # -- settings
+
+@pytest.mark.parametrize("name", ["session", "local", "transaction", "constraints", "role", "time", '"local"', '"session"', '"transaction"', "session session", "session local"])
+def test_a_setting_whose_name_begins_with_a_word_of_set_is_met_by_nobody(share, name):
+    share().nobody_meets(strictly(f"SET {name}.tenant = 'evil'"))
+
+
+@pytest.mark.parametrize("columns", ["", " (id)"])
+def test_a_setting_in_the_condition_of_copy_is_met_by_nobody(share, columns):
+    def act(session):
+        session.send(w.query(f"COPY orders{columns} FROM STDIN WHERE set_config('app.tenant', 'evil', false) = 'none'"),
+                     w.copy_data(b"1\n" if columns else b"1\tx\ty\tz\n"), w.COPY_DONE)
+        return look.rows(session.until_ready()[0])
+
+    share().nobody_meets(act)
+
+
+@pytest.mark.parametrize("sql", ["SELECT set_config(values, 'evil', false) FROM (SELECT 'app.tenant'::text) AS t(values)",
+                                 "SELECT pg_advisory_lock(values) FROM (SELECT 5::bigint) AS t(values)", "VALUES (set_config('app.tenant', 'evil', false))",
+                                 "SELECT * FROM ROWS FROM (set_config('app.tenant', 'evil', false)) AS x", "SELECT DISTINCT ON (set_config('app.tenant', 'evil', false)) 1",
+                                 "SELECT 'a' LIKE ('b') ESCAPE set_config('app.tenant', 'e', false)", "EXPLAIN (ANALYZE) (SELECT set_config('app.tenant', 'evil', false))",
+                                 "EXPLAIN (ANALYZE) SELECT * INTO \"pg_temp\".orders FROM public.orders", "SELECT 1 ORDER BY (set_config('app.tenant', 'evil', false)) USING <"])
+def test_a_setting_in_an_unusual_place_is_met_by_nobody(share, sql):
+    share().nobody_meets(strictly(sql))
+
 
 def test_what_a_statement_prepared_in_sql_sets_is_met_by_nobody(share):
     share().nobody_meets(strictly("PREPARE p AS SELECT set_config('app.tenant', 'evil', false)"), strictly("EXECUTE p"), strictly("DEALLOCATE p"))
@@ -137,14 +171,34 @@ def test_a_setting_by_a_function_of_postgresql_that_runs_a_text_is_met_by_nobody
     share().nobody_meets(strictly(sql))
 
 
-def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):
-    shared = share()
-    with shared.cluster.superuser(world.QUIET) as db:
-        try:
-            shared.nobody_meets("CREATE FUNCTION public.later() RETURNS text LANGUAGE plpgsql AS "
-                                "$$ BEGIN RETURN set_config('app.tenant', 'evil', false); END $$; SELECT later()", strictly("SELECT later()"))
-        finally:
-            db.execute("DROP FUNCTION IF EXISTS public.later()")
+@pytest.mark.parametrize("sql", [f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
+                                 'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["64", "300", "string of 300", "not ASCII", "string not ASCII"])
+def test_a_setting_with_an_unusual_name_is_met_by_nobody(share, sql):
+    """An identifier is cut after 63 bytes, a string is not."""
+    share().nobody_meets(strictly(sql))
+
+
+@pytest.mark.parametrize("trap", ["select 1 as é$a$", "select 1 as x1$a$", "select 1 -- '\r", "select 2 */* ' */ 3", "select $é$ ' $é$", "select 1 as \"a\"\"'\"",
+                                  "select U&'a!0027' uescape '!'", "select 'a' -- '\n 'b\\'", "select /* /* */ ' */ 1"])
+def test_a_setting_behind_something_that_is_easily_misread_is_met_by_nobody(share, trap):
+    share().nobody_meets(strictly(f"{trap}; SET app.tenant = 'evil'"))
+
+
+@pytest.mark.parametrize("startup", ["-c standard_conforming_strings=off", "-cstandard_conforming_strings=0", "--standard-conforming-strings=off"])
+def test_a_setting_hidden_by_strings_that_do_not_conform_since_the_start_is_met_by_nobody(share, startup):
+    share().nobody_meets(strictly(r"select 'O\'Brien'; set app.tenant to 'evil'; select ''"), options=startup)
+
+
+@pytest.mark.parametrize("first", ["SET standard_conforming_strings = off", "SET client_encoding = 'SJIS'"])
+def test_a_setting_in_a_text_that_is_sent_before_its_meaning_is_answered_for_is_met_by_nobody(share, first):
+    trick = rb"select 'O\'Brien'; set app.tenant to 'evil'; select ''" if "strings" in first else b"SELECT E'" + "表".encode("shift_jis") + b"'; SET app.tenant = 'evil'; SELECT ''"
+
+    def act(session):
+        session.send(w.query(first), w.message(b"Q", trick + b"\0"))
+        session.until_ready()
+        session.until_ready()
+
+    share().nobody_meets(act)
 
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024])
@@ -232,284 +286,7 @@ def test_a_setting_after_a_letter_that_ends_in_a_backslash_is_met_by_nobody(shar
     shared.nobody_meets(text, trick, client_encoding="SJIS")
 
 
-# -- what functions, triggers and views do out of sight
-
-HIDDEN_WAYS = {
-    "a function": "SELECT hide.tenant('evil')",
-    "a function in SQL": "SELECT hide.in_sql()",
-    "a function that sets the role": "SELECT hide.role()",
-    "a function that sets the search_path": "SELECT hide.path()",
-    "a function with a setting of its own": "SELECT hide.with_set()",
-    "a procedure": "CALL hide.call()",
-    "a procedure that commits": "CALL hide.call_and_commit()",
-    "a trigger": "INSERT INTO hide.triggered VALUES (1)",
-    "a trigger of the statement": "INSERT INTO hide.statement_triggered VALUES (1)",
-    "a trigger at the end of the transaction": "INSERT INTO hide.deferred VALUES (1)",
-    "a trigger that sets the role": "INSERT INTO hide.role_triggered VALUES (1)",
-    "a trigger of rows copied": lambda session: copy(session, "hide.triggered"),
-    "a view": "SELECT * FROM hide.viewed",
-    "a view that sets the role": "SELECT * FROM hide.viewed_role",
-    "a view of pg_settings": "UPDATE hide.viewed_settings SET setting = 'evil' WHERE name = 'search_path'",
-    "a rule": "INSERT INTO hide.ruled VALUES (1)",
-    "a default": "INSERT INTO hide.defaulted (a) VALUES (1)",
-    "a check": "INSERT INTO hide.checked VALUES (1)",
-    "a domain": "SELECT 1::hide.checking",
-    "an operator": "SELECT 1 OPERATOR(hide.+@+) 2",
-    "a cast": "SELECT CAST('sad'::hide.mood AS int)",
-    "an aggregate": "SELECT hide.gather(v) FROM (VALUES ('a'), ('b')) AS v(v)",
-    "a policy": "SELECT * FROM hide.guarded",
-    "an index": "INSERT INTO hide.indexed VALUES (1)",
-    "a generated column": "INSERT INTO hide.generated VALUES (1)",
-    "a function that locks": "SELECT hide.lock()",
-    "a function that makes a temporary table": "SELECT hide.table()",
-    "a function that listens": "SELECT hide.listen()",
-    "a function that opens a cursor": "SELECT hide.cursor()",
-    "a function that prepares": "SELECT hide.statement()",
-    "a function that advances a sequence": "SELECT hide.next()",
-    "crosstab": "SELECT * FROM crosstab('SELECT ''a'', ''b'', set' || '_config(''app.tenant'', ''evil'', false)') AS t(a text, b text)",
-}
-
-
-def copy(session, table):
-    session.send(w.query(f"COPY {table} FROM STDIN"), w.copy_data(b"1\n"), w.COPY_DONE)
-    return look.rows(session.until_ready()[0])
-
-
-@pytest.mark.parametrize("way", HIDDEN_WAYS)
-def test_what_is_set_out_of_sight_is_met_by_nobody(share, way):
-    act = HIDDEN_WAYS[way]
-    hidden(share).nobody_meets(act if callable(act) else strictly(act))
-
-
-@pytest.mark.parametrize("way", ["a function", "a trigger", "a function that makes a temporary table"])
-def test_what_is_set_out_of_sight_by_the_extended_protocol_is_met_by_nobody(share, way):
-    def act(session):
-        session.send(w.parse(HIDDEN_WAYS[way], "s"), w.bind(name="s"), w.execute(), w.SYNC)
-        return look.rows(session.until_ready()[0])
-
-    hidden(share).nobody_meets(act)
-
-
-@pytest.mark.parametrize("way", ["a function", "a trigger", "a function that makes a temporary table"])
-def test_nor_with_reset_always(share, way):
-    hidden(share, reset="always").nobody_meets(strictly(HIDDEN_WAYS[way]))
-
-
-def test_a_seed_is_met_by_nobody(share):
-    shared = hidden(share)
-    with shared.direct() as fresh:
-        known = look.randoms(fresh)
-    for seeding in ("SELECT setseed(0.25)", "SELECT hide.seed()", 'SELECT "setseed"(0.25)', "SET seed = 0.25"):
-        with shared.session() as one, shared.session() as other:
-            strictly(seeding)(one)
-            assert strictly("SELECT random()::text")(other)[0][0] not in known, seeding
-
-
-def test_a_connection_of_dblink_is_met_by_nobody(share):
-    shared = hidden(share)
-    shared.nobody_meets(strictly("SELECT dblink_connect('mine', 'itself')"))
-
-
-def test_a_library_that_was_loaded_is_met_by_nobody(share):
-    shared = share()
-    with shared.session(world.ADMIN) as one, shared.session(world.ADMIN) as other:
-        strictly("LOAD 'auto_explain'")(one)
-        strictly("SET auto_explain.log_min_duration = 0")(one)
-        one.query("SELECT 1")
-        found = strictly("SELECT setting FROM pg_settings WHERE name = 'auto_explain.log_min_duration'")(other)
-        assert found in ([], [("-1",)])
-
-
-def test_a_replication_slot_of_a_session_is_met_by_nobody(share):
-    shared = share()
-    try:
-        shared.nobody_meets(strictly("SELECT pg_create_physical_replication_slot('leaks_mine', true, true)"), user=world.ADMIN)
-    finally:
-        shared.pooler.stop()
-
-
-# -- locks, cursors
-
-@pytest.mark.parametrize("sql", ['SELECT "pg_advisory_lock"(1)', 'SELECT U&"pg\\005fadvisory\\005flock"(1)', 'SELECT pg_catalog."pg_try_advisory_lock_shared"(1, 2)',
-                                 "SELECT PG_ADVISORY_LOCK(1)", "SELECT * FROM query_to_xml('SELECT pg_adv' || 'isory_lock(1)', false, false, '')",
-                                 "PREPARE p AS SELECT pg_advisory_lock(1); EXECUTE p; DEALLOCATE p", "SELECT pg_advisory_lock(oid::int) FROM pg_class WHERE relname = 'orders'"])
-def test_an_advisory_lock_is_met_by_nobody(share, sql):
-    share().nobody_meets(strictly(sql))
-
-
-def test_an_advisory_lock_by_a_function_call_is_met_by_nobody(share):
-    def call(session):
-        session.send(w.message(b"F", struct.pack("!IHHHIqH", 2880, 1, 1, 1, 8, 5, 1)))
-        assert [kind for kind, _ in session.until_ready()[0]] == [b"V"]
-
-    share().nobody_meets(call)
-
-
-@pytest.mark.parametrize("sql", ["DECLARE c CURSOR WITH /* */ HOLD FOR SELECT 1", "DECLARE \"c\" NO SCROLL CURSOR WITH -- why\nHOLD FOR SELECT 1",
-                                 "DECLARE c BINARY CURSOR WITH HOLD FOR SELECT 1"])
-def test_a_cursor_is_met_by_nobody(share, sql):
-    share().nobody_meets(sql)
-
-
-# -- the pooler's own statements
-
-STATEMENTS = ("0", "00", *range(1, 12))
-
-
-def mine(session, answer="mine"):
-    session.send(w.parse(f"SELECT '{answer}'", "s"), w.bind(name="s"), w.execute(), w.message(b"C", b"Ss\0"), w.SYNC)
-    assert look.rows(session.until_ready()[0]) == [(answer,)]
-
-
-def large(session, name):
-    session.send(w.parse(f"SELECT 'evil' /* {'x' * 70_000} */", name), w.SYNC)
-    session.until_ready()
-
-
-def close(session, name):
-    session.send(w.message(b"C", b"S" + w.cstr(name)), w.SYNC)
-    session.until_ready()
-
-
-TAMPERING = {
-    "deallocated": lambda one, name: do(one, f"DEALLOCATE {name}"),
-    "deallocated within a text": lambda one, name: do(one, f"SELECT 1; DEALLOCATE {name}"),
-    "deallocated within a block": lambda one, name: do(one, f"DO $$ BEGIN DEALLOCATE {name}; END $$"),
-    "replaced": lambda one, name: (do(one, f"DEALLOCATE {name}"), do(one, f"PREPARE {name} AS SELECT 'evil'")),
-    "replaced in one text": lambda one, name: do(one, f"DEALLOCATE {name}; PREPARE {name} AS SELECT 'evil'"),
-    "replaced and given up": lambda one, name: do(one, f"DEALLOCATE {name}; PREPARE {name} AS SELECT 'evil'; DEALLOCATE {name}"),
-    "prepared": lambda one, name: do(one, f"PREPARE {name} AS SELECT 'evil'"),
-    "replaced by a large one": lambda one, name: (do(one, f"DEALLOCATE {name}"), large(one, name)),
-    "prepared as a large one": large,
-    "prepared as a large one and closed": lambda one, name: (large(one, name), close(one, name)),
-    "closed": close,
-}
-
-
-TAMPERING["replaced out of sight"] = lambda one, name: do(one, "SELECT hide.replace()")
-TAMPERING["deallocated out of sight"] = lambda one, name: do(one, "SELECT hide.forget()")
-
-
-@pytest.mark.parametrize("tampering", TAMPERING)
-def test_a_statement_under_a_name_of_the_poolers_own_is_nobody_elses(share, tampering):
-    """Who has prepared a text keeps it, and who prepares it anew gets its answers, whatever others do under the names that the pooler uses."""
-    shared = share(world.HIDDEN if "out of sight" in tampering else world.QUIET)
-    with shared.session() as other:
-        other.send(w.parse("SELECT 'kept'", "kept"), w.SYNC)
-        other.until_ready()
-        with shared.session() as one:
-            for n in STATEMENTS:
-                TAMPERING[tampering](one, f"poolhouse_{n}")
-            # Neither does it stumble over it itself: it cannot know which names the pooler uses.
-            mine(one, "its own")
-            try:
-                mine(other)
-            except w.ServerError as error:
-                assert error.sqlstate in NO_SERVER, f"the statement of another: {error}"
-        for n in range(12):
-            mine(other, f"mine {n}")
-        other.send(w.bind(name="kept"), w.execute(), w.SYNC)
-        assert look.rows(other.until_ready()[0]) == [("kept",)]
-    assert not shared.met(patient=True)
-
-
-def test_a_large_statement_is_met_by_nobody_when_its_client_leaves(share):
-    def parse(session):
-        session.send(w.parse(f"SELECT 'evil' /* {'x' * 70_000} */", "large"), w.SYNC)
-        session.until_ready()
-
-    share().nobody_meets(parse)
-
-
-# -- session mode
-
-def test_in_session_mode_what_a_client_leaves_is_met_by_nobody(share):
-    """Its time-out is too small for throwing its temporary tables away."""
-    shared = share(mode="session", wait="8s")
-    for _ in range(5):
-        with shared.session() as one:
-            do(one, "; ".join(f"CREATE TEMP TABLE secret{n} (a text PRIMARY KEY, b text UNIQUE)" for n in range(30)))
-            do(one, "CREATE TEMP TABLE orders (LIKE public.orders); SELECT pg_advisory_lock(1); SET statement_timeout = '1ms'; RESET work_mem /* \\ */")
-        assert not shared.met(patient=True)
-
-
-def test_in_session_mode_each_of_it_is_met_by_nobody(share):
-    shared = share(mode="session")
-    for sql in ("CREATE TEMP TABLE orders (LIKE public.orders)", "SELECT pg_advisory_lock(1)", "SET app.tenant = 'evil'", "SET ROLE leaks_reader", "LISTEN c",
-                "DECLARE c CURSOR WITH HOLD FOR SELECT 1", "PREPARE p AS SELECT 1", "SET search_path = evil", 'CREATE TABLE "pg_temp".orders (LIKE public.orders)'):
-        shared.nobody_meets(strictly(sql))
-
-
-def test_in_session_mode_a_client_that_vanishes_leaves_nothing(share):
-    shared = share(mode="session")
-    one = shared.session()
-    do(one, "BEGIN; CREATE TEMP TABLE orders (LIKE public.orders); SET app.tenant = 'evil'; COMMIT; BEGIN; SET app.person = 'evil'")
-    one.vanish()
-    assert not shared.met(patient=True)
-
-
-# -- small time-outs
-
-def test_a_client_with_a_small_time_out_is_not_cut_off(share):
-    """Its time-out is for its own statements, not for those of the pooler."""
-    shared = share(max_size=2)
-    with shared.session() as one:
-        one.query("SET statement_timeout = '1ms'")
-        for n in range(150):
-            do(one, f"CREATE TEMP TABLE t{n} (a int)")
-            do(one, f"DROP TABLE t{n}")
-        assert strictly("SHOW statement_timeout")(one) == [("1ms",)]
-    assert not shared.met(patient=True)
-
-
-@pytest.mark.parametrize("setting", ["statement_timeout = '1ms'", "lock_timeout = '1ms'", "idle_session_timeout = '50ms'", "idle_in_transaction_session_timeout = '1ms'"])
-def test_a_small_time_out_is_met_by_nobody(share, setting):
-    shared = share()
-    with shared.session() as one:
-        do(one, f"SET {setting}")
-        for _ in range(3):
-            assert not shared.met()
-    assert not shared.met(patient=True)
-
-
-@pytest.mark.parametrize("setting", ["statement_timeout = '1ms'", "idle_session_timeout = '200ms'", "search_path = evil", "ROLE leaks_reader", "app.tenant = evil"])
-def test_the_setting_of_one_listener_is_not_that_of_the_server_all_listen_on(share, setting):
-    shared = share(max_size=3)
-    with shared.session() as one, shared.session() as other:
-        do(one, f"SET {setting}")
-        do(one, "LISTEN one")
-        strictly("LISTEN other")(other)
-        time.sleep(0.5)
-        strictly("NOTIFY other, 'hello'")(other)
-        kind, body = other.take()
-        assert kind == b"A" and body[4:] == b"other\0hello\0"
-        strictly("UNLISTEN *")(other)
-    assert not shared.met(patient=True)
-
-
-# -- what is promised to a client of its own
-
-def test_a_client_keeps_what_it_has_set_whoever_comes_between(share):
-    shared = share()
-    with shared.session() as one, shared.session() as other:
-        for sql in ("select set_config('app.tenant','mine', NOT true)", "UPDATE pg_settings SET setting = 'mine' WHERE name = 'application_name'",
-                    r"SELECT set_config(E'app\x2euser', 'mine', false)"):
-            try:
-                do(one, sql)
-                other.query("SELECT 1")
-            except w.ServerError as error:
-                # Kept by its owner: no other is served.
-                assert error.severity == "FATAL" or error.sqlstate == "53300"
-                other = shared.session()
-        assert strictly("SELECT current_setting('app.tenant'), current_setting('app.person'), current_setting('application_name')")(one) == [("mine",) * 3]
-
-
-def test_an_error_of_a_driver_shows_that_the_connection_is_whole(share):
-    """psycopg in the place of the raw protocol: what is set in a transaction that fails is nobody's."""
-    shared = share()
-    with shared.pooler.connect(database=world.QUIET) as one:
-        with pytest.raises(psycopg.errors.DivisionByZero), one.transaction():
-            one.execute("UPDATE pg_settings SET setting = 'evil' WHERE name = 'search_path'")
-            one.execute("SELECT 1/0")
-        assert not shared.met()
-        assert one.execute("SHOW search_path").fetchone() == ('"$user", public',)
+@pytest.mark.parametrize("encoding", ["GB18030", "SJIS", "LATIN1", "SQL_ASCII"])
+def test_a_setting_whose_name_is_not_ascii_is_met_by_nobody_after_another_encoding(share, encoding):
+    """The same name is other bytes then."""
+    share().nobody_meets(strictly("SET app.länge = 'evil'"), strictly(f"SET client_encoding = '{encoding}'"), strictly("SELECT 2"))

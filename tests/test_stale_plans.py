@@ -112,7 +112,9 @@ def test_a_client_that_prepares_anew_within_a_transaction_is_not_refused(share, 
                 strictly("COMMIT")(newcomer)
 
 
-def test_on_several_servers_who_prepares_anew_is_refused_by_none(share, change):
+@pytest.mark.parametrize("past", [False, True], ids=["through the pooler", "past the pooler"])
+def test_on_several_servers_who_prepares_anew_is_refused_by_none(share, change, past):
+    """Migrations are run past poolers as often as through them."""
     _, sql, changed, after = change
     shared = share(max_size=3)
     with contextlib.ExitStack() as stack:
@@ -123,7 +125,7 @@ def test_on_several_servers_who_prepares_anew_is_refused_by_none(share, change):
             use(client, sql)
         for client in clients[:3]:
             strictly("COMMIT")(client)
-        with shared.direct() as ddl:
+        with shared.direct() if past else shared.session() as ddl:
             strictly(changed)(ddl)
         for turn in range(3):
             for client in clients[3:]:

@@ -40,9 +40,10 @@ FEATURES = {
     "sequences": "nextval and setval",
     "dblink": "connections of dblink, in the database that has it",
     "superuser": "what only superusers do: LOAD, slots, SET SESSION AUTHORIZATION",
+    "objects": "views, defaults, rules and the like of PostgreSQL's own functions, made, used and dropped by clients; off unless asked for",
     "made": "functions made during the run; off unless asked for, for a pooler may count the database as one with functions from then on",
 }
-OFF_BY_DEFAULT = {"made"}
+OFF_BY_DEFAULT = {"made", "objects"}
 # Which databases a feature is of use in; the others are for both.
 ONLY_HIDDEN = {"hidden", "dblink"}
 
@@ -66,10 +67,10 @@ def deed(feature, weight=1.0):
 
 
 class Doer:
-    """Makes deeds; `hidden`: in the database with functions."""
+    """Makes deeds; `hidden`: in the database with functions; `era`: a number that changes now and then."""
 
-    def __init__(self, chance, hidden):
-        self.chance, self.hidden = chance, hidden
+    def __init__(self, chance, hidden, era=0):
+        self.chance, self.hidden, self.era = chance, hidden, era
         self.spell = Speller(chance)
 
     # -- how a statement is sent
@@ -78,7 +79,7 @@ class Doer:
         """A statement, delivered in one of many ways: the requests."""
         if isinstance(sql, str):
             sql = sql.encode(encoding)
-        way = self.chance.randrange(12)
+        way = self.chance.randrange(13)
         if way < 3:
             return [simple(sql)]
         if way == 3:
@@ -98,6 +99,8 @@ class Doer:
                     simple(self.chance.choice(["COMMIT", "COMMIT", "SELECT 1/0"])), simple(self.chance.choice(["COMMIT", "COMMIT AND CHAIN"]))]
         if way == 10:
             return [simple("BEGIN"), simple("SAVEPOINT s"), simple("SELECT 1/0"), simple("ROLLBACK TO s"), simple(sql), simple("END")]
+        if way == 11:
+            return [Batch().parse(sql).sync(), Batch().bind().execute().sync()]
         # Several requests at once, none of which waits for the answers of those before.
         return [simple("SELECT 'before'") + simple(sql) + Batch().run("SELECT 'behind'").sync()]
 
@@ -107,12 +110,13 @@ class Doer:
     # -- what is set
 
     def custom(self):
-        return self.chance.choice(world.CUSTOM[:4]), f"evil {self.chance.randrange(1000)}"
+        return self.chance.choice(world.CUSTOM[:5]), f"evil {self.chance.randrange(1000)}"
 
     def setting(self):
         """A parameter and a value that a newcomer would notice."""
         return self.chance.choice([self.custom(), self.custom(), ("search_path", "evil"), ("application_name", "evil"), ("work_mem", "7MB"), ("DateStyle", "German"),
-                                   ("TimeZone", "Asia/Tokyo"), ("enable_seqscan", "off"), ("default_transaction_isolation", "serializable"), ("bytea_output", "escape")])
+                                   ("TimeZone", "Asia/Tokyo"), ("enable_seqscan", "off"), ("default_transaction_isolation", "serializable"), ("bytea_output", "escape"),
+                                   ("plpgsql.extra_warnings", "all"), ("IntervalStyle", "iso_8601"), ("xmloption", "document")])
 
     def configure(self, name=None, value=None, local="false"):
         """A call of set_config, as SQL."""
@@ -147,6 +151,45 @@ def configure(d):
 def reset(d):
     name, _ = d.setting()
     return d.sent(d.chance.choice([f"RESET {name}", f"SET {name} TO DEFAULT", "RESET ALL", f"SET LOCAL {name} TO DEFAULT"]))
+
+
+@deed("settings", 0.5)
+def set_by_a_form_of_its_own(d):
+    return d.sent(d.chance.choice(["SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE", "SET TIME ZONE 'Asia/Tokyo'", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+                                   "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET XML OPTION DOCUMENT", "SET NAMES 'LATIN1'", "SET SCHEMA 'evil'",
+                                   "SET SESSION TIME ZONE -5", "SET app.tenant = 1, 2, 'x'", "SET app.tenant TO evil", "SET SEED TO 0.3"]))
+
+
+@deed("names")
+def a_name_that_is_too_long(d):
+    """Identifiers are cut to 63 bytes, names in strings are not."""
+    long = world.CUSTOM[5]
+    return d.sent(d.chance.choice([f"SET app.{'t' * d.chance.choice([63, 64, 80, 300])} = 'evil'", f"SELECT set_config('{long}', 'evil', false)", f'SET "app"."{"t" * 70}" = 1',
+                                   f"SELECT set_config('{long}', 'evil', NOT true)"]))
+
+
+@deed("settings")
+def a_name_that_begins_like_a_keyword(d):
+    word = d.chance.choice(["session", "local", "transaction", "constraints", "role", "time"])
+    word = d.chance.choice([word, word.upper(), f'"{word}"'])
+    return d.sent(f"{d.chance.choice(['SET', 'SET', 'SET SESSION'])} {word}{d.spell.gap()}.{d.spell.gap()}tenant = 'evil'")
+
+
+@deed("settings", 0.5)
+def configure_where_few_look(d):
+    name, value = d.custom()
+    call = f"set_config('{name}', '{value}', false)"
+    if d.chance.random() < 0.3:
+        columns = d.chance.choice(["", "", " (id)"])
+        return [copy_in(f"COPY customers{columns} FROM STDIN WHERE {call} = '{value}'", b"1\n" if columns else b"1\tx\ty\tz\n")]
+    return d.sent(d.chance.choice([f"SELECT set_config(values, '{value}', false) FROM (SELECT '{name}'::text) AS t(values)", f"VALUES ({call})", f"SELECT 1 LIMIT length({call})",
+                                   f"SELECT DISTINCT ON ({call}) 1", f"SELECT * FROM ROWS FROM ({call}) AS x", f"SELECT 1 FROM (SELECT 1) AS x(a), {call} AS y(b)",
+                                   f"SELECT 'a' LIKE ('b') ESCAPE left({call}, 1)", f"SELECT 'a' BETWEEN ('b') AND {call}", f"SELECT xmlelement(name a, {call})",
+                                   f"SELECT overlay('abc' placing {call} from 1)", f"SELECT concat(VARIADIC ARRAY[{call}])", f"TABLE orders ORDER BY {call}",
+                                   f"SELECT CASE WHEN (true) THEN {call} END", f"SELECT (ARRAY[{call}])[1]", f"(SELECT {call})", f"WITH x (a) AS (SELECT {call}) SELECT * FROM x",
+                                   f"UPDATE orders SET note = note WHERE {call} = 'x'", f"DELETE FROM orders WHERE id = -1 RETURNING {call}", f"COPY (SELECT {call}) TO STDOUT",
+                                   f"INSERT INTO customers (note) VALUES ({call})", f"SELECT pg_advisory_lock(values) FROM (SELECT 5::bigint) AS t(values)",
+                                   f"EXPLAIN (ANALYZE, COSTS off) SELECT {call}", f"SELECT sum(1) FILTER (WHERE {call} = '') OVER (PARTITION BY {call})"]))
 
 
 @deed("settings")
@@ -295,8 +338,11 @@ def make_a_table_while_the_search_path_is_temporary(d):
     name = d.chance.choice(world.TABLES)
     to = d.chance.choice(["SET LOCAL search_path = 'pg_temp'", "SET LOCAL search_path = pg_temp, public", "SELECT set_config('search_path', 'pg_temp', true)",
                           "UPDATE pg_settings SET setting = 'pg_temp' WHERE name = 'search_path'", "SET search_path = 'pg_temp', 'public'", "SET LOCAL SCHEMA 'pg_temp'",
-                          'SET LOCAL search_path = "pg_temp"', "SELECT set_config('search_path', 'pg_' || 'temp', true)"])
-    make = d.chance.choice([f"CREATE TABLE {name} (LIKE public.{name})", f"CREATE VIEW {name} AS SELECT 1 AS id", f"SELECT 1 AS id INTO {name}"])
+                          'SET LOCAL search_path = "pg_temp"', "SELECT set_config('search_path', 'pg_' || 'temp', true)",
+                          f"SET LOCAL search_path = {d.spell.string('pg_temp')}", f"SELECT set_config('search_path', {d.spell.expression('pg_temp')}, true)",
+                          f"SET search_path TO {d.spell.identifier('pg_temp')}"])
+    make = d.chance.choice([f"CREATE TABLE {name} (LIKE public.{name})", f"CREATE VIEW {name} AS SELECT 1 AS id", f"SELECT 1 AS id INTO {name}",
+                            f"SELECT * INTO {name} FROM public.{name}"])
     return d.chance.choice([[simple("BEGIN"), simple(to), simple(make), simple("COMMIT")], [simple(f"{to}; {make}")], [Batch().run(to).run(make).sync()],
                             [Batch().run("BEGIN").run(to).run(make).run("COMMIT").sync()]])
 
@@ -441,6 +487,9 @@ def set_in_another_encoding(d):
         [simple(b'SELECT 1 AS "' + letter + b'"; SET ' + name + b" = 'evil'")],
         [simple(b"SELECT $" + letter + b"$ ' $" + letter + b"$; SET " + name + b" = 'evil'")]])
     back = d.chance.choice([[], [], [simple("SET client_encoding = 'UTF8'")], [simple("RESET client_encoding")]])
+    if d.chance.random() < 0.3:
+        # Sent before the encoding has been answered for.
+        begin, use = [], [begin[0] + use[0], *use[1:]]
     return begin + use + [simple("SELECT 1")] + back + [simple("SELECT 2")]
 
 
@@ -520,3 +569,10 @@ def a_function_made_on_the_way(d):
     make = f"CREATE OR REPLACE FUNCTION {name}() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', 'made', false); END $$"
     return d.chance.choice([[simple(make), simple(f"SELECT {name}()")], [simple(f"{make}; SELECT {name}()")], [simple("BEGIN"), simple(make), simple(f"SELECT {name}()"), simple("COMMIT")],
                             [simple(f"DROP FUNCTION IF EXISTS {name}()"), simple("SELECT 1")]])
+
+
+@deed("objects", 2)
+def an_object_made_on_the_way(d):
+    """One kind at a time: a pooler that sees through one of them is on its guard against all."""
+    make, use, drop = list(world.BUILT_IN.values())[d.era % len(world.BUILT_IN)]
+    return d.chance.choice([[simple(make), simple(use)], [simple(make)], [simple(use)], [simple(use)], [simple(drop)], [simple(f"{make}; {use}")]])

@@ -19,6 +19,8 @@ from .sharing import NO_SERVER
 
 # Clients that do things to their sessions, and clients that never do, in each scene.
 DOERS, BYSTANDERS = 3, 2
+# So many turns is one kind of object used, where clients make such.
+ERA = 80
 # What ends a client's connection and is no fault of the pooler: pins that are full, and the client's own time-outs.
 EXCUSED = ("53400", "25P03", "57P05")
 # Requests that take longer hang.
@@ -27,6 +29,10 @@ ANSWER_SECONDS = 15
 SERVED_SECONDS = 8
 # A parameter that only its own client sets, plainly: it has to stay that client's.
 PROMISED = "app.own"
+# What clients ask for at their start.
+STARTUPS = ((("options", "-c standard_conforming_strings=off"),), (("client_encoding", "SJIS"),), (("client_encoding", "LATIN1"), ("application_name", "evil")),
+            (("options", "-c search_path=evil -c app.tenant=evil"),), (("options", "-c role=leaks_reader"),), (("options", "-c work_mem=9MB -c DateStyle=German"),),
+            (("TimeZone", "Asia/Tokyo"),), (("options", "-c search_path=pg_temp"),), (("options", "-c statement_timeout=3000 -c idle_session_timeout=60000"),))
 
 
 class Leak(Exception):
@@ -50,6 +56,8 @@ class Turn:
     requests: tuple
     leaving: str
     chance: int
+    # Start-up parameters, where the client has to connect first.
+    startup: tuple = ()
 
     @property
     def statements(self):
@@ -58,6 +66,8 @@ class Turn:
     def __str__(self):
         end = {"quit": ", then leaves", "vanish": ", then vanishes", "midway": ", and vanishes without waiting for the last"}.get(self.leaving, "")
         lines = [f"turn {self.number}, {self.scene[1]}@{self.scene[0]}: {self.kind} {self.client} {self.feature}{end}"]
+        if self.startup:
+            lines[0] += f", connects with {dict(self.startup)} if it is not there yet"
         return "\n".join(lines + [f"      {request.text}" for request in self.requests])
 
 
@@ -70,16 +80,17 @@ def make_turn(seed, number, features, databases):
     database = world.HIDDEN if deed.feature in ONLY_HIDDEN and world.HIDDEN in databases else chance.choice(databases)
     user = world.ADMIN if deed.feature == "superuser" or ("superuser" in features and chance.random() < 0.15) else world.APP
     kind = chance.choices(["deed", "newcomer", "bystander", "own"], [10, 8, 5, 2])[0]
-    requests, leaving = (), "stay"
+    requests, leaving, startup = (), "stay", ()
     if kind == "deed":
-        requests = tuple(deed.make(Doer(chance, database == world.HIDDEN)))
+        startup = chance.choice(STARTUPS) if chance.random() < 0.3 else ()
+        requests = tuple(deed.make(Doer(chance, database == world.HIDDEN, number // ERA)))
         leaving = chance.choices(["stay", "quit", "vanish", "midway"], [4, 5, 1, 1])[0]
     elif kind == "own":
         requests = (simple(f"SET {PROMISED} = 'own {number}'"),)
     elif kind == "newcomer":
         leaving = "quit"
     count = BYSTANDERS if kind == "bystander" else DOERS
-    return Turn(number, (database, user), kind, chance.randrange(count), deed.feature if kind == "deed" else "", requests, leaving, chance.randrange(1 << 30))
+    return Turn(number, (database, user), kind, chance.randrange(count), deed.feature if kind == "deed" else "", requests, leaving, chance.randrange(1 << 30), startup)
 
 
 @dataclasses.dataclass
@@ -129,15 +140,15 @@ class Stage:
 
     # -- clients
 
-    def connect(self, scene, direct=False):
+    def connect(self, scene, direct=False, startup=()):
         database, user = scene
         port = self.cluster.port if direct else self.pooler.port
-        return w.Wire(port, ANSWER_SECONDS).login(user, self.password(user), database)
+        return w.Wire(port, ANSWER_SECONDS).login(user, self.password(user), database, **dict(startup))
 
-    def client(self, scene, kind, number):
+    def client(self, scene, kind, number, startup=()):
         key = (scene, kind, number)
         if key not in self.clients:
-            self.clients[key] = Client(self.connect(scene))
+            self.clients[key] = Client(self.connect(scene, startup=startup))
         return self.clients[key]
 
     def forget(self, scene, kind, number, vanish=False):
@@ -169,7 +180,9 @@ class Stage:
     # -- turns
 
     def deed(self, turn):
-        client = self.client(turn.scene, "deed", turn.client)
+        client = self.entering(turn)
+        if client is None:
+            return
         client.small |= turn.feature == "timeouts"
         # What a deed does to a client's own settings, it knows best itself.
         client.own = None if turn.feature in ("discard", "settings", "large") or client.small else client.own
@@ -184,12 +197,21 @@ class Stage:
                     self.ask(client.session, simple("ROLLBACK"))
                 self.keeps(turn, client)
         except w.ServerError as error:
-            if error.sqlstate not in EXCUSED and not (client.small and error.sqlstate in ("57014", "55P03") and error.severity != "FATAL"):
+            if not self.excused(turn, client, error):
                 raise
-            self.forget(turn.scene, "deed", turn.client)
             return
         if turn.leaving != "stay":
             self.forget(turn.scene, "deed", turn.client, vanish=turn.leaving != "quit")
+
+    def excused(self, turn, client, error):
+        """Whether an error that has ended a connection is no fault of the pooler; the client leaves then."""
+        unserved = error.sqlstate in NO_SERVER
+        if unserved:
+            # Others keep all servers.
+            self.unserved += 1
+            self.free_servers(turn.scene)
+        self.forget(turn.scene, "deed", turn.client)
+        return unserved or error.sqlstate in EXCUSED or (client.small and error.sqlstate in ("57014", "55P03") and error.severity != "FATAL")
 
     def keeps(self, turn, client):
         """What a client has set of its own is still there, and what it prepares means what it says."""
@@ -209,10 +231,28 @@ class Stage:
         if found != [(client.own,)]:
             raise Leak(turn.number, f"a client has lost what was its own, {PROMISED} = {client.own}: it sees {found}")
 
+    def entering(self, turn):
+        """The turn's client, connected; None if there is no server for it now, which some logins need."""
+        try:
+            return self.client(turn.scene, "deed", turn.client, turn.startup)
+        except w.ServerError as error:
+            if error.sqlstate not in NO_SERVER:
+                raise
+            self.unserved += 1
+            self.free_servers(turn.scene)
+            return None
+
     def own(self, turn):
-        client = self.client(turn.scene, "deed", turn.client)
-        self.keeps(turn, client)
-        answers, _ = self.ask(client.session, turn.requests[0])
+        client = self.entering(turn)
+        if client is None:
+            return
+        try:
+            self.keeps(turn, client)
+            answers, _ = self.ask(client.session, turn.requests[0])
+        except w.ServerError as error:
+            if not self.excused(turn, client, error):
+                raise
+            return
         if not any(kind == b"E" for kind, _ in answers):
             client.own = f"own {turn.number}"
 

@@ -18,7 +18,7 @@ class Speller:
         """Between two words."""
         noise = self.some(*NOISE)
         return self.some(" ", " ", "  ", "\n", "\t", "\r\n", "\f", " /* */ ", "/* /* nested */ */", f" /* {noise.replace('*/', '').replace('/*', '')} */ ",
-                         f" -- {noise}\n", "\n-- '\n")
+                         f" -- {noise}\n", "\n-- '\n", "-- '\r")
 
     def gap(self):
         """Where no space is needed."""
@@ -102,7 +102,8 @@ class Speller:
             "select 'O''Brien'", r"select E'O\'Brien'", r"select 'back\', 1", "select E'a'\n'b\\''", "select $$ ' $$", "select $a$ $$ ' $a$", "select 1 as \"it's\"",
             "select /* ' */ 1", "select 1 -- '\n", "select /* /* */ ' */ 1", "select U&'\\0027'", 'select 1 as U&"\\0022"', "select 1 as a$b$c", r"select e'\\'",
             "select 'a'\n'b'", "select B'1', X'1F'", "select 1 as set", 'select 1 as """"', "select E'a' -- '\n 'b\\''", r"select n'\'",
-            "select U&'a!0027' uescape '!'", "select 1; ; select 2")
+            "select U&'a!0027' uescape '!'", "select 1; ; select 2", "select 2 */* ' */ 3", "select 1 as é$a$", "select 1 as x1$a$", "select 1 -- x\r", "select 5 +/*'*/-- '\n 4",
+            "select 'a'::text -- $$\n", "select 1.5e3, .5, 1.", "select e'\\x27'", "select $é$ ' $é$", "select array[1]['1'::int]")
 
     def beside(self, statement):
         """The statement in a text with others."""

@@ -17,7 +17,10 @@ ROLES = ("leaks_reader", "leaks writer")
 # Tables whose name somebody may take for something else: the check is whether they still mean the ones in public.
 TABLES = ("orders", "customers")
 # Custom parameters that statements set.
-CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", "app.länge")
+# The last are longer than an identifier may be, and exactly what becomes of one that is too long.
+CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", "app.länge", "app." + "n" * 300, "app." + "t" * 63,
+          # Their first parts are words of SET's own grammar.
+          "session.tenant", "local.tenant", "transaction.tenant", "constraints.tenant", "role.tenant", "time.tenant")
 
 
 def make_roles():
@@ -41,6 +44,55 @@ def make_common():
     # Anybody's to alter under the statements of others.
     yield "CREATE TABLE public.changing (a int, mood int)"
     yield f"ALTER TABLE public.changing OWNER TO {APP}"
+
+
+# Objects that change sessions without any function of the database's own: they use PostgreSQL's under another name. Name -> how it is
+# made (by an ordinary role in public), how it is used, how it is dropped.
+BUILT_IN = {
+    "a view": ("CREATE VIEW public.b_view AS SELECT set_config('app.tenant', 'view', false)", "SELECT * FROM public.b_view", "DROP VIEW public.b_view"),
+    "a materialized view": ("CREATE MATERIALIZED VIEW public.b_mat AS SELECT set_config('app.tenant', 'materialized', true) AS a", "SELECT 1", "DROP MATERIALIZED VIEW public.b_mat"),
+    "a view of pg_settings": ("CREATE VIEW public.b_settings AS SELECT name, setting FROM pg_settings",
+                              "UPDATE public.b_settings SET setting = 'evil' WHERE name = 'search_path'", "DROP VIEW public.b_settings"),
+    "a rule": ("CREATE TABLE public.b_ruled (a int); CREATE RULE r AS ON INSERT TO public.b_ruled DO ALSO SELECT set_config('app.tenant', 'rule', false)",
+               "INSERT INTO public.b_ruled VALUES (1)", "DROP TABLE public.b_ruled"),
+    "a default": ("CREATE TABLE public.b_default (a int, b text DEFAULT set_config('app.tenant', 'default', false))", "INSERT INTO public.b_default (a) VALUES (1)",
+                  "DROP TABLE public.b_default"),
+    "a check": ("CREATE TABLE public.b_check (a int CHECK (set_config('app.tenant', 'check', false) = 'check'))", "INSERT INTO public.b_check VALUES (1)", "DROP TABLE public.b_check"),
+    "a domain": ("CREATE DOMAIN public.b_domain AS int CHECK (set_config('app.tenant', 'domain', false) = 'domain')", "SELECT 1::public.b_domain", "DROP DOMAIN public.b_domain"),
+    "a policy": ("CREATE TABLE public.b_policy AS SELECT 1 AS a; ALTER TABLE public.b_policy ENABLE ROW LEVEL SECURITY; ALTER TABLE public.b_policy FORCE ROW LEVEL SECURITY;"
+                 "CREATE POLICY p ON public.b_policy USING (set_config('app.tenant', 'policy', false) = 'policy')", "SELECT * FROM public.b_policy", "DROP TABLE public.b_policy"),
+    "an aggregate": ("CREATE AGGREGATE public.b_aggregate(text, bool) (SFUNC = set_config, STYPE = text, INITCOND = 'app.tenant')", "SELECT public.b_aggregate('evil', false)",
+                     "DROP AGGREGATE public.b_aggregate(text, bool)"),
+    "an operator that locks": ("CREATE OPERATOR public.@! (RIGHTARG = bigint, FUNCTION = pg_advisory_lock)", "SELECT @! 5::bigint", "DROP OPERATOR public.@! (NONE, bigint)"),
+    "a view of a text that is run": ("CREATE VIEW public.b_text AS SELECT query_to_xml('SELECT set' || '_config(''app.tenant'', ''evil'', false)', false, false, '')",
+                                     "SELECT * FROM public.b_text", "DROP VIEW public.b_text"),
+    "a trigger's condition": ("CREATE TABLE public.b_when (a int); INSERT INTO public.b_when VALUES (1); CREATE TRIGGER t BEFORE UPDATE ON public.b_when FOR EACH ROW "
+                              "WHEN (set_config('app.tenant', 'when', false) = 'when') EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+                              "UPDATE public.b_when SET a = 2", "DROP TABLE public.b_when"),
+    "a rule's condition": ("CREATE TABLE public.b_if (a int); INSERT INTO public.b_if VALUES (1); CREATE RULE r AS ON UPDATE TO public.b_if "
+                           "WHERE set_config('app.tenant', 'if', false) = 'if' DO INSTEAD NOTHING", "UPDATE public.b_if SET a = 2", "DROP TABLE public.b_if"),
+    "a domain's default": ("CREATE DOMAIN public.b_dd AS text DEFAULT set_config('app.tenant', 'domain', false); CREATE TABLE public.b_ddt (a int, b public.b_dd)",
+                           "INSERT INTO public.b_ddt (a) VALUES (1)", "DROP TABLE public.b_ddt; DROP DOMAIN public.b_dd"),
+    "an argument's default": ("CREATE FUNCTION public.b_arg(a text DEFAULT set_config('app.tenant', 'argument', false)) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+                              "SELECT public.b_arg()", "DROP FUNCTION public.b_arg"),
+    "an aggregate's final function": ("CREATE AGGREGATE public.b_final(bigint) (SFUNC = int8pl, STYPE = bigint, INITCOND = '5', FINALFUNC = pg_try_advisory_lock)",
+                                      "SELECT public.b_final(1) OVER ()", "DROP AGGREGATE public.b_final(bigint)"),
+    "statistics": ("CREATE TABLE public.b_stats (a bigint, b int); INSERT INTO public.b_stats SELECT g, g FROM generate_series(1, 3) AS g;"
+                   "CREATE STATISTICS public.b_st ON (pg_try_advisory_lock(a)), b FROM public.b_stats", "ANALYZE public.b_stats", "DROP TABLE public.b_stats"),
+    "a default that advances": ("CREATE TABLE public.b_serial (a serial, b int)", "INSERT INTO public.b_serial (b) VALUES (1)", "DROP TABLE public.b_serial"),
+    "a trigger before": ("CREATE FUNCTION public.b_fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('app.tenant', 'fired', false); RETURN NEW; END $$;"
+                         "CREATE TABLE public.b_fired (a int); CREATE TRIGGER t BEFORE INSERT ON public.b_fired FOR EACH ROW EXECUTE FUNCTION public.b_fires()",
+                         "INSERT INTO public.b_fired VALUES (1)", "DROP TABLE public.b_fired; DROP FUNCTION public.b_fires()"),
+    "a trigger that composes": ("CREATE FUNCTION public.b_composes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SE' || 'T app.tenant = fired'; RETURN NEW; END $$;"
+                                "CREATE TABLE public.b_composed (a int); CREATE TRIGGER t BEFORE INSERT ON public.b_composed FOR EACH ROW EXECUTE FUNCTION public.b_composes()",
+                                "INSERT INTO public.b_composed VALUES (1)", "DROP TABLE public.b_composed; DROP FUNCTION public.b_composes()"),
+    "a function in SQL": ("CREATE FUNCTION public.b_sql() RETURNS text LANGUAGE sql AS $$ SELECT set_config('app.tenant', 'sql', false) $$", "SELECT public.b_sql()", "DROP FUNCTION public.b_sql()"),
+    "a function whose strings do not conform": ("CREATE FUNCTION public.b_strings() RETURNS void LANGUAGE plpgsql AS $x$ BEGIN PERFORM "
+                                                r"'x\'', set_config($a$app.tenant$a$, $b$evil$b$, false) --'" "\n , 1; END $x$",
+                                                "SET standard_conforming_strings = off; SELECT public.b_strings()", "DROP FUNCTION public.b_strings()"),
+    "a function with a body of its own": ("CREATE FUNCTION public.b_body() RETURNS text BEGIN ATOMIC SELECT set_config('app.tenant', 'body', false); END",
+                                          "SELECT public.b_body()", "DROP FUNCTION public.b_body()"),
+}
 
 
 def make_hidden(port):
@@ -138,3 +190,17 @@ def make(cluster):
                     db.execute(sql)
                 except psycopg.Error as error:
                     raise RuntimeError(f"{sql}: {error}") from error
+
+
+def tidy(cluster):
+    """Takes away what clients have made in the databases, so that a history can be played from its beginning."""
+    for database in (QUIET, HIDDEN):
+        with cluster.superuser(database) as db:
+            drops = [drop for _, _, drop in BUILT_IN.values()] + [f"DROP FUNCTION public.made_{n}()" for n in range(3)]
+            for sql in drops:
+                try:
+                    db.execute(sql)
+                except psycopg.Error:
+                    continue
+            db.execute("DROP TABLE IF EXISTS public.changing; CREATE TABLE public.changing (a int, mood int)")
+            db.execute(f"ALTER TABLE public.changing OWNER TO {APP}")
