@@ -117,6 +117,8 @@ pub struct Admin {
     pub user_label: bool,
     /// What those must show who change something; `None` lets anybody on this machine.
     pub token: Option<Secret>,
+    /// Names by which it may be asked, beside addresses and `localhost`.
+    pub names: Vec<String>,
     /// Where its keys stand.
     pub spots: Spots,
 }
@@ -124,7 +126,14 @@ pub struct Admin {
 impl Default for Admin {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
-        Self { listen: Some(listen), asked_for: false, user_label: true, token: None, spots: Spots::new() }
+        Self {
+            listen: Some(listen),
+            asked_for: false,
+            user_label: true,
+            token: None,
+            names: Vec::new(),
+            spots: Spots::new(),
+        }
     }
 }
 
