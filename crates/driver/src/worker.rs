@@ -6,6 +6,7 @@
 //!
 //! - [`attempts`]: which hosts are tried for a new server;
 //! - [`clients`]: accepting, their bytes, time-outs and leaving;
+//! - [`defects`]: sessions that panic;
 //! - [`delays`]: answers kept back from those who guess passwords;
 //! - [`dials`]: connections in the making;
 //! - [`partings`]: whether those who were sent away have heard it;
@@ -21,6 +22,7 @@
 
 mod attempts;
 mod clients;
+mod defects;
 mod delays;
 mod dials;
 mod effects;
@@ -96,6 +98,8 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) listening: AtomicUsize,
     /// The clients of some database are to go.
     pub(crate) any_drained: AtomicBool,
+    /// Calls into sessions that panicked.
+    pub(crate) panics: AtomicU64,
 }
 
 /// What one worker publishes for everybody: written by it alone, once per turn of its loop.
@@ -197,6 +201,7 @@ struct Paces {
     client_error: Pace,
     server_lost: Pace,
     accept_failed: Pace,
+    defect: Pace,
 }
 
 /// Something to do once the effect at hand is finished.

@@ -7,6 +7,7 @@ use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
+    defects::call,
     effects::{ServerSessions, Source},
     leases::Lease,
     sharing::MAX_BEHIND,
@@ -65,6 +66,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
+    /// Its session panicked: it is shown nothing any more, and what it has goes with it.
+    pub(super) broken: bool,
     /// Its session has been told that it is over.
     pub(super) parted: bool,
     /// Its answers are kept back, because it guesses passwords.
@@ -154,7 +157,11 @@ impl<P: Protocol> Worker<P> {
         };
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
-        let session = self.shared.protocol.client_start(tag, origin, &mut out);
+        let Some(session) = call(|| self.shared.protocol.client_start(tag, origin, &mut out)) else {
+            self.discard(out);
+            self.reactor.close(conn);
+            return self.client_has_left(listener, admitted);
+        };
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         let ticket = self.login_queues[listener as usize].push(slot as u32, self.now);
@@ -175,6 +182,7 @@ impl<P: Protocol> Worker<P> {
             standing: Standing::Login,
             admitted,
             closing: false,
+            broken: false,
             parted: false,
             muted: false,
             hung_up: false,
@@ -276,8 +284,12 @@ impl<P: Protocol> Worker<P> {
                 unread: self.reactor.is_sending(client.conn),
             };
             let mut servers = ServerSessions(&mut self.servers);
-            let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
-            assert!(used <= length - at, "a session consumes no more than it was given");
+            let used = call(|| {
+                let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
+                assert!(used <= length - at, "a session consumes no more than it was given");
+                used
+            });
+            let Some(used) = used else { return self.on_client_defect(slot, out) };
             if let Lease::Shared { heard, .. } = &mut client.lease {
                 *heard = true;
             }

@@ -10,6 +10,7 @@ use protocol::{Blame, CloseReason, Protocol, Refusal};
 use super::{
     Work, Worker,
     clients::{ClientConn, State},
+    defects::call,
     effects::{ServerSessions, Source},
     leases::Lease,
 };
@@ -68,7 +69,10 @@ impl<P: Protocol> Worker<P> {
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
-        protocol.refuse(tag, &mut self.clients[slot].session, why, &mut out);
+        let session = &mut self.clients[slot].session;
+        if call(|| protocol.refuse(tag, session, why, &mut out)).is_none() {
+            return self.on_client_defect(slot, out);
+        }
         self.execute(out, Source::NONE);
     }
 
@@ -129,13 +133,25 @@ impl<P: Protocol> Worker<P> {
     /// Takes the client out of the queue it waits in, and lets its session release what it holds.
     fn part_from_session(&mut self, slot: usize) {
         self.withdraw(slot);
-        if !std::mem::replace(&mut self.clients[slot].parted, true) {
+        let mut told = std::mem::replace(&mut self.clients[slot].parted, true);
+        if !told && !self.clients[slot].broken {
+            told = true;
             let mut out = self.outbox();
             let tag = self.client_tag(slot);
             let protocol = std::sync::Arc::clone(&self.shared.protocol);
-            let mut servers = ServerSessions(&mut self.servers);
-            protocol.client_gone(tag, &mut self.clients[slot].session, &mut servers, &mut out);
-            self.execute(out, Source::NONE);
+            let (client, mut servers) = (&mut self.clients[slot], ServerSessions(&mut self.servers));
+            match call(|| protocol.client_gone(tag, &mut client.session, &mut servers, &mut out)) {
+                Some(()) => {
+                    self.execute(out, Source::NONE);
+                }
+                None => {
+                    client.broken = true;
+                    self.discard(out);
+                }
+            }
+        }
+        if self.clients[slot].broken {
+            self.part_from_broken(slot, told);
         }
         assert!(self.clients[slot].lease == Lease::None, "a session that ends releases what it holds");
     }

@@ -8,6 +8,7 @@ use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 use super::{
     Work, Worker,
     attempts::{Attempts, Demand},
+    defects::call,
     effects::{ClientSessions, Source},
     leases::Lease,
     sharing::Share,
@@ -117,9 +118,14 @@ impl<P: Protocol> Worker<P> {
             };
             server.held = Vec::new();
             let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD, unread: false };
-            let mut clients = ClientSessions(&mut self.clients);
-            let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
-            assert!(used <= bytes.len() - at, "a session consumes no more than it was given");
+            let mut clients = ClientSessions::new(&mut self.clients);
+            let used = call(|| {
+                let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
+                assert!(used <= bytes.len() - at, "a session consumes no more than it was given");
+                used
+            });
+            let shown = clients.shown;
+            let Some(used) = used else { return self.on_server_defect(slot, shown, out) };
             // What is left over must be seen by whoever wants to move the server meanwhile.
             server.held = bytes[at + used..].to_vec();
             self.execute(out, source.skip(at));
@@ -229,10 +235,12 @@ impl<P: Protocol> Worker<P> {
         let tag = self.server_tag(slot);
         let session = &mut self.servers[slot].session;
         let protocol = Arc::clone(&self.shared.protocol);
-        if reset {
-            protocol.reset(tag, session, &mut out);
-        } else {
-            protocol.check(tag, session, &mut out);
+        let called = call(|| match reset {
+            true => protocol.reset(tag, session, &mut out),
+            false => protocol.check(tag, session, &mut out),
+        });
+        if called.is_none() {
+            return self.on_server_defect(slot, None, out);
         }
         self.execute(out, Source::NONE);
         self.rearm_server(slot);
@@ -339,8 +347,13 @@ impl<P: Protocol> Worker<P> {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
-            protocol.retire(tag, &mut self.servers[slot].session, &mut out);
-            self.execute(out, Source::NONE);
+            let session = &mut self.servers[slot].session;
+            match call(|| protocol.retire(tag, session, &mut out)) {
+                Some(()) => {
+                    self.execute(out, Source::NONE);
+                }
+                None => self.discard(out),
+            }
         }
         let server = self.servers.remove(slot);
         assert!(
@@ -360,13 +373,21 @@ impl<P: Protocol> Worker<P> {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
-            let mut clients = ClientSessions(&mut self.clients);
-            protocol.server_gone(tag, &mut self.servers[slot].session, &mut clients, &mut out);
+            let mut clients = ClientSessions::new(&mut self.clients);
+            let session = &mut self.servers[slot].session;
+            let told = call(|| protocol.server_gone(tag, session, &mut clients, &mut out)).is_some();
             // The lease is over before what the session makes of it, which may be asking for another.
-            for slot in holder.iter().chain(share.iter().flat_map(|share| &share.sharers)) {
+            let holders = holder.iter().chain(share.iter().flat_map(|share| &share.sharers));
+            for slot in holders.clone() {
                 self.clients[*slot as usize].lease = Lease::None;
             }
-            self.execute(out, Source::NONE);
+            if told {
+                self.execute(out, Source::NONE);
+            } else {
+                // Nobody knows what they were told.
+                self.discard(out);
+                holders.for_each(|slot| self.end_broken_client(*slot as usize));
+            }
             if let Some(holder) = holder {
                 self.refresh_state(holder as usize);
                 self.push_client_feed(holder);
@@ -436,6 +457,6 @@ impl<P: Protocol> Worker<P> {
 
     /// The database's own name for a server's connection, when the protocol tells one.
     pub(super) fn backend(&self, slot: usize) -> Option<u32> {
-        self.shared.protocol.backend(&self.servers[slot].session)
+        call(|| self.shared.protocol.backend(&self.servers[slot].session)).flatten()
     }
 }
