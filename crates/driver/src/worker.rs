@@ -9,6 +9,7 @@
 //! - [`defects`]: sessions that panic;
 //! - [`delays`]: answers kept back from those who guess passwords;
 //! - [`dials`]: connections in the making;
+//! - [`held`]: input that sessions have not consumed;
 //! - [`partings`]: whether those who were sent away have heard it;
 //! - [`servers`]: their bytes, moving and closing;
 //! - [`sides`]: cancel requests;
@@ -27,6 +28,7 @@ mod delays;
 mod dials;
 mod effects;
 mod gathering;
+mod held;
 mod inspect;
 mod leases;
 mod leaving;

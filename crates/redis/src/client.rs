@@ -218,7 +218,13 @@ impl Redis {
                     match self.incomplete(me, client, servers, bytes, needed, whole, out) {
                         // Its bytes are taken in the next turn.
                         Taken::Yes => continue,
-                        Taken::No => break,
+                        Taken::No => {
+                            // A longer one may be passed on before it is whole.
+                            if needed < STREAM_FROM {
+                                out.need = needed as usize;
+                            }
+                            break;
+                        }
                     }
                 }
                 Err(_) if client.waits() => (0, Taken::No),

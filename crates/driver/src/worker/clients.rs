@@ -9,6 +9,7 @@ use super::{
     Work, Worker,
     defects::call,
     effects::{ServerSessions, Source},
+    held::Held,
     leases::Lease,
     sharing::MAX_BEHIND,
 };
@@ -45,7 +46,7 @@ pub(crate) struct ClientConn<C> {
     pub(super) session: C,
     /// Input that the session has not consumed: an incomplete message, or a request that waits for a
     /// server. Empty, and then without memory, for a client that is idle.
-    pub(super) held: Vec<u8>,
+    pub(super) held: Held,
     pub(super) lease: Lease,
     pub(super) born: Time,
     /// Since when it is in its state.
@@ -167,7 +168,7 @@ impl<P: Protocol> Worker<P> {
         let ticket = self.login_queues[listener as usize].push(slot as u32, self.now);
         self.clients.insert(ClientConn {
             session,
-            held: Vec::new(),
+            held: Held::default(),
             lease: Lease::None,
             born: self.now,
             since: self.now,
@@ -234,13 +235,28 @@ impl<P: Protocol> Worker<P> {
         if client.closing {
             return;
         }
+        let serial = client.serial;
         if client.held.is_empty() && !self.is_withheld(slot) {
-            self.hand_over(slot, Source::Ring(buffer, 0), length);
+            let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            if used < length
+                && let Some(client) = self.listener(slot, serial)
+            {
+                client.held.extend(&buffer[used..length]);
+                client.held.consumed(0, need);
+            }
         } else {
-            self.clients[slot].held.extend_from_slice(&buffer[..length]);
-            self.feed(slot);
+            let held = &mut self.clients[slot].held;
+            held.extend(&buffer[..length]);
+            if held.is_enough(self.shared.config.max_held_input) {
+                self.feed(slot);
+            }
         }
         self.rearm_client(slot);
+    }
+
+    /// The client that is meant, if its session goes on hearing it.
+    fn listener(&mut self, slot: usize, serial: u32) -> Option<&mut ClientConn<P::Client>> {
+        self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
     }
 
     /// Hands held-back input to the session again.
@@ -251,32 +267,31 @@ impl<P: Protocol> Worker<P> {
         if self.is_withheld(slot) {
             return;
         }
-        let held = std::mem::take(&mut self.clients[slot].held);
-        self.hand_over(slot, Source::Bytes(&held), held.len());
+        let serial = self.clients[slot].serial;
+        let mut held = std::mem::take(&mut self.clients[slot].held);
+        let (used, need) = self.hand_over(slot, Source::Bytes(held.bytes()), held.bytes());
+        held.consumed(used, need);
+        if let Some(client) = self.listener(slot, serial) {
+            debug_assert!(client.held.is_empty());
+            client.held = held;
+        }
         self.rearm_client(slot);
     }
 
-    /// Lets the session consume input for as long as it makes progress, and holds back the rest.
-    fn hand_over(&mut self, slot: usize, source: Source<'_>, length: usize) {
-        let bytes = match source {
-            Source::Ring(buffer, _) => &buffer[..length],
-            Source::Posted(bytes) => bytes,
-            Source::Bytes(bytes) => bytes,
-        };
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
+    /// least.
+    fn hand_over(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
+        let length = bytes.len();
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
         let tag = self.client_tag(slot);
-        let mut at = 0;
+        let (mut at, mut need) = (0, 0);
         while at < length {
-            let mut out = self.outbox();
-            let Some(client) = self.clients.get_mut(slot) else { return };
-            if client.closing {
-                self.outboxes.push(out);
-                return;
-            }
+            let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return (length, 0) };
             if client.lease.is_waiting() || self.is_withheld(slot) {
-                self.outboxes.push(out);
+                need = 0;
                 break;
             }
+            let mut out = self.outbox();
             let client = &mut self.clients[slot];
             let input = Input {
                 bytes: &bytes[at..],
@@ -289,25 +304,25 @@ impl<P: Protocol> Worker<P> {
                 assert!(used <= length - at, "a session consumes no more than it was given");
                 used
             });
-            let Some(used) = used else { return self.on_client_defect(slot, out) };
+            let Some(used) = used else {
+                self.on_client_defect(slot, out);
+                return (length, 0);
+            };
+            need = out.need;
             if let Lease::Shared { heard, .. } = &mut client.lease {
                 *heard = true;
             }
             let go_on = self.execute(out, source.skip(at));
             at += used;
             if self.upgrading.is_some() {
-                return self.upgrade(Peer::Client(tag), &bytes[at..]);
+                self.upgrade(Peer::Client(tag), &bytes[at..]);
+                return (length, 0);
             }
             if used == 0 && !go_on {
                 break;
             }
         }
-        if at < length
-            && let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing)
-        {
-            debug_assert!(client.held.is_empty());
-            client.held = bytes[at..].to_vec();
-        }
+        (at, need)
     }
 
     /// Receives from the client if its input can go anywhere.

@@ -18,6 +18,7 @@ use super::{
     attempts::{Attempts, Demand},
     defects::call,
     effects::Source,
+    held::Held,
     servers::{Local, Phase, ServerConn},
 };
 use crate::{
@@ -180,7 +181,8 @@ impl<P: Protocol> Worker<P> {
             holder: None,
             share: None,
             kept: false,
-            held: Vec::new(),
+            held: Held::default(),
+            unconsumed: false,
             since: self.now,
             born: self.now,
             pinned: None,

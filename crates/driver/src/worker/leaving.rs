@@ -12,6 +12,7 @@ use super::{
     clients::{ClientConn, State},
     defects::call,
     effects::{ServerSessions, Source},
+    held::Held,
     leases::Lease,
 };
 use crate::{evictions::YOUNG, listener::Sent, mailbox::Admitted};
@@ -86,7 +87,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn close_client(&mut self, slot: usize, reason: &CloseReason) {
         self.log_end(slot, reason);
         self.clients[slot].closing = true;
-        self.clients[slot].held = Vec::new();
+        self.clients[slot].held = Held::default();
         self.part_from_session(slot);
         self.refresh_state(slot);
         if !self.clients[slot].muted {

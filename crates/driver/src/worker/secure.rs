@@ -41,7 +41,6 @@ impl<P: Protocol> Worker<P> {
             }
             Peer::Server(tag) => {
                 let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.ending) else { return };
-                server.held = Vec::new();
                 let conn = server.conn;
                 let reason = match connect(&server.pool.spec(), &server.address) {
                     Ok(channel) => match self.reactor.start_tls(conn, channel, received) {

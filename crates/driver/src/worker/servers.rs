@@ -10,6 +10,7 @@ use super::{
     attempts::{Attempts, Demand},
     defects::call,
     effects::{ClientSessions, Source},
+    held::Held,
     leases::Lease,
     sharing::Share,
 };
@@ -66,7 +67,10 @@ pub(super) struct ServerConn<S> {
     pub(super) share: Option<Box<Share>>,
     /// Nobody holds it and its pool does not have it back: its session keeps it.
     pub(super) kept: bool,
-    pub(super) held: Vec<u8>,
+    /// Input that its session has not consumed: an incomplete message.
+    pub(super) held: Held,
+    /// The same of the input that its session is being handed.
+    pub(super) unconsumed: bool,
     /// Since when it is held, idle or in its phase.
     pub(super) since: Time,
     pub(super) born: Time,
@@ -75,6 +79,13 @@ pub(super) struct ServerConn<S> {
     pub(super) sides: u32,
     /// The verdict of a release that waits for those to end.
     pub(super) after_side: Option<Verdict>,
+}
+
+impl<S> ServerConn<S> {
+    /// Whether it has said something that its session has not consumed.
+    fn has_input(&self) -> bool {
+        self.unconsumed || !self.held.is_empty()
+    }
 }
 
 /// A server on its way to another worker.
@@ -95,28 +106,42 @@ impl<P: Protocol> Worker<P> {
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
         let server = &mut self.servers[slot];
+        let id = server.id;
         if server.held.is_empty() {
-            self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            let (used, need) = self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            if used < length
+                && let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id)
+            {
+                server.held.extend(&buffer[used..length]);
+                server.held.consumed(0, need);
+            }
         } else {
-            let mut held = std::mem::take(&mut server.held);
-            held.extend_from_slice(&buffer[..length]);
-            self.hand_server_input(slot, Source::Bytes(&held), &held);
+            server.held.extend(&buffer[..length]);
+            if server.held.is_enough(MAX_HELD) {
+                let mut held = std::mem::take(&mut server.held);
+                let (used, need) = self.hand_server_input(slot, Source::Bytes(held.bytes()), held.bytes());
+                held.consumed(used, need);
+                if let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) {
+                    server.held = held;
+                }
+            }
         }
         self.rearm_server(slot);
     }
 
-    fn hand_server_input(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) {
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
+    /// least.
+    fn hand_server_input(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
         let protocol = Arc::clone(&self.shared.protocol);
         let tag = self.server_tag(slot);
         let id = self.servers[slot].id;
-        let mut at = 0;
+        let (mut at, mut need) = (0, 0);
         while at < bytes.len() {
             let mut out = self.outbox();
             let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) else {
                 self.outboxes.push(out);
-                return;
+                return (bytes.len(), 0);
             };
-            server.held = Vec::new();
             let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD, unread: false };
             let mut clients = ClientSessions::new(&mut self.clients);
             let used = call(|| {
@@ -125,18 +150,27 @@ impl<P: Protocol> Worker<P> {
                 used
             });
             let shown = clients.shown;
-            let Some(used) = used else { return self.on_server_defect(slot, shown, out) };
-            // What is left over must be seen by whoever wants to move the server meanwhile.
-            server.held = bytes[at + used..].to_vec();
+            let Some(used) = used else {
+                self.on_server_defect(slot, shown, out);
+                return (bytes.len(), 0);
+            };
+            // Whoever wants to move the server meanwhile must know of what is left over.
+            server.unconsumed = at + used < bytes.len();
+            need = out.need;
             self.execute(out, source.skip(at));
+            if let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) {
+                server.unconsumed = false;
+            }
             at += used;
             if self.upgrading.is_some() {
-                return self.upgrade(Peer::Server(tag), &bytes[at..]);
+                self.upgrade(Peer::Server(tag), &bytes[at..]);
+                return (bytes.len(), 0);
             }
             if used == 0 {
                 break;
             }
         }
+        (at, need)
     }
 
     /// Receives from the server if its bytes can go anywhere.
@@ -281,7 +315,7 @@ impl<P: Protocol> Worker<P> {
         if self.servers[slot].ending {
             return None;
         }
-        if self.reactor.is_sending(self.servers[slot].conn) || !self.servers[slot].held.is_empty() {
+        if self.reactor.is_sending(self.servers[slot].conn) || self.servers[slot].has_input() {
             self.push_server_gone(slot, "the server sent something unasked".into());
             return None;
         }
@@ -329,7 +363,8 @@ impl<P: Protocol> Worker<P> {
             holder: None,
             share: None,
             kept: false,
-            held: Vec::new(),
+            held: Held::default(),
+            unconsumed: false,
             since: self.now,
             born,
             pinned: None,

@@ -37,6 +37,8 @@ pub struct End<S> {
     pub received: Vec<u8>,
     /// Sent by it and not consumed.
     pub held: Vec<u8>,
+    /// The session need not see less.
+    pub need: usize,
     pub closed: Option<CloseReason>,
     pub waiting: bool,
     pub standing: Standing,
@@ -177,6 +179,7 @@ impl World {
             session,
             received: Vec::new(),
             held: Vec::new(),
+            need: 0,
             closed: None,
             waiting: false,
             standing: Standing::Login,
@@ -227,7 +230,9 @@ impl World {
         for piece in self.cut(bytes) {
             let Some(end) = self.clients.0.get_mut(&tag.0) else { return };
             end.held.extend_from_slice(&piece);
-            self.pump_client(tag);
+            if end.held.len() >= end.need.min(self.max_held) {
+                self.pump_client(tag);
+            }
             self.settle();
         }
     }
@@ -237,7 +242,9 @@ impl World {
         for piece in self.cut(bytes) {
             let Some(end) = self.servers.0.get_mut(&tag.0) else { return };
             end.held.extend_from_slice(&piece);
-            self.pump_server(tag);
+            if end.held.len() >= end.need.min(self.max_held) {
+                self.pump_server(tag);
+            }
             self.settle();
         }
     }
@@ -339,7 +346,7 @@ impl World {
             let mut out = Outbox::new();
             let consumed = self.postgres.client_input(tag, &mut end.session, &mut self.servers, input, &mut out);
             let end = self.clients.0.get_mut(&tag.0).unwrap();
-            end.held = held[consumed..].to_vec();
+            (end.held, end.need) = (held[consumed..].to_vec(), out.need);
             self.execute(&out, &held);
             if consumed == 0 || consumed == held.len() {
                 return;
@@ -361,7 +368,8 @@ impl World {
                 || matches!(e, Effect::Release { server, verdict: Verdict::Discard } if *server == tag)
         });
         assert!(!input.full || consumed > 0 || closed, "a full buffer is consumed or closed");
-        self.servers.0.get_mut(&tag.0).unwrap().held = held[consumed..].to_vec();
+        let end = self.servers.0.get_mut(&tag.0).unwrap();
+        (end.held, end.need) = (held[consumed..].to_vec(), out.need);
         self.execute(&out, &held);
     }
 
