@@ -168,6 +168,70 @@ def test_guessing_passwords_is_slowed_down_and_others_are_not_locked_out(start):
 
 
 @pytest.mark.poolhouse_only
+def test_a_right_password_gets_in_while_others_at_the_address_guess_without_end(start):
+    pooler = start(max_auth_failures=3, users={"app": PASSWORDS["app"]})
+    over = threading.Event()
+
+    def guess():
+        while not over.is_set():
+            try:
+                with pooler.open(30) as client:
+                    client.login("app", "guess")
+            except (w.ServerError, w.Closed) as error:
+                assert "password authentication failed" in str(error), error
+            else:
+                raise AssertionError("a wrong password was let in")
+
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(40) as threads:
+        guessers = [threads.submit(guess) for _ in range(40)]
+        try:
+            time.sleep(2)
+            for _ in range(3):
+                asked = time.monotonic()
+                with pooler.connect() as connection:
+                    assert connection.execute("SELECT 1").fetchone() == (1,)
+                assert time.monotonic() - asked < 10
+        finally:
+            over.set()
+        for guesser in guessers:
+            guesser.result(timeout=60)
+    assert pooler.metric("poolhouse_auth_failures_total") <= 3 + 16 * (time.monotonic() - began + 1)
+
+
+@pytest.mark.poolhouse_only
+def test_those_who_begin_a_login_and_say_nothing_more_lock_nobody_out(start):
+    pooler = start(max_auth_failures=1, users={"app": PASSWORDS["app"]})
+    for _ in range(3):
+        refused(pooler, "app", "wrong")
+    silent = [pooler.open() for _ in range(30)]
+    for client in silent:
+        client.send(w.startup(user="app", database="bench"))
+    time.sleep(0.3)
+    asked = time.monotonic()
+    with pooler.connect() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert time.monotonic() - asked < 8
+    for client in silent:
+        client.close()
+
+
+@pytest.mark.poolhouse_only
+def test_who_does_not_get_a_turn_in_time_is_told_so(start):
+    pooler = start(max_auth_failures=1, login_time="1s", users={"app": PASSWORDS["app"]})
+    for _ in range(3):
+        refused(pooler, "app", "wrong")
+    silent = [pooler.open() for _ in range(40)]
+    for client in silent:
+        client.send(w.startup(user="app", database="bench"))
+    time.sleep(0.3)
+    assert "too many failed logins" in refused(pooler, "app", PASSWORDS["app"]).text
+    assert pooler.metric("poolhouse_client_rejections_total", reason="auth_failures") > 0
+    for client in silent:
+        client.close()
+
+
+@pytest.mark.poolhouse_only
 def test_a_verifier_with_other_iterations_is_honoured(start):
     pooler = start(users={"app": scram_verifier("app", 10_000)})
     with pooler.connect() as connection:

@@ -7,7 +7,7 @@
 //! - [`attempts`]: which hosts are tried for a new server;
 //! - [`clients`]: accepting, their bytes, time-outs and leaving;
 //! - [`defects`]: sessions that panic;
-//! - [`delays`]: answers kept back from those who guess passwords;
+//! - [`delays`]: turns of those who log in from where passwords are guessed, and answers kept back from them;
 //! - [`dials`]: connections in the making;
 //! - [`held`]: input that sessions have not consumed;
 //! - [`partings`]: whether those who were sent away have heard it;
@@ -165,6 +165,8 @@ pub(crate) struct Worker<P: Protocol> {
     states: Vec<[u64; STATES]>,
     /// Kept-back answers to failed logins.
     delayed: VecDeque<delays::Delayed>,
+    /// Clients that wait for their turn to log in.
+    turns: Vec<(u32, u32)>,
     /// Clients that are closed as soon as their last bytes have left.
     lingering: VecDeque<(u32, u32, Time)>,
     partings: partings::Partings,
@@ -254,6 +256,7 @@ impl<P: Protocol> Worker<P> {
             idle_queues: (0..listeners).map(|_| IdleQueue::new()).collect(),
             states: vec![[0; STATES]; listeners],
             delayed: VecDeque::new(),
+            turns: Vec::new(),
             lingering: VecDeque::new(),
             partings: partings::Partings::default(),
             mail: VecDeque::new(),

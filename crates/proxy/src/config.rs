@@ -91,7 +91,7 @@ pub struct Serve {
     pub workers: u32,
     /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
     pub drain_time: Option<Duration>,
-    /// Failed logins from one address before further ones are refused for a while.
+    /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
     /// Which of several Poolhouses behind one address this is: cancel keys carry it.
     pub node_id: u8,

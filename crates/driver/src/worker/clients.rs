@@ -8,6 +8,7 @@ use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 use super::{
     Work, Worker,
     defects::call,
+    delays::Turn,
     effects::{ServerSessions, Source},
     held::Held,
     leases::Lease,
@@ -17,7 +18,8 @@ use crate::{
     listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner},
-    socket, throttle,
+    socket,
+    throttle::Place,
 };
 
 /// The states a client is counted in.
@@ -55,6 +57,8 @@ pub(crate) struct ClientConn<C> {
     /// Its place in the login or idle queue.
     pub(super) ticket: Option<IdleTicket>,
     pub(super) conn: ConnId,
+    /// Its place among those who wait for their turn to log in.
+    pub(super) place: Option<Box<Place>>,
     /// Tells it from others that had the same slot.
     pub(super) serial: u32,
     /// Its number as a waiter.
@@ -67,6 +71,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
+    /// Where it logs in from passwords are guessed: it may have to wait for its turn.
+    pub(super) turn: Turn,
     /// Its session panicked: it is shown nothing any more, and what it has goes with it.
     pub(super) broken: bool,
     /// Its session has been told that it is over.
@@ -94,17 +100,6 @@ impl<P: Protocol> Worker<P> {
                 return;
             }
             Admission::Reject => Admitted::Surplus,
-            Admission::Accept | Admission::AcceptAndEvict
-                if rules.tcp && shared.throttle.refuses(socket::peer_ip(&socket)) =>
-            {
-                rules.left();
-                rules.count_throttled();
-                if rules.surplus.fetch_add(1, Relaxed) >= MAX_SURPLUS {
-                    rules.surplus.fetch_sub(1, Relaxed);
-                    return;
-                }
-                Admitted::Throttled
-            }
             Admission::AcceptAndEvict => {
                 self.ask_eviction(listener);
                 Admitted::Welcome
@@ -175,6 +170,7 @@ impl<P: Protocol> Worker<P> {
             pool: None,
             ticket: Some(ticket),
             conn,
+            place: None,
             serial,
             waiter: serial,
             listener: listener as u16,
@@ -183,6 +179,7 @@ impl<P: Protocol> Worker<P> {
             standing: Standing::Login,
             admitted,
             closing: false,
+            turn: Turn::Free,
             broken: false,
             parted: false,
             muted: false,
@@ -198,7 +195,6 @@ impl<P: Protocol> Worker<P> {
                 let limit = self.shared.listeners[listener as usize].limits().hard_limit;
                 Some(Refusal::TooManyClients { limit })
             }
-            Admitted::Throttled => Some(Refusal::Throttled { retry_after: throttle::DELAY }),
         };
         if let Some(why) = why {
             self.tell_refusal(slot, why);
@@ -236,7 +232,7 @@ impl<P: Protocol> Worker<P> {
             return;
         }
         let serial = client.serial;
-        if client.held.is_empty() && !self.is_withheld(slot) {
+        if client.held.is_empty() && !self.is_withheld(slot) && !self.awaits_turn(slot) {
             let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length
                 && let Some(client) = self.listener(slot, serial)
@@ -264,7 +260,7 @@ impl<P: Protocol> Worker<P> {
         if self.clients[slot].held.is_empty() {
             return self.rearm_client(slot);
         }
-        if self.is_withheld(slot) {
+        if self.is_withheld(slot) || self.awaits_turn(slot) {
             return;
         }
         let serial = self.clients[slot].serial;
@@ -415,6 +411,7 @@ impl<P: Protocol> Worker<P> {
         if state == client.state {
             return;
         }
+        let was_login = client.state == State::Login;
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
         self.states[listener][state as usize] += 1;
@@ -427,6 +424,9 @@ impl<P: Protocol> Worker<P> {
         }
         client.state = state;
         client.since = self.now;
+        if was_login {
+            self.end_turn(slot);
+        }
     }
 
     // ---- who they are ----

@@ -66,15 +66,19 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) {
+    /// Tells a client that it must go. False if its session tells it later, and closes it then.
+    pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) -> bool {
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
         let session = &mut self.clients[slot].session;
         if call(|| protocol.refuse(tag, session, why, &mut out)).is_none() {
-            return self.on_client_defect(slot, out);
+            self.on_client_defect(slot, out);
+            return true;
         }
+        let told = !out.effects.is_empty();
         self.execute(out, Source::NONE);
+        told
     }
 
     pub(super) fn push_client_gone(&mut self, slot: usize) {
@@ -161,6 +165,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot].closing = true;
         self.part_from_session(slot);
+        self.end_turn(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
@@ -191,7 +196,7 @@ impl<P: Protocol> Worker<P> {
         let listener = &self.shared.listeners[listener as usize];
         match admitted {
             Admitted::Welcome => listener.left(),
-            Admitted::Surplus | Admitted::Throttled => {
+            Admitted::Surplus => {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
         }
