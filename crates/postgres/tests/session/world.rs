@@ -9,7 +9,7 @@ use std::{
 };
 
 use postgres::{
-    Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin,
+    Client, Directory, Encryption, Look, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin,
     StatePolicy, Unknown,
 };
 use protocol::{
@@ -95,6 +95,14 @@ impl Directory for Doors {
 
     fn answered(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
         stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
+    }
+
+    fn looks(&self, _: &str) -> Vec<Look> {
+        match &self.proof {
+            Proof::Md5(_) => vec![Look::Md5],
+            Proof::Scram(verifier) => vec![Look::Scram(verifier.shape())],
+            Proof::Trust | Proof::Certificate | Proof::Ask(_) => Vec::new(),
+        }
     }
 
     fn refuted(&self, _: &str, _: &str) {}
