@@ -289,7 +289,7 @@ impl Postgres {
             Err(Unknown::User) => {
                 let Start { database, user, .. } = &login.start;
                 return match self.look(database, user) {
-                    Look::Md5 => login.challenge(me, no_hash(), out),
+                    Look::Md5 => login.challenge(me, md5::no_hash(random()), out),
                     Look::Scram(shape) => {
                         let exchange = scram::Server::mock(&self.mock, user, shape, nonce());
                         login.offer(me, exchange.offering_channel(channel), out);
@@ -559,11 +559,6 @@ fn first_response(exchange: &mut scram::Server, mut body: &[u8]) -> Result<Vec<u
         Mechanism::Plain => exchange.first(body),
         Mechanism::Plus => exchange.first_bound(body),
     }
-}
-
-/// A hash as users who have md5 passwords have one, which fits no password that is known.
-fn no_hash() -> Arc<str> {
-    format!("md5{}", md5::hex(&random::<16>())).into()
 }
 
 fn write_authentication(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {

@@ -218,13 +218,7 @@ impl Redis {
                     match self.incomplete(me, client, servers, bytes, needed, whole, out) {
                         // Its bytes are taken in the next turn.
                         Taken::Yes => continue,
-                        Taken::No => {
-                            // A longer one may be passed on before it is whole.
-                            if needed < STREAM_FROM {
-                                out.need = needed as usize;
-                            }
-                            break;
-                        }
+                        Taken::No => break,
                     }
                 }
                 Err(_) if client.waits() => (0, Taken::No),
