@@ -42,7 +42,7 @@ TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
 LISTENER_KEYS.update(dict.fromkeys(TLS_KEYS))
 SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None, "node_id": None}
 LIMITS_KEYS = {"max_server_connections": None}
-ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None}
+ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None, "names": None}
 
 
 def toml_value(value):
@@ -186,10 +186,11 @@ class Pooler:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
-    def get(self, path, timeout=5):
+    def get(self, path, timeout=5, headers=None):
         """GET from the admin listener: (status, text)."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", headers=headers or {})
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=timeout) as answer:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

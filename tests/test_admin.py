@@ -23,6 +23,7 @@ METRICS = {
     "poolhouse_hold_seconds_count": {"database", "user"},
     "poolhouse_connect_phase_seconds_count": {"database", "user", "phase"},
     "poolhouse_auth_failures_total": set(),
+    "poolhouse_session_panics_total": set(),
     "poolhouse_build_info": {"version", "reactor"},
 }
 # These have samples once it happened.

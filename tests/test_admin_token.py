@@ -44,6 +44,23 @@ def test_without_a_token_no_web_page_may(start, headers):
     assert pooler.post("/api/resume")[0] == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/ready", "/api/pools", "/api/clients", "/api/servers"])
+def test_a_web_page_that_pointed_its_name_here_reads_nothing(start, path):
+    pooler = start(names=["poolhouse.internal"])
+    for headers in ({"Host": "evil.example:9930"}, {"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        status, text = pooler.get(path, headers=headers)
+        assert status == 403 and "poolhouse_" not in text, headers
+    for host in ("localhost", "127.0.0.1:9930", "[::1]:9930", "poolhouse.internal:9930"):
+        assert pooler.get(path, headers={"Host": host})[0] == 200, host
+
+
+def test_who_shows_the_token_may_look_by_any_name(start):
+    pooler = start(token=TOKEN)
+    named = {"Host": "poolhouse.internal"}
+    assert pooler.get("/metrics", headers=named)[0] == 403
+    assert pooler.get("/metrics", headers={**named, "Authorization": f"Bearer {TOKEN}"})[0] == 200
+
+
 def test_orders_are_not_given_by_looking(start):
     pooler = start()
     assert pooler.get("/api/pause")[0] in (403, 405)

@@ -1,7 +1,9 @@
 """Who gets in, and what those who do not can learn."""
 
 import concurrent.futures
+import contextlib
 import os
+import threading
 import time
 
 import psycopg
@@ -56,21 +58,42 @@ def test_an_unknown_user_cannot_be_told_from_a_wrong_password(start):
     assert unknown.text.replace("nobody_known", "app") == wrong.text
 
 
+def challenge(pooler, user):
+    """What somebody is asked for who calls himself so: md5, or the salt and the iterations of SCRAM."""
+    with pooler.open() as client:
+        client.send(w.startup(user=user, database="bench"))
+        body = client.expect(b"R")
+        if body[:4] == b"\0\0\0\x05":
+            return "md5"
+        assert b"SCRAM-SHA-256\0" in body
+        initial = b"n,,n=,r=abcdefgh"
+        client.send(w.message(b"p", b"SCRAM-SHA-256\0" + w.struct.pack("!I", len(initial)) + initial))
+        told = dict(part.split("=", 1) for part in client.expect(b"R")[4:].decode().split(","))
+        return told["s"], told["i"]
+
+
 @pytest.mark.poolhouse_only
-def test_an_unknown_user_is_shown_the_same_salt_each_time_as_a_known_one_is(start):
-    pooler = start(users=ALL_METHODS)
+@pytest.mark.parametrize("stored", [PASSWORDS["app"], scram_verifier("app"), scram_verifier("app", 10_000), md5_hash("app")],
+                         ids=["plain", "SCRAM", "other iterations", "md5"])
+def test_an_unknown_user_is_asked_for_the_same_as_one_who_exists(start, stored):
+    pooler = start(users={"app": stored})
+    known, unknown = challenge(pooler, "app"), challenge(pooler, "nobody_known")
+    assert challenge(pooler, "app") == known and challenge(pooler, "nobody_known") == unknown
+    if known == "md5":
+        assert unknown == "md5"
+    else:
+        assert unknown != known and unknown != challenge(pooler, "somebody_else")
+        assert (len(unknown[0]), unknown[1]) == (len(known[0]), known[1])
+    assert refused(pooler, "nobody_known", "wrong").text.replace("nobody_known", "app") == refused(pooler, "app", "wrong").text
 
-    def salt(user):
-        with pooler.open() as client:
-            client.send(w.startup(user=user, database="bench"))
-            assert b"SCRAM-SHA-256\0" in client.expect(b"R")
-            initial = b"n,,n=,r=abcdefgh"
-            client.send(w.message(b"p", b"SCRAM-SHA-256\0" + w.struct.pack("!I", len(initial)) + initial))
-            return dict(part.split("=", 1) for part in client.expect(b"R")[4:].decode().split(","))
 
-    first, again, other = salt("nobody_known"), salt("nobody_known"), salt("app")
-    assert (first["s"], first["i"]) == (again["s"], again["i"])
-    assert len(first["s"]) == len(other["s"]) and first["i"] == other["i"]
+@pytest.mark.poolhouse_only
+def test_a_reload_shows_nobody_another_salt(start):
+    pooler = start(users={"app": PASSWORDS["app"]})
+    before = [challenge(pooler, user) for user in ("app", "nobody_known")]
+    pooler.rewrite(users={"app": PASSWORDS["app"], "app2": PASSWORDS["app2"]})
+    assert pooler.post("/api/reload")[0] == 200
+    assert [challenge(pooler, user) for user in ("app", "nobody_known")] == before
 
 
 @pytest.mark.poolhouse_only
@@ -165,6 +188,77 @@ def test_guessing_passwords_is_slowed_down_and_others_are_not_locked_out(start):
             guess.result(timeout=60)
     assert time.monotonic() - began > 1.5, "24 guesses were answered at once"
     assert pooler.metric("poolhouse_auth_failures_total") >= 4
+
+
+@pytest.mark.poolhouse_only
+def test_a_right_password_gets_in_while_others_at_the_address_guess_without_end(start):
+    pooler = start(max_auth_failures=3, users={"app": PASSWORDS["app"]})
+    over = threading.Event()
+
+    def guess():
+        while not over.is_set():
+            try:
+                with pooler.open(30) as client:
+                    client.login("app", "guess")
+            except (w.ServerError, w.Closed) as error:
+                assert "password authentication failed" in str(error), error
+            else:
+                raise AssertionError("a wrong password was let in")
+
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(40) as threads:
+        guessers = [threads.submit(guess) for _ in range(40)]
+        try:
+            time.sleep(2)
+            for _ in range(3):
+                asked = time.monotonic()
+                with pooler.connect() as connection:
+                    assert connection.execute("SELECT 1").fetchone() == (1,)
+                assert time.monotonic() - asked < 10
+        finally:
+            over.set()
+        for guesser in guessers:
+            guesser.result(timeout=60)
+    assert pooler.metric("poolhouse_auth_failures_total") <= 3 + 16 * (time.monotonic() - began + 1)
+
+
+@pytest.mark.poolhouse_only
+def test_those_who_begin_a_login_and_say_nothing_more_lock_nobody_out(start):
+    pooler = start(max_auth_failures=1, users={"app": PASSWORDS["app"]})
+    for _ in range(3):
+        refused(pooler, "app", "wrong")
+    silent = [pooler.open() for _ in range(30)]
+    for client in silent:
+        client.send(w.startup(user="app", database="bench"))
+    time.sleep(0.3)
+    asked = time.monotonic()
+    with pooler.connect() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert time.monotonic() - asked < 8
+    for client in silent:
+        client.close()
+
+
+@pytest.mark.poolhouse_only
+def test_who_does_not_get_a_turn_in_time_is_told_so(start):
+    pooler = start(max_auth_failures=1, login_time="1s", users={"app": PASSWORDS["app"]})
+
+    def guess(until):
+        told = set()
+        while time.monotonic() < until:
+            with contextlib.suppress(w.Closed), pooler.open(30) as client:
+                try:
+                    client.login("app", "guess")
+                except w.ServerError as error:
+                    told.add((error.sqlstate, error.text))
+        return told
+
+    with concurrent.futures.ThreadPoolExecutor(60) as threads:
+        told = set().union(*threads.map(guess, [time.monotonic() + 4] * 60))
+    texts = {text for _, text in told}
+    assert any("too many failed logins from this address" in text for text in texts), told
+    assert any("password authentication failed" in text for text in texts), told
+    assert pooler.metric("poolhouse_client_rejections_total", reason="auth_failures") > 0
 
 
 @pytest.mark.poolhouse_only

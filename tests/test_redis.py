@@ -10,6 +10,7 @@ import redis
 
 from redis_fixtures import PASSWORD, guarded, pool, server, talk
 from redis_server import RedisServer
+from redis_wire import encoded
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -336,3 +337,15 @@ def test_a_client_may_have_a_long_name_but_no_endless_one(pool):
     assert talk(poolhouse.port, asked) == b"+OK\r\n" + (b"$1000\r\n" + b"n" * 1000 + b"\r\n") * 2000 + b"+OK\r\n"
     with pytest.raises(redis.ResponseError, match="Client names cannot"):
         poolhouse.connect().client_setname("n" * 2000)
+
+
+def test_a_command_in_pieces_of_one_byte_is_answered(pool):
+    # Held until it is whole, with many arguments too; the last is passed on piece by piece.
+    port = pool().port
+    for values in ([b"x" * 12_000], [b"y"] * 1_500, [b"z" * 40_000]):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            command = encoded([b"RPUSH", f"pieces:{len(values[0])}", *values])
+            for byte in command:
+                wire.sendall(bytes([byte]))
+            assert wire.recv(100) == b":%d\r\n" % len(values)

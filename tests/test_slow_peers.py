@@ -167,3 +167,14 @@ def test_ten_slow_readers_do_not_block_the_others(start):
     assert peak.growth_kib < ALLOWED_GROWTH_KIB
     for client in slow:
         client.vanish()
+
+
+def test_a_large_statement_in_pieces_of_one_byte_is_answered(start):
+    pooler = start()
+    with pooler.wire() as client:
+        client.socket.setsockopt(w.socket.IPPROTO_TCP, w.socket.TCP_NODELAY, 1)
+        # The first is held until it is whole; of the second more than can be held.
+        for size in (50_000, 90_000):
+            for byte in w.query(f"SELECT length('{'x' * size}')"):
+                client.send(bytes([byte]))
+            assert client.rows() == [[str(size)]]

@@ -18,7 +18,7 @@ pub struct DriverConfig {
     /// Most bytes of unconsumed input kept for one client (an incomplete message, or a request
     /// that waits for a server).
     pub max_held_input: usize,
-    /// Failed logins from one address before further ones are refused for a while.
+    /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
     /// A client that waited this long for a server is worth a line in the log.
     pub slow_wait: Duration,

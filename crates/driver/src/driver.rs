@@ -5,7 +5,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     thread::JoinHandle,
 };
@@ -75,6 +75,7 @@ impl Driver {
             leaving: AtomicBool::new(false),
             listening: AtomicUsize::new(sockets.len()),
             any_drained: AtomicBool::new(false),
+            panics: AtomicU64::new(0),
             config,
         });
         shared.registry.open_at_start(shared.clock.now());

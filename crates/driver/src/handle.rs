@@ -224,6 +224,7 @@ impl<P: Protocol> Steering for Shared<P> {
             pools: self.registry.all().iter().map(|pool| pool.snapshot(now)).collect(),
             workers: workers.collect(),
             auth_failures: self.throttle.failures(),
+            session_panics: self.panics.load(Relaxed),
             reactor: reactor::NAME,
             draining: self.draining.load(Relaxed) || self.leaving.load(Relaxed),
         }

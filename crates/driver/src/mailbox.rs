@@ -92,8 +92,6 @@ pub(crate) enum Admitted {
     Welcome,
     /// Let in only to be told that there is no room.
     Surplus,
-    /// Let in only to be told that its address fails to log in too often.
-    Throttled,
 }
 
 /// See the file's head.

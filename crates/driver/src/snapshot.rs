@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub workers: Vec<WorkerSnapshot>,
     /// Failed logins since the start.
     pub auth_failures: u64,
+    /// Sessions that panicked since the start.
+    pub session_panics: u64,
     /// Which reactor runs.
     pub reactor: &'static str,
     /// The driver is shutting down and accepts no new clients.

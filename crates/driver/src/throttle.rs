@@ -1,12 +1,16 @@
-//! Slows down those who guess passwords: from the Nth failure within a minute on, an address learns
-//! of a failure only a second later, and only so many may wait for that at a time. Others from the same address
-//! can still log in meanwhile.
+//! Slows down those who guess passwords, and locks nobody out who comes from the same address and knows one.
+//!
+//! From the Nth failure within a minute on, only so many clients of an address may be logging in at a time; the others wait for their
+//! turn, first come, first served. A login that succeeds ends its turn at once. One that fails keeps it for [`DELAY`], and its answer
+//! is kept back as long. So there are so many guesses a second, however many connections they come on, while a right password gets in as
+//! soon as it has its turn. A turn ends by itself after [`TURN`]: nobody can keep others waiting by saying nothing.
 
 use std::{
-    collections::HashMap,
-    net::IpAddr,
+    collections::{BTreeSet, HashMap, hash_map::RandomState},
+    hash::BuildHasher,
+    net::{IpAddr, Ipv6Addr},
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -16,26 +20,57 @@ use pool::Time;
 
 /// How long the answer to a failed login is kept back.
 pub(crate) const DELAY: Duration = Duration::from_secs(1);
+/// How long a client may take for its login once it is its turn; then it waits for another.
+const TURN: Duration = Duration::from_secs(2);
 /// Failures are counted over this long.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Kept-back answers per address; further clients from there are refused.
-const MAX_DELAYED: u32 = 16;
-/// Addresses remembered; when full, those whose window is over are forgotten, and if there is none, the newcomer is not
-/// remembered.
+/// Clients of an address that fails too often that may be logging in at a time.
+const TURNS: usize = 16;
+/// Addresses remembered. The others are counted in [`CROWDS`] groups then: no limit is off because there are many.
 const MAX_ADDRESSES: usize = 4096;
+const CROWDS: u64 = 256;
+/// How often those whose window is over are looked for when there are so many.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// See the file's head.
 pub(crate) struct Throttle {
     max_failures: AtomicU32,
     failures: AtomicU64,
     any: AtomicBool,
-    addresses: Mutex<HashMap<IpAddr, Record>>,
+    hasher: RandomState,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    records: HashMap<Key, Record>,
+    swept: Time,
+    next: u64,
+}
+
+/// Who is counted together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Key {
+    /// An IPv4 address, or the first half of an IPv6 address: whoever has one of those has all.
+    Net(IpAddr),
+    /// Those for whom there is no room.
+    Crowd(u8),
 }
 
 struct Record {
     since: Time,
     failures: u32,
-    delayed: u32,
+    /// Those whose turn it is, and until when.
+    turns: Vec<(u64, Time)>,
+    /// Those who wait, in order. Each is a client.
+    waiting: BTreeSet<u64>,
+}
+
+/// A client's place among those of its address that log in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    key: Key,
+    number: u64,
 }
 
 impl Throttle {
@@ -44,7 +79,8 @@ impl Throttle {
             max_failures: AtomicU32::new(max_failures),
             failures: AtomicU64::new(0),
             any: AtomicBool::new(false),
-            addresses: Mutex::default(),
+            hasher: RandomState::new(),
+            table: Mutex::default(),
         }
     }
 
@@ -58,71 +94,145 @@ impl Throttle {
         self.failures.load(Relaxed)
     }
 
-    /// Counts a failure. True when its answer is to be delayed; then `answered` must follow.
-    pub(crate) fn failed(&self, address: Option<IpAddr>, now: Time) -> bool {
+    /// Nobody has failed yet.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.any.load(Relaxed)
+    }
+
+    /// Counts a failure, by a client that may have a place. True when its answer is to be delayed.
+    pub(crate) fn failed(&self, address: Option<IpAddr>, place: Option<Place>, now: Time) -> bool {
         self.failures.fetch_add(1, Relaxed);
         let Some(address) = address else { return false };
         self.any.store(true, Relaxed);
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        if addresses.len() >= MAX_ADDRESSES && !addresses.contains_key(&address) {
-            addresses.retain(|_, record| record.delayed > 0 || now - record.since < WINDOW);
-            if addresses.len() >= MAX_ADDRESSES {
-                return false;
-            }
-        }
-        let record = addresses.entry(address).or_insert(Record { since: now, failures: 0, delayed: 0 });
-        if now - record.since >= WINDOW {
-            (record.since, record.failures) = (now, 0);
-        }
+        let table = &mut *self.lock();
+        let key = place.map_or_else(|| self.key_to_count(table, address, now), |place| place.key);
+        let number = place.map_or_else(|| table.number(), |place| place.number);
+        let record = table.records.entry(key).or_insert_with(|| Record::new(now));
+        record.begin_window(now);
         record.failures += 1;
         let delay = record.failures > self.max_failures.load(Relaxed);
-        record.delayed += u32::from(delay);
+        if delay {
+            record.fail(number, now);
+        } else {
+            record.leave(number);
+        }
         delay
     }
 
-    /// A delayed answer was given, or its client has gone.
-    pub(crate) fn answered(&self, address: Option<IpAddr>) {
-        let Some(address) = address else { return };
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(record) = addresses.get_mut(&address) {
-            record.delayed = record.delayed.saturating_sub(1);
+    /// Whether a client from there may go on with its login now; otherwise it waits, and asks again soon. `place` is its own.
+    pub(crate) fn is_turn(&self, address: Option<IpAddr>, place: &mut Option<Box<Place>>, now: Time) -> bool {
+        let Some(address) = address else { return true };
+        let table = &mut *self.lock();
+        let key = match place {
+            Some(place) => place.key,
+            None => self.key_known(table, address),
+        };
+        let Some(record) = table.records.get_mut(&key) else { return true };
+        record.begin_window(now);
+        if record.failures <= self.max_failures.load(Relaxed) {
+            if let Some(place) = place.take() {
+                record.leave(place.number);
+            }
+            return true;
+        }
+        record.turns.retain(|(_, until)| now < *until);
+        let number = match place.as_ref().map(|place| place.number) {
+            Some(number) if record.turns.iter().any(|(other, _)| *other == number) => return true,
+            Some(number) if record.waiting.contains(&number) => number,
+            // It is new, or has let its turn pass.
+            _ => {
+                table.next += 1;
+                *place = Some(Box::new(Place { key, number: table.next }));
+                record.waiting.insert(table.next);
+                table.next
+            }
+        };
+        let free = TURNS.saturating_sub(record.turns.len());
+        let is_next = record.waiting.iter().take(free).any(|other| *other == number);
+        if is_next {
+            record.waiting.remove(&number);
+            record.turns.push((number, now + TURN));
+        }
+        is_next
+    }
+
+    /// The client has logged in, or has gone without having failed.
+    pub(crate) fn left(&self, place: Place) {
+        if let Some(record) = self.lock().records.get_mut(&place.key) {
+            record.leave(place.number);
         }
     }
 
-    /// Whether newcomers from there are refused for now.
-    pub(crate) fn refuses(&self, address: Option<IpAddr>) -> bool {
-        let Some(address) = address.filter(|_| self.any.load(Relaxed)) else { return false };
-        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        addresses.get(&address).is_some_and(|record| record.delayed >= MAX_DELAYED)
+    /// Under which key an address is known, if it is.
+    fn key_known(&self, table: &Table, address: IpAddr) -> Key {
+        let key = Key::Net(net(address));
+        match table.records.contains_key(&key) || table.records.len() < MAX_ADDRESSES {
+            true => key,
+            false => self.crowd(key),
+        }
+    }
+
+    /// Under which key an address is to be counted. Makes room, if there can be any.
+    fn key_to_count(&self, table: &mut Table, address: IpAddr, now: Time) -> Key {
+        if table.records.len() >= MAX_ADDRESSES && now - table.swept >= SWEEP {
+            table.swept = now;
+            table.records.retain(|_, record| !record.is_over(now));
+        }
+        self.key_known(table, address)
+    }
+
+    fn crowd(&self, key: Key) -> Key {
+        Key::Crowd((self.hasher.hash_one(key) % CROWDS) as u8)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+impl Record {
+    fn new(now: Time) -> Self {
+        Self { since: now, failures: 0, turns: Vec::new(), waiting: BTreeSet::new() }
+    }
+
+    fn begin_window(&mut self, now: Time) {
+        if now - self.since >= WINDOW {
+            (self.since, self.failures) = (now, 0);
+        }
+    }
+
+    /// A client failed: its turn lasts until it is told. One that had none counts all the same.
+    fn fail(&mut self, number: u64, now: Time) {
+        self.waiting.remove(&number);
+        self.turns.retain(|(other, until)| *other != number && now < *until);
+        self.turns.push((number, now + DELAY));
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.waiting.remove(&number);
+        self.turns.retain(|(other, _)| *other != number);
+    }
+
+    fn is_over(&self, now: Time) -> bool {
+        let busy = !self.waiting.is_empty() || self.turns.iter().any(|(_, until)| now < *until);
+        !busy && now - self.since >= WINDOW
+    }
+}
+
+/// What counts as one address.
+fn net(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
+        address => address,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
-
-    #[test]
-    fn answers_are_delayed_after_too_many_failures_until_the_window_ends() {
-        let throttle = Throttle::new(2);
-        let now = Time(0);
-        assert!(!throttle.failed(HERE, now));
-        assert!(!throttle.failed(HERE, now));
-        assert!(throttle.failed(HERE, now));
-        assert!(!throttle.failed(HERE, now + WINDOW));
-        assert_eq!(throttle.failures(), 4);
-    }
-
-    #[test]
-    fn newcomers_are_refused_while_too_many_answers_are_delayed() {
-        let throttle = Throttle::new(0);
-        for _ in 0..MAX_DELAYED {
-            assert!(!throttle.refuses(HERE));
-            assert!(throttle.failed(HERE, Time(0)));
-        }
-        assert!(throttle.refuses(HERE));
-        throttle.answered(HERE);
-        assert!(!throttle.refuses(HERE));
-    }
-}
+mod tests;

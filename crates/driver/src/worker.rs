@@ -6,8 +6,10 @@
 //!
 //! - [`attempts`]: which hosts are tried for a new server;
 //! - [`clients`]: accepting, their bytes, time-outs and leaving;
-//! - [`delays`]: answers kept back from those who guess passwords;
+//! - [`defects`]: sessions that panic;
+//! - [`delays`]: turns of those who log in from where passwords are guessed, and answers kept back from them;
 //! - [`dials`]: connections in the making;
+//! - [`held`]: input that sessions have not consumed;
 //! - [`partings`]: whether those who were sent away have heard it;
 //! - [`servers`]: their bytes, moving and closing;
 //! - [`sides`]: cancel requests;
@@ -21,10 +23,12 @@
 
 mod attempts;
 mod clients;
+mod defects;
 mod delays;
 mod dials;
 mod effects;
 mod gathering;
+mod held;
 mod inspect;
 mod leases;
 mod leaving;
@@ -96,6 +100,8 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) listening: AtomicUsize,
     /// The clients of some database are to go.
     pub(crate) any_drained: AtomicBool,
+    /// Calls into sessions that panicked.
+    pub(crate) panics: AtomicU64,
 }
 
 /// What one worker publishes for everybody: written by it alone, once per turn of its loop.
@@ -161,6 +167,8 @@ pub(crate) struct Worker<P: Protocol> {
     states: Vec<[u64; STATES]>,
     /// Kept-back answers to failed logins.
     delayed: VecDeque<delays::Delayed>,
+    /// Clients that wait for their turn to log in.
+    turns: Vec<(u32, u32)>,
     /// Clients that are closed as soon as their last bytes have left.
     lingering: VecDeque<(u32, u32, Time)>,
     partings: partings::Partings,
@@ -199,6 +207,7 @@ struct Paces {
     client_error: Pace,
     server_lost: Pace,
     accept_failed: Pace,
+    defect: Pace,
 }
 
 /// Something to do once the effect at hand is finished.
@@ -250,6 +259,7 @@ impl<P: Protocol> Worker<P> {
             idle_queues: (0..listeners).map(|_| IdleQueue::new()).collect(),
             states: vec![[0; STATES]; listeners],
             delayed: VecDeque::new(),
+            turns: Vec::new(),
             lingering: VecDeque::new(),
             partings: partings::Partings::default(),
             mail: VecDeque::new(),

@@ -295,7 +295,11 @@ impl Postgres {
                         }
                         (false, here)
                     }
-                    Step::Wait | Step::Later => return at,
+                    Step::Wait => {
+                        out.need = if end > bytes.len() { header.total() } else { 0 };
+                        return at;
+                    }
+                    Step::Later => return at,
                     Step::Lost => return lost_statement(me, client, bytes.len(), out),
                     Step::TooMany => return too_many_outstanding(me, client, bytes.len(), out),
                 };
@@ -317,6 +321,8 @@ impl Postgres {
                 // A message that needs a server is shown to one only when it is complete.
                 if end == here || input.full {
                     client.ask(me, header.kind, out);
+                } else {
+                    out.need = header.total();
                 }
                 return at;
             };

@@ -1,6 +1,8 @@
 //! A client's login: its first packets, the proof of who it is, and the parameters it is told. It asks the directory
 //! who may log in, and knows no configuration itself.
 
+use std::sync::Arc;
+
 use protocol::{
     Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Refusal, Secured, ServerTag,
     Standing, Verdict,
@@ -9,7 +11,7 @@ use protocol::{
 use scram::Mechanism;
 
 use crate::{
-    Encryption, Postgres, Proof, Unknown, cancel_key,
+    Encryption, Look, Postgres, Proof, Unknown, cancel_key,
     client::{Client, Phase, Skip},
     encryption,
     error::{Report, Severity, code},
@@ -42,7 +44,7 @@ enum Step {
     /// Its first packet is awaited.
     Packet,
     /// The answer to an md5 challenge is awaited.
-    Md5 { stored: std::sync::Arc<str>, salt: [u8; 4] },
+    Md5 { stored: Arc<str>, salt: [u8; 4] },
     /// SASLInitialResponse is awaited.
     SaslFirst(scram::Server),
     /// SASLResponse is awaited.
@@ -87,6 +89,13 @@ impl Login {
             database: database.clone(),
             user: user.clone(),
         })
+    }
+
+    /// Asks for the md5 hash of a stored hash and a salt.
+    fn challenge(&mut self, me: ClientTag, stored: Arc<str>, out: &mut Outbox) {
+        let salt = random();
+        self.step = Step::Md5 { stored, salt };
+        out.insert(Peer::Client(me), |to| write_authentication(to, 5, |to| to.extend_from_slice(&salt)));
     }
 
     /// Asks for a SCRAM exchange: bound to the TLS connection, if that can be.
@@ -281,8 +290,14 @@ impl Postgres {
         let proof = match found {
             Ok(proof) => proof,
             Err(Unknown::User) => {
-                let exchange = scram::Server::mock(&self.mock, &login.start.user, nonce());
-                return login.offer(me, exchange.offering_channel(channel), out);
+                let Start { database, user, .. } = &login.start;
+                return match self.look(database, user) {
+                    Look::Md5 => login.challenge(me, md5::no_hash(random()), out),
+                    Look::Scram(shape) => {
+                        let exchange = scram::Server::mock(&self.mock, user, shape, nonce());
+                        login.offer(me, exchange.offering_channel(channel), out);
+                    }
+                };
             }
             Err(why) => {
                 out.push(Effect::AuthFailed { client: me });
@@ -295,13 +310,7 @@ impl Postgres {
                 login.step = Step::Asking;
                 self.ask_who(me, client, ask, out);
             }
-            Proof::Md5(stored) => {
-                let salt = random();
-                login.step = Step::Md5 { stored, salt };
-                out.insert(Peer::Client(me), |to| {
-                    write_authentication(to, 5, |to| to.extend_from_slice(&salt));
-                });
-            }
+            Proof::Md5(stored) => login.challenge(me, stored, out),
             Proof::Scram(verifier) => {
                 login.offer(me, scram::Server::new(verifier, nonce()).offering_channel(channel), out);
             }
@@ -316,6 +325,17 @@ impl Postgres {
                 fail(me, client, code::INVALID_AUTHORIZATION, &message, hint, out);
             }
         }
+    }
+
+    /// What somebody who does not exist is asked for: always the same under one name.
+    fn look(&self, database: &str, user: &str) -> Look {
+        let looks = self.directory.looks(database);
+        let label = |look: &Look| match look {
+            Look::Md5 => Vec::new(),
+            Look::Scram(scram::Shape { iterations, salt }) => format!("{iterations}:{salt}").into_bytes(),
+        };
+        let best = looks.into_iter().max_by_key(|look| self.mock.rank(user, &label(look)));
+        best.unwrap_or(Look::Scram(scram::Shape::default()))
     }
 
     /// Takes the client's answer to a challenge.

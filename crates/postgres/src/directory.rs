@@ -20,6 +20,9 @@ pub trait Directory: Send + Sync + 'static {
     /// ask again.
     fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
 
+    /// What those are asked for who exist, each kind once: somebody who does not exist is asked for one of these.
+    fn looks(&self, database: &str) -> Vec<Look>;
+
     /// Somebody who called himself `user` gave a wrong proof: what is remembered of that user may be out of date.
     fn refuted(&self, database: &str, user: &str);
 
@@ -75,6 +78,15 @@ pub enum Proof {
     Ask(Ask),
 }
 
+/// What a login looks like from outside before anything is proved.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Look {
+    /// An md5 challenge, whose salt is new each time.
+    Md5,
+    /// A SCRAM exchange with a verifier of this shape.
+    Scram(scram::Shape),
+}
+
 /// A question to a database: who may log in?
 #[derive(Clone)]
 pub struct Ask {
@@ -89,8 +101,8 @@ pub struct Ask {
 pub enum Unknown {
     /// No such database is configured.
     Database,
-    /// No such user. The client is put through an authentication that always fails, so that it cannot
-    /// tell an unknown user from a wrong password.
+    /// No such user. The client is put through an authentication that always fails and has one of the [looks](Directory::looks) of
+    /// those that may succeed, so that it cannot tell an unknown user from a wrong password.
     User,
     /// Not from there, or not at all; the text says what to do and is sent to the client.
     Forbidden(String),

@@ -64,7 +64,7 @@ pub use cancel_key::MAX_NODE;
 pub use client::Client;
 pub use protocol::Encryption;
 
-pub use directory::{Ask, Directory, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use directory::{Ask, Directory, Look, PoolMode, Proof, Route, ServerLogin, Unknown};
 pub use encryption::{Binding, ServerEncryption, Tls};
 pub use md5::{is_md5_hash, md5_hash};
 pub use requester::{
@@ -102,7 +102,7 @@ impl Postgres {
     pub fn new(directory: Arc<dyn Directory>) -> Self {
         Self {
             directory,
-            mock: scram::Mock::new(client_login::random(), scram::DEFAULT_ITERATIONS),
+            mock: scram::Mock::new(client_login::random()),
             keys: scram::KeyCache::default(),
             keyring: keyring::Keyring::default(),
             parameters: parameters::Parameters::default(),

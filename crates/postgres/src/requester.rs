@@ -17,7 +17,7 @@ pub use answer::{Answer, Row, SqlError, TransactionStatus};
 use answer::Reader;
 
 use crate::{
-    Directory, Encryption, Postgres, Proof, Route, Server, ServerLogin, Unknown,
+    Directory, Encryption, Look, Postgres, Proof, Route, Server, ServerLogin, Unknown,
     message::{HEADER, Header, back, front, write, write_cancel, write_text},
     server::CancelKey,
 };
@@ -469,6 +469,10 @@ impl Directory for OnlyLogin {
     }
 
     fn answered(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
+        unreachable!("{NO_CLIENTS}")
+    }
+
+    fn looks(&self, _: &str) -> Vec<Look> {
         unreachable!("{NO_CLIENTS}")
     }
 

@@ -263,7 +263,10 @@ impl Postgres {
                     assert!(relay.run == end, "a handled message leaves no run behind");
                     server.body_to_client = false;
                 }
-                Step::Wait => break,
+                Step::Wait => {
+                    relay.out.need = if end > relay.bytes.len() { header.total() } else { 0 };
+                    break;
+                }
                 Step::Broken(what) => {
                     relay.flush(server, relay.at);
                     self.broken(me, server, relay.clients, &what, relay.out);

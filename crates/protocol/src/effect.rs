@@ -267,6 +267,10 @@ pub struct Outbox {
     pub effects: Vec<Effect>,
     /// Bytes that [`Bytes::Insert`] refers to.
     pub inserted: Vec<u8>,
+    /// At least so many bytes, of those that this call does not consume, must be there before the session can do anything because more
+    /// have arrived; 0 if it cannot tell. It is not called for fewer, unless the driver can hold no more, so that a message that comes
+    /// in small pieces is not read again from its beginning for each. What else hands input over again does so all the same.
+    pub need: usize,
 }
 
 impl Outbox {
@@ -279,6 +283,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.effects.clear();
         self.inserted.clear();
+        self.need = 0;
     }
 
     /// Sends a span of the input. A span that continues the last one is joined to it.

@@ -84,7 +84,7 @@ pub enum Refusal {
         /// That limit.
         limit: u32,
     },
-    /// Too many failed logins from this address.
+    /// Too many failed logins from this address: it was not the client's turn in time.
     Throttled {
         /// When to try again.
         retry_after: Duration,

@@ -1,4 +1,4 @@
-//! The admin address: metrics, health and JSON views of a running driver over HTTP, and [`orders`] behind a [`guard`].
+//! The admin address: metrics, health and JSON views of a running driver over HTTP, and [`orders`], all behind a [`guard`].
 //! Asked questions block, so they are asked from threads of their own, few at a time.
 
 use std::{
@@ -11,8 +11,9 @@ use std::{
 
 use axum::{
     Router,
-    extract::State,
-    http::{StatusCode, Uri, header::CONTENT_TYPE},
+    extract::{Request, State},
+    http::{Method, StatusCode, Uri, header::CONTENT_TYPE},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -106,6 +107,7 @@ impl Admin {
             .route("/api/servers", get(servers))
             .merge(orders::router(self))
             .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists all\n") })
+            .layer(from_fn_with_state(self.clone(), guarded))
             .with_state(self.clone())
     }
 
@@ -115,6 +117,17 @@ impl Admin {
         let inner = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || question(&inner)).await.ok()
     }
+}
+
+/// Orders have a guard of their own.
+async fn guarded(State(admin): State<Admin>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        let config = admin.0.config();
+        if let Err(why) = guard::may_look(request.headers(), config.admin.token.as_ref(), &config.admin.names) {
+            return (StatusCode::FORBIDDEN, format!("{why}\n")).into_response();
+        }
+    }
+    next.run(request).await
 }
 
 fn busy() -> Response {

@@ -91,7 +91,7 @@ pub struct Serve {
     pub workers: u32,
     /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
     pub drain_time: Option<Duration>,
-    /// Failed logins from one address before further ones are refused for a while.
+    /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
     /// Which of several Poolhouses behind one address this is: cancel keys carry it.
     pub node_id: u8,
@@ -117,6 +117,8 @@ pub struct Admin {
     pub user_label: bool,
     /// What those must show who change something; `None` lets anybody on this machine.
     pub token: Option<Secret>,
+    /// Names by which it may be asked, beside addresses and `localhost`.
+    pub names: Vec<String>,
     /// Where its keys stand.
     pub spots: Spots,
 }
@@ -124,7 +126,14 @@ pub struct Admin {
 impl Default for Admin {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
-        Self { listen: Some(listen), asked_for: false, user_label: true, token: None, spots: Spots::new() }
+        Self {
+            listen: Some(listen),
+            asked_for: false,
+            user_label: true,
+            token: None,
+            names: Vec::new(),
+            spots: Spots::new(),
+        }
     }
 }
 

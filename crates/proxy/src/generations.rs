@@ -12,7 +12,7 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use postgres::{Ask, Directory, Encryption, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{Ask, Directory, Encryption, Look, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 
 use crate::pools::{MAX_POOLS, Pools};
@@ -181,6 +181,10 @@ impl Directory for Generations {
 
     fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
         self.current().answered(database, user, stored)
+    }
+
+    fn looks(&self, database: &str) -> Vec<Look> {
+        self.current().looks(database)
     }
 
     fn refuted(&self, database: &str, user: &str) {

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use postgres::Look;
+
 use crate::Password;
 
 /// Most users of one database that are remembered.
@@ -25,6 +27,8 @@ struct Table {
     known: HashMap<Box<str>, Known>,
     /// Until when each is taken to be nobody.
     unknown: HashMap<Box<str>, Instant>,
+    /// What those who were ever known are asked for at login.
+    looks: Vec<Look>,
 }
 
 struct Known {
@@ -50,7 +54,8 @@ impl KnownUsers {
 
     /// The database has just told the password of a user. Gives what is to be used: the value known before, if it is the same.
     pub fn found(&self, user: &str, password: Password, now: Instant, holds: Duration) -> Arc<Password> {
-        let mut table = self.lock();
+        let table = &mut *self.lock();
+        password.note_look(&mut table.looks);
         table.unknown.remove(user);
         let same = table.known.get(user).filter(|old| old.password.is_same(&password));
         let password = same.map_or_else(|| Arc::new(password), |old| Arc::clone(&old.password));
@@ -66,6 +71,11 @@ impl KnownUsers {
         table.known.remove(user);
         make_room(&mut table.unknown, user, MAX_UNKNOWN, |until| *until, now);
         table.unknown.insert(user.into(), now + holds);
+    }
+
+    /// What those who exist are asked for at login, as far as is known.
+    pub fn looks(&self) -> Vec<Look> {
+        self.lock().looks.clone()
     }
 
     /// Somebody gave a wrong password: it may have been changed since it was looked up.

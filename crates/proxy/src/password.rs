@@ -6,7 +6,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use scram::Verifier;
+use postgres::Look;
+use scram::{Shape, Verifier};
 use settings::Secret;
 
 /// A user's password as it is stored.
@@ -22,6 +23,9 @@ pub enum Password {
 
 /// Bytes of salt of the verifiers made here, as in PostgreSQL.
 const SALT_BYTES: usize = 16;
+
+/// Different looks of logins that are told apart.
+const MAX_LOOKS: usize = 16;
 
 impl Password {
     /// Reads a stored password: a verifier, an md5 hash, or else the password itself.
@@ -66,6 +70,28 @@ impl Password {
         }
     }
 
+    /// Notes what a login with it looks like, if that is not among `looks` yet and there is room.
+    pub fn note_look(&self, looks: &mut Vec<Look>) {
+        let look = match self {
+            Self::Plain(..) => Look::Scram(Shape { iterations: scram::DEFAULT_ITERATIONS, salt: SALT_BYTES }),
+            Self::Md5(_) => Look::Md5,
+            Self::Scram(verifier) => Look::Scram(verifier.shape()),
+        };
+        if looks.len() < MAX_LOOKS && !looks.contains(&look) {
+            looks.push(look);
+        }
+    }
+
+    /// Takes over the verifier of an earlier password, if it is the same: who logs in is shown no new salt.
+    pub fn go_on_as(&self, earlier: &Self) {
+        if let (Self::Plain(secret, cell), Self::Plain(same, before)) = (self, earlier)
+            && secret == same
+            && let Some(verifier) = before.get()
+        {
+            let _ = cell.set(Arc::clone(verifier));
+        }
+    }
+
     /// The verifier of a plain or SCRAM password. The first call for a plain one takes some milliseconds.
     pub fn verifier(&self) -> Option<Arc<Verifier>> {
         match self {
@@ -107,6 +133,26 @@ mod tests {
         assert!(parse("SCRAM-SHA-256$nonsense").is_err());
         let verifier = Verifier::from_password("x", b"salt", 1).format();
         assert!(matches!(parse(&verifier), Ok(Password::Scram(_))));
+    }
+
+    #[test]
+    fn each_look_of_a_login_is_noted_once() {
+        let verifier = |iterations| Verifier::from_password("x", b"0123456789abcdef", iterations).format();
+        let mut looks = Vec::new();
+        let stored = ["x", "y", &verifier(4096), &verifier(5), &verifier(5), "md50123456789abcdef0123456789abcdef"];
+        stored.iter().for_each(|text| parse(text).unwrap().note_look(&mut looks));
+        let shape = |iterations| Look::Scram(Shape { iterations, salt: 16 });
+        assert_eq!(looks, [shape(4096), shape(5), Look::Md5]);
+    }
+
+    #[test]
+    fn a_password_that_is_read_again_keeps_its_salt() {
+        let (before, after, other) = (parse("x").unwrap(), parse("x").unwrap(), parse("y").unwrap());
+        let verifier = before.verifier().unwrap();
+        after.go_on_as(&before);
+        other.go_on_as(&before);
+        assert!(Arc::ptr_eq(&verifier, &after.verifier().unwrap()));
+        assert!(other.verifier().unwrap().matches("y"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::{
 };
 
 use ::redis::HttpRules;
-use postgres::{Encryption, Unknown};
+use postgres::{Encryption, Look, Unknown};
 use protocol::PoolId;
 use settings::Secret;
 use upstream::{Sentinel, UpstreamTls};
@@ -48,6 +48,8 @@ pub struct Pools {
     tls: Arc<Tls>,
     databases: HashMap<String, usize>,
     users: HashMap<String, usize>,
+    /// What the configured users are asked for at login.
+    looks: Vec<Look>,
     tokens: Tokens,
     /// For each database: what it said of its users, if they are looked up there.
     lookups: Vec<Option<Lookups>>,
@@ -86,6 +88,10 @@ impl Pools {
     pub fn new(config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let databases = config.databases.iter().enumerate().map(|(i, d)| (d.name.clone(), i)).collect();
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
+        let mut looks = Vec::new();
+        for password in config.users.iter().filter_map(|user| user.password.as_ref()) {
+            password.note_look(&mut looks);
+        }
         let mut entries = Vec::new();
         let lookups = config.databases.iter().enumerate().map(|(index, database)| {
             let auth = database.auth.clone()?;
@@ -98,13 +104,19 @@ impl Pools {
         let table = RwLock::new(Table { entries, ..Table::default() });
         // Where the servers' user is not named, and nobody has to log in, there is none.
         let tokens = Tokens::new(&config.tokens, "");
-        Self { config, tls, databases, users, tokens, lookups, table }
+        Self { config, tls, databases, users, looks, tokens, lookups, table }
     }
 
-    /// The same as pools of a configuration that follows another: what databases have said of their users still holds, if the same
+    /// The same as pools of a configuration that follows another: passwords that are the same keep their verifiers, and what databases have said of their users still holds, if the same
     /// ones are asked the same.
     pub fn after(self, earlier: &Self) -> Self {
         let mut pools = self;
+        for user in &pools.config.users {
+            let before = earlier.user(&user.name).and_then(|before| before.password.as_ref());
+            if let (Some(password), Some(before)) = (&user.password, before) {
+                password.go_on_as(before);
+            }
+        }
         for (index, lookups) in pools.lookups.iter_mut().enumerate() {
             let database = &pools.config.databases[index];
             let Some(lookups) = lookups else { continue };

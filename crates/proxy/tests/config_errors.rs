@@ -55,7 +55,7 @@ fn an_unknown_key_like_no_other_lists_the_known_ones() {
 poolhouse.toml:5:1: error: unknown key `zzz` in [admin]
     5 | zzz = 1
       | ^^^
-      = known keys: listen, user_label, token, token_file",
+      = known keys: listen, user_label, token, token_file, names",
     );
 }
 

@@ -50,7 +50,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{Client, Error, KeyCache, Mock, Server};
+    use crate::{Client, Error, KeyCache, Mock, Server, Shape};
 
     /// Logs in with the password at a server with this verifier; the keys that the server learns.
     fn keys_of_a_login(verifier: &Arc<Verifier>, password: &str) -> Option<LoginKeys> {
@@ -91,7 +91,8 @@ mod tests {
     fn a_failed_login_leaves_no_keys() {
         let verifier = Arc::new(Verifier::from_password("pencil", b"salt", 10));
         assert!(keys_of_a_login(&verifier, "Pencil").is_none());
-        let mut nobody = Server::mock(&Mock::new([7; KEY], 1), "nobody", "server".into());
+        let mut nobody =
+            Server::mock(&Mock::new([7; KEY]), "nobody", Shape { iterations: 1, salt: 16 }, "server".into());
         let (mut client, first) = Client::new("client".into());
         let last = client.respond(&nobody.first(&first).unwrap(), "x", &KeyCache::default()).unwrap();
         assert!(nobody.last(&last).is_err() && nobody.take_keys().is_none());

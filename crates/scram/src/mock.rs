@@ -2,39 +2,67 @@
 
 use std::fmt;
 
-use crate::Verifier;
 use crate::crypto::{self, KEY};
+use crate::verifier::MAX_SALT;
+use crate::{DEFAULT_ITERATIONS, Verifier};
 
-/// Bytes of a mock salt: as many as PostgreSQL's salts have.
+/// Bytes of salt that PostgreSQL's verifiers have.
 const SALT: usize = 16;
 
-/// Makes mock verifiers: always the same for one name, and unpredictable without the secret.
+/// What a server tells of a verifier before anything is proved.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Shape {
+    /// How many iterations it was made with.
+    pub iterations: u32,
+    /// Bytes of its salt.
+    pub salt: usize,
+}
+
+impl Default for Shape {
+    /// PostgreSQL's own.
+    fn default() -> Self {
+        Self { iterations: DEFAULT_ITERATIONS, salt: SALT }
+    }
+}
+
+/// Makes mock verifiers: always the same for one name and shape, and unpredictable without the secret.
 pub struct Mock {
     secret: [u8; KEY],
-    iterations: u32,
 }
 
 impl Mock {
-    /// `secret` is randomness that lives as long as the process; `iterations` what real users have.
-    pub fn new(secret: [u8; KEY], iterations: u32) -> Self {
-        Self { secret, iterations }
+    /// `secret` is randomness that lives as long as the process.
+    pub fn new(secret: [u8; KEY]) -> Self {
+        Self { secret }
     }
 
     /// The verifier of a user who does not exist. No password is known that fits it.
-    pub fn verifier(&self, user: &str) -> Verifier {
+    pub fn verifier(&self, user: &str, shape: Shape) -> Verifier {
+        assert!((1..=MAX_SALT).contains(&shape.salt), "a salt has 1 to {MAX_SALT} bytes");
         let part = |label: &[u8]| crypto::hmac(&self.secret, &[label, user.as_bytes()]);
+        let mut salt = Vec::new();
+        while salt.len() < shape.salt {
+            salt.extend(part(format!("salt {}:", salt.len()).as_bytes()));
+        }
+        salt.truncate(shape.salt);
         Verifier {
-            iterations: self.iterations,
-            salt: part(b"salt:")[..SALT].into(),
+            iterations: shape.iterations,
+            salt: salt.into(),
             stored_key: part(b"stored:"),
             server_key: part(b"server:"),
         }
+    }
+
+    /// How well `look` goes with a name: a number that is always the same for both, and unpredictable. Whoever chooses the best of
+    /// several looks chooses the same one for a name as long as it is there.
+    pub fn rank(&self, user: &str, look: &[u8]) -> [u8; KEY] {
+        crypto::hmac(&self.secret, &[b"look:", &(look.len() as u64).to_be_bytes(), look, user.as_bytes()])
     }
 }
 
 impl fmt::Debug for Mock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mock").field("iterations", &self.iterations).finish_non_exhaustive()
+        f.debug_struct("Mock").finish_non_exhaustive()
     }
 }
 
@@ -43,18 +71,28 @@ mod tests {
     use super::*;
     use crate::{Client, Error, KeyCache, Server};
 
+    const ONCE: Shape = Shape { iterations: 1, salt: 16 };
+
     #[test]
     fn the_salt_of_a_name_is_always_the_same_and_differs_between_names_and_secrets() {
-        let mock = Mock::new([7; KEY], 4096);
-        assert_eq!(mock.verifier("nobody"), mock.verifier("nobody"));
-        assert_ne!(mock.verifier("nobody").salt, mock.verifier("somebody").salt);
-        assert_ne!(mock.verifier("nobody").salt, Mock::new([8; KEY], 4096).verifier("nobody").salt);
+        let mock = Mock::new([7; KEY]);
+        let salt = |mock: &Mock, user| mock.verifier(user, ONCE).salt.clone();
+        assert_eq!(mock.verifier("nobody", ONCE), mock.verifier("nobody", ONCE));
+        assert_ne!(salt(&mock, "nobody"), salt(&mock, "somebody"));
+        assert_ne!(salt(&mock, "nobody"), salt(&Mock::new([8; KEY]), "nobody"));
+    }
+
+    #[test]
+    fn a_mock_has_the_shape_that_is_asked_for() {
+        for shape in [ONCE, Shape::default(), Shape { iterations: 10_000, salt: 100 }] {
+            assert_eq!(Mock::new([7; KEY]).verifier("nobody", shape).shape(), shape);
+        }
     }
 
     #[test]
     fn nobody_ever_gets_in() {
-        let mock = Mock::new([7; KEY], 1);
-        let mut server = Server::mock(&mock, "nobody", "servernonce".into());
+        let mock = Mock::new([7; KEY]);
+        let mut server = Server::mock(&mock, "nobody", ONCE, "servernonce".into());
         let (mut client, first) = Client::new("clientnonce".into());
         let challenge = server.first(&first).unwrap();
         let last = client.respond(&challenge, "password", &KeyCache::default()).unwrap();

@@ -8,7 +8,7 @@ use crate::binding::{self, KIND};
 use crate::crypto::{self, KEY};
 use crate::message::{self, Attributes, BindingFlag, Error};
 use crate::verifier::key_from;
-use crate::{LoginKeys, Mock, Verifier};
+use crate::{LoginKeys, Mock, Shape, Verifier};
 
 /// One login, seen from the server. Call [`Server::first`] or [`Server::first_bound`], then [`Server::last`], each once.
 pub struct Server {
@@ -55,8 +55,8 @@ impl Server {
     }
 
     /// A login of nobody: it looks like any other and always ends with [`Error::WrongProof`].
-    pub fn mock(mock: &Mock, user: &str, nonce: String) -> Self {
-        Self { doomed: true, ..Self::new(Arc::new(mock.verifier(user)), nonce) }
+    pub fn mock(mock: &Mock, user: &str, shape: Shape, nonce: String) -> Self {
+        Self { doomed: true, ..Self::new(Arc::new(mock.verifier(user, shape)), nonce) }
     }
 
     /// Takes the first message of a client that chose SCRAM-SHA-256, and gives the server's.

@@ -6,6 +6,7 @@ use std::fmt;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroize;
 
+use crate::Shape;
 use crate::crypto::{self, KEY};
 use crate::prepare::prepare;
 
@@ -94,6 +95,11 @@ impl Verifier {
             STANDARD.encode(self.stored_key),
             STANDARD.encode(self.server_key)
         )
+    }
+
+    /// What a server tells of it before anything is proved.
+    pub fn shape(&self) -> Shape {
+        Shape { iterations: self.iterations, salt: self.salt.len() }
     }
 
     /// How many iterations it was made with.

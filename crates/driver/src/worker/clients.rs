@@ -7,7 +7,10 @@ use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
+    defects::call,
+    delays::Turn,
     effects::{ServerSessions, Source},
+    held::Held,
     leases::Lease,
     sharing::MAX_BEHIND,
 };
@@ -15,7 +18,8 @@ use crate::{
     listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner},
-    socket, throttle,
+    socket,
+    throttle::Place,
 };
 
 /// The states a client is counted in.
@@ -44,7 +48,7 @@ pub(crate) struct ClientConn<C> {
     pub(super) session: C,
     /// Input that the session has not consumed: an incomplete message, or a request that waits for a
     /// server. Empty, and then without memory, for a client that is idle.
-    pub(super) held: Vec<u8>,
+    pub(super) held: Held,
     pub(super) lease: Lease,
     pub(super) born: Time,
     /// Since when it is in its state.
@@ -53,6 +57,8 @@ pub(crate) struct ClientConn<C> {
     /// Its place in the login or idle queue.
     pub(super) ticket: Option<IdleTicket>,
     pub(super) conn: ConnId,
+    /// Its place among those who wait for their turn to log in.
+    pub(super) place: Option<Box<Place>>,
     /// Tells it from others that had the same slot.
     pub(super) serial: u32,
     /// Its number as a waiter.
@@ -65,6 +71,10 @@ pub(crate) struct ClientConn<C> {
     pub(super) admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
+    /// Where it logs in from passwords are guessed: it may have to wait for its turn.
+    pub(super) turn: Turn,
+    /// Its session panicked: it is shown nothing any more, and what it has goes with it.
+    pub(super) broken: bool,
     /// Its session has been told that it is over.
     pub(super) parted: bool,
     /// Its answers are kept back, because it guesses passwords.
@@ -90,17 +100,6 @@ impl<P: Protocol> Worker<P> {
                 return;
             }
             Admission::Reject => Admitted::Surplus,
-            Admission::Accept | Admission::AcceptAndEvict
-                if rules.tcp && shared.throttle.refuses(socket::peer_ip(&socket)) =>
-            {
-                rules.left();
-                rules.count_throttled();
-                if rules.surplus.fetch_add(1, Relaxed) >= MAX_SURPLUS {
-                    rules.surplus.fetch_sub(1, Relaxed);
-                    return;
-                }
-                Admitted::Throttled
-            }
             Admission::AcceptAndEvict => {
                 self.ask_eviction(listener);
                 Admitted::Welcome
@@ -154,19 +153,24 @@ impl<P: Protocol> Worker<P> {
         };
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
-        let session = self.shared.protocol.client_start(tag, origin, &mut out);
+        let Some(session) = call(|| self.shared.protocol.client_start(tag, origin, &mut out)) else {
+            self.discard(out);
+            self.reactor.close(conn);
+            return self.client_has_left(listener, admitted);
+        };
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         let ticket = self.login_queues[listener as usize].push(slot as u32, self.now);
         self.clients.insert(ClientConn {
             session,
-            held: Vec::new(),
+            held: Held::default(),
             lease: Lease::None,
             born: self.now,
             since: self.now,
             pool: None,
             ticket: Some(ticket),
             conn,
+            place: None,
             serial,
             waiter: serial,
             listener: listener as u16,
@@ -175,6 +179,8 @@ impl<P: Protocol> Worker<P> {
             standing: Standing::Login,
             admitted,
             closing: false,
+            turn: Turn::Free,
+            broken: false,
             parted: false,
             muted: false,
             hung_up: false,
@@ -189,7 +195,6 @@ impl<P: Protocol> Worker<P> {
                 let limit = self.shared.listeners[listener as usize].limits().hard_limit;
                 Some(Refusal::TooManyClients { limit })
             }
-            Admitted::Throttled => Some(Refusal::Throttled { retry_after: throttle::DELAY }),
         };
         if let Some(why) = why {
             self.tell_refusal(slot, why);
@@ -226,13 +231,28 @@ impl<P: Protocol> Worker<P> {
         if client.closing {
             return;
         }
-        if client.held.is_empty() && !self.is_withheld(slot) {
-            self.hand_over(slot, Source::Ring(buffer, 0), length);
+        let serial = client.serial;
+        if client.held.is_empty() && !self.is_withheld(slot) && !self.awaits_turn(slot) {
+            let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            if used < length
+                && let Some(client) = self.listener(slot, serial)
+            {
+                client.held.extend(&buffer[used..length]);
+                client.held.consumed(0, need);
+            }
         } else {
-            self.clients[slot].held.extend_from_slice(&buffer[..length]);
-            self.feed(slot);
+            let held = &mut self.clients[slot].held;
+            held.extend(&buffer[..length]);
+            if held.is_enough(self.shared.config.max_held_input) {
+                self.feed(slot);
+            }
         }
         self.rearm_client(slot);
+    }
+
+    /// The client that is meant, if its session goes on hearing it.
+    fn listener(&mut self, slot: usize, serial: u32) -> Option<&mut ClientConn<P::Client>> {
+        self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
     }
 
     /// Hands held-back input to the session again.
@@ -240,35 +260,34 @@ impl<P: Protocol> Worker<P> {
         if self.clients[slot].held.is_empty() {
             return self.rearm_client(slot);
         }
-        if self.is_withheld(slot) {
+        if self.is_withheld(slot) || self.awaits_turn(slot) {
             return;
         }
-        let held = std::mem::take(&mut self.clients[slot].held);
-        self.hand_over(slot, Source::Bytes(&held), held.len());
+        let serial = self.clients[slot].serial;
+        let mut held = std::mem::take(&mut self.clients[slot].held);
+        let (used, need) = self.hand_over(slot, Source::Bytes(held.bytes()), held.bytes());
+        held.consumed(used, need);
+        if let Some(client) = self.listener(slot, serial) {
+            debug_assert!(client.held.is_empty());
+            client.held = held;
+        }
         self.rearm_client(slot);
     }
 
-    /// Lets the session consume input for as long as it makes progress, and holds back the rest.
-    fn hand_over(&mut self, slot: usize, source: Source<'_>, length: usize) {
-        let bytes = match source {
-            Source::Ring(buffer, _) => &buffer[..length],
-            Source::Posted(bytes) => bytes,
-            Source::Bytes(bytes) => bytes,
-        };
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
+    /// least.
+    fn hand_over(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
+        let length = bytes.len();
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
         let tag = self.client_tag(slot);
-        let mut at = 0;
+        let (mut at, mut need) = (0, 0);
         while at < length {
-            let mut out = self.outbox();
-            let Some(client) = self.clients.get_mut(slot) else { return };
-            if client.closing {
-                self.outboxes.push(out);
-                return;
-            }
+            let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return (length, 0) };
             if client.lease.is_waiting() || self.is_withheld(slot) {
-                self.outboxes.push(out);
+                need = 0;
                 break;
             }
+            let mut out = self.outbox();
             let client = &mut self.clients[slot];
             let input = Input {
                 bytes: &bytes[at..],
@@ -276,26 +295,30 @@ impl<P: Protocol> Worker<P> {
                 unread: self.reactor.is_sending(client.conn),
             };
             let mut servers = ServerSessions(&mut self.servers);
-            let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
-            assert!(used <= length - at, "a session consumes no more than it was given");
+            let used = call(|| {
+                let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
+                assert!(used <= length - at, "a session consumes no more than it was given");
+                used
+            });
+            let Some(used) = used else {
+                self.on_client_defect(slot, out);
+                return (length, 0);
+            };
+            need = out.need;
             if let Lease::Shared { heard, .. } = &mut client.lease {
                 *heard = true;
             }
             let go_on = self.execute(out, source.skip(at));
             at += used;
             if self.upgrading.is_some() {
-                return self.upgrade(Peer::Client(tag), &bytes[at..]);
+                self.upgrade(Peer::Client(tag), &bytes[at..]);
+                return (length, 0);
             }
             if used == 0 && !go_on {
                 break;
             }
         }
-        if at < length
-            && let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing)
-        {
-            debug_assert!(client.held.is_empty());
-            client.held = bytes[at..].to_vec();
-        }
+        (at, need)
     }
 
     /// Receives from the client if its input can go anywhere.
@@ -388,6 +411,7 @@ impl<P: Protocol> Worker<P> {
         if state == client.state {
             return;
         }
+        let was_login = client.state == State::Login;
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
         self.states[listener][state as usize] += 1;
@@ -400,6 +424,9 @@ impl<P: Protocol> Worker<P> {
         }
         client.state = state;
         client.since = self.now;
+        if was_login {
+            self.end_turn(slot);
+        }
     }
 
     // ---- who they are ----

@@ -16,7 +16,9 @@ use protocol::{CloseReason, Peer, Protocol};
 use super::{
     Worker,
     attempts::{Attempts, Demand},
+    defects::call,
     effects::Source,
+    held::Held,
     servers::{Local, Phase, ServerConn},
 };
 use crate::{
@@ -152,10 +154,16 @@ impl<P: Protocol> Worker<P> {
         let mut out = self.outbox();
         let tag = self.server_tag(server_slot);
         let protocol = &self.shared.protocol;
-        let session = match dial.demand {
+        let session = call(|| match dial.demand {
             Demand::Full => protocol.server_start(tag, dial.pool.id, &mut out),
             Demand::Modest => protocol.server_start_modest(tag, dial.pool.id, &mut out),
             Demand::Directed => protocol.server_start_directed(tag, dial.pool.id, &mut out),
+        });
+        let Some(session) = session else {
+            self.discard(out);
+            self.reactor.close(conn);
+            self.set_whereabouts(dial.pool.id, dial.id, Local::None);
+            return self.connect_failed(&dial.pool, dial.id, "Poolhouse's session panicked as it began", false);
         };
         self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
         self.servers.insert(ServerConn {
@@ -173,7 +181,8 @@ impl<P: Protocol> Worker<P> {
             holder: None,
             share: None,
             kept: false,
-            held: Vec::new(),
+            held: Held::default(),
+            unconsumed: false,
             since: self.now,
             born: self.now,
             pinned: None,

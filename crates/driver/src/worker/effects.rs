@@ -50,11 +50,23 @@ impl<'a> Source<'a> {
 }
 
 /// The clients of a worker, as sessions of servers see them.
-pub(super) struct ClientSessions<'a, C>(pub(super) &'a mut Slab<ClientConn<C>>);
+pub(super) struct ClientSessions<'a, C> {
+    clients: &'a mut Slab<ClientConn<C>>,
+    /// Which of them was looked at last.
+    pub(super) shown: Option<usize>,
+}
+
+impl<'a, C> ClientSessions<'a, C> {
+    pub(super) fn new(clients: &'a mut Slab<ClientConn<C>>) -> Self {
+        Self { clients, shown: None }
+    }
+}
 
 impl<C> Sessions<ClientTag, C> for ClientSessions<'_, C> {
     fn get(&mut self, tag: ClientTag) -> Option<&mut C> {
-        self.0.get_mut(tag.slot()).map(|client| &mut client.session)
+        let client = self.clients.get_mut(tag.slot())?;
+        self.shown = Some(tag.slot());
+        Some(&mut client.session)
     }
 }
 

@@ -11,6 +11,7 @@ use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 use super::{
     Work, Worker,
     clients::State,
+    defects::call,
     effects::Source,
     servers::{Local, Phase},
     sharing::MUX,
@@ -187,7 +188,15 @@ impl<P: Protocol> Worker<P> {
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server_slot));
         let protocol = Arc::clone(&self.shared.protocol);
         let (client, server) = (&mut self.clients[slot], &mut self.servers[server_slot]);
-        protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out);
+        if client.broken {
+            // It ends, and this server with it.
+            return self.outboxes.push(out);
+        }
+        if call(|| protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out))
+            .is_none()
+        {
+            return self.on_client_defect(slot, out);
+        }
         self.execute(out, Source::NONE);
         self.rearm_server(server_slot);
     }
@@ -267,7 +276,13 @@ impl<P: Protocol> Worker<P> {
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
-        protocol.lease_failed(tag, &mut self.clients[slot].session, why, &mut out);
+        let client = &mut self.clients[slot];
+        if client.broken {
+            return self.outboxes.push(out);
+        }
+        if call(|| protocol.lease_failed(tag, &mut client.session, why, &mut out)).is_none() {
+            return self.on_client_defect(slot, out);
+        }
         self.execute(out, Source::NONE);
         self.feed(slot);
     }

@@ -10,7 +10,9 @@ use protocol::{Blame, CloseReason, Protocol, Refusal};
 use super::{
     Work, Worker,
     clients::{ClientConn, State},
+    defects::call,
     effects::{ServerSessions, Source},
+    held::Held,
     leases::Lease,
 };
 use crate::{evictions::YOUNG, listener::Sent, mailbox::Admitted};
@@ -64,12 +66,19 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) {
+    /// Tells a client that it must go. False if its session tells it later, and closes it then.
+    pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) -> bool {
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
-        protocol.refuse(tag, &mut self.clients[slot].session, why, &mut out);
+        let session = &mut self.clients[slot].session;
+        if call(|| protocol.refuse(tag, session, why, &mut out)).is_none() {
+            self.on_client_defect(slot, out);
+            return true;
+        }
+        let told = !out.effects.is_empty();
         self.execute(out, Source::NONE);
+        told
     }
 
     pub(super) fn push_client_gone(&mut self, slot: usize) {
@@ -82,7 +91,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn close_client(&mut self, slot: usize, reason: &CloseReason) {
         self.log_end(slot, reason);
         self.clients[slot].closing = true;
-        self.clients[slot].held = Vec::new();
+        self.clients[slot].held = Held::default();
         self.part_from_session(slot);
         self.refresh_state(slot);
         if !self.clients[slot].muted {
@@ -129,13 +138,25 @@ impl<P: Protocol> Worker<P> {
     /// Takes the client out of the queue it waits in, and lets its session release what it holds.
     fn part_from_session(&mut self, slot: usize) {
         self.withdraw(slot);
-        if !std::mem::replace(&mut self.clients[slot].parted, true) {
+        let mut told = std::mem::replace(&mut self.clients[slot].parted, true);
+        if !told && !self.clients[slot].broken {
+            told = true;
             let mut out = self.outbox();
             let tag = self.client_tag(slot);
             let protocol = std::sync::Arc::clone(&self.shared.protocol);
-            let mut servers = ServerSessions(&mut self.servers);
-            protocol.client_gone(tag, &mut self.clients[slot].session, &mut servers, &mut out);
-            self.execute(out, Source::NONE);
+            let (client, mut servers) = (&mut self.clients[slot], ServerSessions(&mut self.servers));
+            match call(|| protocol.client_gone(tag, &mut client.session, &mut servers, &mut out)) {
+                Some(()) => {
+                    self.execute(out, Source::NONE);
+                }
+                None => {
+                    client.broken = true;
+                    self.discard(out);
+                }
+            }
+        }
+        if self.clients[slot].broken {
+            self.part_from_broken(slot, told);
         }
         assert!(self.clients[slot].lease == Lease::None, "a session that ends releases what it holds");
     }
@@ -144,6 +165,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot].closing = true;
         self.part_from_session(slot);
+        self.end_turn(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
@@ -174,7 +196,7 @@ impl<P: Protocol> Worker<P> {
         let listener = &self.shared.listeners[listener as usize];
         match admitted {
             Admitted::Welcome => listener.left(),
-            Admitted::Surplus | Admitted::Throttled => {
+            Admitted::Surplus => {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
         }

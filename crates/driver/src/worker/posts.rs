@@ -10,7 +10,7 @@ use std::{
 
 use protocol::{Peer, Protocol};
 
-use super::{Work, Worker, effects::Source};
+use super::{Work, Worker, defects::call, effects::Source};
 use crate::mailbox::{Message, Post};
 
 /// Bytes that may wait in a worker's mailbox before sessions that post are listened to no more. Each post counts with what it takes
@@ -72,12 +72,18 @@ impl<P: Protocol> Worker<P> {
         match post.to {
             Peer::Client(tag) => {
                 if let Some(client) = self.clients.get_mut(tag.slot()).filter(|client| !client.closing) {
-                    protocol.posted_to_client(tag, &mut client.session, post.key, &post.bytes, &mut out);
+                    let session = &mut client.session;
+                    if call(|| protocol.posted_to_client(tag, session, post.key, &post.bytes, &mut out)).is_none() {
+                        return self.on_client_defect(tag.slot(), out);
+                    }
                 }
             }
             Peer::Server(tag) => {
                 if let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.ending) {
-                    protocol.posted_to_server(tag, &mut server.session, post.key, &post.bytes, &mut out);
+                    let session = &mut server.session;
+                    if call(|| protocol.posted_to_server(tag, session, post.key, &post.bytes, &mut out)).is_none() {
+                        return self.on_server_defect(tag.slot(), None, out);
+                    }
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use protocol::{Blame, CloseReason, Peer, Protocol, Secured, TlsFailure};
 
-use super::{Worker, effects::Source, servers::Phase};
+use super::{Worker, defects::call, effects::Source, servers::Phase};
 use crate::{
     config::{Address, PoolSpec},
     reactor::Submitted,
@@ -41,7 +41,6 @@ impl<P: Protocol> Worker<P> {
             }
             Peer::Server(tag) => {
                 let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.ending) else { return };
-                server.held = Vec::new();
                 let conn = server.conn;
                 let reason = match connect(&server.pool.spec(), &server.address) {
                     Ok(channel) => match self.reactor.start_tls(conn, channel, received) {
@@ -62,7 +61,10 @@ impl<P: Protocol> Worker<P> {
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
-        protocol.client_secured(tag, &mut self.clients[slot].session, secured, &mut out);
+        let session = &mut self.clients[slot].session;
+        if call(|| protocol.client_secured(tag, session, secured, &mut out)).is_none() {
+            return self.on_client_defect(slot, out);
+        }
         self.execute(out, Source::NONE);
         self.rearm_client(slot);
     }
@@ -77,7 +79,10 @@ impl<P: Protocol> Worker<P> {
         let mut out = self.outbox();
         let tag = self.server_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
-        protocol.server_secured(tag, &mut self.servers[slot].session, secured, &mut out);
+        let session = &mut self.servers[slot].session;
+        if call(|| protocol.server_secured(tag, session, secured, &mut out)).is_none() {
+            return self.on_server_defect(slot, None, out);
+        }
         self.execute(out, Source::NONE);
         self.rearm_server(slot);
     }
@@ -98,6 +103,11 @@ impl<P: Protocol> Worker<P> {
         let server = self.servers.get_mut(slot).filter(|server| server.phase == Phase::Starting)?;
         let protocol = Arc::clone(&self.shared.protocol);
         let message = format!("TLS with {} failed: {}", server.address, failure.message);
-        Some(protocol.server_tls_failed(&mut server.session, TlsFailure { message, ..failure }))
+        let failure = TlsFailure { message, ..failure };
+        let meaning = call(|| protocol.server_tls_failed(&mut server.session, failure));
+        if meaning.is_none() {
+            self.count_defect();
+        }
+        meaning
     }
 }

@@ -8,7 +8,9 @@ use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 use super::{
     Work, Worker,
     attempts::{Attempts, Demand},
+    defects::call,
     effects::{ClientSessions, Source},
+    held::Held,
     leases::Lease,
     sharing::Share,
 };
@@ -65,7 +67,10 @@ pub(super) struct ServerConn<S> {
     pub(super) share: Option<Box<Share>>,
     /// Nobody holds it and its pool does not have it back: its session keeps it.
     pub(super) kept: bool,
-    pub(super) held: Vec<u8>,
+    /// Input that its session has not consumed: an incomplete message.
+    pub(super) held: Held,
+    /// The same of the input that its session is being handed.
+    pub(super) unconsumed: bool,
     /// Since when it is held, idle or in its phase.
     pub(super) since: Time,
     pub(super) born: Time,
@@ -74,6 +79,13 @@ pub(super) struct ServerConn<S> {
     pub(super) sides: u32,
     /// The verdict of a release that waits for those to end.
     pub(super) after_side: Option<Verdict>,
+}
+
+impl<S> ServerConn<S> {
+    /// Whether it has said something that its session has not consumed.
+    fn has_input(&self) -> bool {
+        self.unconsumed || !self.held.is_empty()
+    }
 }
 
 /// A server on its way to another worker.
@@ -94,43 +106,71 @@ impl<P: Protocol> Worker<P> {
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
         let server = &mut self.servers[slot];
+        let id = server.id;
         if server.held.is_empty() {
-            self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            let (used, need) = self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            if used < length
+                && let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id)
+            {
+                server.held.extend(&buffer[used..length]);
+                server.held.consumed(0, need);
+            }
         } else {
-            let mut held = std::mem::take(&mut server.held);
-            held.extend_from_slice(&buffer[..length]);
-            self.hand_server_input(slot, Source::Bytes(&held), &held);
+            server.held.extend(&buffer[..length]);
+            if server.held.is_enough(MAX_HELD) {
+                let mut held = std::mem::take(&mut server.held);
+                let (used, need) = self.hand_server_input(slot, Source::Bytes(held.bytes()), held.bytes());
+                held.consumed(used, need);
+                if let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) {
+                    server.held = held;
+                }
+            }
         }
         self.rearm_server(slot);
     }
 
-    fn hand_server_input(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) {
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
+    /// least.
+    fn hand_server_input(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
         let protocol = Arc::clone(&self.shared.protocol);
         let tag = self.server_tag(slot);
         let id = self.servers[slot].id;
-        let mut at = 0;
+        let (mut at, mut need) = (0, 0);
         while at < bytes.len() {
             let mut out = self.outbox();
             let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) else {
                 self.outboxes.push(out);
-                return;
+                return (bytes.len(), 0);
             };
-            server.held = Vec::new();
             let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD, unread: false };
-            let mut clients = ClientSessions(&mut self.clients);
-            let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
-            assert!(used <= bytes.len() - at, "a session consumes no more than it was given");
-            // What is left over must be seen by whoever wants to move the server meanwhile.
-            server.held = bytes[at + used..].to_vec();
+            let mut clients = ClientSessions::new(&mut self.clients);
+            let used = call(|| {
+                let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
+                assert!(used <= bytes.len() - at, "a session consumes no more than it was given");
+                used
+            });
+            let shown = clients.shown;
+            let Some(used) = used else {
+                self.on_server_defect(slot, shown, out);
+                return (bytes.len(), 0);
+            };
+            // Whoever wants to move the server meanwhile must know of what is left over.
+            server.unconsumed = at + used < bytes.len();
+            need = out.need;
             self.execute(out, source.skip(at));
+            if let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) {
+                server.unconsumed = false;
+            }
             at += used;
             if self.upgrading.is_some() {
-                return self.upgrade(Peer::Server(tag), &bytes[at..]);
+                self.upgrade(Peer::Server(tag), &bytes[at..]);
+                return (bytes.len(), 0);
             }
             if used == 0 {
                 break;
             }
         }
+        (at, need)
     }
 
     /// Receives from the server if its bytes can go anywhere.
@@ -229,10 +269,12 @@ impl<P: Protocol> Worker<P> {
         let tag = self.server_tag(slot);
         let session = &mut self.servers[slot].session;
         let protocol = Arc::clone(&self.shared.protocol);
-        if reset {
-            protocol.reset(tag, session, &mut out);
-        } else {
-            protocol.check(tag, session, &mut out);
+        let called = call(|| match reset {
+            true => protocol.reset(tag, session, &mut out),
+            false => protocol.check(tag, session, &mut out),
+        });
+        if called.is_none() {
+            return self.on_server_defect(slot, None, out);
         }
         self.execute(out, Source::NONE);
         self.rearm_server(slot);
@@ -273,7 +315,7 @@ impl<P: Protocol> Worker<P> {
         if self.servers[slot].ending {
             return None;
         }
-        if self.reactor.is_sending(self.servers[slot].conn) || !self.servers[slot].held.is_empty() {
+        if self.reactor.is_sending(self.servers[slot].conn) || self.servers[slot].has_input() {
             self.push_server_gone(slot, "the server sent something unasked".into());
             return None;
         }
@@ -321,7 +363,8 @@ impl<P: Protocol> Worker<P> {
             holder: None,
             share: None,
             kept: false,
-            held: Vec::new(),
+            held: Held::default(),
+            unconsumed: false,
             since: self.now,
             born,
             pinned: None,
@@ -339,8 +382,13 @@ impl<P: Protocol> Worker<P> {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
-            protocol.retire(tag, &mut self.servers[slot].session, &mut out);
-            self.execute(out, Source::NONE);
+            let session = &mut self.servers[slot].session;
+            match call(|| protocol.retire(tag, session, &mut out)) {
+                Some(()) => {
+                    self.execute(out, Source::NONE);
+                }
+                None => self.discard(out),
+            }
         }
         let server = self.servers.remove(slot);
         assert!(
@@ -360,13 +408,21 @@ impl<P: Protocol> Worker<P> {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
-            let mut clients = ClientSessions(&mut self.clients);
-            protocol.server_gone(tag, &mut self.servers[slot].session, &mut clients, &mut out);
+            let mut clients = ClientSessions::new(&mut self.clients);
+            let session = &mut self.servers[slot].session;
+            let told = call(|| protocol.server_gone(tag, session, &mut clients, &mut out)).is_some();
             // The lease is over before what the session makes of it, which may be asking for another.
-            for slot in holder.iter().chain(share.iter().flat_map(|share| &share.sharers)) {
+            let holders = holder.iter().chain(share.iter().flat_map(|share| &share.sharers));
+            for slot in holders.clone() {
                 self.clients[*slot as usize].lease = Lease::None;
             }
-            self.execute(out, Source::NONE);
+            if told {
+                self.execute(out, Source::NONE);
+            } else {
+                // Nobody knows what they were told.
+                self.discard(out);
+                holders.for_each(|slot| self.end_broken_client(*slot as usize));
+            }
             if let Some(holder) = holder {
                 self.refresh_state(holder as usize);
                 self.push_client_feed(holder);
@@ -436,6 +492,6 @@ impl<P: Protocol> Worker<P> {
 
     /// The database's own name for a server's connection, when the protocol tells one.
     pub(super) fn backend(&self, slot: usize) -> Option<u32> {
-        self.shared.protocol.backend(&self.servers[slot].session)
+        call(|| self.shared.protocol.backend(&self.servers[slot].session)).flatten()
     }
 }

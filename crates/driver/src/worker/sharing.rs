@@ -14,6 +14,7 @@ use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{
     TICK, Work, Worker,
+    defects::call,
     effects::Source,
     leases::{Lease, waiter_id},
 };
@@ -242,7 +243,11 @@ impl<P: Protocol> Worker<P> {
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server));
         let protocol = Arc::clone(&self.shared.protocol);
         let (client, server) = (&mut self.clients[slot], &mut self.servers[server]);
-        protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out);
+        if call(|| protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out))
+            .is_none()
+        {
+            return self.on_client_defect(slot, out);
+        }
         self.execute(out, Source::NONE);
     }
 
@@ -362,7 +367,15 @@ impl<P: Protocol> Worker<P> {
         for slot in share.sharers.iter().map(|slot| *slot as usize) {
             let mut out = self.outbox();
             let tag = self.client_tag(slot);
-            protocol.share_ended(tag, &mut self.clients[slot].session, &mut out);
+            let client = &mut self.clients[slot];
+            if client.broken {
+                self.outboxes.push(out);
+                continue;
+            }
+            if call(|| protocol.share_ended(tag, &mut client.session, &mut out)).is_none() {
+                self.on_client_defect(slot, out);
+                continue;
+            }
             self.execute(out, Source::NONE);
             self.refresh_state(slot);
             self.push_feed(slot);

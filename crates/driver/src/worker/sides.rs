@@ -13,6 +13,7 @@ use protocol::{ClientTag, CloseReason, PoolId, Protocol};
 
 use super::{
     Worker,
+    defects::call,
     effects::{ServerSessions, Source},
     leases::Lease,
     servers::ServerConn,
@@ -89,7 +90,10 @@ impl<P: Protocol> Worker<P> {
             let mut out = self.outboxes.pop().unwrap_or_default();
             let mut servers = ServerSessions(&mut self.servers);
             let protocol = std::sync::Arc::clone(&self.shared.protocol);
-            protocol.cancel(tag, &mut client.session, &mut servers, secret, waiting, &mut out);
+            if call(|| protocol.cancel(tag, &mut client.session, &mut servers, secret, waiting, &mut out)).is_none() {
+                self.on_client_defect(slot, out);
+                continue;
+            }
             self.execute(out, Source::NONE);
         }
         if let Some(asker) = self.asker.take() {

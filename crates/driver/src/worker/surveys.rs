@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use protocol::{ClientTag, Protocol, Seen};
 
-use super::{Work, Worker, clients::State, effects::Source, sides::Asker};
+use super::{Work, Worker, clients::State, defects::call, effects::Source, sides::Asker};
 use crate::mailbox::Message;
 
 /// A question on its way.
@@ -41,7 +41,13 @@ impl<P: Protocol> Worker<P> {
             };
             let mut out = self.outboxes.pop().unwrap_or_default();
             let session = &mut self.clients[slot].session;
-            protocol.surveyed(tag, session, &seen, &survey.question, &mut survey.answer, &mut out);
+            let Survey { question, answer, .. } = &mut *survey;
+            let before = answer.len();
+            if call(|| protocol.surveyed(tag, session, &seen, question, answer, &mut out)).is_none() {
+                survey.answer.truncate(before);
+                self.on_client_defect(slot, out);
+                continue;
+            }
             self.execute(out, Source::NONE);
         }
         let workers = self.shared.mailboxes.len();
@@ -60,7 +66,10 @@ impl<P: Protocol> Worker<P> {
         if self.client_is(slot as u32, asker.serial) && !self.clients[slot].closing {
             let mut out = self.outbox();
             let protocol = Arc::clone(&self.shared.protocol);
-            protocol.survey_done(asker.tag, &mut self.clients[slot].session, answer, &mut out);
+            let session = &mut self.clients[slot].session;
+            if call(|| protocol.survey_done(asker.tag, session, answer, &mut out)).is_none() {
+                return self.on_client_defect(slot, out);
+            }
             self.execute(out, Source::NONE);
         }
     }

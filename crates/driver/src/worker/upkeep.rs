@@ -8,6 +8,7 @@ use protocol::{Protocol, Refusal};
 use super::{
     Worker,
     clients::{ClientConn, State},
+    delays::Turn,
     leases::Lease,
 };
 use crate::config::{PoolTimeouts, Timeouts};
@@ -38,6 +39,7 @@ impl<P: Protocol> Worker<P> {
             self.reactor.resume_accept(conn);
         }
         self.answer_delayed();
+        self.take_turns();
         self.end_lingering();
         self.partings.look(&self.shared.listeners, self.now);
         self.end_slow_sides();
@@ -71,6 +73,10 @@ impl<P: Protocol> Worker<P> {
                 while let Some((slot, since)) = self.login_queues[listener].oldest() {
                     if self.now - since < limit {
                         break;
+                    }
+                    if self.clients[slot as usize].turn == Turn::Awaited {
+                        self.give_up_turn(slot as usize);
+                        continue;
                     }
                     self.refuse(slot as usize, Refusal::LoginTimeout);
                     self.refresh_state(slot as usize);

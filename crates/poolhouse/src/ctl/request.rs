@@ -61,14 +61,15 @@ impl Remote {
             .new_agent();
         let url = format!("{}{}", self.base, request.path);
         let parameters = || request.parameters.iter().map(|(name, value)| (*name, value.as_str()));
+        let token = self.token.as_ref().map(|token| ("Authorization", format!("Bearer {token}")));
         let called = match request.method {
-            Method::Get => agent.get(&url).query_pairs(parameters()).call(),
+            Method::Get => {
+                let get = agent.get(&url).query_pairs(parameters());
+                token.into_iter().fold(get, |get, (name, value)| get.header(name, value)).call()
+            }
             Method::Post => {
-                let mut post = agent.post(&url).query_pairs(parameters()).header("X-Poolhouse", "ctl");
-                if let Some(token) = &self.token {
-                    post = post.header("Authorization", format!("Bearer {token}"));
-                }
-                post.send_empty()
+                let post = agent.post(&url).query_pairs(parameters()).header("X-Poolhouse", "ctl");
+                token.into_iter().fold(post, |post, (name, value)| post.header(name, value)).send_empty()
             }
         };
         let mut response = called.with_context(|| format!("cannot ask {}", self.base))?;

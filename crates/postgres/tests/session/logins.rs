@@ -176,6 +176,31 @@ fn a_wrong_password_and_an_unknown_user_fail_alike() {
 }
 
 #[test]
+fn an_unknown_user_is_asked_for_the_same_as_one_who_exists() {
+    let md5 = Proof::Md5(md5_hash("secret", "app").into());
+    let rare = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", &[7; 20], 3)));
+    for proof in [md5, scram_proof(), rare] {
+        let (mut world, _) = world(proof, Pieces::Whole);
+        let asked = |world: &mut World, user| {
+            let client = world.connect_client();
+            world.client_says(client, &startup(3 << 16, &[("user", user)]));
+            let offered = world.client_got(client);
+            if offered[8] == 5 {
+                // The answer to anything is that the password is wrong.
+                world.client_says(client, &message(b'p', b"md50123456789abcdef0123456789abcdef\0"));
+                let answer = text(&world.client_got(client)).replace("nobody", "anyone");
+                return (offered[..9].to_vec(), answer, 0);
+            }
+            world.client_says(client, &message(b'p', b"SCRAM-SHA-256\0\0\0\0\x0an,,n=,r=ab"));
+            let challenge = text(&world.client_got(client));
+            let salt = challenge.split(",s=").nth(1).unwrap().split(',').next().unwrap();
+            (offered, challenge.split(",i=").nth(1).unwrap().to_owned(), salt.len())
+        };
+        assert_eq!(asked(&mut world, "anyone"), asked(&mut world, "nobody"));
+    }
+}
+
+#[test]
 fn a_password_is_proved_by_md5() {
     in_all_pieces(|pieces| {
         for (password, right) in [("secret", true), ("wrong", false)] {

@@ -212,6 +212,7 @@ fn fresh(world: &World, received: Vec<u8>) -> crate::world::End<postgres::Client
         session,
         received,
         held: Vec::new(),
+        need: 0,
         closed: None,
         waiting: false,
         standing: protocol::Standing::Login,

@@ -9,8 +9,8 @@ use std::{
 };
 
 use postgres::{
-    Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin,
-    ResetPolicy, StatePolicy, Unknown,
+    Client, Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, Server, ServerEncryption,
+    ServerLogin, StatePolicy, Unknown,
 };
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -37,6 +37,8 @@ pub struct End<S> {
     pub received: Vec<u8>,
     /// Sent by it and not consumed.
     pub held: Vec<u8>,
+    /// The session need not see less.
+    pub need: usize,
     pub closed: Option<CloseReason>,
     pub waiting: bool,
     pub standing: Standing,
@@ -95,6 +97,14 @@ impl Directory for Doors {
 
     fn answered(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
         stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
+    }
+
+    fn looks(&self, _: &str) -> Vec<Look> {
+        match &self.proof {
+            Proof::Md5(_) => vec![Look::Md5],
+            Proof::Scram(verifier) => vec![Look::Scram(verifier.shape())],
+            Proof::Trust | Proof::Certificate | Proof::Ask(_) => Vec::new(),
+        }
     }
 
     fn refuted(&self, _: &str, _: &str) {}
@@ -181,6 +191,7 @@ impl World {
             session,
             received: Vec::new(),
             held: Vec::new(),
+            need: 0,
             closed: None,
             waiting: false,
             standing: Standing::Login,
@@ -231,7 +242,9 @@ impl World {
         for piece in self.cut(bytes) {
             let Some(end) = self.clients.0.get_mut(&tag.0) else { return };
             end.held.extend_from_slice(&piece);
-            self.pump_client(tag);
+            if end.held.len() >= end.need.min(self.max_held) {
+                self.pump_client(tag);
+            }
             self.settle();
         }
     }
@@ -241,7 +254,9 @@ impl World {
         for piece in self.cut(bytes) {
             let Some(end) = self.servers.0.get_mut(&tag.0) else { return };
             end.held.extend_from_slice(&piece);
-            self.pump_server(tag);
+            if end.held.len() >= end.need.min(self.max_held) {
+                self.pump_server(tag);
+            }
             self.settle();
         }
     }
@@ -343,7 +358,7 @@ impl World {
             let mut out = Outbox::new();
             let consumed = self.postgres.client_input(tag, &mut end.session, &mut self.servers, input, &mut out);
             let end = self.clients.0.get_mut(&tag.0).unwrap();
-            end.held = held[consumed..].to_vec();
+            (end.held, end.need) = (held[consumed..].to_vec(), out.need);
             self.execute(&out, &held);
             if consumed == 0 || consumed == held.len() {
                 return;
@@ -365,7 +380,8 @@ impl World {
                 || matches!(e, Effect::Release { server, verdict: Verdict::Discard } if *server == tag)
         });
         assert!(!input.full || consumed > 0 || closed, "a full buffer is consumed or closed");
-        self.servers.0.get_mut(&tag.0).unwrap().held = held[consumed..].to_vec();
+        let end = self.servers.0.get_mut(&tag.0).unwrap();
+        (end.held, end.need) = (held[consumed..].to_vec(), out.need);
         self.execute(&out, &held);
     }
 

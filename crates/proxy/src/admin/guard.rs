@@ -1,10 +1,10 @@
-//! Who may change something over the admin address. With a token: who shows it. Without: who asks from this machine and
-//! is no web page. Knows no order.
+//! Who may look and who may change something over the admin address. Whoever shows the token may do both. Without it,
+//! changes are for who asks from this machine and is no web page, and looking is for who is no web page. Knows no order.
 //!
 //! A page of any site can make its visitor's browser send forms to 127.0.0.1, so being on this machine is not enough: the
 //! request must carry a header that a form cannot send, it must not come from a page at all (browsers then name the
 //! page's origin), and it must be addressed to this machine by address and not by a name that the page's owner could
-//! point here.
+//! point here. The last holds for looking, too: otherwise such a page could read all that is here ("DNS rebinding").
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,6 +17,10 @@ use settings::Secret;
 /// The header that must be there when there is no token; its value does not matter.
 pub const HEADER: &str = "x-poolhouse";
 
+/// What browsers say of where a request comes from, and what for.
+const SITE: &str = "sec-fetch-site";
+const MODE: &str = "sec-fetch-mode";
+
 /// Why somebody may change nothing: with the HTTP status 401 or 403.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denied {
@@ -26,17 +30,33 @@ pub enum Denied {
     NotLocal(&'static str),
 }
 
+/// Whether a request may see what is here. `names` are those by which this address may be asked.
+pub fn may_look(headers: &HeaderMap, token: Option<&Secret>, names: &[String]) -> Result<(), &'static str> {
+    if token.is_some_and(|token| shows(headers, token)) {
+        return Ok(());
+    }
+    // Our own page asks without an origin, and links of other sites lead here by navigation, which shows them nothing.
+    let foreign = |site: &[u8]| matches!(site, b"cross-site" | b"same-site");
+    let navigates = headers.get(MODE).is_some_and(|mode| mode == "navigate");
+    if headers.contains_key(ORIGIN) || headers.get(SITE).is_some_and(|site| foreign(site.as_bytes()) && !navigates) {
+        return Err("web pages of other sites may not look");
+    }
+    let may = |host: &[u8]| is_address(host) || is_named(host, names);
+    match headers.get(HOST).is_some_and(|host| may(host.as_bytes())) {
+        true => Ok(()),
+        false => Err("the Host header must be an address, localhost or one of the `names` in [admin]"),
+    }
+}
+
 /// Whether a request may change something.
 pub fn authorize(headers: &HeaderMap, peer: SocketAddr, token: Option<&Secret>) -> Result<(), Denied> {
     if let Some(token) = token {
-        let shown = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        let right = shown.is_some_and(|shown| scram::equal(shown.trim_ascii(), token.reveal().as_bytes()));
-        return if right { Ok(()) } else { Err(Denied::Token) };
+        return if shows(headers, token) { Ok(()) } else { Err(Denied::Token) };
     }
     if !peer.ip().to_canonical().is_loopback() {
         return Err(Denied::NotLocal("without a `token` in [admin], changes are taken from this machine only"));
     }
-    if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
+    if headers.contains_key(ORIGIN) || headers.contains_key(SITE) {
         return Err(Denied::NotLocal("changes are not taken from web pages"));
     }
     if !headers.get(HOST).is_some_and(|host| is_address(host.as_bytes())) {
@@ -48,13 +68,28 @@ pub fn authorize(headers: &HeaderMap, peer: SocketAddr, token: Option<&Secret>) 
     }
 }
 
+fn shows(headers: &HeaderMap, token: &Secret) -> bool {
+    let shown = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    shown.is_some_and(|shown| scram::equal(shown.trim_ascii(), token.reveal().as_bytes()))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// One of these names, with or without a port.
+fn is_named(host: &[u8], names: &[String]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    names.iter().any(|name| name.eq_ignore_ascii_case(without_port(host)))
+}
+
 /// An IP address or `localhost`, with or without a port.
 fn is_address(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
-    };
+    let name = without_port(host);
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     bare == "localhost" || bare.parse::<IpAddr>().is_ok() || host.parse::<IpAddr>().is_ok()
 }
@@ -94,6 +129,34 @@ mod tests {
         }
         let rebound = [("host", "evil.example:9930"), (HEADER, "ctl")];
         assert!(authorize(&headers(&rebound), HERE, None).is_err(), "a name that was pointed here");
+    }
+
+    #[test]
+    fn whoever_looks_names_an_address_or_a_name_that_is_configured_and_is_no_foreign_page() {
+        let names = ["poolhouse.internal".to_owned()];
+        let looks = |pairs: &[(&'static str, &'static str)]| may_look(&headers(pairs), None, &names).is_ok();
+        for host in ["127.0.0.1:9930", "localhost:9930", "[::1]:9930", "10.0.0.5", "Poolhouse.Internal:9930"] {
+            assert!(looks(&[("host", host)]), "{host}");
+        }
+        for host in ["evil.example:9930", "", "x.poolhouse.internal", "poolhouse.internal.evil.example"] {
+            assert!(!looks(&[("host", host)]), "{host}");
+        }
+        assert!(!looks(&[]), "every browser names a host, and so does every other client of HTTP/1.1");
+        let here = ("host", "localhost:9930");
+        assert!(looks(&[here, (SITE, "same-origin")]), "our own page");
+        assert!(looks(&[here, (SITE, "cross-site"), (MODE, "navigate")]), "a link that somebody followed");
+        for page in [("origin", "http://evil.example"), ("origin", "null"), (SITE, "cross-site"), (SITE, "same-site")] {
+            assert!(!looks(&[here, page]), "{page:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_shows_the_token_may_look_by_any_name() {
+        let token = Secret::new("0123456789abcdef");
+        let looks = |shown| may_look(&headers(&[("host", "a.name"), ("authorization", shown)]), Some(&token), &[]);
+        assert!(looks("Bearer 0123456789abcdef").is_ok());
+        assert!(looks("Bearer 0123456789abcdeF").is_err());
+        assert!(may_look(&headers(&[("host", "127.0.0.1")]), Some(&token), &[]).is_ok(), "looking needs no token");
     }
 
     #[test]

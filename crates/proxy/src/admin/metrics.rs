@@ -85,6 +85,8 @@ impl Metrics {
             .encode_info(&labels)?;
         let one = |value| vec![(Vec::new(), value)];
         counters(encoder, "poolhouse_auth_failures", "Failed logins of clients", one(self.snapshot.auth_failures))?;
+        let help = "Calls into sessions that panicked, which is a defect";
+        counters(encoder, "poolhouse_session_panics", help, one(self.snapshot.session_panics))?;
         let help = "Log lines dropped because standard error was too slow";
         counters(encoder, "poolhouse_log_lines_dropped", help, one(self.process.dropped_log_lines))?;
         let (failed, done) = self.process.reloads;
@@ -392,7 +394,15 @@ pub(super) mod tests {
         };
         let workers = vec![driver::WorkerSnapshot::default()];
         let pools = vec![pool("d", "u"), pool("d", "v\"\n")];
-        Snapshot { listeners: vec![listener], pools, workers, reactor: "mio", auth_failures: 6, ..Snapshot::default() }
+        Snapshot {
+            listeners: vec![listener],
+            pools,
+            workers,
+            reactor: "mio",
+            auth_failures: 6,
+            session_panics: 1,
+            ..Snapshot::default()
+        }
     }
 
     #[track_caller]
@@ -430,6 +440,7 @@ pub(super) mod tests {
                 "poolhouse_waiters{database=\"d\",user=\"u\"} 4",
                 "poolhouse_transactions_total{database=\"d\",user=\"u\"} 100",
                 "poolhouse_auth_failures_total 6",
+                "poolhouse_session_panics_total 1",
                 "poolhouse_log_lines_dropped_total 11",
                 "poolhouse_reloads_total{result=\"failed\"} 1",
                 "poolhouse_pools_paused{database=\"d\",user=\"u\"} 0",

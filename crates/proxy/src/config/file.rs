@@ -28,7 +28,7 @@ use crate::Password;
 const MAX_USERLIST: u64 = 16 * 1024 * 1024;
 
 const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token"];
-const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file"];
+const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names"];
 const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
 const AUTH_KEYS: &[&str] = &["file"];
 const SERVE_KEYS: &[&str] = &["workers", "drain_time", "max_auth_failures", "node_id"];
@@ -313,6 +313,7 @@ impl Reader<'_> {
             listen: listen.unwrap_or(default.listen),
             user_label: section.truth("user_label").unwrap_or(default.user_label),
             token,
+            names: section.texts("names").unwrap_or_default(),
             spots: section.spots(),
         }
     }

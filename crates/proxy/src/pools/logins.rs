@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use postgres::{Ask, Directory, Encryption, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{
+    Ask, Directory, Encryption, Look, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown,
+};
 use protocol::{Origin, PoolId};
 use settings::Secret;
 
@@ -64,6 +66,12 @@ impl Directory for Pools {
                 Err(Unknown::User)
             }
         }
+    }
+
+    fn looks(&self, database: &str) -> Vec<Look> {
+        let found = self.lookups(database).map(|lookups| lookups.known.looks()).unwrap_or_default();
+        // Where users are looked up, these are nearly all.
+        if found.is_empty() { self.looks.clone() } else { found }
     }
 
     fn refuted(&self, database: &str, user: &str) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use driver::Upstreams;
-use postgres::{Directory, PoolMode, Proof};
+use postgres::{Directory, Look, PoolMode, Proof};
 use protocol::Origin;
 
 use super::*;
@@ -126,6 +126,17 @@ fn users_who_are_not_configured_are_looked_up_and_remembered() {
     assert!(route.pass_through && route.pool != question.pool);
     assert_eq!(pools.server_login(route.pool).md5_hash.as_deref(), Some(hash));
     assert!(!pools.route("a", "known").unwrap().pass_through);
+}
+
+#[test]
+fn who_does_not_exist_looks_like_those_who_are_looked_up_once_any_is_known() {
+    let pools = pools(LOOKED_UP);
+    let plain = Look::Scram(scram::Shape::default());
+    assert_eq!(pools.looks("a"), [plain], "as the configured user");
+    let hash = "md50123456789abcdef0123456789abcdef";
+    assert!(pools.answered("a", "app", Some(hash)).is_ok());
+    assert_eq!((pools.looks("a"), pools.looks("nowhere")), (vec![Look::Md5], vec![Look::Md5]));
+    assert_eq!(pools.looks("b"), [plain], "nobody is looked up there");
 }
 
 #[test]

@@ -34,6 +34,8 @@ impl Redis {
         out: &mut Outbox,
     ) -> Taken {
         if needed < STREAM_FROM && !full {
+            // A longer one may be passed on before it is whole.
+            out.need = needed as usize;
             return Taken::No;
         }
         let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
