@@ -104,6 +104,8 @@ def scram_verifier(user, iterations=4096):
 class Cluster:
     """A cluster that is running after `start`."""
 
+    locale = "C.UTF-8"
+
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
         self.data = self.directory / "data"
@@ -113,7 +115,7 @@ class Cluster:
     def make(self):
         """initdb, roles and databases. Leaves it running."""
         give_away(self.directory)
-        subprocess.run([program("initdb"), "-D", self.data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C.UTF-8",
+        subprocess.run([program("initdb"), "-D", self.data, "-U", SUPERUSER, "-E", "UTF8", f"--locale={self.locale}",
                         "--no-sync", "--auth=trust"],
                        check=True, stdout=subprocess.DEVNULL, cwd=self.directory, **unprivileged())
         (self.data / "pg_hba.conf").write_text(HBA)
