@@ -27,13 +27,14 @@ pub(crate) fn custom_names<'a>(seen: &'a [Box<[u8]>], known: &'a Pairs) -> Vec<&
 /// The query.
 pub(crate) fn write(suspects: Suspects, custom: &[&[u8]]) -> Vec<u8> {
     let mut sql = Vec::new();
+    // Whatever is in a schema depends on it, of whichever kind it is.
     // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to.
     sql.extend_from_slice(
         b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
-          WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
-          EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) \
-          OR EXISTS (SELECT 1 FROM pg_catalog.pg_type WHERE typnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) \
-          OR EXISTS (SELECT 1 FROM pg_catalog.pg_proc WHERE pronamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())) \
+          WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid \
+          AND EXISTS (SELECT 1 FROM pg_catalog.pg_depend \
+          WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+          AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) \
           UNION ALL SELECT 'p', 'cursor', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable) \
           UNION ALL SELECT 'p', 'lock', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
           WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
