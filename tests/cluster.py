@@ -1,6 +1,8 @@
 """A private PostgreSQL cluster: made in a temporary directory, on a free port, as an unprivileged user.
 
 Knows nothing of poolers.
+
+Environment: PG_BIN=folder with another PostgreSQL's initdb, pg_ctl and postgres; what is not in there is the machine's.
 """
 
 import base64
@@ -79,6 +81,9 @@ def give_away(path):
 
 def program(name):
     """The path of one of PostgreSQL's programs; Debian keeps them off PATH."""
+    chosen = pathlib.Path(os.environ.get("PG_BIN", "/nowhere")) / name
+    if chosen.exists():
+        return str(chosen)
     found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), key=lambda p: float(p.split("/")[4]))
     path = found[-1] if found else shutil.which(name)
     if path is None:

@@ -31,7 +31,7 @@ def write(results, at_once):
         text += "\nWhat fails through Poolhouse and passes directly, and why:\n\n| file | in | because it |\n|-|-|-|\n"
     for file in files:
         where = "; ".join(NAMES[name].removeprefix("Poolhouse, ") for name, failed in through.items() if file in failed)
-        text += f"| `{file}` | {where} | {reasons.why(file) or 'not known yet'} |\n"
+        text += f"| `{file}.sql` | {where} | {reasons.why(file) or 'not known yet'} |\n"
     if any(name.startswith("pgbouncer") for name in variants):
         text += "\nPgBouncer of that version takes no `options` when a client connects, so settings that the suite asks for there are missing; some of its failures have no other cause.\n"
     pages.put("regress", text)
