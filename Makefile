@@ -24,13 +24,16 @@ PGX_ARGS ?=
 MATRIX_ARGS ?=
 # Further arguments of tests/adversary.py
 ADVERSARY_ARGS ?=
+# Further arguments of tests/leaks.py, and of tests/leak_mutants.py
+LEAKS_ARGS ?=
+MUTANTS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients rest-clients regress pgx-suite matrix adversary demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients rest-clients regress pgx-suite matrix adversary leaks adversary-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing (Debian packages, .venv), and say what
 	@scripts/setup.sh
@@ -71,6 +74,12 @@ matrix: setup build ## our own tests of PostgreSQL's sessions on PostgreSQL 14 t
 
 adversary: setup build ## clients that change their sessions at random beside a reference (ADVERSARY_ARGS='--statements 1000000')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/adversary.py $(ADVERSARY_ARGS)
+
+leaks: setup build ## clients that leave whatever they can behind, and others who look (LEAKS_ARGS='--statements 1000000')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/leaks.py $(LEAKS_ARGS)
+
+adversary-mutants: setup ## puts known leaks back one by one (tests/mutants): how many statements until each is found? (MUTANTS='stale-plan' for some only)
+	$(PYTHON) tests/leak_mutants.py $(MUTANTS)
 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo

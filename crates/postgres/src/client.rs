@@ -10,6 +10,7 @@ use protocol::{
 
 use crate::{
     PoolMode, Postgres,
+    cleaning::Soil,
     client_login::Login,
     error::{Report, Severity, code},
     listeners::Listening,
@@ -134,10 +135,14 @@ impl Client {
         verdict: Verdict,
         out: &mut Outbox,
     ) {
-        server.stained |= server.has_state();
-        let verdict = if server.stained && verdict == Verdict::Clean { Verdict::Reset } else { verdict };
+        server.soil_at_release();
+        let verdict = match verdict {
+            Verdict::Clean | Verdict::Reset if server.soil.has(Soil::BEYOND) => Verdict::Discard,
+            Verdict::Clean if !server.soil.is_clean() => Verdict::Reset,
+            verdict => verdict,
+        };
         self.part(server);
-        out.push(Effect::Release { server: tag, verdict });
+        server.give_back(tag, verdict, out);
         if !matches!(self.phase, Phase::Login(_)) {
             self.stand(me, Standing::Idle, out);
         }
@@ -150,6 +155,7 @@ impl Client {
         server.pinned = false;
         server.told_mid = false;
         server.exchange.shrink();
+        server.settle_change();
     }
 
     /// Tells the client why and closes its connection. The driver releases what it holds through `client_gone`.

@@ -7,6 +7,7 @@ use crate::{
     Postgres,
     error::Failure,
     parameters::Settings,
+    scan::scan,
     server::{Server, Stage},
     survey::{self, Survey},
     suspects::Suspects,
@@ -32,13 +33,19 @@ impl Postgres {
             }
             (None, None) => {
                 let asked = Suspects::SETTINGS;
-                let sql = survey::write(asked, &[]);
-                server.begin(me, Purpose::Connected(Survey::new(asked, Vec::new())), &[&sql], out);
+                let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
+                // What it does behind its text has to be done again.
+                server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
+                let sql = survey::write(asked, &found.custom);
+                server.begin(me, Purpose::Connected(Survey::new(asked, Vec::new(), &found.custom)), &[&sql], out);
             }
             (Some(set), None) => {
                 let Settings { reported, .. } = &*server.settings;
-                let (there, _) = set.settings(reported, &server.settings, server.user.as_deref());
-                server.settings = self.parameters.intern(there);
+                server.connect_makes |= set.pin.is_some() || !set.channels.is_empty() || set.too_long;
+                match set.settings(reported, &server.settings, server.user.as_deref()) {
+                    Some((there, _)) => server.settings = self.parameters.intern(there),
+                    None => server.connect_makes = true,
+                }
                 self.server_usable(me, server, out);
             }
         }

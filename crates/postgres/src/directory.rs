@@ -27,6 +27,10 @@ pub trait Directory: Send + Sync + 'static {
     /// nothing of databases and use nothing up.
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown>;
 
+    /// The catalogue of a pool's database was read. `suspicious` is what in it could touch sessions behind the text of a statement, for
+    /// people; told when it has changed.
+    fn catalogue_read(&self, pool: PoolId, suspicious: &[String]);
+
     /// How Poolhouse logs in to the upstream of a pool.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
 }
@@ -111,6 +115,8 @@ pub struct ServerLogin {
     pub mode: PoolMode,
     /// What is done about what sessions leave behind.
     pub state: StatePolicy,
+    /// Functions of the database that are taken to be harmless to sessions: `schema.name`, `schema.*` or `extension:name`.
+    pub trusted_functions: Arc<[String]>,
     /// What the server must be.
     pub target: Target,
     /// Whether the connection is encrypted.

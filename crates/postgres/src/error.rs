@@ -109,6 +109,16 @@ impl Failure {
         body.windows(routine.len()).any(|part| part == routine)
     }
 
+    /// Whether the body of an ErrorResponse may come from a statement that was prepared before something that it uses was changed: its
+    /// plan does not fit, or what it means is not there any more. Codes: appendix "PostgreSQL Error Codes".
+    pub(crate) fn may_be_stale(body: &[u8]) -> bool {
+        const GONE: [&str; 10] =
+            ["42P01", "42703", "42704", "42883", "42804", "42809", "3F000", "42P13", "22P02", "26000"];
+        let code = Self::read(body).code;
+        // A failed look-up of something in the catalogue is an internal error.
+        Self::is_outdated_plan(body) || code == "XX000" || GONE.contains(&code.as_str())
+    }
+
     /// Whether asking again cannot help until somebody changes something: wrong credentials, no such database, a
     /// start-up parameter that is refused.
     pub(crate) fn is_permanent(&self) -> bool {

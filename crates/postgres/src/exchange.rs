@@ -152,6 +152,11 @@ impl Exchange {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
     }
 
+    /// What is being answered is a message of the extended protocol.
+    pub(crate) fn is_extended(&self) -> bool {
+        matches!(self.queue.front(), Some(Item::Extended(_) | Item::Noted(_)))
+    }
+
     /// Whether the pipeline under way is the only one: then the transaction cannot have failed in one before it.
     pub(crate) fn is_first_pipeline(&self) -> bool {
         self.status != b'E' && self.queue.iter().all(|item| matches!(item, Item::Extended(_) | Item::Noted(_)))

@@ -13,6 +13,8 @@
 
 mod amend;
 mod cancel_key;
+mod catalogue;
+mod cleaning;
 mod client;
 mod client_login;
 mod connect_query;
@@ -22,7 +24,7 @@ mod encryption;
 mod ending;
 mod error;
 mod exchange;
-mod glance;
+mod harmless;
 mod keyring;
 mod listeners;
 mod lookup;
@@ -68,7 +70,8 @@ pub use requester::{
     Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
 pub use server::Server;
-pub use state::{OnState, StatePolicy};
+pub use statements::PREFIX as STATEMENT_PREFIX;
+pub use state::{OnState, ResetPolicy, StatePolicy};
 pub use target::Target;
 
 use client::Phase;
@@ -87,6 +90,7 @@ pub struct Postgres {
     statements: statements::Statements,
     pins: state::Pins,
     hubs: listeners::Hubs,
+    catalogues: catalogue::Catalogues,
     second_tries: encryption::SecondTries,
     /// Which of several Poolhouses behind one address this is.
     node: u8,
@@ -104,6 +108,7 @@ impl Postgres {
             statements: statements::Statements::default(),
             pins: state::Pins::default(),
             hubs: listeners::Hubs::default(),
+            catalogues: catalogue::Catalogues::default(),
             second_tries: encryption::SecondTries::default(),
             node: 0,
         }
@@ -119,6 +124,10 @@ impl Postgres {
 impl Protocol for Postgres {
     type Client = Client;
     type Server = Server;
+
+    fn tell_time(&self, now: std::time::Duration) {
+        self.catalogues.tell_time(now.as_millis() as u64);
+    }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
         self.new_client(origin)

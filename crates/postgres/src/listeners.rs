@@ -12,15 +12,16 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
-use protocol::{Blame, ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use crate::{
     Postgres,
+    cleaning,
     client::{Client, Phase},
     error::{Failure, Report, Severity, code},
     message::{IDLE, back, take_text, take_u32, write_ready},
@@ -189,15 +190,41 @@ impl Postgres {
             let hint = "Use fewer channels, and tell what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
             client.fail(me, &Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client, out);
-            server.stained = true;
+            server.soil.add(crate::cleaning::Soil::ALL);
             return client.release(me, tag, server, Verdict::Reset, out);
         }
         let mut hubs = self.hubs.lock();
         if hubs.contains_key(&client.pool) {
             server.begin(tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], out);
         } else {
-            self.become_hub(&mut hubs, (me, client), (tag, server), &channels, true, out);
+            // Nobody's time-outs and settings may act on what is everybody's.
+            let clean = server.soil.is_clean() && Arc::ptr_eq(&server.settings, &server.defaults);
+            self.become_hub(&mut hubs, (me, client), (tag, server), &channels, clean, out);
+            if !clean {
+                self.clean_listener(tag, server, out);
+            }
         }
+    }
+
+    /// Has the server that is to listen for all made as it was when it was new.
+    fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if matches!(server.duty, Duty::Listens(_)) {
+            let mut sql = Vec::new();
+            cleaning::write(&mut sql, true, &server.own, &server.defaults);
+            server.begin(tag, Purpose::CleanListener, &[&sql], out);
+        }
+    }
+
+    /// The server that is to listen for all is as it was when it was new.
+    pub(crate) fn listener_cleaned(&self, tag: ServerTag, server: &mut Server, failure: Option<Failure>, out: &mut Outbox) {
+        if let Some(failure) = failure {
+            let reason = CloseReason::Error(Blame::Server, failure.text());
+            out.push(Effect::Close { peer: Peer::Server(tag), reason });
+            return;
+        }
+        server.prepared = None;
+        self.was_cleaned(server);
+        self.look_after_hub(tag, server, out);
     }
 
     /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after all.
@@ -214,7 +241,11 @@ impl Postgres {
         let Some(hub) = hubs.get_mut(&client.pool) else {
             self.become_hub(&mut hubs, (me, client), (tag, server), channels, false, out);
             drop(hubs);
-            return self.look_after_hub(tag, server, out);
+            return if server.soil.is_clean() && Arc::ptr_eq(&server.settings, &server.defaults) {
+                self.look_after_hub(tag, server, out)
+            } else {
+                self.clean_listener(tag, server, out)
+            };
         };
         let heard = self.subscribe(hub, me, client, channels, false);
         hub.prod(out);

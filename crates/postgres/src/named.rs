@@ -12,6 +12,7 @@ use crate::{
     Postgres,
     client::Client,
     deallocate::{Deallocate, deallocates},
+    cleaning::Soil,
     error::Failure,
     exchange::Note,
     message::{HEADER, back, front, take_text, write},
@@ -72,7 +73,7 @@ fn meaning(
 
 /// What rules the meaning of a text parsed now; `None` if nobody else may share it.
 fn context(client: &Client, server: &Server) -> Option<u64> {
-    if server.suspects.any(Suspects::MEANING) {
+    if server.suspects.any(Suspects::MEANING.and(Suspects::HIDDEN)) {
         return None;
     }
     client.settings.as_ref().map(|settings| settings.context())
@@ -94,7 +95,9 @@ fn parse(
         // Too long to be kept: it stays with this server, under its own name.
         server.suspects.add(Suspects::PREPARE);
         // A survey would not tell it from ours.
-        server.stained |= is_ours(&message.bytes[name]);
+        if is_ours(&message.bytes[name]) {
+            server.soil.add(Soil::ALL);
+        }
         return Step::Forward;
     }
     let text = &message.bytes[name.end + 1..message.end()];
@@ -116,7 +119,7 @@ fn parse(
     }
     let amended = retold::named_parse(client, server, text);
     let text = amended.as_deref().unwrap_or(text);
-    let statement = postgres.statements.intern(context(client, server), text);
+    let statement = postgres.statements.intern(context(client, server), server.catalogue.epoch(), text);
     let named = client.named.get_or_insert_default();
     let prepared = server.prepared.get_or_insert_default();
     named.parse(name, statement.clone(), prepared.pipeline());
@@ -142,7 +145,7 @@ fn parse(
 /// Has the server prepare something under a name that is there for nothing else.
 fn take_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| {
-        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{TAKEN}\0").as_bytes()));
+        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *TAKEN).as_bytes()));
         write_named_parse(to, TAKEN.as_bytes(), b"\0\0\0");
     });
     server.exchange.noted(Note::Swallowed);
@@ -173,7 +176,7 @@ pub(crate) fn deallocate(
     take_name((tag, server), out);
     out.insert(Peer::Server(tag), |to| {
         write(to, front::PARSE, |to| {
-            to.extend_from_slice(format!("\0DEALLOCATE {TAKEN}\0").as_bytes());
+            to.extend_from_slice(format!("\0DEALLOCATE {}\0", *TAKEN).as_bytes());
             to.extend_from_slice(body);
         });
     });
@@ -227,19 +230,19 @@ fn refer(
     let mut statement = match meaning(client, server, message, text) {
         Err(step) => return step,
         // A statement of ours is not the client's. The server says that it does not exist.
-        Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, NOTHING, None, out),
+        Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, &NOTHING, None, out),
         // The same, or it is one that was prepared there by other means.
         Ok(None) => return Step::Forward,
         Ok(Some(statement)) => statement,
     };
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(text);
-    } else if server.policy.on_state != OnState::Allow && statement.findings.suspects != Suspects::NONE {
-        let findings = &statement.findings;
+    } else if server.policy.on_state != OnState::Allow && !statement.findings.is_plain() {
+        let findings = &server.judge(statement.findings.clone());
         if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
             return step;
         }
-        if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
+        if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
             reject(tag, server, message.header.kind, out);
         }
         server.suspect(findings);
@@ -250,13 +253,15 @@ fn refer(
             }
             note_bound_names(server, message);
         }
+    } else if statement.findings.suspects.any(Suspects::DDL) {
+        server.note_change(&statement.findings);
     }
     let described = client.named.as_ref().is_some_and(|named| named.is_described(text));
     let now = context(client, server);
     let there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     if now != Some(statement.context) && !(there && now.is_none()) {
         // It would mean something else if it were parsed now, so it is another statement.
-        statement = postgres.statements.intern(now, &statement.body);
+        statement = postgres.statements.intern(now, statement.epoch, &statement.body);
         if now.is_some() {
             client.named.as_mut().expect("it has the statement").replace(text, &statement);
         }
@@ -322,7 +327,7 @@ fn write_hidden_close(
     out: &mut Outbox,
 ) {
     out.insert(Peer::Server(tag), |to| {
-        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{PREFIX}{id}\0").as_bytes()));
+        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}{id}\0", *PREFIX).as_bytes()));
     });
     prepared.close(id);
     exchange.noted(Note::HiddenClose(id));
@@ -343,7 +348,7 @@ pub(crate) fn write_named_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
 
 /// A Close that does nothing.
 fn write_idle_close(to: &mut Vec<u8>) {
-    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{NOTHING}\0").as_bytes()));
+    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *NOTHING).as_bytes()));
 }
 
 /// Whether a name could be one of ours. The names of clients that are known are replaced, whatever they are.
@@ -402,15 +407,23 @@ pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
     }
 }
 
-/// An error was answered: what it discarded never was, and a plan that does not fit is made anew everywhere. Returns the
+/// An error was answered, to a message of the extended protocol if `prepared`: what it discarded never was, and a statement that may be
+/// stale is made anew everywhere. Returns the
 /// error with the client's own name of a statement in place of ours, if there is one in it.
-pub(crate) fn failed(body: Option<&[u8]>, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
+pub(crate) fn failed(
+    body: Option<&[u8]>,
+    prepared: bool,
+    client: &mut Client,
+    server: &mut Server,
+) -> Option<Vec<u8>> {
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
     let renamed = body.and_then(|body| rename(body, taken, client));
     settle_discarded(client, server);
-    if let (Some(prepared), Some(body)) = (&mut server.prepared, body)
-        && Failure::is_outdated_plan(body)
+    if let (Some(statements), Some(body)) = (&mut server.prepared, body)
+        && prepared
+        && Failure::may_be_stale(body)
     {
+        let prepared = statements;
         prepared.outdated();
     }
     renamed

@@ -82,6 +82,7 @@ impl Postgres {
     pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         let repeated = server.is_to_repeat(body.unwrap_or_default());
+        let prepared = server.exchange.is_extended();
         server.exchange.answered(back::ERROR_RESPONSE);
         if server.exchange.is_last() {
             // What failed has set nothing back and stopped no listening, nor has what was done with it. (What does either is the last
@@ -99,7 +100,7 @@ impl Postgres {
         }
         let tag = server.holder.expect("a client is served");
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        let mut renamed = named::failed(body, client, server);
+        let mut renamed = named::failed(body, prepared, client, server);
         if repeated {
             return Step::Drop;
         }

@@ -185,6 +185,21 @@ impl Settings {
 }
 
 impl Settings {
+    /// Appends what makes these settings of a session that has those, and nothing beside them.
+    pub(crate) fn write_beyond(&self, own: &Settings, sql: &mut Vec<u8>) {
+        for (name, value) in self.reported.iter().filter(|(name, value)| own.reported.get(name) != Some(value)) {
+            write_set(sql, name, value);
+        }
+        for (name, value) in self.extras.iter().filter(|(name, _)| !is_identity(name)) {
+            write_set(sql, name, value);
+        }
+        for name in IDENTITY {
+            if let Some(value) = self.extras.get(name) {
+                write_set(sql, name, value);
+            }
+        }
+    }
+
     /// The same without a change of who acts.
     pub(crate) fn write_change_but_identity(&self, to: &Settings, sql: &mut Vec<u8>) {
         for (name, value) in to.reported.iter() {
@@ -220,7 +235,7 @@ fn write_reset(sql: &mut Vec<u8>, name: &[u8]) {
 }
 
 fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) {
+    if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) || !name.is_ascii() {
         sql.extend_from_slice(b"SELECT ");
         write_set_config(sql, name, value, false);
         sql.push(b';');
@@ -298,19 +313,19 @@ fn write_quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b'"');
 }
 
-/// A literal that means the same whatever standard_conforming_strings and client_encoding are: a quote or a backslash
-/// is written by its number, so that it cannot be taken for the second half of a multi-byte character.
+/// A literal that means the same whatever standard_conforming_strings and client_encoding are: it is ASCII, and what is not, or might end
+/// it, is written by its number, in the encoding of the database.
 pub(crate) fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
-    let plain = value.iter().all(|&b| b.is_ascii() && b != b'\'' && b != b'\\');
-    if !plain {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'\'' && byte != b'\\';
+    if !value.iter().all(|&byte| is_plain(byte)) {
         sql.push(b'E');
     }
     sql.push(b'\'');
-    for &b in value {
-        match b {
-            b'\'' => sql.extend_from_slice(b"\\x27"),
-            b'\\' => sql.extend_from_slice(b"\\x5c"),
-            _ => sql.push(b),
+    for &byte in value {
+        if is_plain(byte) {
+            sql.push(byte);
+        } else {
+            sql.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
         }
     }
     sql.push(b'\'');
@@ -507,7 +522,7 @@ mod tests {
     #[test]
     fn names_and_values_cannot_break_out_of_their_quotes() {
         let to = Settings::new(Pairs::default(), pairs(&[("a\"b", r"x'; DROP TABLE t; --\"), ("c", "\u{e4}")]));
-        let sql = "SET \"a\"\"b\" = E'x\\x27; DROP TABLE t; --\\x5c';SET \"c\" = E'\u{e4}';";
+        let sql = "SET \"a\"\"b\" = E'x\\x27; DROP TABLE t; --\\x5c';SET \"c\" = E'\\xc3\\xa4';";
         assert_eq!(change(&Settings::default(), &to), sql);
     }
 

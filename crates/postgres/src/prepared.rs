@@ -148,11 +148,12 @@ impl Prepared {
         self.map.retain(|_, copy| copy.asked > 0 || copy.closing > 0);
     }
 
-    /// The server says that the plan of a statement does not fit any more; it must be one of those used in this lease.
+    /// The server says that a statement does not fit any more; it must be one of those used in this lease.
     pub(crate) fn outdated(&mut self) {
         for copy in self.map.values().filter(|copy| copy.used > self.lease_began) {
             // Raised once, however many servers notice.
             let seen = copy.edition;
+            copy.statement.retire();
             let _ = copy.statement.edition.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed);
         }
     }

@@ -480,8 +480,13 @@ impl Directory for OnlyLogin {
         unreachable!("{NO_CLIENTS}")
     }
 
+    fn catalogue_read(&self, _: PoolId, _: &[String]) {
+        unreachable!("{NO_CLIENTS}")
+    }
+
     fn server_login(&self, _: PoolId) -> ServerLogin {
-        self.0.clone()
+        let state = crate::StatePolicy { reset: crate::ResetPolicy::Never, ..self.0.state };
+        ServerLogin { state, ..self.0.clone() }
     }
 }
 

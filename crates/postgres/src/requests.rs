@@ -10,8 +10,8 @@ use crate::{
     client::Client,
     deallocate::{Deallocate, deallocates},
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
-    named, retold,
-    scan::scan,
+    harmless, named, retold,
+    scan::{is_verbatim, scan},
     sequences,
     server::Server,
     state::OnState,
@@ -133,7 +133,10 @@ pub(crate) fn look(
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
         front::FUNCTION_CALL => {
-            server.suspect(&Findings::of_call());
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            function_call(server, message);
             Step::Forward
         }
         front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
@@ -154,17 +157,34 @@ pub(crate) fn look(
     }
 }
 
+/// A FunctionCall: of a function that is known by its number to be harmless, or it may do anything.
+fn function_call(server: &mut Server, message: &Arrived<'_>) {
+    let mut body = message.body();
+    if take_u32(&mut body).is_some_and(harmless::is_harmless_number) {
+        return;
+    }
+    server.suspect(&Findings::of_call());
+    if !message.is_whole() {
+        return server.suspects.add(Suspects::UNNAMED);
+    }
+    // Format codes and arguments are as those of a Bind.
+    for value in values(body).into_iter().flatten() {
+        if value.contains(&b'.') && is_verbatim(value) {
+            server.note_custom(value);
+        }
+    }
+}
+
 /// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
 pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
     if !server.suspects.any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
         return;
     }
-    let is_name = |value: &[u8]| {
-        let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$') || *byte >= 0x80;
-        value.len() <= 255 && value.contains(&b'.') && value.iter().all(of_name)
-    };
+    if !message.is_whole() {
+        return server.suspects.add(Suspects::UNNAMED);
+    }
     for value in bound_values(message.body()).into_iter().flatten() {
-        if is_name(value) {
+        if value.contains(&b'.') && is_verbatim(value) {
             server.note_custom(value);
         }
     }
@@ -172,13 +192,18 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
 
 /// The values in the body of a Bind; `None` if it is malformed.
 fn bound_values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
+    take_text(&mut body)?;
+    take_text(&mut body)?;
+    values(body)
+}
+
+/// Format codes, and the values behind them; `None` if they are malformed.
+fn values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
     let take_u16 = |body: &mut &[u8]| {
         let (number, rest) = body.split_first_chunk::<2>()?;
         *body = rest;
         Some(usize::from(u16::from_be_bytes(*number)))
     };
-    take_text(&mut body)?;
-    take_text(&mut body)?;
     let formats = take_u16(&mut body)?;
     body = body.get(2 * formats..)?;
     let mut values = Vec::new();
@@ -207,7 +232,8 @@ fn query(
     let mut amended = None;
     let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
-        let mut findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
+        let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
+        let mut findings = server.judge(findings);
         if !client.mid_message
             && message.is_whole()
             && let Some(given_up) = gives_up(client, server, message.body())
@@ -225,7 +251,7 @@ fn query(
             return step;
         }
         if findings.suspects != Suspects::NONE {
-            if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
+            if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
                 crate::state::reject(tag, server, front::QUERY, out);
                 return Step::Replaced(message.end());
             }

@@ -1,55 +1,25 @@
-//! Looks over the text of SQL for what may outlive its transaction: settings, temporary tables, locks and the like. It need
-//! not understand: it only has to suspect too much rather than too little, because what is really there is then
-//! asked of the server (see `survey`). What a function does inside is hidden from it. It knows no session.
+//! Looks over the text of SQL for what may outlive its transaction: settings, temporary tables, locks and the like. Nothing is taken for
+//! harmless but what is known to be: kinds of statements (`kinds`), and functions of the system that are called by name (`calls`). What
+//! is left behind is then asked of the server (see `survey`), and cleaned before somebody else gets it (see `cleaning`). What a text sets
+//! and sets back is in `settings`. It knows no session.
+
+mod calls;
+mod kinds;
+mod settings;
 
 use crate::{
     amend,
-    glance::only_the_first_word_counts,
-    suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects},
+    suspects::{Findings, Suspects},
     tokens::{Token, Tokens},
 };
-
-/// Most names of custom parameters noted of one text.
-const MAX_CUSTOM: usize = 64;
-
-/// Longest name of a parameter that is noted, in bytes.
-const MAX_NAME: usize = 255;
-
-/// Most tokens looked at behind a word to see what it does: there may be such words without end.
-const MAX_AHEAD: usize = 64;
-
-/// Settings that change neither what a text means nor the types of its results.
-const HARMLESS: [&str; 24] = [
-    "application_name",
-    "client_min_messages",
-    "constraint_exclusion",
-    "cursor_tuple_fraction",
-    "deadlock_timeout",
-    "default_transaction_deferrable",
-    "default_transaction_isolation",
-    "default_transaction_read_only",
-    "effective_cache_size",
-    "idle_in_transaction_session_timeout",
-    "idle_session_timeout",
-    "jit",
-    "lock_timeout",
-    "log_min_duration_statement",
-    "log_min_messages",
-    "log_statement",
-    "maintenance_work_mem",
-    "plan_cache_mode",
-    "random_page_cost",
-    "statement_timeout",
-    "synchronous_commit",
-    "temp_buffers",
-    "transaction_timeout",
-    "work_mem",
-];
+use calls::Before;
+use kinds::Kind;
+pub(crate) use settings::is_verbatim;
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {
     let mut findings = Findings::default();
-    glance(text, &mut findings);
+    look(text, &mut findings, true);
     if findings.suspects.any(Suspects::SETS_BACK) && amend::mark(text).is_some() {
         // It was amended before: what it sets back is as it should be.
         findings.settle_resets();
@@ -57,291 +27,228 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
     findings
 }
 
-/// The short way, where it leads to the same.
-#[inline]
-fn glance(text: &[u8], found: &mut Findings) {
-    let mut tokens = Tokens::new(text);
-    match tokens.next() {
-        Some(Token::Word(word)) if !word.eq_ignore_ascii_case(b"do") && only_the_first_word_counts(text) => {
-            begin(word, &mut tokens, found);
-        }
-        _ => look(text, found, true),
-    }
+/// Where in a text its reader is.
+struct Place<'a> {
+    /// A statement begins here.
+    start: bool,
+    /// Options of EXPLAIN are being read.
+    prefix: bool,
+    /// The next text constant is code.
+    procedural: bool,
+    /// Open parentheses.
+    depth: u32,
+    /// Of the lowest 64 depths: those whose parenthesis may be followed by a call.
+    open: u64,
+    /// The name just read, if it is one: whether it is quoted, and qualified.
+    name: Option<(&'a [u8], bool, bool)>,
+    /// What stands before that name, and all that qualifies it.
+    before_name: Before<'a>,
+    /// What was read last.
+    last: Before<'a>,
+    /// A dot was read last, behind a name.
+    dot: bool,
+    /// The word before the last.
+    last_but_one: Before<'a>,
+    /// What the next words are about.
+    of_table: bool,
+    updates: bool,
+    settings_table: bool,
+    /// It is the text itself, and not code in it.
+    outermost: bool,
 }
 
 fn look(text: &[u8], found: &mut Findings, outermost: bool) {
     let mut tokens = Tokens::new(text);
-    let mut start = true;
-    let mut procedural = false;
-    // The word before, if it may stand before TEMP or HOLD.
-    let mut before = Before::Other;
+    let mut at = Place {
+        start: outermost,
+        prefix: false,
+        procedural: false,
+        depth: 0,
+        open: 0,
+        name: None,
+        before_name: Before::Other,
+        last: Before::Other,
+        dot: false,
+        last_but_one: Before::Other,
+        of_table: false,
+        updates: false,
+        settings_table: false,
+        outermost,
+    };
     while let Some(token) = tokens.next() {
-        let Token::Word(word) = token else {
-            match token {
-                Token::Symbol(b';') => (start, procedural) = (true, false),
-                Token::Literal(body) if procedural && outermost => look(body, found, false),
-                Token::Symbol(b'(') => {}
-                _ => start = false,
+        match token {
+            Token::Word(word) => read_name(&mut at, word, false, &mut tokens, found),
+            Token::Quoted(word) => read_name(&mut at, word, true, &mut tokens, found),
+            Token::Symbol(symbol) => read_symbol(&mut at, symbol, &tokens, found),
+            Token::Literal(body) => {
+                if at.procedural && outermost {
+                    look(body, found, false);
+                }
+                at.end_name(Before::Other);
+                at.start = false;
             }
-            before = Before::Other;
-            continue;
-        };
-        if std::mem::take(&mut start) {
-            procedural = word.eq_ignore_ascii_case(b"do");
-            begin(word, &mut tokens, found);
-        }
-        anywhere(word, before, &tokens, found);
-        if !outermost {
-            // In procedural code a statement begins after many words, and a text may be composed.
-            start = true;
-            if word.eq_ignore_ascii_case(b"execute") {
-                found.suspects.add(Suspects::ALL);
+            Token::Number => {
+                at.end_name(Before::Other);
+                at.start = false;
             }
         }
-        before = Before::of(word);
+    }
+    if at.updates && at.settings_table {
+        // Its rule sets what is updated.
+        found.suspects.add(Suspects::HIDDEN.and(Suspects::SETTINGS).and(Suspects::MEANING));
+    }
+    if outermost {
+        found.backslash |= tokens.backslash;
+        found.wide |= !text.is_ascii();
+    }
+    if tokens.unclear {
+        *found = Findings::unreadable();
     }
 }
 
-/// What a word means for the next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    /// CREATE TEMP, INTO TEMP
-    Temporary,
-    /// WITH HOLD
-    Hold,
-    Other,
+impl<'a> Place<'a> {
+    /// What was read last is no name.
+    fn end_name(&mut self, last: Before<'a>) {
+        (self.name, self.dot) = (None, false);
+        (self.last_but_one, self.last) = (self.last, last);
+    }
 }
 
-impl Before {
-    #[inline]
-    fn of(word: &[u8]) -> Self {
-        let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
-        match word.len() {
-            4 if is("with") => Self::Hold,
-            4 if is("into") => Self::Temporary,
-            5 if is("local") => Self::Temporary,
-            6 if is("create") || is("global") => Self::Temporary,
-            7 if is("replace") => Self::Temporary,
-            _ => Self::Other,
+fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut Tokens<'a>, found: &mut Findings) {
+    let qualified = at.dot;
+    if !qualified {
+        at.before_name = at.last;
+    }
+    if !quoted && !qualified {
+        if at.prefix {
+            let option = ["analyze", "analyse", "verbose"].iter().any(|option| settings::is(word, option));
+            if !option && at.depth == 0 {
+                (at.start, at.prefix) = (true, false);
+            }
+        }
+        if std::mem::take(&mut at.start) {
+            let kind = kinds::begin(word, tokens, found);
+            at.prefix = kind == Kind::Prefix;
+            at.procedural = kind == Kind::Procedural;
+            at.of_table = kind == Kind::OfTable;
+            anywhere(word, at, found);
+            return at.end_name(Before::Word(word));
+        }
+    } else {
+        at.start = false;
+    }
+    anywhere(word, at, found);
+    if !at.outermost && !quoted && !qualified {
+        // In procedural code a statement begins after many words, and a text may be composed.
+        procedural(word, at.last, tokens, found);
+    }
+    (at.last_but_one, at.last) = (at.last, if quoted { Before::Quoted } else { Before::Word(word) });
+    (at.name, at.dot) = (Some((word, quoted, qualified)), false);
+}
+
+/// A word of procedural code: it may begin a statement.
+fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mut Findings) {
+    let is = |other: &str| settings::is(word, other);
+    if is("execute") {
+        found.suspects.add(Suspects::ALL);
+    } else if is("set") && !last.may_end() {
+        // UPDATE t SET
+    } else if STARTS.iter().any(|start| is(start)) {
+        kinds::begin(word, tokens, found);
+    }
+}
+
+/// Words that begin a statement wherever they stand in procedural code.
+const STARTS: [&str; 17] = [
+    "set", "reset", "discard", "deallocate", "drop", "close", "unlisten", "listen", "insert", "prepare", "load", "create", "alter", "import",
+    "reassign", "refresh", "do",
+];
+
+/// Looks over the body of a function in PL/pgSQL.
+pub(crate) fn scan_procedure(body: &[u8]) -> Findings {
+    let mut findings = Findings::default();
+    look(body, &mut findings, false);
+    findings
+}
+
+fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &mut Findings) {
+    match symbol {
+        b';' if at.depth == 0 => {
+            (at.start, at.prefix, at.procedural, at.of_table) = (at.outermost, false, false, false);
+            at.end_name(Before::Other);
+        }
+        b'.' if at.name.is_some() => at.dot = true,
+        b'(' => {
+            let odd = match at.name.take() {
+                Some((name, quoted, qualified)) => {
+                    let of_table = std::mem::take(&mut at.of_table);
+                    let before = at.before_name;
+                    if !of_table {
+                        let procedural = !at.outermost && !quoted && !qualified && calls::is_procedural(name, before);
+                        if !procedural {
+                            calls::call(name, quoted, qualified, before, tokens, found);
+                        }
+                    }
+                    // DISTINCT ON (...) f(), OPERATOR(...) f()
+                    !quoted && (settings::is(name, "on") || settings::is(name, "operator"))
+                }
+                None => {
+                    at.of_table = false;
+                    false
+                }
+            };
+            at.depth += 1;
+            if at.depth < 64 {
+                let bit = 1 << at.depth;
+                at.open = if odd { at.open | bit } else { at.open & !bit };
+            }
+            at.end_name(Before::Other);
+        }
+        b')' => {
+            let odd = at.depth >= 64 || at.depth == 0 || at.open >> at.depth & 1 == 1;
+            at.depth = at.depth.saturating_sub(1);
+            at.end_name(if odd || at.prefix { Before::Other } else { Before::Closed });
+        }
+        _ => {
+            at.end_name(Before::Other);
+            at.start = false;
         }
     }
-}
-
-/// The first word of a statement.
-fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) {
-    let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
-    let suspects = match word.first().map(u8::to_ascii_lowercase) {
-        Some(b's') if is("set") => return set(tokens, found),
-        Some(b'r') if is("reset") => {
-            note_name(tokens, found);
-            note_reset(tokens, found);
-            Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET)
-        }
-        Some(b'd') if is("discard") && !next_is(tokens, "all") => Suspects::UNDO,
-        Some(b'd') if is("discard") => {
-            found.resets.push(Box::from(*ALL_PARAMETERS));
-            let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET);
-            settings.and(Suspects::UNDO).and(Suspects::FORGET)
-        }
-        Some(b'd') if is("deallocate") => Suspects::UNDO.and(Suspects::FORGET),
-        Some(b'd') if is("drop") => Suspects::UNDO,
-        Some(b'c') if is("close") => Suspects::UNDO,
-        Some(b'u') if is("unlisten") => {
-            note_unlisten(tokens, found);
-            Suspects::UNDO
-        }
-        Some(b'l') if is("listen") => Suspects::LISTEN,
-        Some(b'i') if is("insert") => Suspects::SEQUENCE,
-        Some(b'p') if is("prepare") && !next_is(tokens, "transaction") => Suspects::PREPARE,
-        _ => return,
-    };
-    found.suspects.add(suspects);
-}
-
-fn next_is(tokens: &Tokens<'_>, other: &str) -> bool {
-    matches!(tokens.clone().next(), Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()))
-}
-
-/// What follows SET.
-fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
-    let mut lasting = true;
-    let mut ahead = tokens.clone();
-    loop {
-        let word = match ahead.next() {
-            Some(Token::Word(word) | Token::Quoted(word)) => word,
-            _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING)),
-        };
-        let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
-        if is("local") {
-            lasting = false;
-        } else if is("transaction") || is("constraints") {
-            return;
-        } else if !is("session") {
-            break;
-        }
-        *tokens = ahead.clone();
-    }
-    if lasting {
-        found.suspects.add(Suspects::SETTINGS);
-    }
-    let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
-    // SET TIME ZONE LOCAL; of other parameters it is a value like any.
-    let zone = next_is(tokens, "time");
-    let is_word =
-        |token: &Token<'_>, other: &[u8]| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case(other));
-    if value.into_iter().any(|token| is_word(&token, b"default") || (zone && is_word(&token, b"local"))) {
-        found.suspects.add(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
-        note_reset(tokens, found);
-    }
-    if !note_name(tokens, found) {
-        found.suspects.add(Suspects::MEANING);
-    }
-}
-
-/// Notes the name that follows as one that is set back.
-fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
-    let name = name(tokens).unwrap_or_default().to_ascii_lowercase();
-    let name: &[u8] = match &name[..] {
-        b"all" => ALL_PARAMETERS,
-        b"time" => b"timezone",
-        b"names" => b"client_encoding",
-        b"schema" => b"search_path",
-        // SESSION AUTHORIZATION
-        b"session" | b"authorization" => b"session_authorization",
-        other => other,
-    };
-    match found.resets.len() {
-        0..MAX_CUSTOM => found.resets.push(name.into()),
-        _ => found.resets[MAX_CUSTOM - 1] = Box::from(*ALL_PARAMETERS),
-    }
-}
-
-/// Notes the channel that follows as one not listened to any more.
-fn note_unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
-    let name = match name(tokens) {
-        Some(name) => name,
-        None if tokens.clone().next() == Some(Token::Symbol(b'*')) => ALL_CHANNELS.to_vec(),
-        None => return,
-    };
-    if found.unlistens.len() < MAX_CUSTOM {
-        found.unlistens.push(name.into());
-    }
-}
-
-/// Notes the name that follows; whether it is harmless.
-fn note_name(tokens: &Tokens<'_>, found: &mut Findings) -> bool {
-    name(tokens).is_some_and(|name| note(&name, found))
-}
-
-/// The name that follows, as PostgreSQL would spell it.
-fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
-    let mut ahead = tokens.clone();
-    let mut name = Vec::new();
-    loop {
-        match ahead.next() {
-            Some(Token::Word(word)) => name.extend(word.to_ascii_lowercase()),
-            Some(Token::Quoted(word)) => name.extend_from_slice(word),
-            _ => return None,
-        }
-        // One that is too long need not be known to its end.
-        if ahead.next() != Some(Token::Symbol(b'.')) || name.len() > MAX_NAME {
-            return Some(name);
-        }
-        name.push(b'.');
-    }
-}
-
-fn note(name: &[u8], found: &mut Findings) -> bool {
-    if !name.contains(&b'.') {
-        return HARMLESS.iter().any(|harmless| name.eq_ignore_ascii_case(harmless.as_bytes()))
-            || name.to_ascii_lowercase().starts_with(b"enable_");
-    }
-    if name.len() > MAX_NAME || found.custom.len() >= MAX_CUSTOM {
-        found.suspects.add(Suspects::UNNAMED);
-    } else if !found.custom.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-        found.custom.push(name.into());
-    }
-    true
 }
 
 /// A word anywhere in a statement.
 #[inline]
-fn anywhere(word: &[u8], before: Before, tokens: &Tokens<'_>, found: &mut Findings) {
-    let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
-    let suspects = match (word.len(), word[0] | 0x20) {
-        (4, b't') if before == Before::Temporary && is("temp") => Suspects::TEMPORARY,
-        (9, b't') if before == Before::Temporary && is("temporary") => Suspects::TEMPORARY,
-        (4, b'h') if before == Before::Hold && is("hold") => Suspects::CURSOR,
-        (10, b's') if is("set_config") => return set_config(tokens.clone(), found),
-        (9, b's') if is("set_limit") => Suspects::SETTINGS,
+fn anywhere(word: &[u8], at: &mut Place<'_>, found: &mut Findings) {
+    let Some(first) = word.first() else { return };
+    let is = |other: &str| settings::is(word, other);
+    let before = |others: &[&str]| {
+        others.iter().any(|other| matches!(at.last, Before::Word(last) if settings::is(last, other)))
+    };
+    let suspects = match (word.len(), first | 0x20) {
+        (4, b't') if is("temp") && before(&TEMPORARY) => Suspects::TEMPORARY,
+        (9, b't') if is("temporary") && before(&TEMPORARY) => Suspects::TEMPORARY,
+        (4, b'h') if is("hold") && before(&["with"]) => Suspects::CURSOR,
         (7, b'c') if is("currval") => Suspects::LAST_VALUE,
         (7, b'l') if is("lastval") => Suspects::LAST_VALUE,
         (7, b'n') if is("nextval") => Suspects::SEQUENCE,
         (6, b's') if is("setval") => Suspects::SEQUENCE,
-        (7.., b'p') if word[1..].starts_with(b"g_") || word[1..].starts_with(b"G_") => {
-            let word = word.to_ascii_lowercase();
-            if word.starts_with(b"pg_temp") {
-                Suspects::TEMPORARY
-            } else if word.starts_with(b"pg_advisory_unlock") {
-                Suspects::LOCK.and(Suspects::UNDO)
-            } else if (word.starts_with(b"pg_advisory_") || word.starts_with(b"pg_try_advisory_"))
-                && !word.windows(4).any(|part| part == b"xact")
-            {
-                Suspects::LOCK
-            } else {
-                return;
-            }
+        (6, b'i') if is("insert") => Suspects::SEQUENCE,
+        (6, b'u') if is("update") => {
+            at.updates = true;
+            return;
         }
+        (11, b'p') if is("pg_settings") => {
+            at.settings_table = true;
+            return;
+        }
+        (7.., b'p') if word[..7].eq_ignore_ascii_case(b"pg_temp") => Suspects::TEMPORARY,
         _ => return,
     };
     found.suspects.add(suspects);
 }
 
-/// What follows set_config: `('name', value, whether it is local)`.
-fn set_config(mut tokens: Tokens<'_>, found: &mut Findings) {
-    let opened = tokens.next() == Some(Token::Symbol(b'('));
-    let name = tokens.next();
-    let simple = opened && tokens.next() == Some(Token::Symbol(b','));
-    let name = match name {
-        Some(Token::Literal(name)) if simple => Some(name),
-        Some(Token::Number) if simple => {
-            return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::BOUND_NAME));
-        }
-        _ => None,
-    };
-    let mut depth = 1;
-    let mut last = None;
-    let mut commas = 0;
-    let mut ahead = tokens.by_ref().take(MAX_AHEAD);
-    while name.is_some() && depth > 0 {
-        match ahead.next() {
-            Some(Token::Symbol(b'(' | b'[')) => depth += 1,
-            Some(Token::Symbol(b')' | b']')) => depth -= 1,
-            Some(Token::Symbol(b',')) if depth == 1 => (commas, last) = (commas + 1, None),
-            Some(token) => last = Some(token),
-            None => break,
-        }
-    }
-    let local = commas == 1
-        && match last {
-            Some(Token::Word(word)) => word.eq_ignore_ascii_case(b"true"),
-            Some(Token::Literal(text)) => text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"t"),
-            _ => false,
-        };
-    match name {
-        Some(name) => {
-            // Whether it is local is not always to be seen.
-            let harmless = if local && name.contains(&b'.') { true } else { note(name, found) };
-            if !harmless {
-                found.suspects.add(Suspects::MEANING);
-            }
-            if !local {
-                found.suspects.add(Suspects::SETTINGS);
-            }
-        }
-        None => found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::UNNAMED)),
-    }
-}
+/// CREATE TEMP, INTO TEMP
+const TEMPORARY: [&str; 5] = ["create", "into", "local", "global", "replace"];
 
 #[cfg(test)]
 mod tests {
@@ -466,22 +373,93 @@ mod tests {
         }
     }
 
-    proptest::proptest! {
-        #[test]
-        fn a_glance_finds_what_a_look_finds(parts in proptest::collection::vec(
-            proptest::sample::select(&[
-                "set", "RESET ", "do $$", "$$", "insert", "select", "discard all", ";", " ", "\n", "(", "'", "--", "/*", "*/", "x.y",
-                "=1", "TEMP", "temporary", "create ", "with ", "hold", "set_config('a',", "set_limit", "pg_temp.x", "currval",
-                "LastVal(", "nextval", "setval", "pg_advisory_lock", "pg_try_Advisory_lock", "to default", "local ", "\0", "e", "\"",
-                "unlisten ", "listen ", "*", "prepare ", "execute", "close", "_", "$1", ",",
-            ][..]), 0..12)
-        ) {
-            let text = parts.concat();
-            let (mut glanced, mut looked) = (Findings::default(), Findings::default());
-            glance(text.as_bytes(), &mut glanced);
-            look(text.as_bytes(), &mut looked, true);
-            proptest::prop_assert_eq!(glanced, looked);
+    #[test]
+    fn what_is_not_known_to_be_harmless_is_noted() {
+        let calls = |sql: &str| -> Vec<String> {
+            scan(sql.as_bytes()).calls.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        };
+        for sql in [
+            "select count(*), lower(a) from t where a in (1, 2) and b = any (array[1]) group by (a) having (max(b) > 1)",
+            "insert into t (a, b) values (1, default) on conflict (a) do update set (b) = (excluded.b)",
+            "insert into s.\"T\" (\"a\") select (1)",
+            "with a (x) as (select 1), b as not materialized (select 2) select * from a join (select 1) v (z) using (x)",
+            "with recursive r(n) as (values (1) union all select n + 1 from r) select * from r as q(m)",
+            "select sum(x) filter (where x > 1) over (partition by (y) order by (z)) from unnest($1) as u(a, b)",
+            "select cast(a as numeric(10, 2)), b::varchar(20), extract(epoch from c), a operator(pg_catalog.+) (b) from t",
+            "explain (analyze, costs off) select now()",
+            "copy t (a, b) from stdin",
+            "select pg_catalog.format_type(a, b), distance from t cross join lateral (select 1) x",
+            "update t set (a, b) = (1, 2) where exists (select from u)",
+        ] {
+            assert_eq!(calls(sql), [""; 0], "{sql}");
+            assert!(!suspects(sql).any(Suspects::LASTING), "{sql}");
         }
+        for (sql, name) in [
+            ("select f(1)", "f"),
+            ("select F (1)", "f"),
+            ("select a.\"F\"(1)", "F"),
+            ("select \"Lower\"(1)", "Lower"),
+            ("select distinct on (a) f(x)", "f"),
+            ("select a operator(pg_catalog.+) f(x)", "f"),
+            ("select 1 where 1in(f(2))", "f"),
+            ("call p()", "p"),
+            ("copy (select f(1)) to stdout", "f"),
+            ("explain analyze select f(1)", "f"),
+            ("select query_to_xml('select 1', true, true, '')", "query_to_xml"),
+            ("select zone(1)", "zone"),
+            ("select set (1)", "set"),
+            ("select * from f(1) as g(a)", "f"),
+        ] {
+            assert_eq!(calls(sql), [name], "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_or_strange_may_do_anything() {
+        for sql in [
+            "execute p",
+            "do 'begin end'",
+            "create function f() returns int language sql as 'select 1'",
+            "alter table t add a int",
+            "drop type t",
+            "load 'x'",
+            "frobnicate",
+            "select U&'a'",
+            "select 'a",
+            "update pg_settings set setting = '1'",
+            "update \"pg_catalog\".\"pg_settings\" set setting = '1'",
+            "explain analyze execute p",
+            "select dblink_connect('x')",
+            "select \"setseed\"(0.5)",
+        ] {
+            has(sql, Suspects::HIDDEN);
+        }
+        for sql in ["load 'x'", "set seed = 0.1", "select setseed(0.1)", "select * from dblink_connect('x')"] {
+            has(sql, Suspects::BEYOND);
+        }
+        has_not("create temp table t (a int)", Suspects::DDL);
+        has("create table t (a int)", Suspects::DDL);
+    }
+
+    #[test]
+    fn what_was_once_overlooked_is_found() {
+        for (sql, what) in [
+            ("CREATE TABLE \"pg_temp\".\"orders\" (LIKE public.orders)", Suspects::TEMPORARY),
+            ("set local search_path = 'pg_temp'", Suspects::TEMPORARY),
+            ("select set_config('search_path', $1, true)", Suspects::TEMPORARY),
+            ("select set_config('app.tenant','evil', NOT true)", Suspects::SETTINGS),
+            ("select set_config('app.tenant','evil', true and false)", Suspects::SETTINGS),
+            ("select \"set_config\"('app.tenant','evil', false)", Suspects::SETTINGS),
+            ("select \"pg_advisory_lock\"(1)", Suspects::LOCK),
+            ("select set_config(E'app\\x2etenant', 'evil', false)", Suspects::UNNAMED),
+            ("SELECT E'a'\n'b\\''; SET app.tenant=evil; SELECT ''", Suspects::SETTINGS),
+        ] {
+            has(sql, what);
+        }
+        assert!(scan(b"select 'O\\'Brien'; set app.tenant to 'evil'; select ''").suspects.any(Suspects::HIDDEN));
+        assert!(scan(b"select 'O\\'; set app.tenant to 1").backslash);
+        assert!(scan("select 'ä'".as_bytes()).wide && !scan(b"select 'a'").wide);
+        assert!(scan(b"select 1; commit").exits && !scan(b"select 1").exits);
     }
 
     #[test]

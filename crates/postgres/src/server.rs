@@ -7,6 +7,8 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, PoolI
 
 use crate::{
     PoolMode, Postgres,
+    catalogue::Catalogue,
+    cleaning::Soil,
     client::{Client, Phase, may_release},
     encryption::Wire,
     error::{Failure, Report, Severity, code},
@@ -66,8 +68,20 @@ pub struct Server {
     pub(crate) ready_withheld: Option<u8>,
     /// Its holder keeps it.
     pub(crate) pinned: bool,
-    /// Something of a client is left in it: everything is discarded before it is lent again.
-    pub(crate) stained: bool,
+    /// What may have been left in it since it was cleaned: it is cleaned before another client gets it.
+    pub(crate) soil: Soil,
+    /// What is known of its database.
+    pub(crate) catalogue: Arc<Catalogue>,
+    /// Functions that the configuration calls harmless.
+    pub(crate) trusted: Arc<[String]>,
+    /// The transaction that is open has changed what the database consists of.
+    pub(crate) changes: bool,
+    /// Names of custom parameters seen since it was cleaned.
+    pub(crate) customs: Vec<Box<[u8]>>,
+    /// What was set when its connection began, before any SQL.
+    pub(crate) own: Arc<Settings>,
+    /// The connect_query makes more than settings: it has to run again after a cleaning.
+    pub(crate) connect_makes: bool,
     /// Its holder has discarded everything since the last survey.
     pub(crate) discarded: bool,
     /// Who it logged in as, in the server's spelling.

@@ -7,6 +7,7 @@ use scram::{ChannelBinding, Mechanism};
 
 use crate::{
     Postgres, ServerLogin,
+    cleaning::Soil,
     client_login::nonce,
     encryption::{self, Binding, Tls, Wire},
     error::{Failure, code},
@@ -96,7 +97,7 @@ impl Postgres {
     pub(crate) fn new_server(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         let how = self.directory.server_login(pool);
         let (mode, how_state, for_writes) = (how.mode, how.state, how.target.is_for_writes());
-        let connect_query = how.connect_query.clone();
+        let (connect_query, trusted) = (how.connect_query.clone(), how.trusted_functions.clone());
         let mut login = Login {
             how,
             step: Step::Asked,
@@ -142,7 +143,13 @@ impl Postgres {
             retold: None,
             ready_withheld: None,
             pinned: false,
-            stained: false,
+            soil: Soil::default(),
+            catalogue: self.catalogues.of(pool),
+            trusted,
+            changes: false,
+            customs: Vec::new(),
+            own: Arc::default(),
+            connect_makes: false,
             discarded: false,
             user: None,
             told_mid: false,
@@ -242,6 +249,7 @@ impl Postgres {
         server.facts = Arc::new(facts.into_iter().collect());
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
+        server.own = server.settings.clone();
         match server.connect_query.clone() {
             Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
             None => self.server_usable(me, server, out),
@@ -254,7 +262,9 @@ impl Postgres {
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         let learned = Learned { settings: server.defaults.clone(), facts: server.facts.clone() };
         self.parameters.started(server.pool, learned);
-        out.push(Effect::Ready { server: me });
+        if !server.ask_catalogue(me, None, out) {
+            out.push(Effect::Ready { server: me });
+        }
     }
 
     /// The connection has ended during the login.

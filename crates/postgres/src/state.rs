@@ -10,6 +10,7 @@ use protocol::{Blame, ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Standi
 
 use crate::{
     PoolMode, Postgres,
+    cleaning::Soil,
     client::{Client, Phase},
     error::{Report, Severity, code},
     exchange::Note,
@@ -38,13 +39,25 @@ pub enum OnState {
     Allow,
 }
 
+/// When a server is cleaned before another client gets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ResetPolicy {
+    /// Unless all that ran on it is known to leave nothing behind.
+    #[default]
+    Auto,
+    /// Whenever it changes hands.
+    Always,
+    /// Only after a client that kept it, or that vanished.
+    Never,
+}
+
 /// The rules of a pool for session state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatePolicy {
     /// What is done about it.
     pub on_state: OnState,
-    /// Whether a server is cleaned (DISCARD ALL) after every lease.
-    pub always_reset: bool,
+    /// When a server is cleaned before another client gets it.
+    pub reset: ResetPolicy,
     /// Most servers of the pool that may be pinned at a time.
     pub max_pinned: u32,
     /// Whether clients that listen may share a server; without that each keeps its own.
@@ -55,7 +68,7 @@ pub struct StatePolicy {
 
 impl Default for StatePolicy {
     fn default() -> Self {
-        Self { on_state: OnState::Replay, always_reset: false, max_pinned: 10, share_listener: true, max_prepared: 500 }
+        Self { on_state: OnState::Replay, reset: ResetPolicy::Auto, max_pinned: 10, share_listener: true, max_prepared: 500 }
     }
 }
 
@@ -116,6 +129,7 @@ impl Pins {
 impl Server {
     /// A text with these findings is forwarded.
     pub(crate) fn suspect(&mut self, findings: &Findings) {
+        self.note_change(findings);
         if self.policy.on_state == OnState::Allow {
             // Only its prepared statements are of interest: they are ours.
             if findings.suspects.any(Suspects::FORGET) {
@@ -126,9 +140,75 @@ impl Server {
         self.note(findings);
     }
 
+    /// What a text with these findings may do here and now.
+    #[inline]
+    pub(crate) fn judge(&self, findings: Findings) -> Findings {
+        if findings.is_plain() || self.policy.on_state == OnState::Allow {
+            return findings;
+        }
+        self.judge_odd(findings)
+    }
+
+    #[cold]
+    fn judge_odd(&self, mut findings: Findings) -> Findings {
+        if (findings.backslash && !self.strings_are_plain()) || (findings.wide && !self.letters_are_plain()) {
+            // The names in it are as good as any.
+            return Findings { custom: findings.custom, ..Findings::unreadable() };
+        }
+        if self.policy.reset == ResetPolicy::Never {
+            // Only what the text says counts.
+            findings.suspects.remove(Suspects::HIDDEN);
+        }
+        let judged = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Reject;
+        if judged && !findings.calls.is_empty() && !self.catalogue.knows(&findings.calls) {
+            findings.suspects.add(Suspects::HIDDEN);
+            if self.catalogue.is_beyond_cleaning(&findings.calls) {
+                findings.suspects.add(Suspects::BEYOND);
+            }
+        }
+        findings
+    }
+
+    /// Nothing under way may change how a text is read.
+    fn meaning_is_known(&self) -> bool {
+        self.exchange.is_settled() || !self.suspects.any(Suspects::MEANING.and(Suspects::ASKS_SETTINGS))
+    }
+
+    /// A backslash in a text constant of the plain kind is a backslash.
+    fn strings_are_plain(&self) -> bool {
+        let on = self.settings.reported.get(b"standard_conforming_strings") == Some(&b"on"[..]);
+        on && self.meaning_is_known()
+    }
+
+    /// A byte below 128 is always a character.
+    fn letters_are_plain(&self) -> bool {
+        const WIDE: [&[u8]; 7] = [b"SJIS", b"SHIFT_JIS_2004", b"BIG5", b"GBK", b"UHC", b"GB18030", b"JOHAB"];
+        let encoding = self.settings.reported.get(b"client_encoding");
+        self.meaning_is_known() && encoding.is_some_and(|encoding| !WIDE.contains(&encoding))
+    }
+
+    /// Something changes what the database consists of.
+    pub(crate) fn note_change(&mut self, findings: &Findings) {
+        if findings.suspects.any(Suspects::DDL) && !std::mem::replace(&mut self.changes, true) {
+            self.catalogue.change_begins();
+        }
+    }
+
+    /// What a transaction has changed is changed for all, or never was.
+    pub(crate) fn settle_change(&mut self) {
+        if std::mem::take(&mut self.changes) {
+            self.catalogue.change_ends();
+        }
+    }
+
     /// Adds these findings to what is known.
     pub(crate) fn note(&mut self, findings: &Findings) {
         self.suspects.add(findings.suspects);
+        if findings.suspects.any(Suspects::BEYOND) {
+            self.soil.add(Soil::BEYOND);
+        } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
+            self.soil.add(Soil::ALL);
+        }
         findings.custom.iter().for_each(|name| self.note_custom(name));
         for name in &findings.resets {
             let name = if self.resets.len() < MAX_NAMES { name } else { &Box::from(*ALL_PARAMETERS) };
@@ -146,6 +226,9 @@ impl Server {
 
     /// A custom parameter of this name may be set.
     pub(crate) fn note_custom(&mut self, name: &[u8]) {
+        if !self.customs.iter().any(|known| **known == *name) && self.customs.len() < MAX_NAMES {
+            self.customs.push(name.into());
+        }
         if self.custom.iter().any(|known| **known == *name) {
             return;
         }
@@ -168,6 +251,21 @@ impl Server {
         self.resets = Vec::new();
         self.unlistens = Vec::new();
         self.retold = None;
+        self.settle_change();
+    }
+
+    /// What may be left in it for whoever comes next, now that its client is done.
+    pub(crate) fn soil_at_release(&mut self) {
+        if self.has_state() {
+            self.soil.add(Soil::ALL);
+        }
+        match self.policy.reset {
+            ResetPolicy::Always => self.soil.add(Soil::STATE),
+            ResetPolicy::Auto if self.policy.on_state != OnState::Allow && !self.catalogue.is_clean() => {
+                self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
+            }
+            ResetPolicy::Auto | ResetPolicy::Never => {}
+        }
     }
 }
 
@@ -183,7 +281,7 @@ impl Postgres {
         server: &mut Server,
         out: &mut Outbox,
     ) -> bool {
-        let plain = server.suspects == Suspects::NONE && client.pin.is_none() && !server.policy.always_reset;
+        let plain = server.suspects == Suspects::NONE && client.pin.is_none();
         if !plain && !self.finish_with_state(me, client, tag, server, out) {
             return false;
         }
@@ -208,7 +306,6 @@ impl Postgres {
             client.stand(me, Standing::Idle, out);
             return false;
         }
-        server.stained |= server.policy.always_reset;
         true
     }
 
@@ -302,9 +399,33 @@ impl Postgres {
 
     fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let known = client.settings.as_ref().expect("a client that is logged in has settings");
-        let custom = survey::custom_names(&server.custom, &known.extras);
+        let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
+        let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
+        let survey = Survey::new(server.suspects, server.resets.clone(), &custom);
         let sql = survey::write(server.suspects, &custom);
-        server.begin(tag, Purpose::Survey(Survey::new(server.suspects, server.resets.clone())), &[&sql], out);
+        server.begin(tag, Purpose::Survey(survey), &[&sql], out);
+    }
+
+    /// The server did not answer a survey. A time-out of the client's does not hold within a transaction that says so.
+    pub(crate) fn survey_failed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        survey: Survey,
+        out: &mut Outbox,
+    ) {
+        if server.exchange.status() == IDLE
+            && let Some((survey, sql)) = survey.again()
+        {
+            return server.begin(tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], out);
+        }
+        // What it has is not known: it keeps it where it is.
+        server.soil.add(Soil::ALL);
+        server.suspects.add(Suspects::UNNAMED);
+        let unknown = Survey::unknown(&survey);
+        self.surveyed(me, client, tag, server, unknown, out);
     }
 
     /// The server has said what there is.
@@ -334,7 +455,7 @@ impl Postgres {
         if client.settings.as_ref().is_some_and(|settings| settings.acts_as_two()) {
             pin = pin.or(Some(Pin::Identity));
         }
-        if server.suspects.any(Suspects::UNNAMED) {
+        if server.suspects.any(Suspects::UNNAMED) || survey.too_long {
             pin = Some(Pin::UnknownSetting);
         }
         server.advanced &= !server.discarded || server.suspects.any(Suspects::SEQUENCE);
@@ -370,7 +491,11 @@ impl Postgres {
     fn take_over(&self, me: ClientTag, client: &mut Client, server: &mut Server, survey: &Survey, out: &mut Outbox) {
         let start = client.start.clone().expect("a client that is logged in has settings");
         let own_user = server.user.clone();
-        let (theirs, wanted) = survey.settings(&server.settings.reported, &start, own_user.as_deref());
+        let Some((theirs, wanted)) = survey.settings(&server.settings.reported, &start, own_user.as_deref()) else {
+            // More than is remembered.
+            server.suspects.add(Suspects::UNNAMED);
+            return;
+        };
         for (name, value) in wanted.reported.iter() {
             if server.settings.reported.get(name).is_some_and(|now| now != value) {
                 out.insert(Peer::Client(me), |to| crate::message::write_parameter(to, name, value));
@@ -430,7 +555,7 @@ impl Postgres {
             hint: "Raise max_pinned, or use mode = \"session\" for such clients.",
         };
         client.fail(me, &report, Blame::Exhausted, out);
-        server.stained = true;
+        server.soil.add(Soil::ALL);
         client.release(me, tag, server, Verdict::Reset, out);
         false
     }

@@ -1,5 +1,5 @@
 //! Named prepared statements. Clients name statements as they like, and several clients may mean the same text; servers know each
-//! text under one name of ours (`poolhouse_7`), whoever asked for it. What one client means is remembered here, what one server has
+//! text under one name of ours (`poolhouse_<secret>_7`), whoever asked for it. What one client means is remembered here, what one server has
 //! in `prepared`. It knows neither bytes on the wire nor sessions.
 //!
 //! A request that was forwarded may yet be discarded by the server because of an error before it. So nothing that was
@@ -8,19 +8,26 @@
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU32},
+    sync::{
+        Arc, LazyLock, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
 };
 
-use crate::{scan::scan, suspects::Findings};
+use crate::{client_login::random, scan::scan, suspects::Findings};
 
-/// What the names of ours begin with.
-pub(crate) const PREFIX: &str = "poolhouse_";
+/// What the names of ours begin with: nobody can guess it, so no client prepares or deallocates one of them by accident. One who has
+/// read it in `pg_prepared_statements` is seen to use it (see `scan`, and the survey).
+pub static PREFIX: LazyLock<String> = LazyLock::new(|| {
+    let secret: [u8; 8] = random();
+    format!("poolhouse_{:016x}_", u64::from_be_bytes(secret))
+});
 
 /// A name of ours that no statement ever has: numbers begin with 1.
-pub(crate) const NOTHING: &str = "poolhouse_0";
+pub(crate) static NOTHING: LazyLock<String> = LazyLock::new(|| format!("{}0", *PREFIX));
 
 /// A name of a statement that does exist, and is empty, where a name is to be found taken.
-pub(crate) const TAKEN: &str = "poolhouse_00";
+pub(crate) static TAKEN: LazyLock<String> = LazyLock::new(|| format!("{}00", *PREFIX));
 
 /// Most statements of one client; the one not used for longest is forgotten for another.
 const MAX_OF_CLIENT: usize = 2048;
@@ -40,18 +47,31 @@ pub(crate) struct Statement {
     pub(crate) id: u32,
     /// A hash of the settings under which it was parsed.
     pub(crate) context: u64,
+    /// The epoch of its database in which it was prepared: DDL begins another.
+    pub(crate) epoch: u32,
     /// The body of its Parse behind the name.
     pub(crate) body: Box<[u8]>,
     /// What executing it may do to a session.
     pub(crate) findings: Findings,
     /// Raised when the server said that its plan does not fit any more: every server has to parse it again.
     pub(crate) edition: AtomicU32,
+    /// It was found to be stale: who parses its text again gets another.
+    retired: AtomicBool,
 }
 
 impl Statement {
     /// Its name at servers.
     pub(crate) fn name(&self) -> String {
-        format!("{PREFIX}{}", self.id)
+        format!("{}{}", *PREFIX, self.id)
+    }
+
+    fn is(&self, context: u64, epoch: u32, body: &[u8]) -> bool {
+        self.context == context && self.epoch == epoch && *self.body == *body && !self.retired.load(Relaxed)
+    }
+
+    /// It was found to be stale.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Relaxed);
     }
 }
 
@@ -71,15 +91,16 @@ struct Known {
 }
 
 impl Statements {
-    /// The statement with this context and the body of this Parse. Without a context nobody else will get it.
-    pub(crate) fn intern(&self, context: Option<u64>, body: &[u8]) -> Arc<Statement> {
+    /// The statement with this context and the body of this Parse, prepared in this epoch of its database. Without a context nobody
+    /// else will get it.
+    pub(crate) fn intern(&self, context: Option<u64>, epoch: u32, body: &[u8]) -> Arc<Statement> {
         let mut hasher = DefaultHasher::new();
-        (context, body).hash(&mut hasher);
+        (context, epoch, body).hash(&mut hasher);
         let key = hasher.finish();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = context
             && let Some(same) = known.by_hash.get(&key)
-            && let Some(statement) = same.iter().find(|s| s.context == context && *s.body == *body)
+            && let Some(statement) = same.iter().find(|s| s.is(context, epoch, body))
         {
             return statement.clone();
         }
@@ -96,8 +117,8 @@ impl Statements {
         let findings = scan(body);
         // A context that no settings have by another way than chance.
         let own = context.unwrap_or(u64::MAX - u64::from(id));
-        let statement =
-            Arc::new(Statement { id, context: own, body: body.into(), findings, edition: AtomicU32::new(0) });
+        let (edition, retired) = (AtomicU32::new(0), AtomicBool::new(false));
+        let statement = Arc::new(Statement { id, context: own, epoch, body: body.into(), findings, edition, retired });
         if context.is_some() {
             known.by_hash.entry(key).or_default().push(statement.clone());
             known.count += 1;
@@ -290,23 +311,23 @@ pub(crate) mod tests {
     /// Some that differ.
     pub(crate) fn statements(count: usize) -> Vec<Arc<Statement>> {
         let all = Statements::default();
-        (0..count).map(|i| all.intern(Some(1), format!("select {i}\0\0\0").as_bytes())).collect()
+        (0..count).map(|i| all.intern(Some(1), 0, format!("select {i}\0\0\0").as_bytes())).collect()
     }
 
     #[test]
     fn equal_texts_in_equal_contexts_are_one_statement() {
         let all = Statements::default();
-        let one = all.intern(Some(1), b"select 1\0\0\0");
-        assert!(Arc::ptr_eq(&one, &all.intern(Some(1), b"select 1\0\0\0")));
-        assert!(!Arc::ptr_eq(&one, &all.intern(Some(2), b"select 1\0\0\0")));
-        assert!(!Arc::ptr_eq(&all.intern(None, b"x"), &all.intern(None, b"x")));
+        let one = all.intern(Some(1), 0, b"select 1\0\0\0");
+        assert!(Arc::ptr_eq(&one, &all.intern(Some(1), 0, b"select 1\0\0\0")));
+        assert!(!Arc::ptr_eq(&one, &all.intern(Some(2), 0, b"select 1\0\0\0")));
+        assert!(!Arc::ptr_eq(&all.intern(None, 0, b"x"), &all.intern(None, 0, b"x")));
     }
 
     #[test]
     fn statements_that_nobody_has_are_dropped() {
         let all = Statements::default();
         for i in 0..3 * SWEEP_AT {
-            all.intern(Some(1), format!("{i}").as_bytes());
+            all.intern(Some(1), 0, format!("{i}").as_bytes());
         }
         assert!(all.known.lock().unwrap().count <= SWEEP_AT);
     }
@@ -337,13 +358,13 @@ pub(crate) mod tests {
     #[test]
     fn a_statement_that_is_still_to_be_parsed_is_not_put_in_the_place_of_the_one_before() {
         let all = Statements::default();
-        let (before, after) = (all.intern(Some(1), b"select 1"), all.intern(Some(1), b"select 22"));
+        let (before, after) = (all.intern(Some(1), 0, b"select 1"), all.intern(Some(1), 0, b"select 22"));
         let mut client = Named::default();
         client.parse(b"a", before.clone(), 1);
         client.settle(true);
         client.close(b"a", 2);
         client.parse(b"a", after, 2);
-        client.replace(b"a", &all.intern(Some(2), b"select 22"));
+        client.replace(b"a", &all.intern(Some(2), 0, b"select 22"));
         client.settle(false);
         client.settle(false);
         assert_eq!(client.name_of(before.id), Some(&b"a"[..]));
@@ -354,7 +375,7 @@ pub(crate) mod tests {
         let mut client = Named::default();
         let all = Statements::default();
         for i in 0..3 * MAX_OF_CLIENT {
-            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), format!("{i}").as_bytes()), 0);
+            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), 0, format!("{i}").as_bytes()), 0);
             client.settle(true);
         }
         assert!(client.map.len() <= MAX_OF_CLIENT);

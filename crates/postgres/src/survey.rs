@@ -5,6 +5,7 @@ use crate::{
     message::take_u32,
     parameters::{Pairs, Settings, is_fact, write_literal},
     state::Pin,
+    statements::PREFIX,
     suspects::{ALL_PARAMETERS, Suspects},
 };
 
@@ -12,50 +13,86 @@ use crate::{
 const NOT_OF_SESSION: [&str; 4] =
     ["transaction_isolation", "transaction_read_only", "transaction_deferrable", "in_hot_standby"];
 
-/// Names of custom parameters to ask for: those just seen, and those known.
-pub(crate) fn custom_names<'a>(seen: &'a [Box<[u8]>], known: &'a Pairs) -> Vec<&'a [u8]> {
+/// Most names of custom parameters asked for.
+const MAX_CUSTOM: usize = 512;
+
+/// Surveys that are tried before a client's state is called unknown.
+const MAX_TRIES: u8 = 3;
+
+/// Names of custom parameters to ask for: those seen, and those known.
+pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]>> {
     let known = known.iter().map(|(name, _)| name).filter(|name| name.contains(&b'.'));
-    let mut names: Vec<&[u8]> = known.collect();
-    for name in seen {
-        if !names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-            names.push(name);
+    let mut names: Vec<Box<[u8]>> = known.map(Box::from).collect();
+    for name in seen.iter().copied().flatten() {
+        if names.len() < MAX_CUSTOM && !names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            names.push(name.clone());
         }
     }
     names
 }
 
+/// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what the client has said
+/// of encodings does not matter.
+fn write_bytes(sql: &mut Vec<u8>, expression: &[u8]) {
+    sql.extend_from_slice(b"pg_catalog.encode(pg_catalog.convert_to(");
+    sql.extend_from_slice(expression);
+    sql.extend_from_slice(b", pg_catalog.getdatabaseencoding()), 'hex')");
+}
+
+/// The bytes of such a text; `None` if it is none.
+fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, []) = hex.as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+/// The query again, so that no time-out of the client's ends it, with what it says of the time-out itself. Only outside a transaction.
+fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
+    let mut sql = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;SELECT 't', ".to_vec();
+    write_bytes(&mut sql, b"'statement_timeout'");
+    sql.push(b',');
+    write_bytes(&mut sql, b"pg_catalog.current_setting('statement_timeout')");
+    sql.extend_from_slice(b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout = 0;SET LOCAL jit = off;");
+    sql.extend(write(suspects, custom));
+    sql.extend_from_slice(b";COMMIT");
+    sql
+}
+
 /// The query.
-pub(crate) fn write(suspects: Suspects, custom: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
     let mut sql = Vec::new();
-    // Whatever is in a schema depends on it, of whichever kind it is.
     // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to.
     sql.extend_from_slice(
         b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
-          WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid \
-          AND EXISTS (SELECT 1 FROM pg_catalog.pg_depend \
-          WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
-          AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) \
+          WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
+          EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+          AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())) \
           UNION ALL SELECT 'p', 'cursor', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable) \
           UNION ALL SELECT 'p', 'lock', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
           WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
           AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
           UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel \
           UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
-          WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^poolhouse_[0-9]+$'::pg_catalog.text)",
+          WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^",
     );
-    if suspects.any(Suspects::SETTINGS) {
+    sql.extend_from_slice(PREFIX.as_bytes());
+    sql.extend_from_slice(b"[0-9]+$'::pg_catalog.text)");
+    if suspects.any(Suspects::ASKS_SETTINGS) {
+        sql.extend_from_slice(b" UNION ALL SELECT 's', ");
+        write_bytes(&mut sql, b"name");
+        sql.push(b',');
+        write_bytes(&mut sql, b"setting");
         sql.extend_from_slice(
-            b" UNION ALL SELECT 's', name, setting FROM pg_catalog.pg_settings \
-              WHERE source OPERATOR(pg_catalog.=) 'session'::pg_catalog.text \
-              UNION ALL SELECT 's', 'role', pg_catalog.current_setting('role') \
-              UNION ALL SELECT 's', 'session_authorization', pg_catalog.current_setting('session_authorization')",
+            b" FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'::pg_catalog.text",
         );
-        for name in custom {
+        let always: [&[u8]; 2] = [b"role", b"session_authorization"];
+        for name in always.into_iter().chain(custom.iter().map(|name| &**name)) {
+            let mut literal = Vec::new();
+            write_literal(&mut literal, name);
             sql.extend_from_slice(b" UNION ALL SELECT 's', ");
-            write_literal(&mut sql, name);
-            sql.extend_from_slice(b", pg_catalog.current_setting(");
-            write_literal(&mut sql, name);
-            sql.extend_from_slice(b", true)");
+            write_bytes(&mut sql, &literal);
+            sql.push(b',');
+            write_bytes(&mut sql, &[b"pg_catalog.current_setting(", &literal[..], b", true)"].concat());
         }
     }
     sql
@@ -75,11 +112,46 @@ pub(crate) struct Survey {
     pub(crate) channels: Vec<Box<[u8]>>,
     /// Settings made in the session.
     set: Vec<Setting>,
+    /// The client's statement_timeout, where the session's own does not show it.
+    timeout: Option<Box<[u8]>>,
+    /// Something was too long to be kept.
+    pub(crate) too_long: bool,
+    /// What to ask for once more.
+    custom: Vec<Box<[u8]>>,
+    tries: u8,
 }
 
 impl Survey {
-    pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>) -> Self {
-        Self { asked, resets, pin: None, channels: Vec::new(), set: Vec::new() }
+    pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>, custom: &[Box<[u8]>]) -> Self {
+        Self {
+            asked,
+            resets,
+            pin: None,
+            channels: Vec::new(),
+            set: Vec::new(),
+            timeout: None,
+            too_long: false,
+            custom: custom.to_vec(),
+            tries: 1,
+        }
+    }
+
+    /// The same once more, and its query; `None` if it was tried often enough.
+    pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
+        let survey = Self { tries: self.tries + 1, ..Self::new(self.asked, self.resets.clone(), &self.custom) };
+        (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom)))
+    }
+
+    /// One that was never answered.
+    pub(crate) fn unknown(other: &Self) -> Self {
+        let mut unknown = Self::new(other.asked, Vec::new(), &[]);
+        unknown.asked.remove(Suspects::ASKS_SETTINGS);
+        unknown
+    }
+
+    /// A row that is too long.
+    pub(crate) fn long_row(&mut self) {
+        self.too_long = true;
     }
 
     fn was_reset(&self, name: &[u8]) -> bool {
@@ -88,7 +160,7 @@ impl Survey {
 
     /// Whether settings were asked for.
     pub(crate) fn settings_asked(&self) -> bool {
-        self.asked.any(Suspects::SETTINGS)
+        self.asked.any(Suspects::ASKS_SETTINGS)
     }
 
     /// Takes the body of a DataRow; `None` if it is malformed.
@@ -107,7 +179,15 @@ impl Survey {
             }
         }
         match (columns[0]?, columns[1]?, columns[2]) {
-            (b"s", name, Some(value)) => self.set.push((name.into(), value.into())),
+            (b"s", name, Some(value)) => {
+                let name = bytes_of(name)?;
+                let value = match (&self.timeout, &*name) {
+                    (Some(own), b"statement_timeout") => own.clone(),
+                    _ => bytes_of(value)?,
+                };
+                self.set.push((name, value));
+            }
+            (b"t", _, Some(value)) => self.timeout = Some(bytes_of(value)?),
             (b"s", _, None) => {}
             (b"l", name, _) => self.channels.push(name.into()),
             (b"p", word, _) => {
@@ -127,7 +207,13 @@ impl Survey {
 
     /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
     /// own start; the client's start was another. `reported` is what the server reports, `user` who it logged in as.
-    pub(crate) fn settings(&self, reported: &Pairs, start: &Settings, user: Option<&[u8]>) -> (Settings, Settings) {
+    /// `None` if that is more than can be remembered.
+    pub(crate) fn settings(
+        &self,
+        reported: &Pairs,
+        start: &Settings,
+        user: Option<&[u8]>,
+    ) -> Option<(Settings, Settings)> {
         let set = |name: &[u8]| self.set.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         let mut there = Pairs::default();
         for (name, value) in &self.set {
@@ -138,6 +224,9 @@ impl Survey {
             let listed = reported.get(name).is_some() || (is_fact(name) && !is("session_authorization"));
             if !nothing && !listed {
                 there = there.with(name, value);
+                if there.get(name) != Some(value) {
+                    return None;
+                }
             }
         }
         let mut wanted = there.clone();
@@ -154,7 +243,7 @@ impl Survey {
         for (name, value) in start.reported.iter().filter(|(name, _)| unset(name)) {
             wanted_reported = wanted_reported.with(name, value);
         }
-        (Settings::new(reported.clone(), there), Settings::new(wanted_reported, wanted))
+        Some((Settings::new(reported.clone(), there), Settings::new(wanted_reported, wanted)))
     }
 }
 
@@ -181,8 +270,13 @@ mod tests {
     }
 
     fn survey(rows: &[[Option<&str>; 3]]) -> Survey {
-        let mut survey = Survey::new(Suspects::SETTINGS, vec![Box::from(*b"datestyle"), Box::from(*b"geqo")]);
-        rows.iter().for_each(|columns| survey.row(&row(columns)).unwrap());
+        let mut survey = Survey::new(Suspects::SETTINGS, vec![Box::from(*b"datestyle"), Box::from(*b"geqo")], &[]);
+        for [kind, name, value] in rows {
+            let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let (name, value) = (name.map(hex), value.map(hex));
+            let columns = if *kind == Some("s") { [*kind, name.as_deref(), value.as_deref()] } else { [*kind, rows[0][1], None] };
+            survey.row(&row(&columns)).unwrap();
+        }
         survey
     }
 
@@ -197,7 +291,7 @@ mod tests {
         ]);
         let reported = pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]);
         let start = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, DMY")]), pairs(&[("geqo", "off")]));
-        let (there, wanted) = survey.settings(&reported, &start, Some(b"app"));
+        let (there, wanted) = survey.settings(&reported, &start, Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("search_path", "a, b")]));
         // What is no longer set has gone back to the client's start.
         assert_eq!(wanted.reported, pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, DMY")]));
@@ -211,7 +305,7 @@ mod tests {
             [Some("s"), Some("session_authorization"), Some("other")],
         ]);
         let start = Settings::default();
-        let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app"));
+        let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
         assert!(there.acts_as_two() && !start.acts_as_two());
     }
@@ -224,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_malformed_row_is_noticed() {
-        let mut survey = Survey::new(Suspects::NONE, Vec::new());
+        let mut survey = Survey::new(Suspects::NONE, Vec::new(), &[]);
         for body in
             [&b""[..], b"\0\x03", b"\0\x03\0\0\0\x05ab", &row(&[Some("p"), Some("?"), None]), &row(&[None, None, None])]
         {
@@ -235,7 +329,7 @@ mod tests {
     #[test]
     fn only_what_is_suspected_is_asked_for() {
         assert!(!String::from_utf8(write(Suspects::LOCK, &[])).unwrap().contains("pg_settings"));
-        let sql = String::from_utf8(write(Suspects::SETTINGS, &[b"a.'b"])).unwrap();
+        let sql = String::from_utf8(write(Suspects::SETTINGS, &[Box::from(*b"a.'b")])).unwrap();
         assert!(sql.contains("current_setting(E'a.\\x27b', true)"), "{sql}");
     }
 }

@@ -2,7 +2,7 @@
 
 /// What a text may do to a session, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Suspects(u16);
+pub(crate) struct Suspects(u32);
 
 impl Suspects {
     /// Nothing.
@@ -40,6 +40,13 @@ impl Suspects {
     /// Not of a text: what was forwarded is not what the client has sent.
     pub(crate) const AMENDED: Self = Self(1 << 15);
 
+    /// Runs something whose text is not seen, or not understood: it may have left anything behind.
+    pub(crate) const HIDDEN: Self = Self(1 << 16);
+    /// May leave something behind that no SQL takes back.
+    pub(crate) const BEYOND: Self = Self(1 << 17);
+    /// Changes what the database consists of.
+    pub(crate) const DDL: Self = Self(1 << 18);
+
     /// Sets parameters back, for however long.
     pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
     /// What the next CommandCompletes have to be looked at for.
@@ -49,12 +56,16 @@ impl Suspects {
 
     /// All that may leave something behind in a session, or take it away.
     pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
-    /// All that may leave something behind in a session.
-    pub(crate) const LASTING: Self = Self(
+    /// All that may leave something behind in a session, seen in the text or not.
+    pub(crate) const LASTING: Self = Self(Self::VISIBLY_LASTING.0 | Self::HIDDEN.0);
+    /// All that leaves something behind in a session as the text says.
+    pub(crate) const VISIBLY_LASTING: Self = Self(
         1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
     );
     /// What is supposed of a text that cannot be read.
-    pub(crate) const ALL: Self = Self((1 << 15) - 1);
+    pub(crate) const ALL: Self = Self(((1 << 15) - 1) | Self::HIDDEN.0 | Self::DDL.0);
+    /// What has to be asked of the server's settings for.
+    pub(crate) const ASKS_SETTINGS: Self = Self(Self::SETTINGS.0 | Self::HIDDEN.0);
 
     /// Whether any of `others` is in it.
     #[inline]
@@ -84,6 +95,14 @@ impl Suspects {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Findings {
     pub(crate) suspects: Suspects,
+    /// Names of functions that it calls, in lower case, unless they are known to leave nothing behind.
+    pub(crate) calls: Vec<Box<[u8]>>,
+    /// It means something else with standard_conforming_strings off.
+    pub(crate) backslash: bool,
+    /// It means something else in some of the encodings.
+    pub(crate) wide: bool,
+    /// One of its statements ends a transaction.
+    pub(crate) exits: bool,
     /// Names with a dot of parameters that it sets: the server does not list these.
     pub(crate) custom: Vec<Box<[u8]>>,
     /// Names of parameters that it sets back, in lower case; `*` for all.
@@ -93,11 +112,16 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// What is supposed of a FunctionCall, whose function is known by number only. It is not supposed to change
-    /// parameters that the server does not list, nor those for its transaction alone.
+    /// What is supposed of a FunctionCall, whose function is known by number only.
     pub(crate) fn of_call() -> Self {
-        let suspects = Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0);
+        let suspects = Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0 | Suspects::MEANING.0);
         Self { suspects, ..Self::default() }
+    }
+
+    /// Nothing at all was found.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.suspects == Suspects::NONE && self.calls.is_empty() && !self.backslash && !self.wide
     }
 
     /// What it sets back needs no attention.
@@ -111,9 +135,9 @@ impl Findings {
         let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
         Self {
             suspects: Suspects(all),
-            custom: Vec::new(),
             resets: vec![Box::from(*ALL_PARAMETERS)],
-            unlistens: Vec::new(),
+            exits: true,
+            ..Self::default()
         }
     }
 }

@@ -1,5 +1,6 @@
 //! SQL as a row of tokens, as far as one must know it to tell words from what stands in quotes and comments. The rules are
-//! those of PostgreSQL's manual, chapter "Lexical Structure", with standard_conforming_strings on. It knows no meaning.
+//! those of PostgreSQL's manual, chapter "Lexical Structure", and of its `scan.l` where that says more, with
+//! standard_conforming_strings on; it is said of a text when that matters. It knows no meaning.
 
 /// One token; spaces and comments are none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,12 +21,16 @@ pub(crate) enum Token<'a> {
 #[derive(Clone)]
 pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
+    /// A backslash stood in a text constant of the plain kind: with standard_conforming_strings off it would escape.
+    pub(crate) backslash: bool,
+    /// Something that is not read here as the server reads it: `U&` with its escapes, or a quotation without an end.
+    pub(crate) unclear: bool,
 }
 
 impl<'a> Tokens<'a> {
     /// The tokens of `text`, which ends at a zero byte if there is one.
     pub(crate) fn new(text: &'a [u8]) -> Self {
-        Self { rest: text }
+        Self { rest: text, backslash: false, unclear: false }
     }
 
     /// How many bytes of the text follow the token taken last.
@@ -55,25 +60,30 @@ impl<'a> Tokens<'a> {
                 _ => _ = self.take(1),
             }
         }
+        self.unclear |= depth > 0;
     }
 
     /// What stands up to `quote`, which is taken, too. A doubled quote does not end it, nor one behind a backslash if
-    /// `escapes`.
+    /// `escapes`. A text constant goes on in its own manner behind a line break and another quote.
     fn quoted(&mut self, quote: u8, escapes: bool) -> &'a [u8] {
         let mut at = 0;
         while let Some(&byte) = self.rest.get(at) {
-            if escapes && byte == b'\\' {
-                at += 2;
+            if byte == b'\\' && quote == b'\'' {
+                self.backslash |= !escapes;
+                at += if escapes { 2 } else { 1 };
             } else if byte != quote {
                 at += 1;
             } else if self.rest.get(at + 1) == Some(&quote) {
                 at += 2;
+            } else if let Some(length) = self.rest.get(at + 1..).filter(|_| quote == b'\'').and_then(continuation) {
+                at += 1 + length;
             } else {
                 let body = self.take(at);
                 self.take(1);
                 return body;
             }
         }
+        self.unclear = true;
         self.take(at)
     }
 
@@ -85,6 +95,7 @@ impl<'a> Tokens<'a> {
         }
         let delimiter = self.take(tag + 1);
         let end = self.rest.windows(delimiter.len()).position(|part| part == delimiter);
+        self.unclear |= end.is_none();
         let body = self.take(end.unwrap_or(self.rest.len()));
         self.take(delimiter.len());
         Some(body)
@@ -123,6 +134,7 @@ impl<'a> Iterator for Tokens<'a> {
                 }
                 [b'u' | b'U', b'&', quote @ (b'\'' | b'"'), ..] => {
                     self.take(3);
+                    self.unclear = true;
                     let body = self.quoted(quote, false);
                     if quote == b'"' { Token::Quoted(body) } else { Token::Literal(body) }
                 }
@@ -143,7 +155,8 @@ impl<'a> Iterator for Tokens<'a> {
                     }
                 },
                 [byte, ..] if byte.is_ascii_digit() => {
-                    let length = self.rest.iter().take_while(|&&b| is_word(b) || b == b'.').count();
+                    // Up to version 14 a word may follow without a space.
+                    let length = self.rest.iter().take_while(|&&b| b.is_ascii_digit() || b == b'.').count();
                     self.take(length);
                     Token::Number
                 }
@@ -158,6 +171,25 @@ impl<'a> Iterator for Tokens<'a> {
             };
             return Some(token);
         }
+    }
+}
+
+/// Length of what leads from the end of a text constant to the quote with which it goes on, that included; `None` if it does not.
+fn continuation(bytes: &[u8]) -> Option<usize> {
+    let mut line_break = false;
+    let mut at = 0;
+    loop {
+        match bytes.get(at..)? {
+            [b'\'', ..] => return line_break.then_some(at + 1),
+            [b'\n' | b'\r', ..] => line_break = true,
+            [b' ' | b'\t' | 0x0b | 0x0c, ..] => {}
+            [b'-', b'-', rest @ ..] => {
+                at += 2 + rest.iter().position(|&byte| byte == b'\n' || byte == b'\r')?;
+                continue;
+            }
+            _ => return None,
+        }
+        at += 1;
     }
 }
 
@@ -198,8 +230,34 @@ mod tests {
         );
         assert_eq!(
             words("$$a;b$$ $x$ $$ $x$ 1.5e3 u&\"q\" x'ff'"),
-            [Literal(b"a;b"), Literal(b" $$ "), Number, Quoted(b"q"), Literal(b"ff"),]
+            [Literal(b"a;b"), Literal(b" $$ "), Number, Word(b"e3"), Quoted(b"q"), Literal(b"ff"),]
         );
+    }
+
+    #[test]
+    fn a_text_constant_goes_on_behind_a_line_break() {
+        use Token::{Literal, Symbol, Word};
+        // The second part is read as the first: its backslash escapes.
+        let evil = "E'a'\n -- so\n 'b\\''; SET x";
+        assert_eq!(words(evil), [Literal(b"a'\n -- so\n 'b\\'"), Symbol(b';'), Word(b"SET"), Word(b"x")]);
+        assert_eq!(words("'a' 'b'"), [Literal(b"a"), Literal(b"b")]);
+        assert_eq!(words("'a'\n'b'; x"), [Literal(b"a'\n'b"), Symbol(b';'), Word(b"x")]);
+        assert_eq!(words("'a' /*\n*/ 'b'"), [Literal(b"a"), Literal(b"b")]);
+    }
+
+    #[test]
+    fn what_may_be_read_otherwise_is_said() {
+        let read = |sql: &str| {
+            let mut tokens = Tokens::new(sql.as_bytes());
+            while tokens.next().is_some() {}
+            (tokens.backslash, tokens.unclear)
+        };
+        assert_eq!(read("select 'a', E'\\'', \"b\\\", $$\\$$"), (false, false));
+        assert_eq!(read("select 'O\\'Brien'"), (true, true));
+        assert_eq!(read("select '\\'"), (true, false));
+        assert_eq!(read("select U&\"\\0061\""), (false, true));
+        assert_eq!(read("select 'a"), (false, true));
+        assert_eq!(read("select /* a"), (false, true));
     }
 
     #[test]

@@ -137,14 +137,14 @@ fn suspect(
     if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
         return None;
     }
-    let mut findings = text.map_or_else(Findings::unreadable, scan);
+    let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan));
     if findings.suspects == Suspects::NONE {
         return None;
     }
     if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
         return Some(step);
     }
-    if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::LASTING) {
+    if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
         reject(tag, server, front::PARSE, out);
     }
     if let Some(text) = text.filter(|_| server.policy.on_state != OnState::Allow) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
-    PoolMode, Postgres,
+    PoolMode, Postgres, ResetPolicy,
+    catalogue::{Catalogue, Reading},
+    cleaning::{self, Soil},
     client::{Client, Phase},
     ending::CANCELLED,
     error::{Failure, Report, Severity},
@@ -14,6 +16,7 @@ use crate::{
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
     server::{Server, Stage},
+    state::OnState,
     survey::Survey,
 };
 
@@ -39,9 +42,13 @@ pub(crate) enum Purpose {
     Learn(Pairs),
     /// To clean it.
     Reset {
-        /// All settings are set back.
-        all: bool,
+        /// Of all but what our own queries leave behind.
+        cleaned: bool,
+        /// Of prepared statements, too.
+        statements: bool,
     },
+    /// To learn what its database could do to sessions; then it is given back, or, if that is how it began, ready.
+    Catalogue(Box<Reading>, Option<Verdict>),
     /// To see whether it lives.
     Check,
     /// To learn what its holder has left behind in it.
@@ -52,6 +59,8 @@ pub(crate) enum Purpose {
     Listen(Vec<Box<[u8]>>),
     /// To have it stop listening, so that it can go back to its pool.
     Retire,
+    /// To clean it before it listens for all.
+    CleanListener,
     /// To have it forget the last values of sequences.
     ForgetSequences,
     /// To give it its holder's start-up values, within a transaction.
@@ -85,7 +94,10 @@ impl Work {
 
     /// Rows that come are looked at.
     pub(crate) fn reads_rows(&self) -> bool {
-        matches!(self.purpose, Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_))
+        matches!(
+            self.purpose,
+            Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_) | Purpose::Catalogue(..)
+        )
     }
 
     /// A row; `None` if it is too long. False if it is malformed.
@@ -100,7 +112,15 @@ impl Work {
                 lookup.long_row();
                 true
             }
-            // A setting that long cannot be brought along: it is as if it had not been made.
+            (Purpose::Survey(survey) | Purpose::Connected(survey), None) => {
+                survey.long_row();
+                true
+            }
+            (Purpose::Catalogue(reading, _), Some(body)) => reading.row(body).is_some(),
+            (Purpose::Catalogue(reading, _), None) => {
+                reading.long_row();
+                true
+            }
             _ => true,
         }
     }
@@ -168,21 +188,24 @@ impl Postgres {
             lookup.abandoned = true;
             return;
         }
+        let cleaned = server.mode == PoolMode::Session || !server.soil.is_clean();
+        let statements = cleaned
+            && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
+        let mut cleaning = Vec::new();
+        if cleaned {
+            cleaning::write(&mut cleaning, statements, &server.own, &server.defaults);
+        }
+        let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
         let mut queries: Vec<&[u8]> = Vec::new();
         if server.exchange.status() != IDLE {
             queries.push(b"ROLLBACK");
         }
-        let all = server.mode == PoolMode::Session || server.stained;
-        if all {
-            queries.push(b"DISCARD ALL");
+        if cleaned || queries.is_empty() {
+            // An empty one tells a late answer from this one.
+            queries.push(&cleaning);
         }
-        let connect_query = server.connect_query.clone().filter(|_| all);
         queries.extend(connect_query.as_deref().map(str::as_bytes));
-        if queries.is_empty() {
-            // Only to tell a late answer from this one.
-            queries.push(b"");
-        }
-        server.begin(me, Purpose::Reset { all }, &queries, out);
+        server.begin(me, Purpose::Reset { cleaned, statements }, &queries, out);
     }
 
     /// A ReadyForQuery came while the server is at work for us.
@@ -211,13 +234,14 @@ impl Postgres {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
         let cancelled = work.cancelled;
-        // If that fails it still listens for its holder, of which nothing else tells.
-        server.stained |= matches!(work.purpose, Purpose::Unlisten(_)) && work.failure.is_some();
+        if matches!(work.purpose, Purpose::Unlisten(_)) && work.failure.is_some() {
+            // It still listens for its holder, of which nothing else tells.
+            server.soil.add(Soil::ALL);
+        }
         match (work.purpose, work.failure) {
             (
                 Purpose::Apply(_)
                 | Purpose::Learn(_)
-                | Purpose::Survey(_)
                 | Purpose::ForgetSequences
                 | Purpose::Unlisten(_)
                 | Purpose::Correct(_),
@@ -247,7 +271,14 @@ impl Postgres {
                 let reason = CloseReason::Error(Blame::Server, failure.text());
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
-            (Purpose::Reset { all }, None) => self.was_reset(me, server, all, out),
+            (Purpose::Reset { cleaned, statements }, None) => self.was_reset(me, server, cleaned, statements, out),
+            (Purpose::Catalogue(reading, verdict), failure) => {
+                self.catalogue_answered(me, server, *reading, failure, verdict, out);
+            }
+            (Purpose::Survey(survey), Some(_)) => {
+                let (tag, client) = holder(server, clients);
+                self.survey_failed(tag, client, me, server, survey, out);
+            }
             (Purpose::Survey(survey), None) => {
                 let (tag, client) = holder(server, clients);
                 self.surveyed(tag, client, me, server, survey, out);
@@ -267,6 +298,7 @@ impl Postgres {
                 out.push(Effect::Wake { client: tag });
             }
             (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
+            (Purpose::CleanListener, failure) => self.listener_cleaned(me, server, failure, out),
             (Purpose::Retire, failure) => self.retired(me, server, failure.as_ref(), out),
             (Purpose::Lookup(lookup), failure) => self.looked_up(me, server, clients, lookup, failure, out),
             (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
@@ -275,19 +307,85 @@ impl Postgres {
         }
     }
 
-    /// A server is as if it were new, or, but for `all`, as it was left by somebody who left nothing behind.
-    fn was_reset(&self, me: ServerTag, server: &mut Server, all: bool, out: &mut Outbox) {
+    /// A server is as if it were new, or, unless it was `cleaned`, as it was left by somebody who left nothing behind.
+    fn was_reset(&self, me: ServerTag, server: &mut Server, cleaned: bool, statements: bool, out: &mut Outbox) {
         server.exchange = crate::exchange::Exchange::new();
         server.forget_suspects();
-        if all {
-            server.stained = false;
+        if statements {
             server.prepared = None;
-            let reported = server.settings.reported.clone();
-            // The connect_query has run again.
-            let extras = server.defaults.extras.clone();
-            server.settings = self.parameters.intern(Settings::new(reported, extras));
+        }
+        if cleaned {
+            self.was_cleaned(server);
         }
         out.push(Effect::Ready { server: me });
+    }
+
+    /// Everything but prepared statements is as it was when the server was new.
+    pub(crate) fn was_cleaned(&self, server: &mut Server) {
+        server.soil = Soil::default();
+        server.customs = Vec::new();
+        server.sequences_of = None;
+        let reported = server.settings.reported.clone();
+        let extras = server.defaults.extras.clone();
+        server.settings = self.parameters.intern(Settings::new(reported, extras));
+    }
+
+    /// The server has said what its database could do to sessions.
+    fn catalogue_answered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        reading: Reading,
+        failure: Option<Failure>,
+        verdict: Option<Verdict>,
+        out: &mut Outbox,
+    ) {
+        let news = match failure {
+            Some(failure) => server.catalogue.failed(&failure.text()),
+            None => server.catalogue.read(reading),
+        };
+        if let Some(suspicious) = news {
+            self.directory.catalogue_read(server.pool, &suspicious);
+        }
+        match verdict {
+            None => out.push(Effect::Ready { server: me }),
+            Some(verdict) => {
+                server.soil_at_release();
+                let soiled = verdict == Verdict::Clean && !server.soil.is_clean();
+                out.push(Effect::Release { server: me, verdict: if soiled { Verdict::Reset } else { verdict } });
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Gives it back to its pool, perhaps after a look at its database's catalogue.
+    pub(crate) fn give_back(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
+        let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
+        let at_rest = usable && self.exchange.status() == IDLE && self.exchange.is_settled() && !self.exchange.is_doubtful();
+        let mark = out.effects.len();
+        out.push(Effect::Keep { server: me });
+        if !at_rest || !self.ask_catalogue(me, Some(verdict), out) {
+            out.effects.truncate(mark);
+            out.push(Effect::Release { server: me, verdict });
+        }
+    }
+
+    /// Asks what its database could do to sessions, if that is to be known. True if it is at work then.
+    pub(crate) fn ask_catalogue(&mut self, me: ServerTag, verdict: Option<Verdict>, out: &mut Outbox) -> bool {
+        let of_interest = self.mode != PoolMode::Session
+            && self.policy.reset == ResetPolicy::Auto
+            && self.policy.on_state != OnState::Allow;
+        if !of_interest {
+            return false;
+        }
+        let Some(reading) = Catalogue::ask(&self.catalogue, self.trusted.clone()) else { return false };
+        let version = self.facts.get(b"server_version").unwrap_or_default();
+        let digits: Vec<u8> = version.iter().copied().take_while(u8::is_ascii_digit).collect();
+        let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or_default();
+        let sql = reading.question(version);
+        self.begin(me, Purpose::Catalogue(Box::new(reading), verdict), &[&sql, b"ROLLBACK"], out);
+        true
     }
 }
 
@@ -310,5 +408,7 @@ fn reject(
     let report =
         Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
     client.fail(tag, &report, Blame::Client, out);
-    client.release(tag, me, server, Verdict::Clean, out);
+    // Some of it may be there.
+    server.soil.add(Soil::ALL);
+    client.release(tag, me, server, Verdict::Reset, out);
 }

@@ -151,6 +151,12 @@ pub trait Protocol: Send + Sync + 'static {
     /// can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
     const MAX_UNREAD: usize = 4 << 20;
 
+    /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as anything happens: sessions
+    /// have no clock of their own.
+    fn tell_time(&self, now: Duration) {
+        let _ = now;
+    }
+
     /// A client was accepted.
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
 

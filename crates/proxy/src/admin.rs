@@ -160,8 +160,12 @@ fn unready(snapshot: &Snapshot, databases: &HashSet<String>) -> Option<&'static 
 
 async fn metrics(State(admin): State<Admin>) -> Response {
     let render = |inner: &Inner| {
-        let (dropped_log_lines, reloads) = ((inner.dropped_log_lines)(), inner.control.reloader.count());
-        render(&inner.handle.snapshot(), inner.config().admin.user_label, Process { dropped_log_lines, reloads })
+        let reloader = &inner.control.reloader;
+        let snapshot = inner.handle.snapshot();
+        let suspicious = snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
+        let process =
+            Process { dropped_log_lines: (inner.dropped_log_lines)(), reloads: reloader.count(), suspicious };
+        render(&snapshot, inner.config().admin.user_label, process)
     };
     match admin.ask(render).await {
         Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),
@@ -170,7 +174,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn pools(State(admin): State<Admin>) -> Response {
-    json(admin.ask(|inner| api::pools(&inner.handle.snapshot())).await)
+    json(admin.ask(|inner| api::pools(&inner.handle.snapshot(), |id| inner.control.reloader.suspicious(id))).await)
 }
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {

@@ -207,6 +207,8 @@ pub struct PoolSettings {
     pub timeouts: PoolTimeouts,
     /// SQL that is run on each new connection before it is used.
     pub connect_query: Option<Arc<str>>,
+    /// Functions of the database that are taken to leave nothing behind in sessions.
+    pub trusted_functions: Arc<[String]>,
     /// A client's address and port are appended to its `application_name`.
     pub application_name_add_host: bool,
 }
@@ -216,7 +218,7 @@ pub struct PoolSettings {
 pub struct StateSettings {
     /// What is done about it.
     pub on_session_state: OnState,
-    /// Whether servers are cleaned after every lease.
+    /// When servers are cleaned before another client gets them.
     pub reset: Reset,
     /// Most pinned servers of a pool; half of max_size by default, at least one.
     pub max_pinned: Option<u32>,
@@ -231,16 +233,19 @@ pub const ON_STATE_WORDS: &[(&str, OnState)] =
 /// When servers are cleaned between clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reset {
-    /// When something is left behind that the next client must not meet.
+    /// Unless all that ran on it is known to leave nothing behind.
     #[default]
     Auto,
-    /// After every lease.
+    /// Whenever it changes hands.
     Always,
+    /// Only after a client that kept it, or that vanished.
+    Never,
 }
 
 impl Reset {
     /// The words of the configuration.
-    pub const WORDS: &[(&'static str, Self)] = &[("auto", Self::Auto), ("always", Self::Always)];
+    pub const WORDS: &[(&'static str, Self)] = 
+        &[("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
 }
 
 /// When a server returns to its pool.

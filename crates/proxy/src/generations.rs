@@ -25,6 +25,8 @@ pub struct Generations {
     /// Those that the listeners were opened under, whose places in it clients come with.
     first: Arc<Pools>,
     table: RwLock<Table>,
+    /// What in the databases of pools could touch sessions behind the text of a statement.
+    suspicious: RwLock<HashMap<PoolId, Arc<[String]>>>,
 }
 
 struct Table {
@@ -62,7 +64,7 @@ impl Generations {
     pub fn new(first: Pools) -> Self {
         let first = Arc::new(first);
         let table = Table { current: Arc::clone(&first), entries: Vec::new(), ids: HashMap::new() };
-        Self { first, table: RwLock::new(table) }
+        Self { first, table: RwLock::new(table), suspicious: RwLock::default() }
     }
 
     /// Puts another configuration in force for whoever asks from now on.
@@ -86,6 +88,12 @@ impl Generations {
         }
         (table.current, table.ids) = (next, ids);
         told
+    }
+
+    /// What in the database of a pool could touch sessions behind the text of a statement, as far as is known.
+    pub fn suspicious(&self, pool: PoolId) -> Arc<[String]> {
+        let known = self.suspicious.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&pool).cloned().unwrap_or_default()
     }
 
     fn current(&self) -> Arc<Pools> {
@@ -129,16 +137,27 @@ impl Generations {
 /// Whether servers made under the one would be made the same way under the other.
 fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
     // Taken apart completely, so that nothing new is forgotten here.
-    let ServerLogin { database, user, password, md5_hash, parameters, connect_query, mode, state, target, encryption } =
-        a.server_login(of_a);
+    let ServerLogin {
+        database,
+        user,
+        password,
+        md5_hash,
+        parameters,
+        connect_query,
+        mode,
+        state,
+        trusted_functions,
+        target,
+        encryption,
+    } = a.server_login(of_a);
     let other = b.server_login(of_b);
     // These follow max_size, and a larger pool is no reason to make all servers anew: new ones will know.
     let StatePolicy { max_pinned, share_listener, .. } = other.state;
     let state = StatePolicy { max_pinned, share_listener, ..state };
     let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
     login
-        && (parameters, connect_query, mode, state, target, encryption)
-            == (other.parameters, other.connect_query, other.mode, other.state, other.target, other.encryption)
+        && (parameters, connect_query, mode, state) == (other.parameters, other.connect_query, other.mode, other.state)
+        && (trusted_functions, target, encryption) == (other.trusted_functions, other.target, other.encryption)
         && a.upstream_tls(of_a) == b.upstream_tls(of_b)
         && a.sentinel(of_a) == b.sentinel(of_b)
 }
@@ -172,6 +191,13 @@ impl Directory for Generations {
         let pools = self.current();
         let route = pools.route(database, user)?;
         Ok(Route { pool: self.known_as(&pools, route.pool)?, ..route })
+    }
+
+    fn catalogue_read(&self, pool: PoolId, suspicious: &[String]) {
+        let entry = self.entry(pool);
+        entry.pools.catalogue_read(entry.id, suspicious);
+        let mut known = self.suspicious.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(pool, suspicious.into());
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {

@@ -45,6 +45,11 @@ pub struct Reloaded {
 }
 
 impl Reloader {
+    /// What in the database of a pool could touch sessions behind the text of a statement.
+    pub fn suspicious(&self, pool: protocol::PoolId) -> Arc<[String]> {
+        self.pools.suspicious(pool)
+    }
+
     /// Of a configuration that was just put in force for the first time.
     pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let (opened, in_force) = (config.listeners.clone(), RwLock::new(config));

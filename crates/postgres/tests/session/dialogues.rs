@@ -56,7 +56,15 @@ pub fn standing(world: &World, client: ClientTag) -> Standing {
 }
 
 pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).replace('\0', "~")
+    String::from_utf8_lossy(bytes).replace('\0', "~").replace(postgres::STATEMENT_PREFIX.as_str(), "poolhouse_")
+}
+
+/// The server has just been told to forget everything.
+pub fn assert_cleaned(world: &mut World, server: ServerTag) {
+    let sent = text(&world.server_got(server));
+    for part in ["BEGIN", "RESET ALL", "DISCARD TEMP", "pg_advisory_unlock_all", "DEALLOCATE ALL", "COMMIT"] {
+        assert!(sent.contains(part), "{sent}");
+    }
 }
 
 pub fn error_code(bytes: &[u8]) -> String {
@@ -249,8 +257,8 @@ fn session_mode_keeps_the_server_until_the_client_leaves() {
         world.client_says(client, &messages("X"));
         assert_eq!(world.clients.0[&client.0].closed, Some(CloseReason::Goodbye));
         assert_eq!(verdicts(world), [Verdict::Reset]);
-        assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
-        world.server_says(server, &messages("C:DISCARD_ALL~ Z:I"));
+        assert_cleaned(world, server);
+        world.server_says(server, &messages("C:COMMIT~ Z:I"));
         assert_eq!(world.idle, [server]);
     });
 }
@@ -558,7 +566,7 @@ fn a_client_whose_settings_are_refused_is_told_by_the_server() {
         let got = world.client_got(two);
         assert_eq!(error_code(&got), "22023");
         assert!(got.windows(12).any(|w| w == b"no such zone"));
-        assert_eq!(verdicts(world), [Verdict::Clean, Verdict::Clean]);
+        assert_eq!(verdicts(world), [Verdict::Clean, Verdict::Reset]);
     });
 }
 

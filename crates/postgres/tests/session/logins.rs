@@ -123,7 +123,7 @@ fn settings_that_the_server_refuses_end_the_login_in_its_words() {
         world.server_says(server, &messages("E:SERROR~VERROR~C42704~Munrecognized_parameter_foo~~ Z:I"));
         let error = error(&mut world, client);
         assert!(error.contains("FATAL") && error.contains("42704") && error.contains("unrecognized parameter foo"));
-        assert_eq!(world.releases, [(server, Verdict::Clean)]);
+        assert_eq!(world.releases, [(server, Verdict::Reset)]);
     });
 }
 

@@ -4,7 +4,7 @@ use postgres::PoolMode;
 use protocol::{ClientTag, ServerTag, Standing, Verdict};
 
 use crate::{
-    dialogues::{add_client, add_server, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts},
+    dialogues::{add_client, add_server, assert_cleaned, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts},
     world::{World, messages, whole},
 };
 
@@ -153,7 +153,7 @@ fn a_pinned_client_that_leaves_has_everything_discarded() {
         assert_surveyed(world, server, &[["p", "temporary", ""]]);
         world.client_leaves(client);
         assert_eq!(verdicts(world), [Verdict::Reset]);
-        assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
+        assert_cleaned(world, server);
     });
 }
 

@@ -18,9 +18,10 @@ fn name_of(sent: &[u8]) -> String {
     format!("poolhouse#{digits}")
 }
 
-/// Messages in shorthand, in which a number sign stands for an underscore.
+/// Messages in shorthand, in which a number sign stands for an underscore, and `poolhouse#` for what our names begin with.
 pub fn ours(shorthand: &str) -> Vec<u8> {
-    messages(shorthand).into_iter().map(|byte| if byte == b'#' { b'_' } else { byte }).collect()
+    let shorthand = shorthand.replace('#', "\x7f").replace("poolhouse\x7f", &postgres::STATEMENT_PREFIX.replace('_', "\x7f"));
+    messages(&shorthand).into_iter().map(|byte| if byte == 0x7f { b'_' } else { byte }).collect()
 }
 
 /// Parses `a` on the server; returns our name of it.

@@ -10,7 +10,7 @@ use std::{
 
 use postgres::{
     Client, Directory, Encryption, PoolMode, Postgres, Proof, Route, Server, ServerEncryption, ServerLogin,
-    StatePolicy, Unknown,
+    ResetPolicy, StatePolicy, Unknown,
 };
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -70,7 +70,9 @@ pub struct Doors {
 impl Doors {
     pub fn new(mode: PoolMode, proof: Proof, password: Option<Arc<str>>) -> Self {
         let server_encryption = ServerEncryption::default();
-        Self { mode, proof, password, encryption: Encryption::Off, server_encryption, state: StatePolicy::default() }
+        // No database is asked for its catalogue, unless a test is about that.
+        let state = StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() };
+        Self { mode, proof, password, encryption: Encryption::Off, server_encryption, state }
     }
 }
 
@@ -96,6 +98,8 @@ impl Directory for Doors {
     }
 
     fn refuted(&self, _: &str, _: &str) {}
+
+    fn catalogue_read(&self, _: PoolId, _: &[String]) {}
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         assert_eq!(pool, POOL);
@@ -570,7 +574,10 @@ pub fn survey_answer(rows: &[[&str; 3]]) -> Vec<u8> {
     let mut bytes = messages("T:~~");
     for row in rows {
         let mut body = 3u16.to_be_bytes().to_vec();
-        for column in row {
+        for (place, column) in row.iter().enumerate() {
+            // Settings are told in hexadecimal numbers.
+            let hex: String = column.bytes().map(|byte| format!("{byte:02x}")).collect();
+            let column = if row[0] == "s" && place > 0 { &hex } else { *column };
             body.extend((column.len() as u32).to_be_bytes());
             body.extend(column.as_bytes());
         }

@@ -1,19 +1,20 @@
 //! The JSON views. Times are in milliseconds, counters count from the start; what is not known is null.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot};
+use protocol::PoolId;
 use serde_json::{Map, Value, json};
 
 /// `/api/pools`.
-pub fn pools(snapshot: &Snapshot) -> Value {
+pub fn pools(snapshot: &Snapshot, suspicious: impl Fn(PoolId) -> Arc<[String]>) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "reactor": snapshot.reactor,
         "draining": snapshot.draining,
         "auth_failures": snapshot.auth_failures,
         "listeners": snapshot.listeners.iter().map(listener).collect::<Vec<_>>(),
-        "pools": snapshot.pools.iter().map(pool).collect::<Vec<_>>(),
+        "pools": snapshot.pools.iter().map(|shown| pool(shown, &suspicious(shown.id))).collect::<Vec<_>>(),
         "workers": snapshot.workers.iter().map(|worker| json!({
             "cpu_ms": ms(worker.cpu),
             "clients": worker.clients,
@@ -80,7 +81,7 @@ fn listener(listener: &ListenerSnapshot) -> Value {
     })
 }
 
-fn pool(pool: &PoolSnapshot) -> Value {
+fn pool(pool: &PoolSnapshot, suspicious: &[String]) -> Value {
     json!({
         "id": pool.id.0,
         "database": pool.database,
@@ -103,6 +104,7 @@ fn pool(pool: &PoolSnapshot) -> Value {
         "closed": counted(&pool.closed),
         "checkout_failed": counted(&pool.checkout_failed),
         "pinned": counted(&pool.pinned),
+        "suspicious": suspicious,
         "transactions": pool.transactions,
         "checkout": histograms(&pool.checkout),
         "connect": histograms(&pool.connect),
@@ -172,7 +174,8 @@ mod tests {
     #[test]
     fn a_pool_is_shown_with_all_its_parts() {
         let snapshot = Snapshot { pools: vec![super::super::metrics::tests::pool("d", "u")], ..Snapshot::default() };
-        let shown = pools(&snapshot);
+        let shown = pools(&snapshot, |_| Arc::from(["public.f (it sets parameters of the session)".to_owned()]));
+        assert_eq!(shown["pools"][0]["suspicious"].as_array().map(Vec::len), Some(1));
         assert_eq!(shown["pools"][0]["servers"]["idle"], json!(2));
         assert_eq!(shown["pools"][0]["closed"]["idle"], json!(5));
         assert_eq!(shown["pools"][0]["last_error"], Value::Null);

@@ -1,11 +1,12 @@
 //! A snapshot in Prometheus' text format. Names and labels are promises to users.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fmt::{Error, Write},
 };
 
 use driver::{BUCKET_BOUNDS_US, DurationHistogram, PoolSnapshot, Snapshot};
+use protocol::PoolId;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet, text::encode},
@@ -34,12 +35,14 @@ struct Metrics {
 }
 
 /// What is counted outside the driver.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Log lines dropped because standard error was too slow.
     pub dropped_log_lines: u64,
     /// How often the configuration was read again: in vain, and with success.
     pub reloads: (u64, u64),
+    /// By pool: functions and the like that could touch sessions behind the text of a statement.
+    pub suspicious: HashMap<PoolId, u64>,
 }
 
 /// Label names and values of one line.
@@ -148,6 +151,9 @@ impl Metrics {
         counters(encoder, "poolhouse_servers_closed", "Connections closed", lines)?;
         let lines = labelled(&groups, "reason", |g| g.pinned.iter().map(|(k, v)| (*k, *v)));
         gauges(encoder, "poolhouse_pinned", "Servers pinned to a client now", lines)?;
+        let lines = plain(&groups, |g| g.pools.iter().map(|id| self.process.suspicious.get(id).copied().unwrap_or(0)).max().unwrap_or(0));
+        let help = "Functions and the like that could touch a session behind the text of a statement";
+        gauges(encoder, "poolhouse_suspicious_functions", help, lines)?;
         let lines = plain(&groups, |g| g.paused);
         gauges(encoder, "poolhouse_pools_paused", "Pools that an operator paused", lines)?;
         let lines = plain(&groups, |g| g.unavailable);
@@ -175,6 +181,7 @@ impl Metrics {
 #[derive(Default)]
 struct Group {
     labels: Vec<(&'static str, String)>,
+    pools: Vec<PoolId>,
     states: [(&'static str, u64); 5],
     closed: BTreeMap<&'static str, u64>,
     checkout_failed: BTreeMap<&'static str, u64>,
@@ -208,6 +215,7 @@ fn groups(pools: &[PoolSnapshot], user_label: bool) -> Vec<Group> {
 impl Group {
     fn add(&mut self, pool: &PoolSnapshot) {
         let counts = &pool.counts;
+        self.pools.push(pool.id);
         let states = [
             ("connecting", counts.connecting),
             ("idle", counts.idle),
@@ -396,7 +404,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
-        let text = render(&snapshot(), true, Process { dropped_log_lines: 11, reloads: (1, 2) });
+        let text = render(&snapshot(), true, Process { dropped_log_lines: 11, reloads: (1, 2), ..Process::default() });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
         has(
             &text,

@@ -30,6 +30,7 @@ pub const POOL_KEYS: &[&str] = &[
     "query_time",
     "transaction_idle_time",
     "connect_query",
+    "trusted_functions",
     "application_name_add_host",
 ];
 
@@ -54,6 +55,7 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         ..base.clone()
     };
     let connect_query = section.string("connect_query").map(|sql| (!sql.trim().is_empty()).then(|| sql.into()));
+    let trusted_functions = trusted_functions(section).unwrap_or_else(|| inherited.trusted_functions.clone());
     let add_host = section.truth("application_name_add_host");
     let settings = PoolSettings {
         mode: section.choice("mode", Mode::WORDS).unwrap_or(inherited.mode),
@@ -61,10 +63,25 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         state: state_settings(section, &inherited.state),
         timeouts: own_timeouts(section, &inherited.timeouts),
         connect_query: connect_query.unwrap_or_else(|| inherited.connect_query.clone()),
+        trusted_functions,
         application_name_add_host: add_host.unwrap_or(inherited.application_name_add_host),
     };
     check_pool(section, &settings.config);
     settings
+}
+
+/// Functions that are taken to be harmless: `schema.name`, `schema.*` or `extension:name`.
+fn trusted_functions(section: &Section<'_>) -> Option<std::sync::Arc<[String]>> {
+    let trusted = section.texts("trusted_functions")?;
+    for entry in &trusted {
+        let known = entry.strip_prefix("extension:").is_some_and(|name| !name.is_empty())
+            || entry.split_once('.').is_some_and(|(schema, name)| !schema.is_empty() && !name.is_empty());
+        if !known {
+            let message = format!("\"{entry}\" is none of \"schema.function\", \"schema.*\" and \"extension:name\"");
+            section.error("trusted_functions", message);
+        }
+    }
+    Some(trusted.into())
 }
 
 fn state_settings(section: &Section<'_>, inherited: &StateSettings) -> StateSettings {

@@ -13,6 +13,7 @@ const FOREIGN: &[&str] = &[
     "max_pinned",
     "max_prepared_statements",
     "connect_query",
+    "trusted_functions",
     "application_name_add_host",
     "certificate",
 ];

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use postgres::{Ask, Directory, Encryption, PoolMode, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres::{Ask, Directory, Encryption, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
 use settings::Secret;
 
@@ -11,6 +11,9 @@ use crate::{
     Password,
     config::{Mode, PoolSettings, Reset},
 };
+
+/// Most functions named in a line of the log.
+const MAX_SHOWN: usize = 10;
 
 impl Directory for Pools {
     fn encryption(&self, listener: u16) -> Encryption {
@@ -79,6 +82,24 @@ impl Directory for Pools {
         Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })
     }
 
+    fn catalogue_read(&self, id: PoolId, suspicious: &[String]) {
+        let (entry, _) = self.entry(id);
+        let (database, user) = (&entry.name, &entry.user);
+        if suspicious.is_empty() {
+            tracing::info!(%database, %user, "nothing in this database can touch a session behind the text of a statement");
+            return;
+        }
+        let mut shown = suspicious.iter().take(MAX_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        if suspicious.len() > MAX_SHOWN {
+            shown.push_str(&format!(" and {} more (see /api/pools)", suspicious.len() - MAX_SHOWN));
+        }
+        tracing::warn!(
+            %database, %user, functions = %shown,
+            "servers are cleaned whenever they change hands, because something in this database could touch a session behind the text \
+             of a statement; name in trusted_functions what is harmless"
+        );
+    }
+
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let (entry, database) = self.entry(pool);
         let text = |secret: Secret| Arc::clone(secret.reveal());
@@ -91,6 +112,8 @@ impl Directory for Pools {
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
                 encryption: upstream::encryption(&database.hosts, &database.tls),
+                // Nobody but Poolhouse itself asks there.
+                state: StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() },
                 ..ServerLogin::default()
             };
         }
@@ -103,6 +126,7 @@ impl Directory for Pools {
             md5_hash: md5_hash().map(text),
             parameters: database.parameters.clone(),
             connect_query: database.pool.connect_query.clone(),
+            trusted_functions: settings.trusted_functions.clone(),
             mode: mode(settings.mode),
             state: state_policy(&settings),
             target: database.target,
@@ -124,7 +148,11 @@ fn state_policy(settings: &PoolSettings) -> StatePolicy {
     let half = (settings.config.effective_max_size() / 2).max(1);
     StatePolicy {
         on_state: state.on_session_state,
-        always_reset: state.reset == Reset::Always,
+        reset: match state.reset {
+            Reset::Auto => ResetPolicy::Auto,
+            Reset::Always => ResetPolicy::Always,
+            Reset::Never => ResetPolicy::Never,
+        },
         max_pinned: state.max_pinned.unwrap_or(half),
         // One that listens for all must leave one for everything else.
         share_listener: settings.config.effective_max_size() > 1,

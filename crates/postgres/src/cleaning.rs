@@ -1,0 +1,48 @@
+//! Making a server as it was when it had just started, whoever used it. It knows no session.
+//!
+//! All of it is one transaction: if any part fails, an aborted transaction is left behind, in which nothing that follows is carried out.
+
+use crate::parameters::Settings;
+
+/// What may have been left behind in a server since it was cleaned last.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Soil(u8);
+
+impl Soil {
+    /// Anything but prepared statements.
+    pub(crate) const STATE: Self = Self(1);
+    /// Prepared statements, too.
+    pub(crate) const ALL: Self = Self(1 | 1 << 1);
+    /// Something that no SQL takes back.
+    pub(crate) const BEYOND: Self = Self(1 | 1 << 1 | 1 << 2);
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(crate) fn is_clean(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All of `other` may be there.
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what may be set back.
+/// READ COMMITTED and NOT DEFERRABLE: with what the session may have as its defaults the transaction could wait.
+const CLEANING: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE;\
+    RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
+    SELECT pg_catalog.pg_advisory_unlock_all();";
+
+/// Appends the SQL that cleans a session which began with the settings `own`, and gives it those of `start`. `statements`: prepared
+/// statements go, too.
+pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, own: &Settings, start: &Settings) {
+    sql.extend_from_slice(CLEANING);
+    if statements {
+        sql.extend_from_slice(b"DEALLOCATE ALL;");
+    }
+    start.write_beyond(own, sql);
+    sql.extend_from_slice(b"COMMIT");
+}

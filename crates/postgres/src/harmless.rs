@@ -1,0 +1,63 @@
+//! The functions of PostgreSQL itself that leave nothing behind in the session that calls them. A name stands in `harmless/functions.txt`
+//! if every function of `pg_catalog` with that name is immutable or stable, or is volatile and was looked at (versions 14 to 18), unless
+//! it executes SQL that it is given as text. Whether somebody has made another function of the same name is for `catalogue` to find out.
+
+use std::{collections::HashSet, sync::LazyLock};
+
+/// One name a line.
+const NAMES: &str = include_str!("harmless/functions.txt");
+
+/// Names are cut off there by PostgreSQL.
+pub(crate) const MAX_NAME: usize = 63;
+
+static FUNCTIONS: LazyLock<HashSet<&'static [u8]>> = LazyLock::new(|| NAMES.lines().map(str::as_bytes).collect());
+
+/// Whether all functions of the system with this name, in lower case, leave nothing behind.
+pub(crate) fn is_harmless(name: &[u8]) -> bool {
+    FUNCTIONS.contains(name)
+}
+
+/// Of these the connection itself keeps something that no SQL takes back: such a server is closed instead of cleaned.
+pub(crate) fn is_beyond_cleaning(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 11] = [
+        b"setseed",
+        b"isn_weak",
+        b"pg_backup_start",
+        b"pg_backup_stop",
+        b"pg_start_backup",
+        b"pg_stop_backup",
+        b"pg_create_logical_replication_slot",
+        b"pg_create_physical_replication_slot",
+        b"pg_copy_logical_replication_slot",
+        b"pg_copy_physical_replication_slot",
+        b"pg_replication_origin_session_setup",
+    ];
+    NAMES.contains(&name) || name.starts_with(b"dblink")
+}
+
+/// Numbers of functions that drivers call by number: those for large objects, whose descriptors end with the transaction.
+pub(crate) fn is_harmless_number(oid: u32) -> bool {
+    matches!(oid, 715 | 764 | 765 | 767 | 952..=958 | 964 | 1004 | 3170..=3172 | 3457..=3460)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_by_what_their_functions_leave_behind() {
+        for name in ["now", "count", "lower", "generate_series", "pg_advisory_xact_lock", "random", "pg_get_expr"] {
+            assert!(is_harmless(name.as_bytes()), "{name}");
+        }
+        for name in ["set_config", "setseed", "pg_advisory_lock", "query_to_xml", "ts_stat", "dblink_connect", "f", ""] {
+            assert!(!is_harmless(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_short_enough_to_read() {
+        let names: Vec<&str> = NAMES.lines().collect();
+        assert!(names.is_sorted() && names.iter().all(|name| name.len() <= MAX_NAME && !name.is_empty()));
+        assert!(!names.iter().any(|name| is_beyond_cleaning(name.as_bytes())));
+    }
+}

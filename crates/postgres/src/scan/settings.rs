@@ -1,0 +1,251 @@
+//! What SET, RESET and set_config set and set back: the names, and for how long.
+
+use crate::{
+    harmless,
+    suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects},
+    tokens::{Token, Tokens},
+};
+
+/// Most names of custom parameters noted of one text.
+const MAX_CUSTOM: usize = 64;
+
+/// Longest name of a parameter that is noted, in bytes.
+const MAX_NAME: usize = 255;
+
+/// Most tokens looked at behind a word to see what it does: there may be such words without end.
+const MAX_AHEAD: usize = 64;
+
+/// Settings that change neither what a text means nor the types of its results.
+const HARMLESS: [&str; 24] = [
+    "application_name",
+    "client_min_messages",
+    "constraint_exclusion",
+    "cursor_tuple_fraction",
+    "deadlock_timeout",
+    "default_transaction_deferrable",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "effective_cache_size",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "jit",
+    "lock_timeout",
+    "log_min_duration_statement",
+    "log_min_messages",
+    "log_statement",
+    "maintenance_work_mem",
+    "plan_cache_mode",
+    "random_page_cost",
+    "statement_timeout",
+    "synchronous_commit",
+    "temp_buffers",
+    "transaction_timeout",
+    "work_mem",
+];
+
+pub(super) fn is(word: &[u8], other: &str) -> bool {
+    word.eq_ignore_ascii_case(other.as_bytes())
+}
+
+pub(super) fn next_is(tokens: &Tokens<'_>, other: &str) -> bool {
+    matches!(tokens.clone().next(), Some(Token::Word(word)) if is(word, other))
+}
+
+/// What follows SET.
+pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
+    let mut lasting = true;
+    let mut ahead = tokens.clone();
+    loop {
+        let word = match ahead.next() {
+            Some(Token::Word(word) | Token::Quoted(word)) => word,
+            _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING)),
+        };
+        if is(word, "local") {
+            lasting = false;
+        } else if is(word, "transaction") || is(word, "constraints") {
+            return;
+        } else if !is(word, "session") {
+            break;
+        }
+        *tokens = ahead.clone();
+    }
+    if lasting {
+        found.suspects.add(Suspects::SETTINGS);
+    }
+    let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
+    // SET TIME ZONE LOCAL; of other parameters it is a value like any.
+    let zone = next_is(tokens, "time");
+    let mut back = false;
+    for token in value {
+        match token {
+            Token::Word(word) => back |= is(word, "default") || (zone && is(word, "local")),
+            Token::Literal(text) => temporary_in(text, found),
+            _ => {}
+        }
+    }
+    if back {
+        found.suspects.add(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
+        note_reset(tokens, found);
+    }
+    if !note_name(tokens, found) {
+        found.suspects.add(Suspects::MEANING);
+    }
+}
+
+/// A value that may be a search_path: with pg_temp in front, what is created is temporary.
+fn temporary_in(text: &[u8], found: &mut Findings) {
+    if text.windows(7).any(|part| part.eq_ignore_ascii_case(b"pg_temp")) {
+        found.suspects.add(Suspects::TEMPORARY);
+    }
+}
+
+/// What follows RESET.
+pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
+    note_name(tokens, found);
+    note_reset(tokens, found);
+    found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET));
+}
+
+/// Notes the name that follows as one that is set back.
+fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
+    let name = name(tokens).unwrap_or_default().to_ascii_lowercase();
+    let name: &[u8] = match &name[..] {
+        b"all" => ALL_PARAMETERS,
+        b"time" => b"timezone",
+        b"names" => b"client_encoding",
+        b"schema" => b"search_path",
+        // SESSION AUTHORIZATION
+        b"session" | b"authorization" => b"session_authorization",
+        other => other,
+    };
+    match found.resets.len() {
+        0..MAX_CUSTOM => found.resets.push(name.into()),
+        _ => found.resets[MAX_CUSTOM - 1] = Box::from(*ALL_PARAMETERS),
+    }
+}
+
+/// Notes the channel that follows as one not listened to any more.
+pub(super) fn unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
+    let name = match name(tokens) {
+        Some(name) => name,
+        None if tokens.clone().next() == Some(Token::Symbol(b'*')) => ALL_CHANNELS.to_vec(),
+        None => return,
+    };
+    if found.unlistens.len() < MAX_CUSTOM {
+        found.unlistens.push(name.into());
+    }
+}
+
+/// Notes the name that follows; whether it is harmless.
+fn note_name(tokens: &Tokens<'_>, found: &mut Findings) -> bool {
+    name(tokens).is_some_and(|name| note(&name, found))
+}
+
+/// The name that follows, as PostgreSQL would spell it.
+fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
+    let mut ahead = tokens.clone();
+    let mut name = Vec::new();
+    loop {
+        match ahead.next() {
+            Some(Token::Word(word)) => name.extend(word.to_ascii_lowercase()),
+            Some(Token::Quoted(word)) => name.extend_from_slice(word),
+            _ => return None,
+        }
+        // One that is too long need not be known to its end.
+        if ahead.next() != Some(Token::Symbol(b'.')) || name.len() > MAX_NAME {
+            return Some(name);
+        }
+        name.push(b'.');
+    }
+}
+
+/// Whether a name of a parameter can be taken as it stands: nothing in it is doubled, escaped or continued.
+pub(crate) fn is_verbatim(name: &[u8]) -> bool {
+    let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$') || *byte >= 0x80;
+    !name.is_empty() && name.len() <= MAX_NAME && name.iter().all(of_name)
+}
+
+fn note(name: &[u8], found: &mut Findings) -> bool {
+    if !is_verbatim(name) {
+        found.suspects.add(Suspects::UNNAMED);
+        return false;
+    }
+    if is(name, "seed") {
+        found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
+    }
+    if !name.contains(&b'.') {
+        return HARMLESS.iter().any(|harmless| is(name, harmless)) || name.to_ascii_lowercase().starts_with(b"enable_");
+    }
+    if found.custom.len() >= MAX_CUSTOM {
+        found.suspects.add(Suspects::UNNAMED);
+    } else if !found.custom.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        found.custom.push(name.into());
+    }
+    true
+}
+
+/// The first tokens of an argument, and how many it has.
+#[derive(Clone, Copy, Default)]
+struct Argument<'a> {
+    first: Option<Token<'a>>,
+    count: usize,
+}
+
+/// What follows `set_config(`: `'name', value, whether it is local)`.
+pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
+    let mut arguments = [Argument::default(); 3];
+    let (mut at, mut depth, mut closed) = (0, 1, false);
+    for token in tokens.take(MAX_AHEAD) {
+        match token {
+            Token::Symbol(b'(' | b'[') => depth += 1,
+            Token::Symbol(b')' | b']') => depth -= 1,
+            Token::Symbol(b',') if depth == 1 => {
+                at += 1;
+                continue;
+            }
+            Token::Literal(text) => temporary_in(text, found),
+            _ => {}
+        }
+        if depth == 0 || at >= arguments.len() {
+            closed = depth == 0;
+            break;
+        }
+        arguments[at].first.get_or_insert(token);
+        arguments[at].count += 1;
+    }
+    // Local only if it says so by a single constant.
+    let local = match (closed && at == 2 && arguments[2].count == 1).then_some(arguments[2].first).flatten() {
+        Some(Token::Word(word)) => is(word, "true"),
+        Some(Token::Literal(text)) => is(text, "true") || is(text, "t"),
+        _ => false,
+    };
+    let settings = Suspects::SETTINGS.and(Suspects::MEANING);
+    match (arguments[0].count, arguments[0].first) {
+        (1, Some(Token::Literal(name))) if is_verbatim(name) => {
+            // Whether it is local is not always to be seen.
+            let harmless = if local && name.contains(&b'.') { true } else { note(name, found) };
+            if !harmless {
+                found.suspects.add(Suspects::MEANING);
+            }
+            if !local {
+                found.suspects.add(Suspects::SETTINGS);
+            } else if is(name, "search_path") && !(arguments[1].count == 1 && is_literal(arguments[1].first)) {
+                found.suspects.add(Suspects::TEMPORARY);
+            }
+        }
+        (1, Some(Token::Number)) => found.suspects.add(settings.and(Suspects::BOUND_NAME)),
+        _ => found.suspects.add(settings.and(Suspects::UNNAMED)),
+    }
+}
+
+fn is_literal(token: Option<Token<'_>>) -> bool {
+    matches!(token, Some(Token::Literal(_)))
+}
+
+/// A name as PostgreSQL knows it, if that is not longer than it can be.
+pub(super) fn lower<'a>(word: &[u8], buffer: &'a mut [u8; harmless::MAX_NAME]) -> Option<&'a [u8]> {
+    let lower = buffer.get_mut(..word.len())?;
+    lower.copy_from_slice(word);
+    lower.make_ascii_lowercase();
+    Some(lower)
+}

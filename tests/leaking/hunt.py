@@ -1,0 +1,311 @@
+"""Plays turns: a client does something to its session, others look whether they can see it. Knows what is looked for, not how the pooler
+is started.
+
+What a turn does follows from the seed and the turn's number alone, never from what happened before, so that any of a run's turns can be
+played again without the others; and one request is answered before the next is sent, whoever sends it.
+"""
+
+import contextlib
+import dataclasses
+import random
+import time
+
+import wire as w
+
+from . import look, world
+from .deeds import DEEDS, ONLY_HIDDEN, Doer
+from .requests import Batch, simple
+from .sharing import NO_SERVER
+
+# Clients that do things to their sessions, and clients that never do, in each scene.
+DOERS, BYSTANDERS = 3, 2
+# What ends a client's connection and is no fault of the pooler: pins that are full, and the client's own time-outs.
+EXCUSED = ("53400", "25P03", "57P05")
+# Requests that take longer hang.
+ANSWER_SECONDS = 15
+# Within this time somebody is served when nobody keeps a server any more.
+SERVED_SECONDS = 8
+# A parameter that only its own client sets, plainly: it has to stay that client's.
+PROMISED = "app.own"
+
+
+class Leak(Exception):
+    """Somebody has met what another has left, or lost what was its own, or was cut off."""
+
+    def __init__(self, number, what):
+        super().__init__(what)
+        self.number, self.what = number, what
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """`scene` is (database, user); `kind` is what it does: deed, own, newcomer or bystander; `leaving`: stay, quit, vanish, or vanish
+    with that many requests unanswered."""
+
+    number: int
+    scene: tuple
+    kind: str
+    client: int
+    feature: str
+    requests: tuple
+    leaving: str
+    chance: int
+
+    @property
+    def statements(self):
+        return sum(request.statements for request in self.requests) or 1
+
+    def __str__(self):
+        end = {"quit": ", then leaves", "vanish": ", then vanishes", "midway": ", and vanishes without waiting for the last"}.get(self.leaving, "")
+        lines = [f"turn {self.number}, {self.scene[1]}@{self.scene[0]}: {self.kind} {self.client} {self.feature}{end}"]
+        return "\n".join(lines + [f"      {request.text}" for request in self.requests])
+
+
+def make_turn(seed, number, features, databases):
+    """The turn of that number."""
+    chance = random.Random(f"{seed} {number}")
+    features = sorted(features)
+    usable = [d for d in DEEDS if d.feature in features]
+    deed = chance.choices(usable, [d.weight for d in usable])[0]
+    database = world.HIDDEN if deed.feature in ONLY_HIDDEN and world.HIDDEN in databases else chance.choice(databases)
+    user = world.ADMIN if deed.feature == "superuser" or ("superuser" in features and chance.random() < 0.15) else world.APP
+    kind = chance.choices(["deed", "newcomer", "bystander", "own"], [10, 8, 5, 2])[0]
+    requests, leaving = (), "stay"
+    if kind == "deed":
+        requests = tuple(deed.make(Doer(chance, database == world.HIDDEN)))
+        leaving = chance.choices(["stay", "quit", "vanish", "midway"], [4, 5, 1, 1])[0]
+    elif kind == "own":
+        requests = (simple(f"SET {PROMISED} = 'own {number}'"),)
+    elif kind == "newcomer":
+        leaving = "quit"
+    count = BYSTANDERS if kind == "bystander" else DOERS
+    return Turn(number, (database, user), kind, chance.randrange(count), deed.feature if kind == "deed" else "", requests, leaving, chance.randrange(1 << 30))
+
+
+@dataclasses.dataclass
+class Client:
+    session: object
+    # What it has set of its own; None: nothing that it may count on.
+    own: str = None
+    small: bool = False
+    # Whether it has prepared the statement that it keeps.
+    kept: bool = False
+
+
+def answered(answers):
+    """The rows, or the error; None where no server was free."""
+    try:
+        return look.rows(answers)
+    except w.ServerError as error:
+        return None if error.sqlstate in NO_SERVER else str(error)
+
+
+class Stage:
+    """The clients of a run and what they are compared with: sessions of `cluster` that nobody had before."""
+
+    def __init__(self, pooler, cluster, password, mode="transaction"):
+        self.pooler, self.cluster, self.password = pooler, cluster, password
+        # Who stays keeps its server in session mode.
+        self.all_keep_servers = mode == "session"
+        self.clients, self.fresh, self.seeds, self.superusers = {}, {}, {}, {}
+        self.statements = self.checks = self.unserved = 0
+
+    def close(self):
+        for client in self.clients.values():
+            client.session.close()
+        for db in self.superusers.values():
+            db.close()
+
+    def play(self, turn):
+        """Raises Leak."""
+        try:
+            {"deed": self.deed, "own": self.own, "newcomer": self.newcomer, "bystander": self.bystander}[turn.kind](turn)
+        except w.ServerError as error:
+            raise Leak(turn.number, f"cut off: {error}") from error
+        except w.Closed as closed:
+            raise Leak(turn.number, f"cut off without a word: {closed}") from closed
+        except TimeoutError as late:
+            raise Leak(turn.number, f"unanswered for {ANSWER_SECONDS} s") from late
+
+    # -- clients
+
+    def connect(self, scene, direct=False):
+        database, user = scene
+        port = self.cluster.port if direct else self.pooler.port
+        return w.Wire(port, ANSWER_SECONDS).login(user, self.password(user), database)
+
+    def client(self, scene, kind, number):
+        key = (scene, kind, number)
+        if key not in self.clients:
+            self.clients[key] = Client(self.connect(scene))
+        return self.clients[key]
+
+    def forget(self, scene, kind, number, vanish=False):
+        client = self.clients.pop((scene, kind, number), None)
+        if client is None:
+            return
+        if vanish:
+            client.session.vanish()
+        else:
+            with contextlib.suppress(OSError):
+                client.session.send(w.TERMINATE)
+            client.session.close()
+
+    def free_servers(self, scene):
+        """All who may keep a server leave."""
+        for key in [key for key in self.clients if key[0] == scene and key[1] == "deed"]:
+            self.forget(*key)
+
+    def ask(self, session, request):
+        """The answers, ReadyForQuery left out; the transaction status after them."""
+        self.statements += request.statements
+        session.send(request.data)
+        answers, status = [], "I"
+        for _ in range(request.syncs):
+            more, status = session.until_ready()
+            answers += more
+        return answers, status
+
+    # -- turns
+
+    def deed(self, turn):
+        client = self.client(turn.scene, "deed", turn.client)
+        client.small |= turn.feature == "timeouts"
+        # What a deed does to a client's own settings, it knows best itself.
+        client.own = None if turn.feature in ("discard", "settings", "large") or client.small else client.own
+        try:
+            status = "I"
+            for request in turn.requests[:-1] if turn.leaving == "midway" else turn.requests:
+                _, status = self.ask(client.session, request)
+            if turn.leaving == "midway":
+                client.session.send(turn.requests[-1].data)
+            elif turn.leaving == "stay":
+                if status != "I":
+                    self.ask(client.session, simple("ROLLBACK"))
+                self.keeps(turn, client)
+        except w.ServerError as error:
+            if error.sqlstate not in EXCUSED and not (client.small and error.sqlstate in ("57014", "55P03") and error.severity != "FATAL"):
+                raise
+            self.forget(turn.scene, "deed", turn.client)
+            return
+        if turn.leaving != "stay":
+            self.forget(turn.scene, "deed", turn.client, vanish=turn.leaving != "quit")
+
+    def keeps(self, turn, client):
+        """What a client has set of its own is still there, and what it prepares means what it says."""
+        if turn.feature == "own":
+            answers, _ = self.ask(client.session, Batch().run("SELECT 'its own'", name="its own").close("its own").sync())
+            if (found := answered(answers)) not in ([("its own",)], None):
+                raise Leak(turn.number, f"a client that prepares SELECT 'its own' gets {found}")
+        if client.own is None:
+            return
+        answers, _ = self.ask(client.session, simple(f"SELECT pg_catalog.current_setting('{PROMISED}', true)"))
+        try:
+            found = look.rows(answers)
+        except w.ServerError as error:
+            if error.sqlstate in NO_SERVER:
+                return
+            raise Leak(turn.number, f"a client cannot ask for what is its own: {error}") from error
+        if found != [(client.own,)]:
+            raise Leak(turn.number, f"a client has lost what was its own, {PROMISED} = {client.own}: it sees {found}")
+
+    def own(self, turn):
+        client = self.client(turn.scene, "deed", turn.client)
+        self.keeps(turn, client)
+        answers, _ = self.ask(client.session, turn.requests[0])
+        if not any(kind == b"E" for kind, _ in answers):
+            client.own = f"own {turn.number}"
+
+    def newcomer(self, turn):
+        self.look(turn, "newcomer", True)
+
+    def bystander(self, turn):
+        self.look(turn, "bystander", self.all_keep_servers)
+
+    def look(self, turn, kind, leaves):
+        chance = random.Random(turn.chance)
+        if self.all_keep_servers:
+            self.free_servers(turn.scene)
+        deadline = time.monotonic() + SERVED_SECONDS
+        while True:
+            try:
+                self.compare(turn, self.client(turn.scene, kind, turn.client), chance)
+                break
+            except w.ServerError as error:
+                self.forget(turn.scene, kind, turn.client)
+                if error.sqlstate not in NO_SERVER or time.monotonic() > deadline:
+                    raise Leak(turn.number, f"a {kind}'s request fails: {error}") from error
+                # All servers are kept by their owners, or cleaned after these have left.
+                self.unserved += 1
+                self.free_servers(turn.scene)
+        if leaves:
+            self.forget(turn.scene, kind, turn.client)
+
+    def compare(self, turn, client, chance):
+        """All that a client may see that has done nothing."""
+        self.checks += 1
+        session, (database, user), problems = client.session, turn.scene, []
+        hidden = database == world.HIDDEN
+        if turn.scene not in self.fresh:
+            with self.connect(turn.scene, direct=True) as fresh:
+                self.fresh[turn.scene] = look.look(fresh, hidden)
+                self.seeds[turn.scene] = look.randoms(fresh)
+        # A statement first, before anything else has made the pooler look at the server, now and then.
+        shapes = [self.statement, self.row, self.random, self.changing]
+        if turn.kind == "newcomer":
+            # Who has asked for it keeps its server whenever it inserts.
+            shapes.append(self.last_value)
+        chance.shuffle(shapes)
+        for shape in shapes[: chance.randrange(3)]:
+            problems += shape(turn, session, chance) or []
+        seen = (look.look if chance.random() < 0.6 else look.look_by_parse)(session, hidden)
+        # In session mode its own statement is there under its own name.
+        problems += look.told(self.fresh[turn.scene], seen - {("prepared", "kept: SELECT 'kept'")})
+        if problems:
+            raise Leak(turn.number, f"{user} sees: {'; '.join(p[:200] for p in problems)}")
+
+    def statement(self, turn, session, chance):
+        """A prepared text gives its own answer."""
+        client = self.clients.get((turn.scene, turn.kind, turn.client))
+        if turn.kind == "bystander" and client:
+            # One that has been prepared once, perhaps on another server.
+            batch = Batch() if client.kept else Batch().parse("SELECT 'kept'", "kept")
+            client.kept = True
+            if (found := look.rows(self.ask(session, batch.bind(name="kept").execute().sync())[0])) != [("kept",)]:
+                return [f"SELECT 'kept' gives {found}"]
+        wanted = f"mine {chance.randrange(4)}"
+        answers, _ = self.ask(session, Batch().run(f"SELECT '{wanted}'", name="s").close("s").sync())
+        if (found := look.rows(answers)) != [(wanted,)]:
+            return [f"SELECT '{wanted}' gives {found}"]
+
+    def row(self, turn, session, chance):
+        """An acknowledged row is in the table of that name in public, and everything about it is plain."""
+        database, user = turn.scene
+        table = chance.choice(world.TABLES)
+        insert = f"INSERT INTO {table} (id, note) VALUES (4711, 'mine')"
+        answers, _ = self.ask(session, simple(insert) if chance.random() < 0.5 else Batch().run(insert).sync())
+        look.rows(answers)
+        if database not in self.superusers:
+            self.superusers[database] = self.cluster.superuser(database)
+        found = self.superusers[database].execute(f"DELETE FROM public.{table} WHERE note = 'mine' RETURNING id, coalesce(tenant, ''), who::text").fetchall()
+        if found != [(4711, "", user)]:
+            return [f"an acknowledged INSERT INTO {table} left {found} in public.{table}"]
+
+    def random(self, turn, session, chance):
+        (value,), = look.rows(self.ask(session, simple("SELECT random()::text"))[0])
+        return [f"random() = {value}, as setseed({look.SEED}) makes it"] if value in self.seeds[turn.scene] else None
+
+    def last_value(self, turn, session, chance):
+        answers, _ = self.ask(session, simple("SELECT lastval()"))
+        return None if any(kind == b"E" and w.error_fields(body)["C"] == "55000" for kind, body in answers) else [f"lastval() = {look.rows(answers)}"]
+
+    def changing(self, turn, session, chance):
+        """A text that is prepared anew by somebody who never has prepared it is not refused because of a table that has changed."""
+        session_name = chance.choice(["", "changing"])
+        batch = Batch().parse("SELECT * FROM public.changing", session_name)
+        if chance.random() < 0.5:
+            batch.add(w.message(b"D", b"S" + session_name.encode() + b"\0"), "Describe")
+        batch = batch.bind(name=session_name).execute()
+        if session_name:
+            batch = batch.close(session_name)
+        look.rows(self.ask(session, batch.sync())[0])

@@ -1,0 +1,183 @@
+"""Where a server cannot be made clean for the next client, it is closed, and that client's request is carried out on another, once."""
+
+import threading
+import time
+
+import pytest
+
+import wire as w
+from cluster import PASSWORDS
+from leaking import world
+from leaking.sharing import Sharing, do
+from mock_postgres import Mock
+
+pytestmark = pytest.mark.poolhouse_only
+
+# What its client leaves behind -> SQL; each needs the server to be made clean, or settings to be brought along.
+LEFT = {"a temporary table": "CREATE TEMP TABLE orders (id int, note text, tenant text, who name)", "a lock": "SELECT pg_advisory_lock(1)",
+        "a setting": "SET app.tenant = 'evil'", "a role": "SET ROLE leaks_reader", "all of it": "CREATE TEMP TABLE orders (LIKE public.orders); "
+        "SELECT pg_advisory_lock(1); SET app.tenant = 'evil'; SET search_path = evil; SET ROLE leaks_reader; DECLARE c CURSOR WITH HOLD FOR SELECT 1; LISTEN x"}
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_time_out_that_is_left_does_not_stop_the_cleaning(start, cluster, left, mode):
+    """With many temporary tables DISCARD ALL takes longer than the millisecond that the last client allowed."""
+    shared = Sharing(start, cluster, mode=mode, wait="8s")
+    for n in range(4):
+        with shared.session() as one:
+            do(one, "; ".join(f"CREATE TEMP TABLE t{i} (a text PRIMARY KEY, b text UNIQUE)" for i in range(40)))
+            do(one, LEFT[left])
+            do(one, "RESET ROLE; SET statement_timeout = '1ms'")
+            if n % 2:
+                one.vanish()
+        assert not shared.met(patient=True)
+
+
+class Canceller:
+    """Cancels whatever the pooler's servers do, again and again."""
+
+    def __init__(self, cluster, seconds):
+        self.cluster, self.seconds, self.over = cluster, seconds, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        with self.cluster.superuser() as db:
+            while not self.over.is_set():
+                db.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'app' AND state = 'active'")
+                time.sleep(self.seconds)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.002, 0.01])
+@pytest.mark.parametrize("reset", ["auto", "always"])
+def test_whatever_is_cancelled_nobody_meets_anothers_state(start, cluster, reset, seconds):
+    """pg_cancel_backend hits the cleaning as well as the clients' own statements: theirs may fail, but are never done in another's state
+    nor twice."""
+    shared = Sharing(start, cluster, wait="8s", reset=reset)
+    with cluster.superuser(world.QUIET) as db:
+        db.execute("DROP TABLE IF EXISTS public.cancelled")
+        db.execute("CREATE TABLE public.cancelled (n int, tenant text, who name DEFAULT current_user)")
+        db.execute("GRANT ALL ON public.cancelled TO PUBLIC")
+    acknowledged, over, n = [], time.monotonic() + 4, 0
+    with Canceller(cluster, seconds):
+        while time.monotonic() < over:
+            n += 1
+            try:
+                with shared.session() as one:
+                    for sql in ("CREATE TEMP TABLE cancelled (n int, tenant text)", "SET app.tenant = 'evil'", "SET ROLE leaks_reader"):
+                        do(one, sql)
+            except (w.ServerError, w.Closed):
+                pass
+            try:
+                with shared.session() as other:
+                    other.query(f"INSERT INTO cancelled VALUES ({n}, current_setting('app.tenant', true))")
+                    acknowledged.append(n)
+            except (w.ServerError, w.Closed):
+                pass
+    rows = cluster.query("SELECT n, coalesce(tenant, ''), who::text FROM public.cancelled ORDER BY n", database=world.QUIET)
+    wrong = [row for row in rows if row[1:] != ("", "app")]
+    assert not wrong, "done in the state of another"
+    numbers = [row[0] for row in rows]
+    assert len(numbers) == len(set(numbers)), "done twice"
+    assert set(acknowledged) <= set(numbers), f"acknowledged and lost: {sorted(set(acknowledged) - set(numbers))[:5]}"
+    assert len(acknowledged) > 3, "somebody gets through"
+
+
+OURS, THEIRS, LAST = "/* one */", "/* other */", "/* last */"
+
+
+def told(session, sql):
+    """Asks, and takes whatever comes for an answer; whether it was no error."""
+    try:
+        session.query(sql)
+        return True
+    except (w.ServerError, w.Closed):
+        return False
+
+
+def ask_as_newcomer(pooler, sql, **parameters):
+    try:
+        with pooler.open(5).login("app", PASSWORDS["app"], "mock", **parameters) as session:
+            return told(session, sql)
+    except (w.ServerError, w.Closed):
+        return False
+
+
+def lives(pooler):
+    """One client leaves something, another asks something, and a third after it; whether these two were answered."""
+    with pooler.open(5).login("app", PASSWORDS["app"], "mock") as one:
+        for sql in (f"{OURS} SET app.tenant = 'evil'", f"{OURS} CREATE TEMP TABLE mine (a int)", f"{OURS} SELECT pg_advisory_lock(1)"):
+            if not told(one, sql):
+                break
+    return ask_as_newcomer(pooler, f"{THEIRS} INSERT INTO orders VALUES (1)"), ask_as_newcomer(pooler, f"{LAST} SELECT 1")
+
+
+@pytest.mark.parametrize("outcome", ["error", "fatal", "close"])
+@pytest.mark.parametrize("which", [1, 2, 3, 4])
+@pytest.mark.parametrize("reset", ["auto", "always"])
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_server_whose_cleaning_fails_is_given_to_nobody(start, mode, reset, which, outcome):
+    """The pooler's own statement number `which` after the first client's fails, whatever it is."""
+    own = {}
+
+    def answer(connection, number, text):
+        if OURS in text:
+            own.setdefault(connection, 0)
+        elif THEIRS not in text and LAST not in text and connection in own:
+            own[connection] += 1
+            if own[connection] == which and connection == min(own):
+                return outcome
+        return None
+
+    mock = Mock(answer)
+    pooler = start(databases={"mock": {"url": f"postgres://127.0.0.1:{mock.port}/mock", "reset": reset}}, users={"app": PASSWORDS["app"]}, mode=mode, max_size=1,
+                   max_wait_time="4s")
+    try:
+        answered, last = lives(pooler)
+        failed = [at for at, (*_, result) in enumerate(mock.seen) if result]
+        asked = [at for at, (_, _, text, _) in enumerate(mock.seen) if THEIRS in text]
+        assert len(asked) <= 1, f"done {len(asked)} times"
+        assert asked or not answered, "answered by nobody"
+        if failed:
+            broken, rest = mock.seen[failed[0]], mock.seen[failed[0] + 1:]
+            here = [(text, result) for connection, _, text, result in rest if connection == broken[0]]
+            later = [at for at, (text, _) in enumerate(here) if THEIRS in text or LAST in text]
+            # What only asks may fail, if everything is thrown away afterwards.
+            cleaned = later and any("DISCARD ALL" in text and not result for text, result in here[: later[0]])
+            assert not later or cleaned, f"{here[later[0]][0]!r} on the server that failed at {broken[2][-80:]!r}"
+        assert last, "served again afterwards"
+    finally:
+        mock.close()
+
+
+@pytest.mark.parametrize("settle", ["SET app.other = 'x'", "SELECT 1"])
+def test_settings_that_cannot_be_brought_along_end_that_server_or_client(start, settle):
+    """A client's own settings are refused by the server it comes to: its request is not carried out without them."""
+    refused = []
+
+    def answer(connection, number, text):
+        if OURS not in text and THEIRS not in text and "wanted" in text:
+            refused.append(connection)
+            return "error"
+        return None
+
+    mock = Mock(answer)
+    pooler = start(databases={"mock": {"url": f"postgres://127.0.0.1:{mock.port}/mock"}}, users={"app": PASSWORDS["app"]}, max_size=1, max_wait_time="4s")
+    try:
+        for _ in range(3):
+            ask_as_newcomer(pooler, f"{OURS} {settle}")
+            ask_as_newcomer(pooler, f"{THEIRS} INSERT INTO orders VALUES (1)", options="-c app.tenant=wanted")
+        assert refused, "they were tried"
+        done = [connection for connection, _, text, _ in mock.seen if THEIRS in text]
+        assert not done, "carried out although its settings were refused"
+        assert ask_as_newcomer(pooler, f"{LAST} SELECT 1"), "others are served"
+    finally:
+        mock.close()
