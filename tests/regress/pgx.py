@@ -64,14 +64,16 @@ def main():
         print("not run: no Go")
         return 0
     source, version = module()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"variants": {}}
-    results["version"] = version
+    found = {}
     for name in names:
         outcomes = run(name, source, chosen)
         counted = {what: sorted(test for test, outcome in outcomes.items() if outcome == what) for what in ("pass", "fail", "skip")}
-        results["variants"][name] = {"passed": len(counted["pass"]), "skipped": len(counted["skip"]), "failed": counted["fail"]}
+        found[name] = {"passed": len(counted["pass"]), "skipped": len(counted["skip"]), "failed": counted["fail"]}
         print(f"{name}: {len(counted['pass'])} passed, {len(counted['fail'])} failed, {len(counted['skip'])} skipped", flush=True)
         print("".join(f"   failed: {test}\n" for test in counted["fail"]), end="", flush=True)
+    # Read only now: other variants may have been run meanwhile.
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"variants": {}}
+    results |= {"version": version, "variants": results["variants"] | found}
     results["variants"] = {name: results["variants"][name] for name in VARIANTS if name in results["variants"]}
     if not (chosen.only or chosen.no_table):
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")

@@ -54,14 +54,15 @@ def main():
     except sources.Unavailable as reason:
         print(f"not run: {reason}")
         return 0
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results["version"] = source.parent.name
-    results["pgbouncer"] = pgbouncer_version()
+    found = {}
     for name in names:
         outcomes = run(name, source, libraries, only, chosen)
         failed = sorted(file for file, difference in outcomes.items() if difference)
-        results.setdefault("variants", {})[name] = {"files": len(outcomes), "failed": failed}
+        found[name] = {"files": len(outcomes), "failed": failed}
         print(f"{name}: {len(outcomes) - len(failed)} of {len(outcomes)} passed", flush=True)
+    # Read only now: other variants may have been run meanwhile.
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results |= {"version": source.parent.name, "pgbouncer": pgbouncer_version(), "variants": results.get("variants", {}) | found}
     if not (only or chosen.no_table):
         results["variants"] = {name: results["variants"][name] for name in VARIANTS if name in results["variants"]}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")

@@ -34,15 +34,16 @@ def installed():
 
 
 def source_lists():
-    """Options of apt-get under which it knows source packages."""
+    """Options of apt-get under which it knows source packages, too, and needs no root."""
     apt = PLACE / "apt"
     (apt / "lists/partial").mkdir(parents=True, exist_ok=True)
     where = pathlib.Path("/etc/apt/sources.list.d")
     for path in sorted(where.glob("*.sources")):
-        (apt / path.name).write_text(re.sub(r"^Types:.*", "Types: deb-src", path.read_text(), flags=re.MULTILINE))
+        (apt / path.name).write_text(re.sub(r"^Types:.*", "Types: deb deb-src", path.read_text(), flags=re.MULTILINE))
     for path in [where.parent / "sources.list", *sorted(where.glob("*.list"))]:
         if path.exists():
-            lines = [re.sub(r"^deb\b", "deb-src", line) for line in path.read_text().splitlines() if line.startswith("deb ")]
+            lines = [line for line in path.read_text().splitlines() if line.startswith("deb ")]
+            lines += [line.replace("deb ", "deb-src ", 1) for line in lines]
             (apt / path.name).write_text("\n".join(lines) + "\n")
     return ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}", "-o", f"Dir::State::lists={apt}/lists"]
 
@@ -56,14 +57,14 @@ def fetch():
         place.mkdir(parents=True)
         if shutil.which("gcc") is None or shutil.which("apt-get") is None:
             raise Unavailable("needs a Debian with gcc")
-        unpack_suite(place, package, version)
-        build(place, package, version)
+        options = source_lists()
+        run("apt-get", *options, "update", "-qq")
+        unpack_suite(place, package, version, options)
+        build(place, package, version, options)
     return place / "suite", place / "lib"
 
 
-def unpack_suite(place, package, version):
-    options = source_lists()
-    run("apt-get", *options, "update", "-qq")
+def unpack_suite(place, package, version, options):
     run("apt-get", *options, "source", "-qq", "--download-only", f"{package}={version}", cwd=place)
     (archive,) = place.glob("*.orig.tar.*")
     with tarfile.open(archive) as tar:
@@ -74,11 +75,10 @@ def unpack_suite(place, package, version):
     shutil.rmtree(place / top)
 
 
-def build(place, package, version):
+def build(place, package, version, options):
     """regress.so from its source; refint and autoinc are installed with the server."""
     headers = package.replace("postgresql-", "postgresql-server-dev-")
-    run("apt-get", "update", "-qq")
-    run("apt-get", "download", "-qq", f"{headers}={version}", cwd=place)
+    run("apt-get", *options, "download", "-qq", f"{headers}={version}", cwd=place)
     run("dpkg", "-x", next(place.glob("*.deb")), place / "dev")
     (place / "lib").mkdir()
     installed_libraries = pathlib.Path(program("postgres")).parent.parent / "lib"
