@@ -6,7 +6,6 @@ REASONS = {
     "sequence": "`currval` asked for the first time after a transaction with `nextval`: see [Sequences](postgresql.md#sequences)",
     "stats": "expects that every connection is a session of its own in `pg_stat_database`; and in transaction mode calls `pg_stat_force_next_flush()`, "
              "which concerns one server",
-    "stats_ext": "`CREATE STATISTICS pg_temp.x`: a temporary object that is no relation, type or function does not pin",
     "temp": "expects that a new connection has no temporary schema yet: a server that another client has used before has one",
     "triggers": "calls C functions that keep something in variables of their own, in one server",
 }

@@ -28,7 +28,7 @@ def write(results, at_once):
     through = {name: outcome["failed"] for name, outcome in variants.items() if NAMES[name].startswith("Poolhouse")}
     files = sorted({file for failed in through.values() for file in failed if file not in direct})
     if files:
-        text += "\nWhat fails through Poolhouse and passes directly, and why:\n\n| file | in | because it |\n|-|-|-|\n"
+        text += "\nWhat fails through Poolhouse and passes directly, and why. Some of it depends on what a server was used for before, and so differs from run to run:\n\n| file | in | because it |\n|-|-|-|\n"
     for file in files:
         where = "; ".join(NAMES[name].removeprefix("Poolhouse, ") for name, failed in through.items() if file in failed)
         text += f"| `{file}.sql` | {where} | {reasons.why(file) or 'not known yet'} |\n"
