@@ -16,6 +16,12 @@ SIM_SEED ?= 1
 BENCH_ARGS ?=
 # Names of programs in tests/clients: make clients CLIENTS='pgx jdbc'; none are all
 CLIENTS ?=
+# Names of variants and further arguments of tests/regress/run.py
+REGRESS_ARGS ?=
+# Names of variants and further arguments of tests/regress/pgx.py
+PGX_ARGS ?=
+# Versions and further arguments of tests/matrix/run.py
+MATRIX_ARGS ?=
 # Further arguments of tests/adversary.py
 ADVERSARY_ARGS ?=
 # Further arguments of tests/leaks.py, and of tests/leak_mutants.py
@@ -24,7 +30,7 @@ MUTANTS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients rest-clients adversary leaks adversary-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients rest-clients regress pgx-suite matrix adversary leaks adversary-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +62,15 @@ redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-r
 
 rest-clients: setup build ## @upstash/redis over HTTP beside ioredis: the same results
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/rest_clients/run.py
+
+regress: setup build ## PostgreSQL's own regression suite, directly and through Poolhouse and PgBouncer (downloads it; REGRESS_ARGS='transaction --only temp')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/regress/run.py $(REGRESS_ARGS)
+
+pgx-suite: setup build ## the tests of pgx, Go's driver, directly and through Poolhouse (downloads them; PGX_ARGS='transaction --only TestEnum')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/regress/pgx.py $(PGX_ARGS)
+
+matrix: setup build ## our own tests of PostgreSQL's sessions on PostgreSQL 14 to 18 (downloads these; MATRIX_ARGS='18')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/matrix/run.py $(MATRIX_ARGS)
 
 adversary: setup build ## clients that change their sessions at random beside a reference (ADVERSARY_ARGS='--statements 1000000')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/adversary.py $(ADVERSARY_ARGS)

@@ -1,6 +1,8 @@
 """A private PostgreSQL cluster: made in a temporary directory, on a free port, as an unprivileged user.
 
 Knows nothing of poolers.
+
+Environment: PG_BIN=folder with another PostgreSQL's initdb, pg_ctl and postgres; what is not in there is the machine's.
 """
 
 import base64
@@ -79,6 +81,9 @@ def give_away(path):
 
 def program(name):
     """The path of one of PostgreSQL's programs; Debian keeps them off PATH."""
+    chosen = pathlib.Path(os.environ.get("PG_BIN", "/nowhere")) / name
+    if chosen.exists():
+        return str(chosen)
     found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), key=lambda p: float(p.split("/")[4]))
     path = found[-1] if found else shutil.which(name)
     if path is None:
@@ -104,6 +109,8 @@ def scram_verifier(user, iterations=4096):
 class Cluster:
     """A cluster that is running after `start`."""
 
+    locale = "C.UTF-8"
+
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
         self.data = self.directory / "data"
@@ -113,7 +120,7 @@ class Cluster:
     def make(self):
         """initdb, roles and databases. Leaves it running."""
         give_away(self.directory)
-        subprocess.run([program("initdb"), "-D", self.data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C.UTF-8",
+        subprocess.run([program("initdb"), "-D", self.data, "-U", SUPERUSER, "-E", "UTF8", f"--locale={self.locale}",
                         "--no-sync", "--auth=trust"],
                        check=True, stdout=subprocess.DEVNULL, cwd=self.directory, **unprivileged())
         (self.data / "pg_hba.conf").write_text(HBA)

@@ -295,6 +295,10 @@ class Poolhouse(Pooler):
 class PgBouncer(Pooler):
     """PgBouncer, for those settings that it has too."""
 
+    @staticmethod
+    def binary():
+        return os.environ.get("PGBOUNCER") or shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+
     def command(self, settings):
         settings = dict(settings)
         users = settings.pop("users", {"app": PASSWORDS["app"]})
@@ -324,8 +328,7 @@ class PgBouncer(Pooler):
             (self.directory / "userlist.txt").write_text(text)
         for path in (self.directory, *self.directory.iterdir()):
             give_away(path)
-        binary = os.environ.get("PGBOUNCER") or shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
-        return [binary, str(self.directory / "pgbouncer.ini")], unprivileged()
+        return [self.binary(), str(self.directory / "pgbouncer.ini")], unprivileged()
 
     def check_status(self, status):
         """SIGTERM is an immediate shutdown there, with whatever status."""

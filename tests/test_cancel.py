@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import wire as w
+from cluster import PASSWORDS
 from waiting import eventually
 
 
@@ -53,6 +54,41 @@ def test_a_cancel_with_a_wrong_key_does_nothing(start, cluster, spoil):
         eventually("it runs", running(cluster))
         cancel(pooler, spoil(client.key))
         assert client.rows()[0][1] == "undisturbed"
+
+
+LONG_KEY_SPOILERS = {
+    "another secret": lambda key: key[:4] + bytes(b ^ 0x7F for b in key[4:]), "its first half": lambda key: key[:8], "its second half": lambda key: key[:4] + key[8:],
+    "cut short": lambda key: key[:-1], "too long": lambda key: key + bytes(1), "far too long": lambda key: key + bytes(300), "no secret": lambda key: key[:4],
+}
+
+
+@pytest.mark.poolhouse_only
+@pytest.mark.parametrize("spoil", LONG_KEY_SPOILERS.values(), ids=LONG_KEY_SPOILERS.keys())
+def test_with_protocol_3_2_only_the_whole_long_key_cancels(start, cluster, spoil):
+    pooler = start(max_size=2)
+    with pooler.open() as client:
+        client.login("app", PASSWORDS["app"], version=w.PROTOCOL_3_2)
+        client.send(w.query("SELECT pg_sleep(0.6), 'undisturbed'"))
+        eventually("it runs", running(cluster))
+        cancel(pooler, spoil(client.key))
+        assert client.rows()[0][1] == "undisturbed"
+        client.send(w.query("SELECT pg_sleep(20)"))
+        eventually("it runs", running(cluster))
+        cancel(pooler, client.key)
+        with pytest.raises(w.ServerError, match="57014"):
+            client.rows()
+
+
+@pytest.mark.poolhouse_only
+def test_libpq_cancels_with_protocol_3_2(start, cluster):
+    if psycopg.pq.version() < 180000:
+        pytest.skip("libpq is too old")
+    pooler = start(max_size=1)
+    with pooler.connect(min_protocol_version="3.2", max_protocol_version="3.2") as connection:
+        threading.Timer(0.3, connection.cancel_safe).start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute("SELECT pg_sleep(20)")
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_cancel_for_an_idle_client_harms_nobody(start, cluster):

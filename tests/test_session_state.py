@@ -48,6 +48,7 @@ def test_what_cannot_follow_keeps_the_server_until_it_is_gone(start):
     with pooler.wire() as owner, pooler.wire() as other:
         for begin, end, reason in [
             ("CREATE TEMP TABLE mine (a int)", "DROP TABLE mine", "temporary_object"),
+            ('CREATE COLLATION pg_temp.mine FROM "C"', "DROP COLLATION pg_temp.mine", "temporary_object"),
             ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)", "advisory_lock"),
             ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", "CLOSE c", "with_hold_cursor"),
             ("PREPARE mine AS SELECT 1", "DEALLOCATE mine", "sql_prepare"),

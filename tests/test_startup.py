@@ -53,15 +53,33 @@ def test_a_client_that_insists_on_tls_is_told_no(start, sslmode):
 
 
 @pytest.mark.poolhouse_only
-@pytest.mark.parametrize("version", [w.PROTOCOL_3_2, (3 << 16) | 9999])
-def test_a_newer_minor_version_is_negotiated_down(start, version):
+@pytest.mark.parametrize("version", [(3 << 16) | 3, (3 << 16) | 9999])
+def test_a_newer_minor_version_is_negotiated_down_to_3_2(start, version):
     pooler = start()
     with pooler.open() as client:
         client.login("app", PASSWORDS["app"], version=version)
-        newest, count = struct.unpack_from("!II", client.negotiated)
         # The highest minor version; PostgreSQL sends the whole number since 3.2, the minor part before.
-        assert newest & 0xFFFF <= version & 0xFFFF and newest != version and count == 0
+        assert struct.unpack_from("!II", client.negotiated) == (w.PROTOCOL_3_2, 0)
+        assert len(client.key) > 8
         assert client.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.poolhouse_only
+def test_protocol_3_2_is_spoken_whatever_the_server_speaks(start):
+    pooler = start()
+    with pooler.open() as client:
+        client.login("app", PASSWORDS["app"], version=w.PROTOCOL_3_2)
+        assert not hasattr(client, "negotiated") and len(client.key) > 8
+        assert client.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.poolhouse_only
+def test_libpq_may_insist_on_protocol_3_2(start):
+    if psycopg.pq.version() < 180000:
+        pytest.skip("libpq is too old")
+    pooler = start()
+    with pooler.connect(min_protocol_version="3.2", max_protocol_version="3.2") as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
 
 
 @pytest.mark.poolhouse_only

@@ -1,9 +1,10 @@
 //! The key that a client cancels its work with: 32 bits that say whose work is meant, sent as BackendKeyData's process id, and
-//! 32 random bits that prove the right to cancel it. Finds nobody and compares nothing.
+//! random bits that prove the right to cancel it: 32 of them, or 64 for a client that speaks protocol 3.2. Finds nobody and
+//! compares nothing.
 //!
 //! ```text
 //! process id:  0 | node, 7 bits | worker + 1, 8 bits | lowest 16 bits of the client's slot
-//! secret:      32 random bits, all of them
+//! secret:      32 random bits, or 1 | 63 random bits: no short one is the number of a long one
 //! ```
 //!
 //! The node tells several Poolhouses behind one address apart. The topmost bit stays clear and the number is never zero, because
@@ -11,6 +12,8 @@
 //! secret is offered to each of them, so none of its bits are given up for the slot's.
 
 use protocol::ClientTag;
+
+use crate::startup::PROTOCOL_3_2;
 
 /// The highest node id.
 pub const MAX_NODE: u8 = 127;
@@ -34,9 +37,48 @@ pub(crate) fn target(process_id: u32) -> Option<(u8, ClientTag)> {
     (node <= MAX_NODE).then(|| (node, ClientTag::new(worker, slot as usize)))
 }
 
+/// The topmost bit of a long secret.
+const LONG: u64 = 1 << 63;
+
+/// A secret of `random` bits for a client that speaks this version.
+pub(crate) fn new_secret(version: u32, random: [u8; 8]) -> u64 {
+    let random = u64::from_be_bytes(random);
+    if version < PROTOCOL_3_2 { random & u64::from(u32::MAX) } else { random | LONG }
+}
+
+/// Appends a secret as its client is told it.
+pub(crate) fn write_secret(to: &mut Vec<u8>, secret: u64) {
+    match u32::try_from(secret) {
+        Ok(short) => to.extend_from_slice(&short.to_be_bytes()),
+        Err(_) => to.extend_from_slice(&secret.to_be_bytes()),
+    }
+}
+
+/// Reads a secret; `None` for one that was never given out.
+pub(crate) fn secret(bytes: &[u8]) -> Option<u64> {
+    match *bytes {
+        [a, b, c, d] => Some(u32::from_be_bytes([a, b, c, d]).into()),
+        _ => bytes.try_into().ok().map(u64::from_be_bytes).filter(|secret| secret & LONG != 0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::startup::PROTOCOL_3_0;
+
+    #[test]
+    fn a_secret_is_read_as_it_was_written_and_no_short_one_is_a_long_one() {
+        for random in [[0; 8], [0xFF; 8], [0, 0, 0, 0, 1, 2, 3, 4]] {
+            for (version, length) in [(PROTOCOL_3_0, 4), (PROTOCOL_3_0 + 1, 4), (PROTOCOL_3_2, 8)] {
+                let (given, mut bytes) = (new_secret(version, random), Vec::new());
+                write_secret(&mut bytes, given);
+                assert_eq!((bytes.len(), secret(&bytes)), (length, Some(given)));
+            }
+        }
+        assert_eq!(secret(&[0, 0, 0, 0, 1, 2, 3, 4]), None, "the number of a short one");
+        assert_eq!((secret(&[]), secret(&[0x80; 7]), secret(&[0x80; 9])), (None, None, None));
+    }
 
     #[test]
     fn a_key_gives_back_node_worker_and_slot() {

@@ -49,7 +49,7 @@ pub struct Client {
     /// Counts its unnamed statements.
     pub(crate) unnamed_version: u32,
     /// Proof of the right to cancel its work.
-    pub(crate) secret: u32,
+    pub(crate) secret: u64,
     /// Bytes of the current message of the client that are still to come.
     pub(crate) body: u32,
     /// They go to the server, otherwise nowhere.

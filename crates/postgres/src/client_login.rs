@@ -21,7 +21,7 @@ use crate::{
     },
     parameters::Learned,
     server::Server,
-    startup::{self, PROTOCOL_3_0, Packet, Start, StartError},
+    startup::{self, Packet, Start, StartError},
     work::Purpose,
 };
 
@@ -217,11 +217,11 @@ impl Postgres {
     }
 
     /// A cancel request is passed on to whom it is meant for; who sent it is closed when that is done.
-    fn pass_on_cancel(&self, me: ClientTag, client: &mut Client, pid: u32, secret: u32, out: &mut Outbox) {
+    fn pass_on_cancel(&self, me: ClientTag, client: &mut Client, pid: u32, secret: u64, out: &mut Outbox) {
         match cancel_key::target(pid) {
             Some((node, target)) if node == self.node => {
                 client.phase = Phase::Closed;
-                out.push(Effect::Cancel { asker: me, target, secret: secret.into() });
+                out.push(Effect::Cancel { asker: me, target, secret });
             }
             Some((node, _)) => {
                 let own = self.node;
@@ -271,7 +271,7 @@ impl Postgres {
     /// Decides how the client has to prove itself, and asks for the proof.
     fn begin(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
         if start.negotiate {
-            out.insert(Peer::Client(me), |to| write_negotiation(to, &start.unknown_options));
+            out.insert(Peer::Client(me), |to| write_negotiation(to, start.version, &start.unknown_options));
         }
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         if login.secured.is_none() && self.directory.encryption(login.origin.listener) == Encryption::Require {
@@ -466,7 +466,8 @@ impl Postgres {
 
 /// Ends the login: the client is told its parameters and may go ahead.
 fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
-    client.secret = u32::from_be_bytes(random());
+    let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+    client.secret = cancel_key::new_secret(login.start.version, random());
     out.insert(Peer::Client(me), |to| {
         write_authentication(to, 0, |_| {});
         for (name, value) in learned.facts.iter().chain(learned.settings.reported.iter()) {
@@ -474,7 +475,7 @@ fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out:
         }
         write(to, back::BACKEND_KEY_DATA, |to| {
             to.extend_from_slice(&cancel_key::process_id(node, me).to_be_bytes());
-            to.extend_from_slice(&client.secret.to_be_bytes());
+            cancel_key::write_secret(to, client.secret);
         });
         write_ready(to, IDLE);
     });
@@ -531,7 +532,7 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
             (code::PROTOCOL_VIOLATION, message, "The client does not speak the PostgreSQL protocol.")
         }
         StartError::Version(major, minor) => {
-            let message = format!("unsupported frontend protocol {major}.{minor}: Poolhouse supports 3.0");
+            let message = format!("unsupported frontend protocol {major}.{minor}: Poolhouse supports 3.0 to 3.2");
             (code::FEATURE_NOT_SUPPORTED, message, "")
         }
         StartError::Malformed(why) => (code::PROTOCOL_VIOLATION, format!("invalid start-up packet: {why}"), ""),
@@ -578,9 +579,9 @@ fn write_sasl_offer(to: &mut Vec<u8>, mechanisms: &[Mechanism]) {
     });
 }
 
-fn write_negotiation(to: &mut Vec<u8>, unknown_options: &[String]) {
+fn write_negotiation(to: &mut Vec<u8>, version: u32, unknown_options: &[String]) {
     write(to, back::NEGOTIATE_PROTOCOL_VERSION, |to| {
-        to.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+        to.extend_from_slice(&version.to_be_bytes());
         to.extend_from_slice(&(unknown_options.len() as u32).to_be_bytes());
         for option in unknown_options {
             write_text(to, option);

@@ -240,7 +240,7 @@ impl Postgres {
         waiting: bool,
         out: &mut Outbox,
     ) {
-        if client.settings.is_none() || !scram::equal(&u64::from(client.secret).to_be_bytes(), &secret.to_be_bytes()) {
+        if client.settings.is_none() || !scram::equal(&client.secret.to_be_bytes(), &secret.to_be_bytes()) {
             return;
         }
         if let Some(tag) = client.lease {

@@ -16,7 +16,7 @@ use crate::{
 
 /// A client that asks: its tag, which may be reused, and its secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asker(ClientTag, u32);
+pub(crate) struct Asker(ClientTag, u64);
 
 /// The SQL that has a server forget the last values of sequences.
 pub(crate) const FORGET: &[u8] = b"DISCARD SEQUENCES;";

@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use protocol::Origin;
 
-use crate::message::{SMALL_LIMIT, take_text, take_u32};
+use crate::{
+    cancel_key,
+    message::{SMALL_LIMIT, take_text, take_u32},
+};
 
 /// The code of a request for TLS.
 pub(crate) const SSL_REQUEST: u32 = 80_877_103;
@@ -12,8 +15,10 @@ pub(crate) const SSL_REQUEST: u32 = 80_877_103;
 const GSSENC_REQUEST: u32 = 80_877_104;
 /// The code of a request to cancel.
 pub(crate) const CANCEL_REQUEST: u32 = 80_877_102;
-/// Protocol 3.0, the version Poolhouse speaks on both sides.
+/// Protocol 3.0, the version Poolhouse speaks to servers.
 pub(crate) const PROTOCOL_3_0: u32 = 3 << 16;
+/// Protocol 3.2, the newest that clients may speak: their cancel keys are longer. 3.1 was never used.
+pub(crate) const PROTOCOL_3_2: u32 = PROTOCOL_3_0 + 2;
 
 /// Most start-up settings of one client.
 const MAX_SETTINGS: usize = 128;
@@ -31,8 +36,8 @@ pub(crate) enum Packet {
     Cancel {
         /// What was sent as BackendKeyData's process id.
         pid: u32,
-        /// What was sent as its secret.
-        secret: u32,
+        /// What was sent as its secret; see [`cancel_key::secret`](crate::cancel_key::secret).
+        secret: u64,
     },
     /// StartupMessage.
     Start(Box<Start>),
@@ -47,6 +52,8 @@ pub(crate) struct Start {
     pub(crate) database: String,
     /// Settings, those of `options` first, as PostgreSQL applies them; no name twice.
     pub(crate) settings: Vec<(String, String)>,
+    /// The version that is spoken with it: no newer than it asked for.
+    pub(crate) version: u32,
     /// The client must be told that its version or options are not supported.
     pub(crate) negotiate: bool,
     /// Protocol options (`_pq_.`) that are not supported.
@@ -95,8 +102,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet, usize)>, StartError> 
     let packet = match code {
         SSL_REQUEST if body.is_empty() => Packet::Ssl,
         GSSENC_REQUEST if body.is_empty() => Packet::Gss,
-        CANCEL_REQUEST => match (take_u32(&mut body), take_u32(&mut body), body) {
-            (Some(pid), Some(secret), []) => Packet::Cancel { pid, secret },
+        CANCEL_REQUEST => match (take_u32(&mut body), cancel_key::secret(body)) {
+            (Some(pid), Some(secret)) => Packet::Cancel { pid, secret },
             _ => return Err(StartError::Malformed("the cancel request has a key that was never given out")),
         },
         _ if code >> 16 != 3 => return Err(StartError::Version((code >> 16) as u16, code as u16)),
@@ -107,7 +114,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet, usize)>, StartError> 
 
 impl Start {
     fn read(version: u32, mut body: &[u8]) -> Result<Self, StartError> {
-        let mut start = Start { negotiate: version != PROTOCOL_3_0, ..Start::default() };
+        let mut start =
+            Start { version: version.min(PROTOCOL_3_2), negotiate: version > PROTOCOL_3_2, ..Start::default() };
         let mut options = String::new();
         let mut given = Vec::new();
         loop {
@@ -275,9 +283,12 @@ mod tests {
 
     #[test]
     fn newer_minor_versions_and_protocol_options_are_negotiated() {
-        assert!(start(PROTOCOL_3_0 + 2, "user app  ").unwrap().negotiate);
+        for (asked, spoken, negotiate) in [(0, 0, false), (1, 1, false), (2, 2, false), (3, 2, true), (9999, 2, true)] {
+            let start = start(PROTOCOL_3_0 + asked, "user app  ").unwrap();
+            assert_eq!((start.version, start.negotiate), (PROTOCOL_3_0 + spoken, negotiate), "3.{asked}");
+        }
         let start = start(PROTOCOL_3_0, "user app _pq_.x 1  ").unwrap();
-        assert!(start.negotiate && start.settings.is_empty());
+        assert!(start.negotiate && start.settings.is_empty() && start.version == PROTOCOL_3_0);
         assert_eq!(start.unknown_options, ["_pq_.x"]);
     }
 
@@ -287,7 +298,11 @@ mod tests {
         assert_eq!(read(&packet(GSSENC_REQUEST, b"")), Ok(Some((Packet::Gss, 8))));
         let cancel = packet(CANCEL_REQUEST, &[0, 0, 0, 1, 0, 0, 0, 2]);
         assert_eq!(read(&cancel), Ok(Some((Packet::Cancel { pid: 1, secret: 2 }, 16))));
-        assert!(read(&packet(CANCEL_REQUEST, &[0; 12])).is_err());
+        let long = packet(CANCEL_REQUEST, &[0, 0, 0, 1, 0x80, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(read(&long), Ok(Some((Packet::Cancel { pid: 1, secret: 1 << 63 | 2 }, 20))));
+        for length in [0, 4, 7, 9, 16, 260] {
+            assert!(read(&packet(CANCEL_REQUEST, &vec![0xFF; length])).is_err(), "{length} bytes");
+        }
     }
 
     #[test]

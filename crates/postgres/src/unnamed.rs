@@ -31,7 +31,7 @@ const MAX_KEPT: usize = 16 * 1024;
 pub(crate) struct Owner {
     client: ClientTag,
     /// A tag may be reused.
-    secret: u32,
+    secret: u64,
     version: u32,
 }
 

@@ -601,6 +601,25 @@ fn a_request_cancelled_while_its_settings_are_applied_is_never_sent() {
 }
 
 #[test]
+fn a_server_is_cancelled_with_its_whole_key_however_long() {
+    for length in [1, 4, 32, 256] {
+        let mut world = World::trusting(PoolMode::Transaction);
+        let server = world.connect_server();
+        world.server_got(server);
+        let key = [&[0, 0, 0, 9], &vec![7; length][..]].concat();
+        let (mut welcome, usual) = (server_welcome(), message(b'K', &[0, 0, 0, 9, 1, 2, 3, 4]));
+        let at = welcome.windows(usual.len()).position(|bytes| bytes == usual).unwrap();
+        welcome.splice(at..at + usual.len(), message(b'K', &key));
+        world.server_says(server, &welcome);
+        let client = add_client(&mut world);
+        world.client_says(client, &messages("Q:slow"));
+        world.client_leaves(client);
+        let request = [&(8 + key.len() as u32).to_be_bytes()[..], &80_877_102u32.to_be_bytes(), &key].concat();
+        assert_eq!(world.side, [(server, request)]);
+    }
+}
+
+#[test]
 fn a_server_lost_before_the_request_was_sent_costs_the_client_nothing() {
     let mut world = World::trusting(PoolMode::Transaction);
     let server = add_server(&mut world);

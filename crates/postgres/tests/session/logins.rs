@@ -250,10 +250,25 @@ fn newer_protocols_are_negotiated_down() {
     in_all_pieces(|pieces| {
         let (mut world, _) = world(Proof::Trust, pieces);
         let client = world.connect_client();
-        world.client_says(client, &startup((3 << 16) + 2, &[("user", "app"), ("_pq_.new", "1")]));
+        world.client_says(client, &startup((3 << 16) + 9999, &[("user", "app"), ("_pq_.new", "1")]));
         let got = world.client_got(client);
         assert_eq!(types(&got), "vRSSSSSKZ");
-        assert_eq!(got[5..22], *b"\0\x03\0\0\0\0\0\x01_pq_.new\0");
+        assert_eq!(got[5..22], *b"\0\x03\0\x02\0\0\0\x01_pq_.new\0");
+    });
+}
+
+#[test]
+fn protocol_3_2_is_spoken_without_negotiation_and_has_a_longer_key() {
+    in_all_pieces(|pieces| {
+        let (mut world, _) = world(Proof::Trust, pieces);
+        for (minor, length) in [(0, 4u32), (2, 8)] {
+            let client = world.connect_client();
+            world.client_says(client, &startup((3 << 16) + minor, &[("user", "app")]));
+            let got = world.client_got(client);
+            assert_eq!(types(&got), "RSSSSSKZ");
+            let key = got.len() - b"Z____I".len() - length as usize - 9;
+            assert_eq!((got[key], &got[key + 1..key + 5]), (b'K', &(8 + length).to_be_bytes()[..]));
+        }
     });
 }
 
