@@ -9,7 +9,7 @@ use super::{
     Work, Worker,
     effects::{ServerSessions, Source},
     leases::Lease,
-    sharing::MAX_BEHIND,
+    stalls::MAX_BEHIND,
 };
 use crate::{
     listener::{MAX_SURPLUS, Sent},
@@ -349,7 +349,10 @@ impl<P: Protocol> Worker<P> {
                 self.rearm_client(slot);
                 self.end_stall(slot);
             }
-            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => self.rearm_client(slot),
+            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => {
+                self.end_stall(slot);
+                self.rearm_client(slot);
+            }
         }
     }
 

@@ -144,6 +144,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot].closing = true;
         self.part_from_session(slot);
+        self.forget_reader(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
