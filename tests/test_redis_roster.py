@@ -138,7 +138,7 @@ def test_a_client_that_blocks_is_seen_and_let_go(pool):
         blocked.say(command("BLPOP", "nothing", 0))
         line = lambda: next(one for one in other.client_list() if one["id"] == str(number))
         eventually("it blocks", lambda: line()["flags"] == "b")
-        assert other.execute_command("CLIENT", "UNBLOCK", number, *how) == 1
+        eventually("Redis knows it, too", lambda: other.execute_command("CLIENT", "UNBLOCK", number, *how) == 1)
         assert blocked.hear(len(said)) == said
         eventually("it does not block", lambda: line()["flags"] == "N")
         assert other.execute_command("CLIENT", "UNBLOCK", number, *how) == 0

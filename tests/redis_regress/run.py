@@ -39,8 +39,8 @@ SETTINGS = {
     "enable-debug-command": "yes", "enable-protected-configs": "yes", "enable-module-command": "yes", "notify-keyspace-events": "KEA",
     "latency-monitor-threshold": "1", "repl-diskless-sync-delay": "0", "propagation-error-behavior": "panic",
 }
-# How the reason of a test begins that would never end.
-WAITS = "waits for ever: "
+# How the reason begins of a test that would never end, or that would have the next ones fail.
+LEFT_OUT = "left out: "
 # A file that has not ended by then does not come to its end.
 SECONDS = 240
 AT_A_TIME = 2
@@ -49,7 +49,7 @@ AT_A_TIME = 2
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("units", nargs="*", metavar="UNIT", help="such as type/list; default: all")
-    parser.add_argument("--write", action="store_true", help="write results.json")
+    parser.add_argument("--write", action="store_true", help="write results.json, or the part of it that was run")
     parser.add_argument("--logs", type=pathlib.Path, help="keep what the tests say in this directory")
     chosen = parser.parse_args()
     known = json.loads((HERE / "known.json").read_text())
@@ -57,14 +57,15 @@ def main():
         results = dict(at_once.map(lambda unit: (unit, both(unit, chosen.logs, known.get(unit, {}))), chosen.units or UNITS))
     wrong = report(results, known)
     if chosen.write:
-        (HERE / "results.json").write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        written = HERE / "results.json"
+        results = (json.loads(written.read_text()) if written.exists() else {}) | results
+        written.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     return int(wrong > 0)
 
 
 def both(unit, logs, named):
     """What passes directly, and of that what does not through Poolhouse."""
-    # A test that would wait for ever, with all that come behind it.
-    left_out = [name for name, why in named.items() if why.startswith(WAITS)]
+    left_out = [name for name, why in named.items() if why.startswith(LEFT_OUT)]
     direct, through = (passed(unit, False, logs), passed(unit, True, logs, left_out))
     missing = direct[0] - through[0]
     return {

@@ -102,7 +102,7 @@ impl Redis {
             return;
         }
         match what {
-            Roster::List | Roster::Info => client.describe(seen, answer),
+            Roster::List | Roster::Info => client.describe(seen, itself.then_some(what), answer),
             Roster::Unblock => answer.extend(client.blocked.unwrap_or_default().to_string().bytes()),
             Roster::Kill | Roster::KillOne if itself => answer.push(CLOSES_ITSELF),
             Roster::Kill | Roster::KillOne => {
@@ -162,7 +162,8 @@ impl Client {
     }
 
     /// A line as Redis has it, with the fields that say something of a client of Poolhouse.
-    fn describe(&self, seen: &Seen<'_>, to: &mut Vec<u8>) {
+    /// `asks`: this is what it asks; of others the last command is not known.
+    fn describe(&self, seen: &Seen<'_>, asks: Option<Roster>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let mut flags = String::new();
         for (flag, holds) in [("P", sub + psub + ssub > 0), ("x", self.multi), ("b", self.blocked.is_some())] {
@@ -173,7 +174,7 @@ impl Client {
         let lib = self.lib.as_deref();
         writeln!(
             to,
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} user={} \
+            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} {}user={} \
              redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             seen.address,
@@ -182,6 +183,7 @@ impl Client {
             seen.age.as_secs(),
             seen.idle.as_secs(),
             self.database,
+            asks.map_or_else(String::new, |what| format!("cmd=client|{} ", what.name().to_ascii_lowercase())),
             self.user_name(),
             self.version.number(),
             text(lib.map(|lib| &*lib.name)),

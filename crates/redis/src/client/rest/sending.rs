@@ -146,7 +146,8 @@ impl Redis {
 /// What a command is whose reply may count subscribers, or a script; all others are ordinary ones here.
 fn kind_of(bytes: &[u8]) -> Kind {
     let kind = resp::beginning(bytes).map(|beginning| kind(beginning.name, beginning.second.as_slice()));
-    kind.filter(|kind| matches!(kind, Kind::Publish(_) | Kind::Audience(_) | Kind::Script)).unwrap_or(Kind::Ordinary)
+    kind.filter(|kind| matches!(kind, Kind::Publish(_) | Kind::Audience(_) | Kind::Script | Kind::Rescue))
+        .unwrap_or(Kind::Ordinary)
 }
 
 impl Client {
