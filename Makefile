@@ -30,7 +30,7 @@ MUTANTS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients rest-clients regress pgx-suite matrix adversary leaks adversary-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,10 @@ clients: setup build ## drivers others wrote, each in its own language (download
 
 redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-redis' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/redis_clients/run.py $(REDIS_CLIENTS_OF)
+
+redis-regress: setup build ## Redis's own tests, directly and through Poolhouse (REDIS_UNITS='type/list scripting' for some only)
+	tests/redis_regress/fetch.sh
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/redis_regress/run.py $(REDIS_UNITS)
 
 rest-clients: setup build ## @upstash/redis over HTTP beside ioredis: the same results
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/rest_clients/run.py

@@ -53,6 +53,7 @@ missing_packages() {
     have nutcracker || echo nutcracker
     have redis-server || echo redis-server
     have redis-cli || echo redis-tools
+    have tclsh || echo tcl
     have pgpool || echo pgpool2
     have_browser || echo chromium
     have_venv || echo python3-venv

@@ -167,3 +167,13 @@ def test_unix_sockets_on_both_sides(pool, workspace):
         assert poolhouse.pools()[0]["address"] == str(folder / "redis.sock")
     finally:
         made.stop()
+
+
+def test_where_nobody_has_a_password_logins_are_answered_as_by_redis(pool, server):
+    poolhouse = pool()
+    for words in (("AUTH", "default", "anything"), ("AUTH", "nobody", "anything"), ("AUTH", "anything"), ("AUTH", "a", "b", "c"),
+                  ("HELLO", "2", "AUTH", "nobody", "x")):
+        said = []
+        for port in (server.port, poolhouse.port):
+            said.append(talk(port, " ".join(words).encode() + b"\r\nPING\r\n", until=b"+PONG\r\n"))
+        assert said[0] == said[1], words

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from redis_fixtures import own_redis, pool, server, talk
+from redis_raw import Raw, command
 from test_redis_login import LISTEN, users, with_users
 from waiting import eventually
 
@@ -88,7 +89,7 @@ def test_clients_are_closed_wherever_they_are(pool, server):
     with pytest.raises(redis.WatchError, match="ConnectionError"):
         pipe.get("k")
     eventually("nobody is blocked", lambda: server.connect().info("clients")["blocked_clients"] == 0)
-    assert close(closer, "TYPE", "pubsub") == 0 and close(closer, "USER", "nobody") == 0 and close(closer, "MAXAGE", 3600) == 0
+    assert close(closer, "TYPE", "pubsub") == 0 and close(closer, "MAXAGE", 3600) == 0
     # All but itself; then itself, too, with an answer.
     there = len(closer.client_list())
     assert there >= 7 and close(closer, "TYPE", "normal") == there - 1 and closer.ping()
@@ -126,3 +127,21 @@ def test_within_a_transaction_there_is_no_telling(pool):
     pipe.watch("k")
     with pytest.raises(redis.ResponseError, match="outside of transactions"):
         pipe.execute_command("CLIENT", "LIST")
+
+
+def test_a_client_that_blocks_is_seen_and_let_go(pool):
+    poolhouse = pool(workers=2)
+    other = poolhouse.connect()
+    for how, said in ((), b"*-1\r\n"), (("ERROR",), b"-UNBLOCKED"):
+        blocked = Raw(poolhouse)
+        number = int(blocked.say(command("CLIENT", "ID")).socket.recv(64).strip()[1:])
+        blocked.say(command("BLPOP", "nothing", 0))
+        line = lambda: next(one for one in other.client_list() if one["id"] == str(number))
+        eventually("it blocks", lambda: line()["flags"] == "b")
+        eventually("Redis knows it, too", lambda: other.execute_command("CLIENT", "UNBLOCK", number, *how) == 1)
+        assert blocked.hear(len(said)) == said
+        eventually("it does not block", lambda: line()["flags"] == "N")
+        assert other.execute_command("CLIENT", "UNBLOCK", number, *how) == 0
+        blocked.close()
+    with pytest.raises(redis.ResponseError, match="TIMEOUT or ERROR"):
+        other.execute_command("CLIENT", "UNBLOCK", 1, "NEVER")

@@ -1,48 +1,16 @@
 """One server for the commands of many clients of Redis: who may wait for whom, and what one does to the others."""
 
 import signal
-import socket
 import threading
 import time
 
 import pytest
 
 from redis_fixtures import own_redis, pool, server
+from redis_raw import Raw, command
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
-
-
-def command(*words):
-    """A command as bytes."""
-    words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
-
-
-class Raw:
-    """A connection that says and reads when the test wants."""
-
-    def __init__(self, poolhouse, receive_buffer=None):
-        self.socket = socket.socket()
-        if receive_buffer:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(20)
-        self.socket.connect(("127.0.0.1", poolhouse.port))
-        self.heard = b""
-
-    def say(self, *commands):
-        self.socket.sendall(b"".join(commands))
-        return self
-
-    def hear(self, length):
-        """So many bytes; fewer if the connection ends."""
-        while len(self.heard) < length and (part := self.socket.recv(1 << 20)):
-            self.heard += part
-        heard, self.heard = self.heard[:length], self.heard[length:]
-        return heard
-
-    def close(self):
-        self.socket.close()
 
 
 def created(poolhouse):
@@ -231,10 +199,10 @@ def test_a_group_called_streams_blocks_nobody_else(pool):
 
 
 def test_who_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
-    """The server that is shared is to be given back, and does not answer those who have a share."""
+    """Redis does not answer those who have a share, nor on another server."""
     silent = own_redis(workspace, "silent").start()
     try:
-        poolhouse = pool(behind=silent, workers=1, max_wait_time="500ms")
+        poolhouse = pool(behind=silent, workers=1, unavailable_wait_time="500ms")
         first = Raw(poolhouse)
         assert first.say(command("PING")).hear(7) == b"+PONG\r\n"
         silent.process.send_signal(signal.SIGSTOP)

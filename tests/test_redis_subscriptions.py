@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from redis_fixtures import own_redis, pool, server
-from test_redis_sharing import Raw, command
+from redis_raw import Raw, command
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -452,3 +452,37 @@ def test_who_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
     server.connect().publish("a", "end")
     expect(busy, message("a", "end", mark=b">"))
     expect(busy.say(command("PING")), b"+PONG\r\n")
+
+
+def test_who_publishes_is_told_how_many_subscribers_there_are(pool, server):
+    """Redis sees one connection for all of them."""
+    poolhouse = pool(workers=2)
+    other = poolhouse.connect()
+    assert other.publish("news", "nobody") == 0
+    subscribers = [poolhouse.connect().pubsub() for _ in range(5)]
+    for number, subscriber in enumerate(subscribers):
+        subscriber.subscribe("news")
+        if number < 2:
+            subscriber.psubscribe("n[e-f]ws", "other*")
+        for _ in range(3 if number < 2 else 1):
+            assert subscriber.get_message(timeout=5)["type"].endswith("subscribe")
+    assert other.publish("news", "all") == 5 + 2
+    assert other.pubsub_numsub("news", "none") == [(b"news", 5), (b"none", 0)]
+    assert server.connect().publish("news", "past Poolhouse") == 2
+    with other.pipeline(transaction=False) as pipeline:
+        assert pipeline.ping().publish("news", "x").publish("none", "y").execute() == [True, 7, 0]
+    for subscriber in subscribers:
+        subscriber.close()
+
+
+def test_the_names_of_subscriptions_are_bounded(pool):
+    poolhouse = pool(workers=1)
+    greedy = poolhouse.connect(protocol=3, socket_timeout=20).pubsub()
+    name, most = "x" * 60_000, (16 << 20) // 60_010
+    for number in range(most):
+        greedy.subscribe(f"{name}{number}")
+        assert greedy.get_message(timeout=10)["type"] == "subscribe"
+    greedy.subscribe(name)
+    with pytest.raises(redis.ResponseError, match="bytes at most"):
+        greedy.get_message(timeout=10)
+    assert poolhouse.connect().ping()

@@ -388,3 +388,26 @@ def test_messages_come_as_events(rest, server):
         stream.close()
         connection.close()
     eventually("they are gone", lambda: server.connect().pubsub_numsub("news") == [(b"news", 0)])
+
+
+def test_a_transaction_that_may_not_begin_changes_nothing(rest, workspace):
+    users = own_redis(workspace, "users").start()
+    try:
+        users.connect().execute_command("ACL", "SETUSER", "eve", "on", ">build", "~*", "+@all", "-multi")
+        more = '[[user]]\nname = "eve"\npassword = "build"\n'
+        poolhouse = rest(behind=users, more=more, tokens=f'[[token]]\nname = "app"\nhash = "{hashed(TOKEN)}"\nuser = "eve"\n')
+        client = Rest(poolhouse.http)
+        status, answer = client.post("/multi-exec", [["SET", "a", 1], ["INCR", "n"]])
+        assert status == 400 and "NOPERM" in answer["error"] and "EXECABORT" in answer["error"]
+        assert client.command("EXISTS", "a", "n") == 0
+        users.connect().execute_command("ACL", "SETUSER", "eve", "+multi")
+        assert client.post("/multi-exec", [["SET", "a", 1], ["INCR", "n"]]) == (200, [{"result": "OK"}, {"result": 1}])
+    finally:
+        users.stop()
+
+
+def test_heads_that_others_may_read_differently_are_refused(rest):
+    poolhouse = rest()
+    head = f"Authorization: Bearer {TOKEN}\r\n"
+    for data in (f"POST / HTTP/1.0\r\n{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", f"GET /ping HTTP/1.1\n{head}\r\n", f"GET /ping HTTP/1.1\r\n{head}\n"):
+        assert talk(poolhouse.http, data.encode()).startswith(b"HTTP/1.1 400 "), data

@@ -34,10 +34,12 @@ mod leases;
 mod leaving;
 mod partings;
 mod posts;
+mod relief;
 mod secure;
 mod servers;
 mod sharing;
 mod sides;
+mod stalls;
 mod surveys;
 mod upkeep;
 
@@ -152,7 +154,11 @@ pub(crate) struct Worker<P: Protocol> {
     /// Servers given back soiled, and when they are to be cleaned if nobody takes them.
     soiled: VecDeque<(Time, Arc<SharedPool>, ServerId)>,
     /// Clients that keep others waiting.
-    stalls: Vec<sharing::Stall>,
+    stalls: Vec<stalls::Stall>,
+    /// Servers that were asked whether they answer.
+    probes: Vec<(u32, ServerId)>,
+    /// How long answers of shared servers take.
+    round_trips: relief::RoundTrips,
     /// Pools this worker has used, by id.
     pools: Vec<Option<Arc<SharedPool>>>,
     /// Per pool and slot of the pool: where the connection is here.
@@ -216,6 +222,8 @@ enum Work {
     Granted(Arc<SharedPool>, Grant),
     /// A server that lives here was granted to a client that lives elsewhere.
     Bring(PoolId, Grant),
+    /// A server that lives here answers, and may take the place of one that is silent.
+    ProbeAnswered { server: u32, id: ServerId },
     /// A client's held-back input is handed to it again.
     Feed { client: u32, serial: u32 },
     /// A check-out failed.
@@ -251,6 +259,8 @@ impl<P: Protocol> Worker<P> {
             gathering: gathering::Gathering::new(),
             soiled: VecDeque::new(),
             stalls: Vec::new(),
+            probes: Vec::new(),
+            round_trips: relief::RoundTrips::default(),
             pools: Vec::new(),
             local: Vec::new(),
             listening: Vec::new(),
@@ -450,6 +460,7 @@ impl<P: Protocol> Worker<P> {
         match work {
             Work::Granted(pool, grant) => self.on_granted(pool, grant),
             Work::Bring(pool, grant) => self.bring(pool, grant),
+            Work::ProbeAnswered { server, id } => self.on_probe_answered(server as usize, id),
             Work::Feed { client, serial } => {
                 if self.client_is(client, serial) {
                     self.feed(client as usize);

@@ -103,8 +103,17 @@ pub struct Counts {
     pub closing: u32,
     /// Queued check-outs.
     pub waiters: u32,
+    /// Of these, those whom no server is for now: they would keep it for long, and the last one is left to others.
+    pub held_back: u32,
     /// All servers, in whatever state: what `max_size` bounds.
     pub total: u32,
+}
+
+impl Counts {
+    /// Whether somebody waits whom any server would do.
+    pub fn waits_for_any(&self) -> bool {
+        self.waiters > self.held_back
+    }
 }
 
 /// An order from the pool to its driver.

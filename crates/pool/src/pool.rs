@@ -37,6 +37,9 @@ use crate::{
 /// go to the first one of its own home if that one came at most `max_overtakes` places later. So nobody is overtaken
 /// more than `max_overtakes` times.
 ///
+/// **The last server** is not for those who say that they keep it for long ([`Pool::check_out_lasting`]): of `max_size` servers they have
+/// one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
+///
 /// **Connections** are wanted for waiters that no connecting or checking server is meant for yet, and up to `min_size`;
 /// never beyond `max_size` in all (servers still closing included) nor beyond `max_connecting` at a time.
 ///
@@ -53,6 +56,8 @@ pub struct Pool {
     now: Time,
     slots: Slots,
     waiters: Waiters,
+    /// Those who would keep a server for long, while others like them have as many as they may.
+    held_back: Waiters,
     /// Incremented by each clear; servers of earlier ones are stale.
     generation: u32,
     /// Servers promised to the budget, out of those in use.
@@ -107,6 +112,7 @@ impl Pool {
             now,
             slots: Slots::new(),
             waiters: Waiters::new(),
+            held_back: Waiters::new(),
             generation: 0,
             owed: 0,
             asked: 0,
@@ -196,26 +202,41 @@ impl Pool {
     /// Somebody at `home` wants a server: the one last used there, else the one last used of all, else a place in the
     /// queue.
     pub fn check_out(&mut self, waiter: WaiterId, home: Home, now: Time) -> CheckOut {
+        self.check_out_for(waiter, home, false, now)
+    }
+
+    /// The same for somebody who may keep the server for long: the last one is left to others.
+    pub fn check_out_lasting(&mut self, waiter: WaiterId, home: Home, now: Time) -> CheckOut {
+        self.check_out_for(waiter, home, true, now)
+    }
+
+    fn check_out_for(&mut self, waiter: WaiterId, home: Home, lasting: bool, now: Time) -> CheckOut {
         let now = self.tick(now);
+        let held_back = lasting && !self.takes_lasting();
         self.events.push(Event::CheckOutStarted);
         match self.mode {
-            Mode::Ready if self.waiters.len() == 0 => {
+            Mode::Ready if self.waiters.len() == 0 && !held_back => {
                 if let Some(server) = self.take_idle(home, now) {
-                    return CheckOut::Granted(self.grant_idle(server, waiter, home, now));
+                    let grant = self.grant_idle(server, waiter, home, now);
+                    if lasting {
+                        self.slots.set_lasting(server);
+                    }
+                    return CheckOut::Granted(grant);
                 }
             }
             Mode::Ready | Mode::Paused(Hold::Waiters) => {}
             Mode::Paused(Hold::FailWaiters) => return self.refuse(CheckOutFailed::Paused),
             Mode::Closed => return self.refuse(CheckOutFailed::PoolClosed),
         }
-        if self.waiters.len() >= self.limits.max_waiters {
+        if self.waiting() >= self.limits.max_waiters {
             self.expire_waiters(now);
             self.settle(now);
-            if self.waiters.len() >= self.limits.max_waiters {
+            if self.waiting() >= self.limits.max_waiters {
                 return self.refuse(CheckOutFailed::QueueFull);
             }
         }
-        let ticket = self.waiters.push(waiter, home, now);
+        let queue = if held_back { &mut self.held_back } else { &mut self.waiters };
+        let ticket = queue.push(waiter, home, lasting, now);
         self.settle(now);
         CheckOut::Queued(ticket)
     }
@@ -224,7 +245,9 @@ impl Pool {
     /// grant, the server has to be checked in.
     pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> bool {
         let now = self.tick(now);
-        let left = self.waiters.remove(ticket, waiter).is_some();
+        // Who is let in has another ticket from then on, so its own may name a place in either queue.
+        let left = self.waiters.remove(ticket, waiter).or_else(|| self.held_back.remove(ticket, waiter));
+        let left = left.or_else(|| self.waiters.remove_lasting(waiter)).is_some();
         if left {
             self.settle(now);
         }
@@ -238,6 +261,8 @@ impl Pool {
         let slot = self.slots.get_mut(server);
         assert!(slot.state == State::InUse, "{server:?} was checked in while {:?}", slot.state);
         slot.home = home;
+        self.slots.end_lasting(server);
+        self.let_in(now);
         self.events.push(Event::CheckedIn);
         let discard = (how == CheckIn::Discard).then_some(Closed::Discarded);
         if let Some(reason) = self.unfit(server, now).or(discard) {
@@ -481,7 +506,8 @@ impl Pool {
 
     /// How long the first waiter has been waiting.
     pub fn oldest_wait(&self, now: Time) -> Option<Duration> {
-        self.waiters.front().map(|waiter| now - waiter.since)
+        let first = |waiters: &Waiters| waiters.front().map(|waiter| now - waiter.since);
+        first(&self.waiters).max(first(&self.held_back))
     }
 
     /// How many servers are in which state, and how many waiters there are.
@@ -492,7 +518,8 @@ impl Pool {
             in_use: self.slots.count(State::InUse),
             checking: self.slots.count(State::Checking),
             closing: self.slots.count(State::Closing),
-            waiters: self.waiters.len(),
+            waiters: self.waiting(),
+            held_back: self.held_back.len(),
             total: self.slots.total(),
         }
     }

@@ -60,6 +60,8 @@ pub(crate) struct Slot {
     pub(crate) used: bool,
     /// It is in use, and its cutting has been ordered.
     pub(crate) cut: bool,
+    /// It is in use by somebody who keeps it for long.
+    lasting: bool,
 }
 
 /// All slots of a pool.
@@ -68,6 +70,8 @@ pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: u32,
     counts: [u32; STATES],
+    /// Those in use by somebody who keeps them for long.
+    lasting: u32,
     /// The idle ones, last used first.
     idle: List,
     /// For each home, the idle ones that live there, last used first.
@@ -84,10 +88,34 @@ impl Slots {
             slots: Vec::new(),
             free: NONE,
             counts: [0; STATES],
+            lasting: 0,
             idle: List::EMPTY,
             homes: Vec::new(),
             connecting: List::EMPTY,
             checking: List::EMPTY,
+        }
+    }
+
+    /// How many are in use by somebody who keeps them for long.
+    #[inline]
+    pub(crate) fn lasting(&self) -> u32 {
+        self.lasting
+    }
+
+    /// A server in use is kept for long by who has it.
+    pub(crate) fn set_lasting(&mut self, server: ServerId) {
+        let slot = self.get_mut(server);
+        assert!(slot.state == State::InUse, "{server:?} is kept for long while {:?}", slot.state);
+        if !core::mem::replace(&mut slot.lasting, true) {
+            self.lasting += 1;
+        }
+    }
+
+    /// It comes back.
+    #[inline]
+    pub(crate) fn end_lasting(&mut self, server: ServerId) {
+        if core::mem::replace(&mut self.get_mut(server).lasting, false) {
+            self.lasting -= 1;
         }
     }
 
@@ -128,6 +156,7 @@ impl Slots {
             home,
             used: false,
             cut: false,
+            lasting: false,
         };
         let at = if self.free == NONE {
             self.slots.push(slot);
@@ -264,6 +293,9 @@ impl Slots {
         let old = slot.state;
         slot.state = state;
         slot.since = now;
+        if core::mem::replace(&mut slot.lasting, false) {
+            self.lasting -= 1;
+        }
         match old {
             State::Idle => {
                 self.idle.remove(&mut self.slots, at, |s| &mut s.links);
@@ -314,6 +346,8 @@ impl Slots {
             counts[slot.state as usize] += 1;
         }
         assert_eq!(counts, self.counts, "the counts of servers are wrong");
+        let lasting = self.all().filter(|(_, slot)| slot.lasting && slot.state == State::InUse).count();
+        assert_eq!(lasting, self.lasting as usize, "the count of those kept for long is wrong");
         for (list, state) in [(self.connecting, State::Connecting), (self.checking, State::Checking)] {
             let (mut at, mut n, mut last) = (list.head, 0, Time(0));
             while at != NONE {

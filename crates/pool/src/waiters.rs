@@ -23,6 +23,8 @@ pub(crate) struct Waiter {
     pub(crate) id: WaiterId,
     pub(crate) home: Home,
     pub(crate) since: Time,
+    /// It keeps for long what it gets.
+    pub(crate) lasting: bool,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,7 @@ struct Entry {
     /// Among those of the same home.
     home_links: Links,
     home: Home,
+    lasting: bool,
     present: bool,
 }
 
@@ -46,12 +49,14 @@ pub(crate) struct Waiters {
     all: List,
     homes: Vec<List>,
     len: u32,
+    /// Of these, who keep for long what they get.
+    lasting: u32,
     arrivals: u64,
 }
 
 impl Waiters {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), free: NONE, all: List::EMPTY, homes: Vec::new(), len: 0, arrivals: 0 }
+        Self { entries: Vec::new(), free: NONE, all: List::EMPTY, homes: Vec::new(), len: 0, lasting: 0, arrivals: 0 }
     }
 
     #[inline]
@@ -59,8 +64,13 @@ impl Waiters {
         self.len
     }
 
+    #[inline]
+    pub(crate) fn lasting(&self) -> u32 {
+        self.lasting
+    }
+
     /// To the end of the queue.
-    pub(crate) fn push(&mut self, id: WaiterId, home: Home, now: Time) -> Ticket {
+    pub(crate) fn push(&mut self, id: WaiterId, home: Home, lasting: bool, now: Time) -> Ticket {
         self.arrivals += 1;
         let entry = Entry {
             id,
@@ -69,6 +79,7 @@ impl Waiters {
             links: Links::NONE,
             home_links: Links::NONE,
             home,
+            lasting,
             present: true,
         };
         let at = if self.free == NONE {
@@ -86,6 +97,7 @@ impl Waiters {
         self.all.push_back(&mut self.entries, at, |e| &mut e.links);
         self.homes[home.0 as usize].push_back(&mut self.entries, at, |e| &mut e.home_links);
         self.len += 1;
+        self.lasting += u32::from(lasting);
         Ticket(at)
     }
 
@@ -131,6 +143,19 @@ impl Waiters {
         (entry.present && entry.id == id).then(|| self.take(ticket.0))
     }
 
+    /// Takes out one of those who keep for long what they get, by its id: O(n), of those who wait.
+    pub(crate) fn remove_lasting(&mut self, id: WaiterId) -> Option<Waiter> {
+        let mut at = if self.lasting > 0 { self.all.head } else { NONE };
+        while at != NONE {
+            let entry = &self.entries[at as usize];
+            if entry.lasting && entry.id == id {
+                return Some(self.take(at));
+            }
+            at = entry.links.next;
+        }
+        None
+    }
+
     #[inline]
     fn take(&mut self, at: u32) -> Waiter {
         self.all.remove(&mut self.entries, at, |e| &mut e.links);
@@ -141,6 +166,7 @@ impl Waiters {
         entry.links.next = self.free;
         self.free = at;
         self.len -= 1;
+        self.lasting -= u32::from(entry.lasting);
         entry.waiter()
     }
 
@@ -148,6 +174,8 @@ impl Waiters {
     pub(crate) fn check_invariants(&self) {
         let present = self.entries.iter().filter(|e| e.present).count();
         assert_eq!(present, self.len as usize, "the count of waiters is wrong");
+        let lasting = self.entries.iter().filter(|e| e.present && e.lasting).count();
+        assert_eq!(lasting, self.lasting as usize, "the count of lasting waiters is wrong");
         assert_eq!(self.walk(self.all, None, |e| e.links), present, "a waiter is forgotten");
         let by_home = (0..).zip(&self.homes).map(|(home, list)| self.walk(*list, Some(Home(home)), |e| e.home_links));
         assert_eq!(by_home.sum::<usize>(), present, "a waiter is forgotten at its home");
@@ -168,7 +196,7 @@ impl Waiters {
 impl Entry {
     #[inline]
     fn waiter(&self) -> Waiter {
-        Waiter { id: self.id, home: self.home, since: self.since }
+        Waiter { id: self.id, home: self.home, since: self.since, lasting: self.lasting }
     }
 }
 
@@ -180,7 +208,7 @@ mod tests {
     fn waiters(homes: &[u8]) -> Waiters {
         let mut waiters = Waiters::new();
         for (id, home) in (0..).zip(homes) {
-            waiters.push(WaiterId(id), Home(*home), Time(id));
+            waiters.push(WaiterId(id), Home(*home), false, Time(id));
         }
         waiters.check_invariants();
         waiters
@@ -209,7 +237,7 @@ mod tests {
     #[test]
     fn a_waiter_who_left_is_not_served_and_its_ticket_is_worth_nothing() {
         let mut waiters = waiters(&[0, 0]);
-        let ticket = waiters.push(WaiterId(7), Home(0), Time(9));
+        let ticket = waiters.push(WaiterId(7), Home(0), false, Time(9));
         assert!(waiters.remove(ticket, WaiterId(8)).is_none());
         assert!(waiters.remove(ticket, WaiterId(7)).is_some());
         assert!(waiters.remove(ticket, WaiterId(7)).is_none());
@@ -221,7 +249,7 @@ mod tests {
     fn places_in_the_queue_are_used_again() {
         let mut waiters = Waiters::new();
         for id in 0..100 {
-            waiters.push(WaiterId(id), Home(2), Time(id));
+            waiters.push(WaiterId(id), Home(2), false, Time(id));
             assert_eq!(waiters.pop_front().map(|w| w.id), Some(WaiterId(id)));
         }
         assert_eq!(waiters.entries.len(), 1);

@@ -43,7 +43,7 @@ pub struct Server {
     /// What Poolhouse itself has asked of it; its answers are nobody else's.
     pub(crate) work: Option<Box<Work>>,
     /// Who held it last.
-    pub(crate) held_last: Option<(ClientTag, u32)>,
+    pub(crate) held_last: Option<(ClientTag, u64)>,
     /// The statement that says that the last preface went well.
     pub(crate) marker: Option<Marker>,
     /// Whose unnamed statement it has.

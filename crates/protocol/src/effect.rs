@@ -29,6 +29,8 @@ pub enum Bytes {
 pub enum LeaseKind {
     /// For this client alone.
     Exclusive,
+    /// The same, for as long as others like to keep it waiting: the last server of a pool is not to be had in this way.
+    Lasting,
     /// Together with others; the session of the server tells the replies apart. The multiplexed
     /// server is a single holder in its pool.
     Shared,

@@ -3,6 +3,7 @@
 //! What is answered here waits until all replies before it have come, so that replies are in order. What changes the connection
 //! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
+mod granting;
 mod lease;
 mod leaving;
 mod listing;
@@ -77,6 +78,14 @@ pub struct Client {
     watching: bool,
     /// The server is its own until it leaves: bytes pass as they are.
     pub(crate) keeping: bool,
+    /// A command that may wait for other clients is under way, on Redis's connection with this number.
+    blocked: Option<u32>,
+    /// The server that it has or waits for is one of another database than its own.
+    elsewhere: bool,
+    /// It may keep that for long.
+    lasting: bool,
+    /// It waits to hear whether it is let into this logical database.
+    selects: Option<u32>,
     /// A command that passes in pieces.
     passing: Option<Passing>,
     /// It speaks HTTP.
@@ -86,6 +95,8 @@ pub struct Client {
     listing: Option<Listing>,
     /// It has asked who is there.
     roll: Option<Roster>,
+    /// It wants to let somebody go on with an error.
+    unblocks_with_error: bool,
     /// A part of a reply has been passed on, and its end has not come.
     mid_reply: bool,
     /// The error that the command at hand gets instead of a server.
@@ -128,11 +139,16 @@ impl Redis {
             multi: false,
             watching: false,
             keeping: false,
+            blocked: None,
+            elsewhere: false,
+            lasting: false,
+            selects: None,
             passing: None,
             rest: self.directory.http(origin.listener).map(|_| Box::new(Rest::new(origin.listener))),
             subscriptions: None,
             listing: None,
             roll: None,
+            unblocks_with_error: false,
             mid_reply: false,
             failing: None,
             held_back: false,
@@ -269,7 +285,8 @@ impl Redis {
         let Some((tag, server)) = self.server_for(me, client, servers, kind, alone, out) else {
             return client.answered_without_server(me, kind, out);
         };
-        client.note(me, tag, server, kind, out);
+        let more = self.more_told(client, kind, arguments.get(1).copied());
+        client.note(me, tag, server, kind, more, out);
         match form {
             Form::Span(span) => out.span(Peer::Server(tag), span.clone()),
             Form::Words => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
@@ -295,10 +312,18 @@ impl Redis {
             Lease::Asked(..) => unreachable!("input came before the lease that it waits for"),
             Lease::None if client.is_to_seek() => None,
             Lease::None => {
-                match self.directory.route(&client.user, client.database, client.version) {
+                // While Redis is busy with a script, it lets nobody into another database than the first.
+                let database = if kind == Kind::Rescue { 0 } else { client.database };
+                match self.directory.route(&client.user, database, client.version) {
                     Ok(pool) => {
-                        let lease = if alone { LeaseKind::Exclusive } else { LeaseKind::Shared };
+                        let lease = match kind {
+                            _ if !alone => LeaseKind::Shared,
+                            kind if kind.lasts() => LeaseKind::Lasting,
+                            _ => LeaseKind::Exclusive,
+                        };
                         client.ask(me, pool, lease, Purpose::Commands, out);
+                        client.elsewhere = database != client.database;
+                        client.lasting = lease == LeaseKind::Lasting;
                     }
                     Err(why) => client.failing = Some(format!("ERR Poolhouse: {why}").into()),
                 }
@@ -312,11 +337,13 @@ impl Redis {
                     client.held_back = true;
                     return None;
                 }
+                if server.outside().is_some() {
+                    server.enter(tag, (me, client.id), out);
+                    return None;
+                }
                 Some((tag, server))
             }
-            Lease::Held(_)
-                if client.due >= MAX_DUE || (client.due > 0 && matches!(kind, Kind::Keeping | Kind::Wait)) =>
-            {
+            Lease::Held(_) if client.due >= MAX_DUE || (client.due > 0 && client.needs_another(kind)) => {
                 client.held_back = true;
                 None
             }
@@ -326,45 +353,21 @@ impl Redis {
                     client.held_back = true;
                     return None;
                 }
+                if server.outside().is_some() {
+                    server.enter(tag, (me, client.id), out);
+                    return None;
+                }
                 Some((tag, server))
             }
         }
     }
 
-    pub(crate) fn on_granted(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        out: &mut Outbox,
-    ) {
-        let Lease::Asked(kind, purpose) = std::mem::replace(&mut client.lease, Lease::None) else {
-            unreachable!("a grant that nobody asked for");
-        };
-        client.lease = match kind {
-            LeaseKind::Exclusive => {
-                server.lend(me);
-                Lease::Held(tag)
-            }
-            LeaseKind::Shared => Lease::Shared(tag),
-        };
-        match purpose {
-            Purpose::Commands => return,
-            Purpose::Subscriptions => return self.found(me, client, tag, server, out),
-            Purpose::Select(database) => {
-                client.database = database;
-                out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
-            }
-            Purpose::Hello(version, name) => {
-                client.version = version;
-                if let Some(name) = name {
-                    client.set_name(name);
-                }
-                out.insert(Peer::Client(me), |to| server.hello().tell(version, client.id, to));
-            }
+    /// How many more subscribers than Redis knows of are told of what is published, where that can be known.
+    fn more_told(&self, client: &Client, kind: Kind, name: Option<&[u8]>) -> i32 {
+        match (kind, name) {
+            (Kind::Publish(topic), Some(name)) if !client.is_bound() => self.hubs.more_told(topic, name).unwrap_or(0),
+            _ => 0,
         }
-        client.part(me, tag, server, Verdict::Clean, out);
     }
 }
 
@@ -399,6 +402,12 @@ impl Client {
         self.due > 0
     }
 
+    /// Whether a command of this kind is not for the server that is the client's until its replies have come.
+    fn needs_another(&self, kind: Kind) -> bool {
+        let lasts = kind.lasts() && !self.lasting && !self.is_bound();
+        self.elsewhere || lasts || matches!(kind, Kind::Keeping | Kind::Wait)
+    }
+
     /// Whether it needs this very server for what is to come.
     pub(crate) fn is_bound(&self) -> bool {
         self.multi || self.watching
@@ -406,12 +415,13 @@ impl Client {
 
     pub(crate) fn ask(&mut self, me: ClientTag, pool: PoolId, kind: LeaseKind, purpose: Purpose, out: &mut Outbox) {
         self.lease = Lease::Asked(kind, purpose);
+        (self.elsewhere, self.lasting) = (false, false);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         out.push(Effect::Lease { client: me, pool, kind });
     }
 
-    /// Keeps the books of a command that goes to its server.
-    fn note(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, kind: Kind, out: &mut Outbox) {
+    /// Keeps the books of a command that goes to its server. `more`: see [`Redis::more_told`].
+    fn note(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, kind: Kind, more: i32, out: &mut Outbox) {
         if !self.is_bound() && matches!(kind, Kind::Keeping | Kind::Multi | Kind::Watch) {
             server.introduce(tag, self.name.as_deref(), out);
         }
@@ -430,9 +440,15 @@ impl Client {
                 server.expect(Some((me, self.id)), Due::Plain);
             }
             Kind::Ending => server.expect(Some((me, self.id)), Due::Ending),
+            Kind::Script => server.expect(Some((me, self.id)), Due::Script),
             Kind::Multi => server.expect(Some((me, self.id)), Due::Multi),
             Kind::Watch => server.expect(Some((me, self.id)), Due::Watch),
+            Kind::Audience(topic) if !self.multi => server.expect(Some((me, self.id)), Due::Audience(topic)),
+            Kind::Publish(_) if more != 0 => server.expect(Some((me, self.id)), Due::More(more)),
             _ => server.expect(Some((me, self.id)), Due::Plain),
+        }
+        if kind == Kind::Blocking && !self.multi {
+            self.blocked = Some(server.hello().id);
         }
         // Otherwise it has been active since it asked for a server.
         if self.due == 0 && self.is_bound() {
@@ -444,12 +460,13 @@ impl Client {
     /// A reply has come whole, for which this was due. `refused`: nothing has changed by it. True if the server is no longer needed.
     pub(crate) fn on_reply(&mut self, me: ClientTag, due: Due, refused: bool, out: &mut Outbox) -> bool {
         self.due = self.due.checked_sub(1).expect("a reply that was due");
+        self.blocked = self.blocked.filter(|_| self.due > 0);
         match due {
             _ if refused => {}
             Due::Multi => self.multi = true,
             Due::Watch => self.watching = true,
             Due::Ending => (self.multi, self.watching) = (false, false),
-            Due::Plain => {}
+            Due::Plain | Due::Script | Due::Entering | Due::More(_) | Due::Audience(_) => {}
         }
         if self.held_back && (self.due == 0 || self.due == MAX_SHARED_DUE / 2) {
             self.held_back = false;
@@ -471,6 +488,31 @@ impl Client {
             let server = servers.get(tag).expect("a held server lives");
             self.part(me, tag, server, Verdict::Discard, out);
         }
+    }
+
+    /// Whether this server is its own, or one that it shares.
+    pub(crate) fn has(&self, server: ServerTag) -> bool {
+        matches!(self.lease, Lease::Held(tag) | Lease::Shared(tag) if tag == server)
+    }
+
+    /// Its server is in its database by now, or is not let in, with this `error`.
+    pub(crate) fn on_entered(
+        &mut self,
+        me: ClientTag,
+        tag: ServerTag,
+        server: &mut Server,
+        error: Option<&str>,
+        out: &mut Outbox,
+    ) {
+        match (self.selects.take(), error) {
+            (None, error) => self.failing = error.map(Box::from),
+            (Some(_), Some(error)) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
+            (Some(database), None) => {
+                self.database = database;
+                out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
+            }
+        }
+        self.part(me, tag, server, Verdict::Clean, out);
     }
 
     /// Gives its server back, or its share of it.
@@ -515,7 +557,9 @@ impl Client {
             Purpose::Subscriptions => unreachable!("that concerns all, who are told"),
             // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the old one.
             Purpose::Select(_) if error.starts_with("ERR Poolhouse") => return self.fail(me, error, out),
-            Purpose::Select(_) | Purpose::Hello(..) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
+            Purpose::Select(_) | Purpose::Hello(..) | Purpose::Unblock { .. } => {
+                out.insert(Peer::Client(me), |to| resp::error(to, error))
+            }
         }
         out.push(Effect::Standing { client: me, standing: self.standing() });
         self.remind(me, out);

@@ -10,6 +10,12 @@ pub enum Kind {
     Ordinary,
     /// The same, but the reply may take until another client does something: others must not wait behind it.
     Blocking,
+    /// A script or a function. While one runs for long Redis reads nothing more of its connection, though it answers others: these must
+    /// not be behind it.
+    Script,
+    /// Lets others go on whose commands Redis is at or keeps, or tells of these, whatever database they are in: it must not wait behind
+    /// them.
+    Rescue,
     /// Begins a transaction.
     Multi,
     /// Keys are watched from here on.
@@ -18,6 +24,10 @@ pub enum Kind {
     Ending,
     /// Asks how far the writes of this connection have come: WAIT, WAITAOF.
     Wait,
+    /// Tells subscribers something; the reply counts them.
+    Publish(Topic),
+    /// Asks how many have subscribed to something.
+    Audience(Topic),
     /// Begins or ends subscriptions.
     Subscription(Subscription),
     /// Changes the connection itself, or is answered by more or less than one reply: the server is the client's from here on.
@@ -36,8 +46,6 @@ pub enum Kind {
     Quit,
     /// It begins anew.
     Reset,
-    /// Not to be had through Poolhouse in this version, and what that is.
-    Missing(&'static str),
     /// Another protocol: what follows is not meant as commands, whatever it looks like.
     Http,
 }
@@ -105,11 +113,18 @@ pub enum Roster {
     Kill,
     /// KILL as it was at first, of an address.
     KillOne,
+    /// UNBLOCK, of an id.
+    Unblock,
 }
 
 impl Roster {
-    const NAMES: [(Self, &str); 4] =
-        [(Self::List, "LIST"), (Self::Info, "INFO"), (Self::Kill, "KILL"), (Self::KillOne, "KILL1")];
+    const NAMES: [(Self, &str); 5] = [
+        (Self::List, "LIST"),
+        (Self::Info, "INFO"),
+        (Self::Kill, "KILL"),
+        (Self::KillOne, "KILL1"),
+        (Self::Unblock, "UNBLOCK"),
+    ];
 
     /// A word for it.
     pub fn name(self) -> &'static str {
@@ -126,7 +141,12 @@ impl Roster {
 impl Kind {
     /// Whether it may go to a server together with the commands of other clients.
     pub fn can_share(self) -> bool {
-        self == Self::Ordinary
+        matches!(self, Self::Ordinary | Self::Publish(_) | Self::Audience(_))
+    }
+
+    /// Whether a server may be kept by it for as long as others, or the client, like.
+    pub fn lasts(self) -> bool {
+        matches!(self, Self::Blocking | Self::Wait | Self::Keeping)
     }
 }
 
@@ -143,9 +163,15 @@ pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
             Kind::Blocking
         }
         b"XREAD" | b"XREADGROUP" if blocks(rest) => Kind::Blocking,
-        // These let others go on whose commands Redis is at or keeps: behind one of those they would never be read.
-        b"SCRIPT" | b"FUNCTION" if is(second, b"KILL") => Kind::Blocking,
-        b"SHUTDOWN" => Kind::Blocking,
+        b"SCRIPT" | b"FUNCTION" if is(second, b"KILL") => Kind::Rescue,
+        b"FUNCTION" if is(second, b"STATS") => Kind::Rescue,
+        b"INFO" => Kind::Rescue,
+        b"EVAL" | b"EVALSHA" | b"FCALL" | b"EVAL_RO" | b"EVALSHA_RO" | b"FCALL_RO" => Kind::Script,
+        b"SHUTDOWN" => Kind::Rescue,
+        b"PUBLISH" => Kind::Publish(Topic::Channel),
+        b"PUBSUB" if is(second, b"NUMSUB") => Kind::Audience(Topic::Channel),
+        b"PUBSUB" if is(second, b"SHARDNUMSUB") => Kind::Audience(Topic::Shard),
+        b"SPUBLISH" => Kind::Publish(Topic::Shard),
         b"SUBSCRIBE" => subscription(true, Topic::Channel),
         b"PSUBSCRIBE" => subscription(true, Topic::Pattern),
         b"SSUBSCRIBE" => subscription(true, Topic::Shard),
@@ -181,8 +207,8 @@ fn client(subcommand: &[u8]) -> Kind {
         b"LIST" => Kind::Roster(Roster::List),
         b"INFO" => Kind::Roster(Roster::Info),
         b"KILL" => Kind::Roster(Roster::Kill),
-        b"UNBLOCK" => Kind::Missing("CLIENT UNBLOCK"),
-        b"PAUSE" | b"UNPAUSE" => Kind::Blocking,
+        b"UNBLOCK" => Kind::Roster(Roster::Unblock),
+        b"PAUSE" | b"UNPAUSE" => Kind::Rescue,
         b"GETREDIR" | b"TRACKINGINFO" | b"HELP" => Kind::Ordinary,
         _ => Kind::Client(Own::Unknown),
     }
@@ -227,12 +253,14 @@ mod tests {
         }
         assert_eq!(kind(b"client", &[b"setname"]), Kind::Client(Own::SetName));
         assert_eq!(kind(b"client", &[b"List"]), Kind::Roster(Roster::List));
-        for what in [Roster::List, Roster::Info, Roster::Kill, Roster::KillOne] {
+        for what in [Roster::List, Roster::Info, Roster::Kill, Roster::KillOne, Roster::Unblock] {
             assert_eq!(Roster::of(what.name().as_bytes()), what);
         }
         assert_eq!(kind(b"client", &[b"tracking"]), Kind::Keeping);
         assert_eq!(kind(b"script", &[b"load"]), Kind::Ordinary);
         assert_eq!(kind(b"script", &[b"Debug"]), Kind::Keeping);
+        assert_eq!(kind(b"function", &[b"kill"]), Kind::Rescue);
+        assert_eq!(kind(b"evalsha", &[b"abc"]), Kind::Script);
     }
 
     #[test]

@@ -2,9 +2,20 @@
 
 use crate::{Version, resp, resp::ReplyScanner};
 
+/// A database that could not be selected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outside {
+    /// Its number.
+    pub database: u32,
+    /// What the server said.
+    pub why: Box<str>,
+}
+
 /// A server's own words.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hello {
+    /// Its database has not been selected yet.
+    pub outside: Option<Outside>,
     /// Such as `7.0.15`.
     pub version: String,
     /// `standalone`, `sentinel` or `cluster`.
@@ -101,6 +112,7 @@ mod tests {
     #[test]
     fn what_was_told_is_read() {
         let hello = Hello {
+            outside: None,
             version: "7.0.15".to_owned(),
             mode: "standalone".to_owned(),
             role: "master".to_owned(),

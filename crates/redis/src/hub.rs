@@ -20,13 +20,19 @@ use std::{
 
 use protocol::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 
-use crate::command::{Subscription, Topic};
+use crate::{
+    command::{Subscription, Topic},
+    glob,
+};
 
 /// Names of channels and patterns are kept once for all who subscribe to them.
 pub(crate) type Name = Arc<[u8]>;
 
 /// Clients that are asked to seek a server before one that is busy is waited for.
 const MAX_PASSED_ON: usize = 64;
+
+/// Patterns of a pool that are looked through for what is published.
+const MAX_PATTERNS: usize = 1000;
 
 /// What is posted to a client begins with one of these, unless it is messages.
 pub(crate) mod word {
@@ -114,6 +120,11 @@ impl Listeners {
         }
     }
 
+    /// See [`Hubs::more_told`].
+    fn more(&self) -> i32 {
+        if self.heard { self.clients.len() as i32 - 1 } else { 0 }
+    }
+
     fn is_unwanted(&self) -> bool {
         self.clients.is_empty() && self.asked == 0
     }
@@ -122,6 +133,32 @@ impl Listeners {
 impl Hubs {
     fn lock(&self) -> MutexGuard<'_, HashMap<PoolId, Hub>> {
         self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many more are told of what is published under this name than connections of Redis: each of those that Poolhouse has for
+    /// all its subscribers counts as one there. `None`: there are too many patterns to look through.
+    pub(crate) fn more_told(&self, topic: Topic, name: &[u8]) -> Option<i32> {
+        let pools = self.lock();
+        let mut more = 0;
+        for hub in pools.values() {
+            more += hub.names[topic as usize].get(name).map_or(0, Listeners::more);
+            let patterns = &hub.names[Topic::Pattern as usize];
+            if topic != Topic::Channel || patterns.is_empty() {
+                continue;
+            }
+            if patterns.len() > MAX_PATTERNS {
+                return None;
+            }
+            let matching = patterns.iter().filter(|(pattern, _)| glob::matches(pattern, name));
+            more += matching.map(|(_, listeners)| listeners.more()).sum::<i32>();
+        }
+        Some(more)
+    }
+
+    /// How many more have subscribed to this than Redis knows.
+    pub(crate) fn more_subscribed(&self, topic: Topic, name: &[u8]) -> i32 {
+        let of = |hub: &Hub| hub.names[topic as usize].get(name).map_or(0, Listeners::more);
+        self.lock().values().map(of).sum()
     }
 
     /// A number that no other client or server has.

@@ -11,6 +11,7 @@
 mod client;
 mod command;
 mod directory;
+mod glob;
 mod hello;
 mod hub;
 mod login;
@@ -108,7 +109,7 @@ impl Protocol for Redis {
         if server.is_holding() {
             self.hear_server(me, server, input, out)
         } else {
-            server.input(me, clients, input, out)
+            server.input(me, &self.hubs, clients, input, out)
         }
     }
 

@@ -1,7 +1,11 @@
 //! Logging in to a server: HELLO with AUTH, or AUTH alone where HELLO is not known, then SELECT, and PING: a server that still loads
 //! its data takes all of them but the last.
 
-use crate::{ServerLogin, Version, hello::Hello, resp};
+use crate::{
+    ServerLogin, Version,
+    hello::{Hello, Outside},
+    resp,
+};
 
 /// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +81,11 @@ impl Login {
             },
             (Step::Auth, None) => self.select(true),
             (Step::Select, None) => self.ping(false),
+            // A script runs, and nobody is let into another database meanwhile: what is asked there is what has to be told.
+            (Step::Select, Some(error)) if error.starts_with("BUSY ") => {
+                self.hello.outside = Some(Outside { database: self.login.database, why: error.into() });
+                self.ping(false)
+            }
             (Step::Ping, error) => match error.filter(|error| error.starts_with("LOADING")) {
                 Some(message) => Progress::Failed { message, permanent: false },
                 // Users may be forbidden to ask.
@@ -141,8 +150,7 @@ pub fn without_secret(message: String, login: &ServerLogin) -> String {
     }
 }
 
-/// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not while a server
-/// loads its data, is full, or waits for its master.
+/// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not while a server loads its data, is full, or waits for its master.
 pub fn is_permanent(error: &str) -> bool {
     [
         "WRONGPASS",
@@ -189,6 +197,15 @@ mod tests {
         assert_eq!(bytes, b"*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
         assert!(matches!(login.reply(b"+OK\r\n"), Progress::Say { accepted: true, .. }));
         assert!(matches!(login.reply(b"-NOPERM no\r\n"), Progress::Done { .. }));
+    }
+
+    #[test]
+    fn a_server_that_runs_a_script_is_logged_in_to_and_its_database_is_left_for_later() {
+        let mut login = Login::new(login(3, None));
+        login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
+        assert!(matches!(login.reply(b"-BUSY a script\r\n"), Progress::Say { .. }));
+        let Progress::Done { hello } = login.reply(b"-BUSY a script\r\n") else { panic!("it is not done") };
+        assert_eq!(hello.outside.map(|outside| outside.database), Some(3));
     }
 
     #[test]

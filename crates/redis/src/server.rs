@@ -1,6 +1,7 @@
 //! The server's side: its login, and whose reply is due.
 
 mod holding;
+mod outside;
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,9 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Serve
 
 use crate::{
     Client,
+    command::Topic,
     hello::Hello,
+    hub::Hubs,
     login::Progress,
     resp::{self, ReplyScanner},
     sentinel::Start,
@@ -37,6 +40,8 @@ pub struct Server {
     refused: bool,
     /// It holds the subscriptions of its pool.
     holding: Option<Box<Holding>>,
+    /// Clients that wait for its database to be selected: those who have a share of it, or it.
+    entering: Vec<Whom>,
 }
 
 enum Phase {
@@ -55,12 +60,20 @@ enum Phase {
 pub(crate) enum Due {
     /// Nothing.
     Plain,
+    /// Whatever a script says, errors of the protocol included.
+    Script,
     /// A transaction begins, unless it is an error.
     Multi,
     /// Keys are watched from then on, unless it is an error.
     Watch,
     /// The end of a transaction or of watching, unless it is an error or only queued.
     Ending,
+    /// Names, each with a number: how many have subscribed to it, of whom Redis knows fewer connections.
+    Audience(Topic),
+    /// Its database is selected, unless it is an error.
+    Entering,
+    /// A number that is to be so much more for the client: subscribers, of whom Redis knows fewer connections.
+    More(i32),
 }
 
 /// A client, and its [`Client::id`]: its tag alone may be another's by the time of the reply.
@@ -94,6 +107,7 @@ impl Server {
             kept: false,
             refused: false,
             holding: None,
+            entering: Vec::new(),
         }
     }
 
@@ -185,6 +199,7 @@ impl Server {
     pub(crate) fn input(
         &mut self,
         me: ServerTag,
+        hubs: &Hubs,
         clients: &mut dyn Sessions<ClientTag, Client>,
         input: Input<'_>,
         out: &mut Outbox,
@@ -201,7 +216,7 @@ impl Server {
                 return input.bytes.len();
             }
             let used = match self.phase {
-                Phase::Ready | Phase::Draining => self.reply(me, clients, bytes, at, out),
+                Phase::Ready | Phase::Draining => self.reply(me, hubs, clients, bytes, at, out),
                 Phase::Starting(_) | Phase::Checking => self.own_reply(me, bytes, out),
                 Phase::Ended => return input.bytes.len(),
             };
@@ -224,9 +239,11 @@ impl Server {
     }
 
     /// Passes on a reply, or a part of one.
+    #[allow(clippy::too_many_arguments)]
     fn reply(
         &mut self,
         me: ServerTag,
+        hubs: &Hubs,
         clients: &mut dyn Sessions<ClientTag, Client>,
         bytes: &[u8],
         at: usize,
@@ -248,7 +265,9 @@ impl Server {
         };
         let mut scanner = self.scanner;
         let end = scanner.advance(bytes).map_err(|error| error.to_string())?;
-        if end.taken == 0 {
+        // What is to be changed is waited for, unless it is as long as nobody asks for.
+        let awaited = matches!(due, Due::Audience(_)) && begins && !end.over && bytes.len() < MAX_AUDIENCE;
+        if end.taken == 0 || awaited {
             return Ok(0);
         }
         self.scanner = scanner;
@@ -262,10 +281,22 @@ impl Server {
                 out.push(Effect::Outdated { server: me });
             }
             // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
-            self.closing |= self.holder.is_some() && bytes.starts_with(b"-ERR Protocol error");
+            self.closing |= self.holder.is_some() && due != Due::Script && bytes.starts_with(b"-ERR Protocol error");
         }
         let mut whom = whom.and_then(|whom| alive(clients, whom));
+        let counted = match due {
+            Due::More(more) if begins && end.over => counted(&bytes[..end.taken], more),
+            Due::Audience(topic) if begins && end.over => audience(&bytes[..end.taken], topic, hubs),
+            _ => None,
+        };
         if let Some((tag, client)) = &mut whom
+            && let Some(counted) = &counted
+        {
+            if !client.hear(counted, true) {
+                out.insert(Peer::Client(*tag), |to| to.extend_from_slice(counted));
+                client.on_reply_part(*tag, true, out);
+            }
+        } else if let Some((tag, client)) = &mut whom
             && !client.hear(&bytes[..end.taken], end.over)
         {
             out.span(Peer::Client(*tag), at..at + end.taken);
@@ -277,7 +308,9 @@ impl Server {
             if run.times == 0 {
                 self.due.pop_front();
             }
-            if let Some((tag, client)) = whom {
+            if due == Due::Entering {
+                self.entered(me, clients, &bytes[..end.taken], out);
+            } else if let Some((tag, client)) = whom {
                 if self.closing {
                     let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
                     client.close(tag, reason, out);
@@ -301,7 +334,8 @@ impl Server {
         }
         let reply = &bytes[..end.taken];
         let Phase::Starting(start) = &mut self.phase else {
-            if reply[0] == b'-' {
+            // Who is busy with a script, or does not allow the question, has answered it.
+            if reply[0] == b'-' && ![&b"-BUSY "[..], b"-NOPERM "].iter().any(|answers| reply.starts_with(answers)) {
                 return Err(format!("the server does not answer PING: {}", shown(reply)));
             }
             self.phase = Phase::Ready;
@@ -351,9 +385,12 @@ impl Server {
     }
 }
 
+/// Bytes of names and numbers of subscribers that are changed. The driver holds more.
+const MAX_AUDIENCE: usize = 32 * 1024;
+
 /// What a server says that was the master and is a replica now: another one takes the writes. Replicas and scripts say the first, too,
 /// which is why the driver makes servers anew only now and then on that account.
-const LOST_ITS_PLACE: [&[u8]; 2] = [b"-READONLY ", b"-UNBLOCKED "];
+const LOST_ITS_PLACE: [&[u8]; 2] = [b"-READONLY ", b"-UNBLOCKED force "];
 
 /// For the log.
 pub(crate) const LOST: &str = "the connection to Redis was lost";
@@ -362,6 +399,35 @@ pub(crate) const LOST: &str = "the connection to Redis was lost";
 fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Whom) -> Option<(ClientTag, &mut Client)> {
     let client = clients.get(tag)?;
     (client.id == id && !client.is_closing()).then_some((tag, client))
+}
+
+/// A number that is so much more, if the reply is one.
+fn counted(reply: &[u8], more: i32) -> Option<Vec<u8>> {
+    let number: i64 = std::str::from_utf8(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?).ok()?.parse().ok()?;
+    Some(format!(":{}\r\n", (number + i64::from(more)).max(0)).into_bytes())
+}
+
+/// Names and numbers, with those subscribers that Redis does not know of; `None` if it is something else.
+fn audience(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option<Vec<u8>> {
+    let line = |at: usize| {
+        let length = reply.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
+        Some((&reply[at..at + length], at + length + 2))
+    };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+    let (head, mut at) = line(0)?;
+    number(head.strip_prefix(b"*")?)?;
+    let mut told = reply[..at].to_vec();
+    while at < reply.len() {
+        let (length, begin) = line(at)?;
+        let end = begin.checked_add(usize::try_from(number(length.strip_prefix(b"$")?)?).ok()?)?;
+        let name = reply.get(begin..end)?;
+        let (count, next) = line(end + 2)?;
+        told.extend_from_slice(&reply[at..end + 2]);
+        let count = number(count.strip_prefix(b":")?)? + i64::from(hubs.more_subscribed(topic, name));
+        told.extend_from_slice(format!(":{}\r\n", count.max(0)).as_bytes());
+        at = next;
+    }
+    Some(told)
 }
 
 /// The beginning of what a server said, for people.

@@ -34,9 +34,10 @@ use crate::{socket, tls::Channel};
 const MAX_EVENTS: usize = 1024;
 /// Connections accepted before others get their turn.
 const ACCEPT_BATCH: u32 = 64;
-/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, and gives up clients
-/// that do not read what is posted to them, so this is reached only by a defect or by one huge message; the connection is then broken off.
-const MAX_UNSENT: usize = 40 << 20;
+/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, keeps a bounded number
+/// of them for clients that would have others wait, and gives up clients that do not read what is posted to them, so this is reached
+/// only by a defect or by one huge message; the connection is then broken off.
+const MAX_UNSENT: usize = 192 << 20;
 
 const WAKER: Token = Token(usize::MAX);
 const TICKER: Token = Token(usize::MAX - 1);

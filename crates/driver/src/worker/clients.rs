@@ -12,7 +12,7 @@ use super::{
     effects::{ServerSessions, Source},
     held::Held,
     leases::Lease,
-    sharing::MAX_BEHIND,
+    stalls::MAX_BEHIND,
 };
 use crate::{
     listener::{MAX_SURPLUS, Sent},
@@ -372,7 +372,10 @@ impl<P: Protocol> Worker<P> {
                 self.rearm_client(slot);
                 self.end_stall(slot);
             }
-            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => self.rearm_client(slot),
+            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => {
+                self.end_stall(slot);
+                self.rearm_client(slot);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::{ops::Range, rc::Rc, sync::Arc};
 use protocol::{Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, ServerTag, Sessions};
 use slab::Slab;
 
-use super::{Work, Worker, clients::ClientConn, posts::LastPost, servers::ServerConn};
+use super::{Work, Worker, clients::ClientConn, leases::Lease, posts::LastPost, servers::ServerConn};
 use crate::reactor::{Buffer, Data, Submitted};
 
 /// Where the spans of an outbox point.
@@ -141,7 +141,9 @@ impl<P: Protocol> Worker<P> {
                 }
                 let serial = client.serial;
                 let unsent = self.reactor.unsent(client.conn);
-                if unsent > 0 && unsent + data.bytes().len() > P::MAX_UNREAD {
+                // What comes from a shared server is bounded elsewhere.
+                let shares = matches!(client.lease, Lease::Shared { .. });
+                if unsent > 0 && unsent + data.bytes().len() > P::MAX_UNREAD && !shares {
                     return self.give_up_unread(tag.slot(), unsent);
                 }
                 match self.reactor.send(client.conn, data) {
@@ -183,7 +185,8 @@ impl<P: Protocol> Worker<P> {
             Effect::Send { .. } => unreachable!("sends are executed in runs"),
             Effect::Lease { client, pool, kind } => {
                 return match kind {
-                    LeaseKind::Exclusive => self.check_out(client.slot(), pool),
+                    LeaseKind::Exclusive => self.check_out(client.slot(), pool, false),
+                    LeaseKind::Lasting => self.check_out(client.slot(), pool, true),
                     LeaseKind::Shared => self.join(client.slot(), pool),
                 };
             }

@@ -36,7 +36,7 @@ impl<P: Protocol> Worker<P> {
             address: server.address.to_string(),
             state: match (server.phase, server.holder) {
                 (Phase::Starting, _) => "connecting",
-                (Phase::Cleaning, _) => "checking",
+                (Phase::Cleaning | Phase::Probing, _) => "checking",
                 (Phase::Live, Some(_)) => "in_use",
                 (Phase::Live, None) if server.kept || server.share.is_some() => "in_use",
                 (Phase::Live, None) => "idle",

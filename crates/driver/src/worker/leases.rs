@@ -32,7 +32,8 @@ pub(super) enum Lease {
     None,
     /// A place in its queue. Without a ticket it was granted a server that is on its way, or was refused one: that needs no
     /// deadline, because nothing but messages between live workers and work of this one stands between it and the outcome.
-    Waiting { pool: PoolId, ticket: Option<Ticket> },
+    /// `lasting`: it keeps for long what it gets.
+    Waiting { pool: PoolId, ticket: Option<Ticket>, lasting: bool },
     /// A server, by its slot here.
     Held { server: u32 },
     /// A wish to share a server with others.
@@ -70,13 +71,13 @@ impl<P: Protocol> Worker<P> {
     // ---- check-out ----
 
     /// A client needs a server. True when it has one at once.
-    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId) -> bool {
+    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, lasting: bool) -> bool {
         let shared = self.pool(pool);
         let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = waiter_id(slot, client.waiter);
         let home = self.home();
-        let ticket = match self.ask(&shared, waiter) {
+        let ticket = match self.ask_for(&shared, waiter, lasting) {
             CheckOut::Granted(grant) if grant.home == home => {
                 if self.server_usable(&shared, grant.server) {
                     self.attach(slot, &shared, &grant);
@@ -91,7 +92,10 @@ impl<P: Protocol> Worker<P> {
                 None
             }
             CheckOut::Queued(ticket) => {
-                self.offer(pool);
+                // The last server would not be for it.
+                if !lasting {
+                    self.offer(pool);
+                }
                 Some(ticket)
             }
             CheckOut::Failed(reason) => {
@@ -100,7 +104,7 @@ impl<P: Protocol> Worker<P> {
                 None
             }
         };
-        self.clients[slot].lease = Lease::Waiting { pool, ticket };
+        self.clients[slot].lease = Lease::Waiting { pool, ticket, lasting };
         // Whatever it waits for, it is not idle: nothing that sends idle clients away may take it.
         self.refresh_state(slot);
         false
@@ -108,9 +112,16 @@ impl<P: Protocol> Worker<P> {
 
     /// Asks a pool for a server.
     pub(super) fn ask(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId) -> CheckOut {
+        self.ask_for(pool, waiter, false)
+    }
+
+    fn ask_for(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId, lasting: bool) -> CheckOut {
         let (home, now) = (self.home(), self.now);
         self.operate(pool, |guarded| {
-            let outcome = guarded.pool.check_out(waiter, home, now);
+            let outcome = match lasting {
+                false => guarded.pool.check_out(waiter, home, now),
+                true => guarded.pool.check_out_lasting(waiter, home, now),
+            };
             match &outcome {
                 CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
                 CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
@@ -124,7 +135,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn withdraw(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         let (pool, ticket) = match client.lease {
-            Lease::Waiting { pool, ticket } => (pool, ticket),
+            Lease::Waiting { pool, ticket, .. } => (pool, ticket),
             Lease::Joining { pool } => (pool, None),
             _ => return,
         };
@@ -205,13 +216,16 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn on_grant_lost(&mut self, pool: PoolId, grant: Grant) {
         let (slot, serial) = waiter_parts(grant.waiter);
         if slot == MUX {
-            return self.on_mux_grant_lost(pool);
+            return self.on_mux_grant_lost(pool, serial);
         }
-        if !self.waiter_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
+        let Some(Lease::Waiting { lasting, .. }) = self.clients.get(slot as usize).map(|client| client.lease) else {
+            return;
+        };
+        if !self.waiter_is(slot, serial) {
             return;
         }
         self.clients[slot as usize].lease = Lease::None;
-        if self.check_out(slot as usize, pool) {
+        if self.check_out(slot as usize, pool, lasting) {
             self.feed(slot as usize);
         }
     }
@@ -225,7 +239,7 @@ impl<P: Protocol> Worker<P> {
     ) {
         let (slot, serial) = waiter_parts(waiter);
         if slot == MUX {
-            return self.on_mux_failed(pool, reason, waited);
+            return self.on_mux_failed(pool, serial, reason, waited);
         }
         if !self.waiter_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
             return;
@@ -486,7 +500,7 @@ impl<P: Protocol> Worker<P> {
             Local::Server(slot) => match self.servers[slot as usize].phase {
                 Phase::Starting => "no answer to the login",
                 Phase::Cleaning => "no answer to a check or a reset",
-                Phase::Live => return,
+                Phase::Live | Phase::Probing => return,
             },
         };
         let spec = pool.spec();

@@ -166,6 +166,7 @@ impl<P: Protocol> Worker<P> {
         self.clients[slot].closing = true;
         self.part_from_session(slot);
         self.end_turn(slot);
+        self.forget_reader(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;

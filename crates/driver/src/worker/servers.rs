@@ -40,6 +40,8 @@ pub(super) enum Phase {
     Live,
     /// Being reset or checked.
     Cleaning,
+    /// Asked whether it answers, for those who share one that does not.
+    Probing,
 }
 
 /// One server.
@@ -105,8 +107,11 @@ impl<P: Protocol> Worker<P> {
         if length == 0 {
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
+        let shared = self.servers[slot].share.is_some();
+        let was_silent = shared && self.heard_from(slot);
         let server = &mut self.servers[slot];
         let id = server.id;
+        let pool = server.pool.id;
         if server.held.is_empty() {
             let (used, need) = self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length
@@ -125,6 +130,9 @@ impl<P: Protocol> Worker<P> {
                     server.held = held;
                 }
             }
+        }
+        if was_silent {
+            self.admit_if_open(pool, slot);
         }
         self.rearm_server(slot);
     }
@@ -181,7 +189,7 @@ impl<P: Protocol> Worker<P> {
         {
             return;
         }
-        if server.share.as_ref().is_some_and(|share| share.is_stalled()) {
+        if server.share.as_ref().is_some_and(|share| share.stalled.is_any()) {
             return;
         }
         if server.kept && self.posts_wait() {
@@ -231,6 +239,9 @@ impl<P: Protocol> Worker<P> {
 
     pub(super) fn on_server_ready(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
+        if server.phase == Phase::Probing {
+            return self.work.push_back(Work::ProbeAnswered { server: slot as u32, id: server.id });
+        }
         let (pool, id, phase) = (Arc::clone(&server.pool), server.id, server.phase);
         let (took, authenticated) = (self.now - server.since, server.authenticated);
         server.phase = Phase::Live;
@@ -246,7 +257,7 @@ impl<P: Protocol> Worker<P> {
                     guarded.pool.connected(id, home, now)
                 }
                 Phase::Cleaning => guarded.pool.checked(id, true, home, now),
-                Phase::Live => unreachable!("a session is ready once per start or cleaning"),
+                Phase::Live | Phase::Probing => unreachable!("a session is ready once per start or cleaning"),
             };
             if let Some(grant) = &grant {
                 guarded.stats.on_grant(grant);
@@ -403,7 +414,10 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
         let holder = self.servers[slot].holder;
         let share = self.servers[slot].share.take();
-        let mux = share.as_ref().map(|_| self.end_mux(slot));
+        let mux = share.as_ref().and_then(|_| self.end_mux(slot));
+        if self.servers[slot].phase == Phase::Probing {
+            self.on_probe_gone(slot);
+        }
         if holder.is_some() || share.is_some() || self.servers[slot].kept {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);

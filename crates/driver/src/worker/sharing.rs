@@ -5,7 +5,7 @@
 //! share sends nothing more, and when the last reply has come the server is checked in and asked for anew.
 //!
 //! What clients send to a shared server is collected while their requests are taken one after another, and leaves in one system call.
-//! A client that does not read its replies stalls the server for all: such a client is disconnected.
+//! What becomes of clients that do not read is in `stalls`, and of those who come while a server is silent in `relief`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,6 +17,8 @@ use super::{
     defects::call,
     effects::Source,
     leases::{Lease, waiter_id},
+    relief::{Relief, Silence},
+    stalls::Stalled,
 };
 use crate::{
     mailbox::Message,
@@ -33,23 +35,18 @@ const TURN: Duration = Duration::from_secs(1);
 /// Bytes for a shared server that are collected before they are sent.
 const MAX_COLLECTED: usize = 16 << 10;
 
-/// Bytes that a client may leave unread before the server that it shares is listened to no more.
-pub(super) const MAX_BEHIND: usize = 256 << 10;
-
-/// In this time a client that stalls a shared server has to read [`MIN_READ`] bytes, or all there is. Where a stall follows another at
-/// once, both are a tenth: otherwise several clients that do not read would have the others wait for one after the other.
-const PATIENCE: Duration = Duration::from_secs(1);
-const MIN_READ: usize = 128 << 10;
-
 /// The clients of this worker that share a server of a pool, or wait to.
 pub(super) struct Mux {
     /// Its number as a waiter.
-    waiter: u32,
-    place: Place,
+    pub(super) waiter: u32,
+    pub(super) place: Place,
     pub(super) joining: Vec<Joiner>,
+    /// Another server, which is to take the place of one that is silent.
+    pub(super) relief: Relief,
 }
 
-enum Place {
+#[derive(Clone, Copy)]
+pub(super) enum Place {
     /// In the queue of the pool, or between that and a server that is on its way.
     Waiting,
     /// The server in this slot.
@@ -58,9 +55,9 @@ enum Place {
 
 /// A client that waits for a share.
 pub(super) struct Joiner {
-    client: u32,
+    pub(super) client: u32,
     waiter: u32,
-    since: Time,
+    pub(super) since: Time,
 }
 
 /// What a server is to those who share it.
@@ -72,36 +69,25 @@ pub(super) struct Share {
     /// Since when the mux has the server.
     since: Time,
     /// Nobody joins any more, and who has a share sends nothing.
-    yielding: bool,
+    pub(super) yielding: bool,
     /// Somebody has joined since the last look.
     used: bool,
     /// Requests that have been answered since the last look.
     pub(super) served: u64,
-    /// When the last stall ended.
-    stalled: Option<Time>,
     /// Bytes for the server.
     collected: Vec<u8>,
+    /// Whether it owes an answer, and since when.
+    pub(super) silence: Silence,
     /// Its clients that do not read.
-    stalls: u32,
-}
-
-/// A client that does not read what comes from a server that it shares.
-pub(super) struct Stall {
-    client: u32,
-    server: u32,
-    since: Time,
-    /// The share of [`PATIENCE`] that it gets.
-    divisor: u32,
-    /// Bytes that it had to read at that time.
-    unsent: usize,
+    pub(super) stalled: Stalled,
 }
 
 impl<P: Protocol> Worker<P> {
-    fn mux(&mut self, pool: PoolId) -> Option<&mut Mux> {
+    pub(super) fn mux(&mut self, pool: PoolId) -> Option<&mut Mux> {
         self.muxes.get_mut(pool.0 as usize)?.as_deref_mut()
     }
 
-    fn share(&mut self, server: usize) -> &mut Share {
+    pub(super) fn share(&mut self, server: usize) -> &mut Share {
         self.servers[server].share.as_deref_mut().expect("a server of a mux is shared")
     }
 
@@ -149,10 +135,12 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// Whether more clients may join those of a shared server.
-    fn takes_more(&self, slot: usize) -> bool {
+    pub(super) fn takes_more(&self, slot: usize) -> bool {
         let server = &self.servers[slot];
         let share = server.share.as_deref().expect("a server of a mux is shared");
-        !share.yielding && share.worst != Verdict::Discard && !server.ending && !self.reactor.is_sending(server.conn)
+        let open =
+            !share.yielding && share.worst != Verdict::Discard && !share.silence.is_long() && !share.stalled.ever();
+        open && !server.ending && !self.reactor.is_sending(server.conn)
     }
 
     /// Asks the pool for a server for those who wait.
@@ -163,7 +151,8 @@ impl<P: Protocol> Worker<P> {
         if self.muxes.len() <= pool.0 as usize {
             self.muxes.resize_with(pool.0 as usize + 1, || None);
         }
-        self.muxes[pool.0 as usize] = Some(Box::new(Mux { waiter, place: Place::Waiting, joining }));
+        let mux = Mux { waiter, place: Place::Waiting, joining, relief: Relief::None };
+        self.muxes[pool.0 as usize] = Some(Box::new(mux));
         let id = waiter_id(MUX as usize, waiter);
         match self.ask(&shared, id) {
             CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(&shared, &grant),
@@ -180,27 +169,14 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn on_mux_granted(&mut self, pool: &Arc<SharedPool>, grant: &Grant) {
         let slot = self.server_here(pool, grant.server).filter(|slot| !self.servers[*slot].ending);
         let waiter = (grant.waiter.0 >> 32) as u32;
-        let now = self.now;
-        let mux = self.mux(pool.id).filter(|mux| mux.waiter == waiter).expect("a mux waits until it has an answer");
+        if !self.mux_waits(pool.id, waiter) {
+            return self.on_relief_granted(pool.id, waiter, slot);
+        }
         let Some(slot) = slot else {
             // What ends a server gives it back. Nothing was sent, so whoever waits simply asks again.
-            return self.on_mux_grant_lost(pool.id);
+            return self.on_mux_grant_lost(pool.id, waiter);
         };
-        mux.place = Place::Serving(slot as u32);
-        let server = &mut self.servers[slot];
-        assert!(server.holder.is_none() && server.share.is_none(), "a server has one holder");
-        server.since = now;
-        server.share = Some(Box::new(Share {
-            sharers: Vec::new(),
-            worst: Verdict::Clean,
-            since: now,
-            yielding: false,
-            used: false,
-            served: 0,
-            stalled: None,
-            collected: Vec::new(),
-            stalls: 0,
-        }));
+        self.serve(pool.id, slot);
         if grant.waited >= self.shared.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
@@ -215,8 +191,33 @@ impl<P: Protocol> Worker<P> {
         self.rearm_server(slot);
     }
 
+    /// Whether it is the mux itself that waits under this number.
+    fn mux_waits(&mut self, pool: PoolId, waiter: u32) -> bool {
+        self.mux(pool).is_some_and(|mux| mux.waiter == waiter && matches!(mux.place, Place::Waiting))
+    }
+
+    /// From now on the mux has this server.
+    pub(super) fn serve(&mut self, pool: PoolId, slot: usize) {
+        let now = self.now;
+        self.mux(pool).expect("a server is for a mux").place = Place::Serving(slot as u32);
+        let server = &mut self.servers[slot];
+        assert!(server.holder.is_none() && server.share.is_none(), "a server has one holder");
+        server.since = now;
+        server.share = Some(Box::new(Share {
+            sharers: Vec::new(),
+            worst: Verdict::Clean,
+            since: now,
+            yielding: false,
+            used: false,
+            served: 0,
+            collected: Vec::new(),
+            silence: Silence::default(),
+            stalled: Stalled::default(),
+        }));
+    }
+
     /// Lets those in who wait.
-    fn admit_joining(&mut self, pool: PoolId, server: usize) {
+    pub(super) fn admit_joining(&mut self, pool: PoolId, server: usize) {
         let joining = self.mux(pool).map(|mux| std::mem::take(&mut mux.joining)).unwrap_or_default();
         for joiner in joining {
             if self.still_joins(pool, &joiner) {
@@ -226,7 +227,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    fn still_joins(&self, pool: PoolId, joiner: &Joiner) -> bool {
+    pub(super) fn still_joins(&self, pool: PoolId, joiner: &Joiner) -> bool {
         let client = self.clients.get(joiner.client as usize);
         client.is_some_and(|c| c.waiter == joiner.waiter && !c.closing && c.lease == Lease::Joining { pool })
     }
@@ -252,13 +253,25 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// The server died between the grant and its arrival.
-    pub(super) fn on_mux_grant_lost(&mut self, pool: PoolId) {
+    pub(super) fn on_mux_grant_lost(&mut self, pool: PoolId, waiter: u32) {
+        if !self.mux_waits(pool, waiter) {
+            return self.on_relief_granted(pool, waiter, None);
+        }
         let mux = self.muxes[pool.0 as usize].take().expect("a mux waits until it has an answer");
         self.share_anew(pool, mux.joining);
     }
 
     /// There is no server for a mux.
-    pub(super) fn on_mux_failed(&mut self, pool: &Arc<SharedPool>, reason: CheckOutFailed, waited: Duration) {
+    pub(super) fn on_mux_failed(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        waiter: u32,
+        reason: CheckOutFailed,
+        waited: Duration,
+    ) {
+        if !self.mux_waits(pool.id, waiter) {
+            return self.on_relief_failed(pool, waiter, reason);
+        }
         let mux = self.muxes[pool.id.0 as usize].take().expect("a mux waits until it has an answer");
         if let Some(withheld) = self.paces.no_server.permits(self.now) {
             tracing::warn!(
@@ -327,8 +340,11 @@ impl<P: Protocol> Worker<P> {
             // It was not listened to on account of this server, or of what it has not read.
             self.work.push_back(Work::Feed { client: slot as u32, serial });
         }
-        if share.stalls > 0 {
+        if !self.stalls.is_empty() {
             self.end_stall(slot);
+        }
+        if empty {
+            self.share(server).silence = Silence::default();
         }
         if empty && gives_back {
             self.give_back(server);
@@ -346,18 +362,28 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// Gives a shared server back to its pool.
-    fn give_back(&mut self, slot: usize) {
+    pub(super) fn give_back(&mut self, slot: usize) {
         self.flush_server(slot);
         let server = &mut self.servers[slot];
         let pool = Arc::clone(&server.pool);
         let share = server.share.take().expect("a server of a mux is shared");
         assert!(share.sharers.is_empty(), "a shared server is given back by the last one");
         pool.lock().stats.transactions += share.served;
-        let mux = self.muxes[pool.id.0 as usize].take().expect("a shared server has a mux");
+        let mux = self.take_mux(slot);
         if !self.servers[slot].ending {
             self.check_in(slot, share.worst);
         }
-        self.share_anew(pool.id, mux.joining);
+        if let Some(mux) = mux {
+            self.share_anew(pool.id, mux.joining);
+        }
+    }
+
+    /// The mux that has this server, out of its place; `None` if it has another by now.
+    fn take_mux(&mut self, server: usize) -> Option<Box<Mux>> {
+        let pool = self.servers[server].pool.id;
+        let its = |mux: &&mut Mux| matches!(mux.place, Place::Serving(slot) if slot as usize == server);
+        self.mux(pool).filter(its)?;
+        self.muxes[pool.0 as usize].take()
     }
 
     /// A shared server has gone, and its session has been told. Tells those who shared it.
@@ -383,15 +409,9 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// A shared server has gone. Returns its mux, whose place another one may take at once.
-    pub(super) fn end_mux(&mut self, server: usize) -> Box<Mux> {
-        let pool = self.servers[server].pool.id;
-        let mux = self.muxes[pool.0 as usize].take().expect("a shared server has a mux");
-        assert!(
-            matches!(mux.place, Place::Serving(slot) if slot as usize == server),
-            "a mux has the server that it shares"
-        );
-        self.stalls.retain(|stall| stall.server as usize != server);
-        mux
+    pub(super) fn end_mux(&mut self, server: usize) -> Option<Box<Mux>> {
+        self.forget_stalls(server);
+        self.take_mux(server)
     }
 
     /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not take what it gets.
@@ -435,6 +455,7 @@ impl<P: Protocol> Worker<P> {
         }
         let sent = self.reactor.send(server.conn, Data::Bytes(&share.collected));
         share.collected.clear();
+        share.silence.begin(self.now);
         if let Submitted::Broken(error) = sent {
             self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
         }
@@ -445,66 +466,29 @@ impl<P: Protocol> Worker<P> {
         let pool = self.servers[slot].pool.id;
         let sharers = self.share(slot).sharers.clone();
         sharers.into_iter().for_each(|client| self.push_feed(client as usize));
-        if self.takes_more(slot) {
+        self.admit_if_open(pool, slot);
+    }
+
+    /// Lets those in who wait, if the server is the mux's and takes more.
+    pub(super) fn admit_if_open(&mut self, pool: PoolId, slot: usize) {
+        let current =
+            self.mux(pool).is_some_and(|mux| matches!(mux.place, Place::Serving(its) if its as usize == slot));
+        if current && self.takes_more(slot) {
             self.admit_joining(pool, slot);
-        }
-    }
-
-    // ---- clients that do not read ----
-
-    /// A client has not taken all that came for it.
-    pub(super) fn note_unread(&mut self, slot: usize) {
-        let Lease::Shared { server, .. } = self.clients[slot].lease else { return };
-        let unsent = self.reactor.unsent(self.clients[slot].conn);
-        if unsent < MAX_BEHIND || self.stalls.iter().any(|stall| stall.client as usize == slot) {
-            return;
-        }
-        let now = self.now;
-        let share = self.share(server as usize);
-        share.stalls += 1;
-        let divisor = if share.stalled.is_some_and(|ended| now - ended < PATIENCE) { 10 } else { 1 };
-        self.stalls.push(Stall { client: slot as u32, server, since: now, divisor, unsent });
-    }
-
-    /// The client has read all, or gets no more.
-    pub(super) fn end_stall(&mut self, slot: usize) {
-        let Some(at) = self.stalls.iter().position(|stall| stall.client as usize == slot) else { return };
-        let server = self.stalls.swap_remove(at).server as usize;
-        let now = self.now;
-        if let Some(share) = self.servers[server].share.as_deref_mut() {
-            share.stalls -= 1;
-            share.stalled = Some(now);
-        }
-        self.rearm_server(server);
-    }
-
-    /// Disconnects who keeps others waiting.
-    fn end_long_stalls(&mut self) {
-        let mut late = Vec::new();
-        let now = self.now;
-        for stall in self.stalls.iter_mut().filter(|stall| now - stall.since >= PATIENCE / stall.divisor) {
-            let unsent = self.reactor.unsent(self.clients[stall.client as usize].conn);
-            if unsent + MIN_READ / stall.divisor as usize > stall.unsent {
-                late.push((stall.client as usize, unsent));
-            }
-            (stall.since, stall.unsent) = (now, unsent);
-        }
-        for (slot, unsent) in late {
-            let message =
-                format!("the client does not read: {unsent} bytes of replies wait, and others share the server");
-            self.close_client(slot, &CloseReason::Error(Blame::Client, message));
         }
     }
 
     // ---- time ----
 
     /// Those who wait for a share of a server that takes nobody are in no queue of the pool: their time is looked at here.
-    fn end_long_joining(&mut self, pool: &Arc<SharedPool>) {
+    fn end_long_joining(&mut self, pool: &Arc<SharedPool>, silent: bool) {
         let takes_nobody = |mux: &&mut Mux| matches!(mux.place, Place::Serving(_)) && !mux.joining.is_empty();
         let Some(mux) = self.mux(pool.id).filter(takes_nobody) else { return };
         let mut joining = std::mem::take(&mut mux.joining);
         joining.retain(|joiner| self.still_joins(pool.id, joiner));
-        let (limit, now) = (pool.spec().config.max_wait_time, self.now);
+        let (config, now) = (&pool.spec().config, self.now);
+        // Where the server is silent, it is Redis that they wait for.
+        let limit = if silent { config.unavailable_wait_time } else { config.max_wait_time };
         let is_late = |joiner: &Joiner| limit.is_some_and(|limit| now - joiner.since >= limit);
         let (late, patient): (Vec<_>, Vec<_>) = joining.into_iter().partition(is_late);
         self.mux(pool.id).expect("seen above").joining = patient;
@@ -517,7 +501,8 @@ impl<P: Protocol> Worker<P> {
 
     /// Has muxes give back what they do not need, or have had long enough.
     pub(super) fn look_after_muxes(&mut self) {
-        self.end_long_stalls();
+        self.look_at_stalls();
+        self.look_at_probes();
         for index in 0..self.muxes.len() {
             let Some(Mux { place: Place::Serving(server), .. }) = self.muxes[index].as_deref() else { continue };
             let slot = *server as usize;
@@ -526,10 +511,12 @@ impl<P: Protocol> Worker<P> {
             let (waiters, paused) = {
                 let guarded = &mut *pool.lock();
                 guarded.stats.transactions += std::mem::take(&mut share.served);
-                (guarded.pool.counts().waiters > 0, guarded.pool.is_paused())
+                (guarded.pool.counts().waits_for_any(), guarded.pool.is_paused())
             };
             let held = now - share.since;
             let unused = !std::mem::take(&mut share.used) && share.sharers.is_empty();
+            let silent = self.look_at_silence(&pool, slot);
+            let share = self.share(slot);
             let wanted = unused || paused || held >= TURN || (waiters && held >= TICK);
             if wanted {
                 share.yielding = true;
@@ -537,14 +524,7 @@ impl<P: Protocol> Worker<P> {
                     self.give_back(slot);
                 }
             }
-            self.end_long_joining(&pool);
+            self.end_long_joining(&pool, silent);
         }
-    }
-}
-
-impl Share {
-    /// Some of its clients do not read.
-    pub(super) fn is_stalled(&self) -> bool {
-        self.stalls > 0
     }
 }

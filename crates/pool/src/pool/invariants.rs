@@ -13,6 +13,8 @@ impl Pool {
     pub fn check_invariants(&self) {
         self.slots.check_invariants();
         self.waiters.check_invariants();
+        self.held_back.check_invariants();
+        assert!(self.held_back.len() == 0 || !self.takes_lasting(), "somebody is held back though there is room");
         self.check_sizes();
         self.check_nobody_forgotten();
         for (server, slot) in self.slots.all() {
@@ -36,7 +38,7 @@ impl Pool {
     fn check_sizes(&self) {
         let total = self.slots.total();
         assert!(total <= self.ceiling, "{total} servers, of at most {}", self.ceiling);
-        assert!(self.waiters.len() == 0 || self.mode != Mode::Closed, "somebody waits for a closed pool");
+        assert!(self.waiting() == 0 || self.mode != Mode::Closed, "somebody waits for a closed pool");
         assert!(self.owed <= self.slots.count(State::InUse), "more servers are owed than are in use");
         assert_eq!(self.asked, self.wanted(), "other connections are asked for than are wanted");
         let connecting = self.slots.count(State::Connecting);

@@ -24,6 +24,7 @@ impl Pool {
             self.failures.retry_at = None;
         }
         self.watch_times(now);
+        self.let_in(now);
         if self.mode == Mode::Ready && self.waiters.len() > 0 && self.slots.count(State::Idle) > 0 {
             self.serve_from_idle(now);
             self.watch_times(now);
@@ -81,6 +82,9 @@ impl Pool {
 
     fn grant(&mut self, server: ServerId, waiter: Waiter, path: Path, now: Time) -> Grant {
         self.slots.set_state(server, State::InUse, now);
+        if waiter.lasting {
+            self.slots.set_lasting(server);
+        }
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let waited = now - waiter.since;
@@ -204,8 +208,27 @@ impl Pool {
     }
 
     pub(super) fn fail_waiters(&mut self, reason: CheckOutFailed, now: Time) {
-        while let Some(waiter) = self.waiters.pop_front() {
+        while let Some(waiter) = self.waiters.pop_front().or_else(|| self.held_back.pop_front()) {
             self.fail(waiter, reason, now);
+        }
+    }
+
+    /// All who wait.
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiters.len() + self.held_back.len()
+    }
+
+    /// Whether one more may have a server for long, or wait for one.
+    pub(super) fn takes_lasting(&self) -> bool {
+        self.slots.lasting() + self.waiters.lasting() < self.limits.max_size.saturating_sub(1).max(1)
+    }
+
+    /// Lets those wait with the others for whom there may be a server now. Their time begins anew.
+    #[inline]
+    pub(super) fn let_in(&mut self, now: Time) {
+        while self.held_back.len() > 0 && self.takes_lasting() {
+            let waiter = self.held_back.pop_front().expect("somebody, just seen");
+            self.waiters.push(waiter.id, waiter.home, true, now);
         }
     }
 
@@ -221,14 +244,25 @@ impl Pool {
         while let Some(front) = self.waiters.front()
             && self.due(front.since) <= now
         {
-            let reason = match self.mode {
-                Mode::Paused(_) => CheckOutFailed::Paused,
-                _ if self.hard_times => CheckOutFailed::Unavailable,
-                _ => CheckOutFailed::Timeout,
-            };
             let waiter = self.waiters.pop_front().expect("a waiter, just seen");
-            self.fail(waiter, reason, now);
+            self.expire(waiter, now);
         }
+        while let Some(front) = self.held_back.front()
+            && self.due(front.since) <= now
+        {
+            let waiter = self.held_back.pop_front().expect("a waiter, just seen");
+            self.expire(waiter, now);
+        }
+    }
+
+    #[cold]
+    fn expire(&mut self, waiter: Waiter, now: Time) {
+        let reason = match self.mode {
+            Mode::Paused(_) => CheckOutFailed::Paused,
+            _ if self.hard_times => CheckOutFailed::Unavailable,
+            _ => CheckOutFailed::Timeout,
+        };
+        self.fail(waiter, reason, now);
     }
 
     /// When somebody waiting since then has waited too long. Later for those who came later.
@@ -353,6 +387,7 @@ impl Pool {
         let at = self
             .next_expiry
             .min(self.waiters.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
+            .min(self.held_back.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
             .min(self.next_long_idle().unwrap_or(Time::NEVER))
             .min(started(since(self.slots.oldest_connecting())))
             .min(started(since(self.slots.oldest_checking())))

@@ -1,5 +1,6 @@
 //! The rules of the pool, one by one: service here; failures, pauses, clears and other limits in `trouble`.
 
+mod lasting;
 mod trouble;
 
 use alloc::{vec, vec::Vec};

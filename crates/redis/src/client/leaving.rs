@@ -13,9 +13,12 @@ impl Client {
     pub(crate) fn on_server_gone(&mut self, me: ClientTag, torn: bool, beginning: bool, out: &mut Outbox) {
         let (lost, bound) = (self.due, self.is_bound() || beginning);
         self.lease = Lease::None;
-        (self.due, self.multi, self.watching) = (0, false, false);
+        (self.due, self.multi, self.watching, self.blocked) = (0, false, false, None);
         if self.closing {
             return;
+        }
+        if self.selects.take().is_some() {
+            return self.fail(me, "ERR Poolhouse: the connection to Redis was lost", out);
         }
         if self.lose_http(me, out) {
             if !self.closing {
@@ -66,7 +69,8 @@ impl Client {
             Lease::Held(tag) => tag,
             Lease::Shared(server) => {
                 // What is still due is dropped by the server's session.
-                let verdict = if self.due == 0 { Verdict::Clean } else { Verdict::Reset };
+                let entering = servers.get(server).is_some_and(|server| server.is_entering());
+                let verdict = if self.due == 0 && !entering { Verdict::Clean } else { Verdict::Reset };
                 return out.push(Effect::Leave { client: me, server, verdict });
             }
             Lease::None | Lease::Asked(..) => return,

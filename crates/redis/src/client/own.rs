@@ -48,7 +48,7 @@ impl Redis {
         match kind {
             Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset | Kind::Http => {}
             _ if client.stranger => return Some(client.say_error(me, NO_LOGIN, out)),
-            Kind::Select | Kind::Client(_) | Kind::Roster(_) | Kind::Missing(_) => {}
+            Kind::Select | Kind::Client(_) | Kind::Roster(_) => {}
             Kind::Keeping if redirects(arguments) => {}
             _ => return None,
         }
@@ -69,20 +69,10 @@ impl Redis {
                 Taken::Yes
             }
             Kind::Roster(what) => self.call_roll(me, client, what, arguments, out),
-            // Of a transaction, Redis would spoil it all. A client that is gone executes nothing of it.
-            Kind::Missing(what) if client.is_bound() => {
-                client.fail(me, &format!("ERR Poolhouse has no {what}, least of all in a transaction"), out);
-                Taken::Yes
-            }
             Kind::Keeping => {
                 let error = "ERR Poolhouse has no REDIRECT: the connection it names is not the client's own. \
                              Use RESP3, where invalidations come on the same connection";
                 client.say_error(me, error, out)
-            }
-            Kind::Missing(what) => {
-                let error =
-                    format!("ERR Poolhouse has no {what} in this version: it would concern other clients' connections");
-                client.say_error(me, &error, out)
             }
             Kind::Quit => {
                 client.say(me, b"+OK\r\n", out);
@@ -102,9 +92,7 @@ impl Redis {
             _ => return client.say_error(me, SYNTAX, out),
         };
         if !client.guarded {
-            let error = "ERR AUTH <password> called without any password configured for Poolhouse's clients. \
-                         Are you sure your configuration is correct?";
-            return client.say_error(me, error, out);
+            return client.auth_of_anybody(me, arguments, out);
         }
         if self.log_in(me, client, user, password, out) {
             client.say(me, b"+OK\r\n", out);
@@ -157,10 +145,13 @@ impl Redis {
         if name.is_some_and(|name| !is_name(name)) {
             return client.say_error(me, BAD_NAME, out);
         }
-        if let Some((user, password)) = login.filter(|_| client.guarded)
-            && !self.log_in(me, client, user, password, out)
-        {
-            return Taken::Yes;
+        if let Some((user, password)) = login {
+            if !client.guarded && user != b"default" {
+                return client.say_error(me, WRONG_PASSWORD, out);
+            }
+            if client.guarded && !self.log_in(me, client, user, password, out) {
+                return Taken::Yes;
+            }
         }
         if client.stranger {
             let error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
@@ -267,6 +258,22 @@ impl Client {
             }
         }
         Taken::Yes
+    }
+
+    /// AUTH where nobody has a password: as with Redis, `default` is let in with any, and there are no others.
+    fn auth_of_anybody(&mut self, me: ClientTag, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
+        let error = match arguments {
+            [_, b"default", _] => {
+                self.say(me, b"+OK\r\n", out);
+                return Taken::Yes;
+            }
+            [_, _, _] => WRONG_PASSWORD,
+            _ => {
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?"
+            }
+        };
+        self.say_error(me, error, out)
     }
 
     fn say(&self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {

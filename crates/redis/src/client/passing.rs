@@ -55,6 +55,10 @@ impl Redis {
                 Some(
                     Kind::Ordinary
                         | Kind::Blocking
+                        | Kind::Rescue
+                        | Kind::Script
+                        | Kind::Publish(_)
+                        | Kind::Audience(_)
                         | Kind::Watch
                         | Kind::Multi
                         | Kind::Ending
@@ -74,7 +78,7 @@ impl Redis {
         let kind = kind.expect("a command that passes has one");
         let dropped = match self.server_for(me, client, servers, kind, true, out) {
             Some((tag, server)) => {
-                client.note(me, tag, server, kind, out);
+                client.note(me, tag, server, kind, 0, out);
                 false
             }
             None => match client.answered_without_server(me, kind, out) {

@@ -90,6 +90,11 @@ impl Rest {
     pub(crate) fn new(listener: u16) -> Self {
         Self { listener, ..Self::default() }
     }
+
+    /// Bytes that its requests hold which have come whole.
+    fn weight(&self) -> usize {
+        self.works.iter().map(Work::weight).sum()
+    }
 }
 
 impl Redis {

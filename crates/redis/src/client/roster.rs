@@ -3,9 +3,9 @@
 
 use std::io::Write;
 
-use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Seen, Standing};
+use protocol::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
 
-use super::{Client, Taken};
+use super::{Client, Purpose, Taken};
 use crate::{
     Redis,
     command::Roster,
@@ -52,10 +52,20 @@ impl Redis {
             (Roster::Info, _) => return client.wrong_arity(me, "client|info", out),
             (Roster::Kill, []) => return client.wrong_arity(me, "client|kill", out),
             (Roster::Kill, [_]) => (given, Roster::KillOne),
+            (Roster::Unblock, [_] | [_, _]) => {
+                client.unblocks_with_error = given.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
+                (given, what)
+            }
+            (Roster::Unblock, _) => return client.wrong_arity(me, "client|unblock", out),
             _ => (given, what),
         };
-        if let Err(error) = Filter::read(what, words) {
-            return client.say_error(me, &error, out);
+        match Filter::read(what, words) {
+            Err(error) => return client.say_error(me, &error, out),
+            // It sees those of its own only.
+            Ok(Filter { user: Some(user), .. }) if user != client.user_name().as_bytes() => {
+                return client.say_error(me, &format!("ERR No such user '{}'", user.escape_ascii()), out);
+            }
+            Ok(_) => {}
         }
         client.roll = Some(what);
         let start = out.inserted.len();
@@ -92,7 +102,8 @@ impl Redis {
             return;
         }
         match what {
-            Roster::List | Roster::Info => client.describe(seen, answer),
+            Roster::List | Roster::Info => client.describe(seen, itself.then_some(what), answer),
+            Roster::Unblock => answer.extend(client.blocked.unwrap_or_default().to_string().bytes()),
             Roster::Kill | Roster::KillOne if itself => answer.push(CLOSES_ITSELF),
             Roster::Kill | Roster::KillOne => {
                 answer.push(CLOSED);
@@ -117,6 +128,10 @@ impl Redis {
                 out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
             }
             Roster::KillOne => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
+            Roster::Unblock => match number(answer).and_then(|id| u32::try_from(id).ok()) {
+                Some(id) if id != 0 => return self.unblock(me, client, id, out),
+                _ => out.insert(Peer::Client(me), |to| to.extend_from_slice(b":0\r\n")),
+            },
         }
         if itself && matches!(what, Roster::Kill | Roster::KillOne) {
             return client.close(me, CloseReason::Done, out);
@@ -124,14 +139,34 @@ impl Redis {
         out.push(Effect::Standing { client: me, standing: client.standing() });
         out.push(Effect::Wake { client: me });
     }
+
+    /// Has Redis let the client go on that waits on this connection of its.
+    fn unblock(&self, me: ClientTag, client: &mut Client, connection: u32, out: &mut Outbox) {
+        let with_error = client.unblocks_with_error;
+        match self.directory.route(&client.user, 0, client.version) {
+            Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock { connection, with_error }, out),
+            Err(why) => {
+                client.say_error(me, &format!("ERR Poolhouse: {why}"), out);
+                out.push(Effect::Standing { client: me, standing: client.standing() });
+                out.push(Effect::Wake { client: me });
+            }
+        }
+        client.elsewhere = true;
+    }
 }
 
 impl Client {
+    /// As Redis calls it.
+    fn user_name(&self) -> &str {
+        if self.user.is_empty() { "default" } else { &self.user }
+    }
+
     /// A line as Redis has it, with the fields that say something of a client of Poolhouse.
-    fn describe(&self, seen: &Seen<'_>, to: &mut Vec<u8>) {
+    /// `asks`: this is what it asks; of others the last command is not known.
+    fn describe(&self, seen: &Seen<'_>, asks: Option<Roster>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let mut flags = String::new();
-        for (flag, holds) in [("P", sub + psub + ssub > 0), ("x", self.multi)] {
+        for (flag, holds) in [("P", sub + psub + ssub > 0), ("x", self.multi), ("b", self.blocked.is_some())] {
             flags.push_str(if holds { flag } else { "" });
         }
         let flags = if flags.is_empty() { "N" } else { &flags };
@@ -139,7 +174,7 @@ impl Client {
         let lib = self.lib.as_deref();
         writeln!(
             to,
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} user={} \
+            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} {}user={} \
              redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             seen.address,
@@ -148,7 +183,8 @@ impl Client {
             seen.age.as_secs(),
             seen.idle.as_secs(),
             self.database,
-            if self.user.is_empty() { "default" } else { &*self.user },
+            asks.map_or_else(String::new, |what| format!("cmd=client|{} ", what.name().to_ascii_lowercase())),
+            self.user_name(),
             self.version.number(),
             text(lib.map(|lib| &*lib.name)),
             text(lib.map(|lib| &*lib.version)),
@@ -168,6 +204,14 @@ impl<'a> Filter<'a> {
         if what == Roster::KillOne {
             let [address] = words else { return Err(SYNTAX.to_owned()) };
             filter.address = Some(address);
+            return Ok(filter);
+        }
+        if let (Roster::Unblock, [given, how @ ..]) = (what, words) {
+            filter.ids.push(number(given).ok_or("ERR value is not an integer or out of range")?);
+            let known = |how: &&[u8]| how.eq_ignore_ascii_case(b"TIMEOUT") || how.eq_ignore_ascii_case(b"ERROR");
+            if !how.iter().all(known) {
+                return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".to_owned());
+            }
             return Ok(filter);
         }
         while let [option, behind @ ..] = words {
@@ -217,7 +261,7 @@ impl<'a> Filter<'a> {
     }
 
     fn holds(&self, client: &Client, seen: &Seen<'_>, itself: bool) -> bool {
-        let user = if client.user.is_empty() { "default" } else { &*client.user };
+        let user = client.user_name();
         let is = |wanted: Option<&[u8]>, has: &str| wanted.is_none_or(|wanted| wanted == has.as_bytes());
         let subscribes = || client.subscribed().iter().any(|count| *count > 0);
         !(self.none || (self.skips_me && itself))

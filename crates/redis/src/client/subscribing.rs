@@ -15,6 +15,9 @@ use crate::{
 /// Most subscriptions of one client.
 const MAX_SUBSCRIPTIONS: usize = 1 << 16;
 
+/// Bytes of their names.
+const MAX_NAMES: usize = 16 << 20;
+
 /// Bytes of messages that may wait for the end of a reply.
 const MAX_PENDING: usize = 32 << 20;
 
@@ -27,6 +30,8 @@ pub(crate) struct Subscriptions {
     key: u64,
     /// By [`Topic`].
     names: [HashSet<Name>; 3],
+    /// Bytes of these.
+    bytes: usize,
     /// The command that it has asked and waits for.
     wish: Option<Wish>,
     /// It is to seek a server for all as soon as it has none itself.
@@ -120,6 +125,13 @@ impl Redis {
         if what.begins && before.map_or(0, |own| own.names.iter().map(HashSet::len).sum()) + after > MAX_SUBSCRIPTIONS {
             return Err(format!("ERR Poolhouse: a client can have {MAX_SUBSCRIPTIONS} subscriptions at most"));
         }
+        if what.begins
+            && before.map_or(0, |own| own.bytes) + names.iter().map(|name| name.len()).sum::<usize>() > MAX_NAMES
+        {
+            return Err(format!(
+                "ERR Poolhouse: the names of a client's subscriptions can have {MAX_NAMES} bytes at most"
+            ));
+        }
         if client.subscriptions.is_none() {
             let pool = self.directory.route(&client.user, client.database, client.version);
             let pool = pool.map_err(|why| format!("ERR Poolhouse: {why}"))?;
@@ -128,6 +140,7 @@ impl Redis {
                 version: client.version,
                 key: self.hubs.key(),
                 names: Default::default(),
+                bytes: 0,
                 wish: None,
                 seeks: false,
                 pending: Vec::new(),
@@ -299,9 +312,9 @@ impl Client {
                 if let Some(own) = &mut own {
                     let known = &mut own.names[what.topic as usize];
                     if !what.begins {
-                        known.remove(name);
-                    } else if !known.contains(name) {
-                        known.insert(Arc::clone(name));
+                        own.bytes -= if known.remove(name) { name.len() } else { 0 };
+                    } else if known.insert(Arc::clone(name)) {
+                        own.bytes += name.len();
                     }
                     count = own.count(what.topic);
                 }
@@ -326,8 +339,8 @@ impl Client {
         let Some(own) = &mut self.subscriptions else { return };
         own.seeks = self.lease != Lease::None;
         if !own.seeks {
-            self.lease = Lease::Asked(LeaseKind::Exclusive, Purpose::Subscriptions);
-            out.push(Effect::Lease { client: me, pool: own.pool, kind: LeaseKind::Exclusive });
+            self.lease = Lease::Asked(LeaseKind::Lasting, Purpose::Subscriptions);
+            out.push(Effect::Lease { client: me, pool: own.pool, kind: LeaseKind::Lasting });
         }
     }
 

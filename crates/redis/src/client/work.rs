@@ -27,7 +27,7 @@ pub(super) struct Work {
     /// The next command to send.
     pub(super) next: usize,
     /// Commands whose results are known.
-    known: usize,
+    pub(super) known: usize,
     /// The beginning of a reply.
     partial: Vec<u8>,
     /// The results so far, as they will be sent.
@@ -107,6 +107,11 @@ impl Work {
         self.partial.len() + self.body.len()
     }
 
+    /// Bytes of memory that it takes, commands and results.
+    pub(super) fn weight(&self) -> usize {
+        self.call.wire.len() + self.call.commands.len() * size_of::<Command>() + self.held()
+    }
+
     /// The next command that was sent has this reply.
     fn result(&mut self, reply: &[u8]) {
         self.refusals();
@@ -133,6 +138,11 @@ impl Work {
         if let Some(error) = reply.strip_prefix(b"-") {
             let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
             self.deny(400, &format!("EXECABORT Transaction discarded because of: {error}"));
+            if self.known == 1 {
+                // Not even MULTI was done, and nothing else has been sent: it would be executed outside of a transaction.
+                self.next = self.call.commands.len();
+                self.known = self.next;
+            }
         } else if self.known == self.call.commands.len() {
             self.deny(400, "EXECABORT Transaction discarded");
         }

@@ -31,9 +31,6 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Requests of a connection at a time.
 const MAX_STREAMS: u32 = 100;
 
-/// So many times the largest body may all bodies of a connection have that are on their way.
-const MAX_BODIES: usize = 4;
-
 /// Bytes of bodies that a client may send before any of them is looked at.
 const WINDOW: u32 = 1024 * 1024;
 
@@ -48,6 +45,8 @@ pub(crate) struct H2 {
     sendings: Vec<Sending>,
     /// Bytes that wait in them.
     unread: usize,
+    /// Bytes of bodies that have not come whole.
+    uploading: usize,
     /// The next stream without end gets this key.
     next_key: u64,
     /// Keys of such streams that the client has ended.
@@ -66,8 +65,10 @@ enum State {
 struct Upload {
     head: Head,
     body: Vec<u8>,
-    /// Bytes of the body that have come.
+    /// Bytes of the body that have come, those that were dropped included.
     length: u64,
+    /// Why it is not carried out, once all of it has come.
+    denied: Option<Denied>,
     stream: RecvStream,
     respond: Respond,
 }
@@ -109,6 +110,7 @@ impl H2 {
             uploads: Vec::new(),
             sendings: Vec::new(),
             unread: 0,
+            uploading: 0,
             next_key: 0,
             ended: Vec::new(),
             max_request,
@@ -116,13 +118,14 @@ impl H2 {
     }
 
     /// Takes bytes of the client. Requests that are whole with them are appended; so are those whose heads `admit` refuses, without
-    /// their bodies.
+    /// their bodies, and those for whose bodies there is no room: `room` is for all that is held here, what has come before included.
     ///
     /// # Errors
     /// The client broke the protocol, or says goodbye; what is written then is the last.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
+        room: usize,
         admit: &dyn Fn(&Head) -> Result<(), Denied>,
         arrived: &mut Vec<Arrived>,
     ) -> Result<(), String> {
@@ -153,13 +156,22 @@ impl H2 {
                     });
                     let respond = Respond(respond);
                     match head {
-                        Ok(head) => self.uploads.push(Upload { head, body: Vec::new(), length: 0, stream, respond }),
+                        Ok(head) => {
+                            self.uploads.push(Upload {
+                                head,
+                                body: Vec::new(),
+                                length: 0,
+                                denied: None,
+                                stream,
+                                respond,
+                            });
+                        }
                         Err(denied) => arrived.push(Arrived { request: Err(denied), respond }),
                     }
                 }
             }
         }
-        self.receive(arrived, &mut context);
+        self.receive(room, arrived, &mut context);
         // What was received makes room for more, which the client is told.
         self.turn();
         Ok(())
@@ -171,12 +183,12 @@ impl H2 {
     }
 
     /// Takes what has come of bodies. Requests that are whole at the same time stay in their order.
-    fn receive(&mut self, arrived: &mut Vec<Arrived>, context: &mut Context<'_>) {
+    fn receive(&mut self, room: usize, arrived: &mut Vec<Arrived>, context: &mut Context<'_>) {
         let mut at = 0;
-        let mut room = MAX_BODIES * self.max_request;
+        // What has come whole is held, too, until somebody has taken it.
+        let mut room = room.saturating_sub(self.holds());
         while let Some(upload) = self.uploads.get_mut(at) {
-            let outcome = upload.receive(self.max_request.min(room), context);
-            room -= upload.body.len();
+            let outcome = upload.receive(self.max_request, &mut room, context);
             match outcome {
                 Poll::Pending => at += 1,
                 Poll::Ready(None) => drop(self.uploads.remove(at)),
@@ -190,6 +202,12 @@ impl H2 {
                 }
             }
         }
+        self.uploading = self.uploads.iter().map(|upload| upload.body.len()).sum();
+    }
+
+    /// Bytes of bodies that it holds, of requests that have not come whole and of answers that the client has not read.
+    pub(crate) fn holds(&self) -> usize {
+        self.uploading + self.unread
     }
 
     /// Lets it write what it has to write, as far as the client has room.
@@ -289,32 +307,48 @@ impl H2 {
 }
 
 impl Upload {
-    /// `None`: the client has given it up.
-    fn receive(&mut self, most: usize, context: &mut Context<'_>) -> Poll<Option<Result<(), Denied>>> {
+    /// `None`: the client has given it up. It takes what it holds from the `room`.
+    fn receive(
+        &mut self,
+        most: usize,
+        room: &mut usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<(), Denied>>> {
         loop {
             match self.stream.poll_data(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(None) if self.length > most as u64 => {
-                    return Poll::Ready(Some(Err(super::body::too_large(most))));
-                }
-                Poll::Ready(None) => return Poll::Ready(Some(Ok(()))),
+                Poll::Ready(None) => return Poll::Ready(Some(self.denied.take().map_or(Ok(()), Err))),
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(None),
                 Poll::Ready(Some(Ok(data))) => {
                     let _ = self.stream.flow_control().release_capacity(data.len());
                     self.length += data.len() as u64;
-                    if self.length <= most as u64 {
+                    if self.denied.is_none() && self.length > most as u64 {
+                        self.denied = Some(super::body::too_large(most));
+                    } else if self.denied.is_none() && data.len() > *room {
+                        self.denied = Some(crowded());
+                    }
+                    if self.denied.is_none() {
+                        *room -= data.len();
                         self.body.extend_from_slice(&data);
                         continue;
                     }
                     // Clients listen to the answer when they have sent all; for ever that does not go on.
+                    *room += self.body.len();
                     self.body = Vec::new();
-                    if self.length > most as u64 + MAX_DROPPED {
-                        return Poll::Ready(Some(Err(super::body::too_large(most))));
+                    if let Some(denied) = self.denied.take_if(|_| self.length > most as u64 + MAX_DROPPED) {
+                        return Poll::Ready(Some(Err(denied)));
                     }
                 }
             }
         }
     }
+}
+
+/// Why a request is not carried out beside so many others.
+pub(crate) fn crowded() -> Denied {
+    let mut denied = Denied::new(503, "ERR requests of this connection hold too much together: send fewer at a time");
+    denied.retry_after = Some(1);
+    denied
 }
 
 impl Sending {
@@ -410,3 +444,6 @@ impl AsyncWrite for Wire {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,9 +76,16 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, Denied> {
         Err(httparse::Error::TooManyHeaders) => return Err(too_large()),
         Err(error) => return Err(Denied::new(400, format!("this is no HTTP request: {error}"))),
     };
+    // The crate takes a bare LF as the end of a line, and whoever is before us may not.
+    if bytes[..length].split(|byte| *byte == b'\n').rev().skip(1).any(|line| !line.ends_with(b"\r")) {
+        return Err(Denied::new(400, "this is no HTTP request: lines of a head end with CR LF"));
+    }
     let mut head = Head::new(request.method.unwrap_or_default(), request.path.unwrap_or_default())?;
     (head.length, head.keep_alive) = (length, request.version == Some(1));
     head.fields(request.headers.iter().map(|field| (field.name, field.value)))?;
+    if request.version == Some(0) && head.framing == Framing::Chunked {
+        return Err(Denied::new(400, "HTTP/1.0 has no Transfer-Encoding"));
+    }
     Ok(Some(head))
 }
 
@@ -229,6 +236,15 @@ mod tests {
             "Upstash-Encoding: base64\r\nUpstash-Response-Format: resp2",
         ] {
             assert_eq!(status(&format!("POST / HTTP/1.1\r\n{field}\r\n\r\n")), 400, "{field}");
+        }
+        assert_eq!(status("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
+        for text in [
+            "GET / HTTP/1.1\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\r\n\n",
+            "\nGET / HTTP/1.1\r\n\r\n",
+        ] {
+            assert_eq!(status(text), 400, "{text:?}");
         }
         assert_eq!(status("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), 501);
         assert_eq!(status("DELETE / HTTP/1.1\r\n\r\n"), 405);

@@ -138,7 +138,12 @@ impl Rules {
     /// Why a command is not let through; `None` if it is.
     pub(crate) fn refuses(&self, name: &[u8], rest: &[&[u8]]) -> Option<String> {
         let why = match kind(name, rest) {
-            Kind::Ordinary => return self.forbids(name, rest.first().copied()),
+            Kind::Ordinary | Kind::Script | Kind::Publish(_) | Kind::Audience(_) => {
+                return self.forbids(name, rest.first().copied());
+            }
+            Kind::Rescue if name.eq_ignore_ascii_case(b"CLIENT") => "it is about the connection, and here is none",
+            Kind::Rescue if name.eq_ignore_ascii_case(b"SHUTDOWN") => "it may wait, and a request must not",
+            Kind::Rescue => return self.forbids(name, rest.first().copied()),
             Kind::Blocking => "it may wait, and a request must not",
             Kind::Multi | Kind::Ending => "a transaction is a request of its own: POST /multi-exec",
             Kind::Watch => "a connection ends with its request",
@@ -215,7 +220,17 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         assert_eq!(rules.refuses(b"get", &[b"a"]), None);
-        assert_eq!(rules.refuses(b"eval", &[b"return 1", b"0"]), None);
+        for (name, rest) in [
+            (&b"eval"[..], &[&b"return 1"[..], b"0"][..]),
+            (b"publish", &[b"a", b"b"]),
+            (b"info", &[]),
+            (b"script", &[b"kill"]),
+        ] {
+            assert_eq!(rules.refuses(name, rest), None);
+        }
+        for (name, rest) in [(&b"client"[..], &[&b"pause"[..], b"5"][..]), (b"shutdown", &[])] {
+            assert!(rules.refuses(name, rest).is_some());
+        }
     }
 
     #[test]

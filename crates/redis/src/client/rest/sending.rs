@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{
     Redis, Server,
-    command::{Kind, Subscription},
+    command::{Kind, Subscription, kind},
     resp,
     rest::{
-        Denied, MAX_ANSWER,
+        Denied,
         answer::{Answer, Manner},
         call::{Call, Command, Shape},
         events::Events,
@@ -23,9 +23,6 @@ use crate::{
 
 /// Bytes of results from which on all are weighed that a connection holds.
 const LARGE: usize = 1024 * 1024;
-
-/// Bytes of results that a connection may hold in all: those that are gathered, and those that the client of HTTP/2 has not read.
-const MAX_HELD: usize = 2 * MAX_ANSWER;
 
 impl Redis {
     /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same turn.)
@@ -54,8 +51,8 @@ impl Redis {
             }
             // It is out of the client's hands meanwhile.
             let mut call = std::mem::take(&mut work.call);
-            let (mut next, access) = (work.next, Arc::clone(&work.access));
-            let outcome = self.send(me, client, &mut call, &mut next, &access, servers, out);
+            let (mut next, access, begun) = (work.next, Arc::clone(&work.access), work.known > 0);
+            let outcome = self.send(me, client, &mut call, &mut next, &access, begun, servers, out);
             let keeping = client.keeping;
             let work = &mut client.http().works[number];
             (work.call, work.next) = (call, next);
@@ -96,7 +93,8 @@ impl Redis {
         false
     }
 
-    /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why.
+    /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why. `begun`: its first reply
+    /// has come.
     #[allow(clippy::too_many_arguments)]
     fn send(
         &self,
@@ -105,6 +103,7 @@ impl Redis {
         call: &mut Call,
         next: &mut usize,
         access: &Access,
+        begun: bool,
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) -> Result<bool, Box<str>> {
@@ -118,15 +117,22 @@ impl Redis {
                 *next += 1;
                 continue;
             };
+            // If MULTI is refused, what follows would be executed outside of the transaction.
+            if call.shape == Shape::Transaction && *next == 1 && !begun {
+                client.held_back = true;
+                return Ok(false);
+            }
             let kind = match call.shape {
                 Shape::Transaction if *next == 0 => Kind::Multi,
                 Shape::Transaction if *next == last => Kind::Ending,
                 Shape::Events => Kind::Keeping,
-                _ => Kind::Ordinary,
+                _ => kind_of(&call.wire[span.clone()]),
             };
+            let name = || resp::beginning(&call.wire[span.clone()])?.second;
+            let more = if let Kind::Publish(_) = kind { self.more_told(client, kind, name()) } else { 0 };
             match self.server_for(me, client, servers, kind, alone, out) {
                 Some((tag, server)) => {
-                    client.note(me, tag, server, kind, out);
+                    client.note(me, tag, server, kind, more, out);
                     out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
                     *next += 1;
                 }
@@ -137,6 +143,13 @@ impl Redis {
     }
 }
 
+/// What a command is whose reply may count subscribers, or a script; all others are ordinary ones here.
+fn kind_of(bytes: &[u8]) -> Kind {
+    let kind = resp::beginning(bytes).map(|beginning| kind(beginning.name, beginning.second.as_slice()));
+    kind.filter(|kind| matches!(kind, Kind::Publish(_) | Kind::Audience(_) | Kind::Script | Kind::Rescue))
+        .unwrap_or(Kind::Ordinary)
+}
+
 impl Client {
     /// A part of a reply, if the client speaks HTTP. False if it does not: then the bytes are its own.
     pub(crate) fn hear(&mut self, bytes: &[u8], over: bool) -> bool {
@@ -144,8 +157,8 @@ impl Client {
         let Some(at) = rest.works.iter_mut().position(Work::is_waiting) else { return true };
         rest.works[at].hear(bytes, over);
         if rest.works[at].held() > LARGE {
-            let unread = if let Stage::Two(two) = &rest.stage { two.unread() } else { 0 };
-            if unread + rest.works.iter().map(Work::held).sum::<usize>() > MAX_HELD {
+            let requests = rest.weight();
+            if matches!(&rest.stage, Stage::Two(two) if two.is_full(requests)) {
                 rest.works[at].give_up_results("the results that this connection waits for, together,");
             }
         }

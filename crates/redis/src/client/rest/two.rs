@@ -14,17 +14,22 @@ use crate::{
     hub::Name,
     resp::{self, Said},
     rest::{
-        Denied,
+        Denied, MAX_ANSWER,
         answer::{Answer, Manner},
         call::{Shape, Target},
         events::Events,
-        h2::{Arrived, H2, Respond},
+        h2::{self, Arrived, H2, Respond},
         head::{Head, Method},
     },
 };
 
 /// Bytes of answers from which on the client has to read some before more of its requests are carried out.
 const MAX_UNREAD: usize = 1024 * 1024;
+
+/// Bytes that a connection may hold in all: bodies on their way, requests that wait, results that are gathered, and answers that the
+/// client has not read. Or so many times the largest body, if that is more.
+const MAX_HELD: usize = 2 * MAX_ANSWER;
+const MAX_BODIES: usize = 4;
 
 /// Requests that may wait to be carried out. A client that gives them up may begin others in their place, so its streams are no bound.
 const MAX_WORKS: usize = 1000;
@@ -80,7 +85,9 @@ impl Redis {
             }
             _ => Ok(()),
         };
-        let mut over = two.h2.take(bytes, &admit, &mut arrived).err();
+        let most = MAX_HELD.max(MAX_BODIES * rules.as_ref().map_or(0, |rules| rules.max_request));
+        let room = most.saturating_sub(client.http().weight());
+        let mut over = two.h2.take(bytes, room, &admit, &mut arrived).err();
         let refused = refusal.is_some() && !arrived.is_empty();
         client.http().refusal = refusal;
         if guessed.get() && !client.http().leaving {
@@ -89,6 +96,9 @@ impl Redis {
         client.http().leaving |= refused || guessed.get();
         for Arrived { request, respond } in arrived {
             match request.and_then(|(head, body)| self.arrive(me, client, head, &body, out)) {
+                Ok(Ok(work)) if two.h2.holds() + client.http().weight() + work.weight() > most => {
+                    two.h2.answer(respond, Answer::denied(&work.manner, &h2::crowded()));
+                }
                 Ok(Ok(mut work)) => {
                     work.respond = Some(respond);
                     client.http().works.push_back(work);
@@ -208,6 +218,11 @@ impl Two {
 
     pub(super) fn answer(&mut self, respond: Respond, answer: Answer) {
         self.h2.answer(respond, answer);
+    }
+
+    /// Whether with these bytes of its requests the connection holds more than it may.
+    pub(super) fn is_full(&self, requests: usize) -> bool {
+        self.h2.holds() + requests > MAX_HELD
     }
 
     /// Bytes of answers that the client has not read.

@@ -1,0 +1,254 @@
+//! What newcomers get while a shared server is silent: another one.
+//!
+//! Redis does one thing at a time, so behind one long command all who share its server wait. But some commands hold up only their
+//! own connection: a script that runs for long (others are told `BUSY`), a write while writes are paused, a value for a client that
+//! does not read. From outside these look the same. So when the first answer has been due for longer than is usual, nobody joins
+//! any more, and one other server is asked for and asked (`Protocol::check`). Once that answers, newcomers go there, and the
+//! silent server is left to those who have sent something to it. While that is silent, too, they wait; no third is asked.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::{CheckOut, CheckOutFailed, ServerId, Time};
+use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
+
+use super::{
+    Work, Worker,
+    effects::Source,
+    leases::waiter_id,
+    servers::Phase,
+    sharing::{MUX, Place},
+};
+use crate::{mailbox::Message, shared_pool::SharedPool};
+
+/// An answer that takes no longer is nothing unusual.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Nor is one that takes this many times as long as usual.
+const UNUSUAL: u32 = 4;
+
+/// An answer changes what is usual by one part in so many.
+const WEIGHT: u32 = 8;
+
+/// A server that has been asked, and does not answer though the other one does, is given up after this time.
+const GIVEN_UP: Duration = Duration::from_secs(5);
+
+/// Another server for a mux.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relief {
+    None,
+    /// The pool was asked for one under this number.
+    Asked(u32),
+    /// The server in this slot was asked whether it answers.
+    Probed(u32),
+}
+
+/// Whether a shared server owes an answer, and since when.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Silence {
+    due: Option<Time>,
+    /// For longer than is usual.
+    long: bool,
+}
+
+impl Silence {
+    /// Something was sent to it.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.due.get_or_insert(now);
+    }
+
+    pub(super) fn is_long(&self) -> bool {
+        self.long
+    }
+}
+
+/// How long answers of shared servers take, by pool.
+#[derive(Default)]
+pub(super) struct RoundTrips(Vec<Duration>);
+
+impl RoundTrips {
+    fn of(&mut self, pool: PoolId) -> &mut Duration {
+        let index = pool.0 as usize;
+        if index >= self.0.len() {
+            self.0.resize(index + 1, Duration::ZERO);
+        }
+        &mut self.0[index]
+    }
+
+    /// An answer took this long. One that was unusual changes little, or the next one would not be noticed.
+    fn note(&mut self, pool: PoolId, took: Duration) {
+        let took = took.min(self.limit(pool));
+        let usual = self.of(pool);
+        *usual = *usual - *usual / WEIGHT + took / WEIGHT;
+    }
+
+    /// What takes longer is unusual.
+    fn limit(&mut self, pool: PoolId) -> Duration {
+        (*self.of(pool) * UNUSUAL).max(PATIENCE)
+    }
+}
+
+impl<P: Protocol> Worker<P> {
+    /// A shared server says something. True if it was silent for long.
+    pub(super) fn heard_from(&mut self, slot: usize) -> bool {
+        let now = self.now;
+        let server = &mut self.servers[slot];
+        let share = server.share.as_deref_mut().expect("a server of a mux is shared");
+        if let Some(since) = share.silence.due.replace(now) {
+            self.round_trips.note(server.pool.id, now - since);
+        }
+        std::mem::take(&mut share.silence.long)
+    }
+
+    /// Whether a mux's server is silent, by now. Then it is relieved, if somebody waits.
+    pub(super) fn look_at_silence(&mut self, pool: &Arc<SharedPool>, slot: usize) -> bool {
+        let (now, limit) = (self.now, self.round_trips.limit(pool.id));
+        let share = self.share(slot);
+        share.silence.long |= share.silence.due.is_some_and(|due| now - due >= limit);
+        let silent = share.silence.long || share.stalled.ever();
+        let mux = self.mux(pool.id).expect("its server was looked at");
+        if silent && mux.relief == Relief::None && !mux.joining.is_empty() {
+            self.ask_relief(pool);
+        }
+        silent
+    }
+
+    fn ask_relief(&mut self, pool: &Arc<SharedPool>) {
+        let waiter = self.next_serial;
+        self.next_serial = self.next_serial.wrapping_add(1);
+        self.mux(pool.id).expect("seen by the caller").relief = Relief::Asked(waiter);
+        let id = waiter_id(MUX as usize, waiter);
+        match self.ask(pool, id) {
+            CheckOut::Granted(grant) if grant.home == self.home() => {
+                self.work.push_back(Work::Granted(Arc::clone(pool), grant));
+            }
+            CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool.id, grant)),
+            CheckOut::Queued(_) => {}
+            CheckOut::Failed(reason) => self.on_relief_failed(pool, waiter, reason),
+        }
+    }
+
+    /// Whether this is what the mux of a pool has of a relief.
+    fn relief_is(&mut self, pool: PoolId, relief: Relief) -> bool {
+        self.mux(pool).is_some_and(|mux| mux.relief == relief)
+    }
+
+    /// Whether the server that a mux has is still silent.
+    fn is_silent(&mut self, pool: PoolId) -> bool {
+        let Some(Place::Serving(server)) = self.mux(pool).map(|mux| mux.place) else { return false };
+        let share = self.share(server as usize);
+        share.silence.long || share.stalled.ever()
+    }
+
+    /// The pool has granted another server; `None`: it died on its way here.
+    pub(super) fn on_relief_granted(&mut self, pool: PoolId, waiter: u32, slot: Option<usize>) {
+        let awaited = self.relief_is(pool, Relief::Asked(waiter));
+        if awaited {
+            self.mux(pool).expect("just seen").relief = Relief::None;
+        }
+        let Some(slot) = slot else { return };
+        if !awaited || !self.is_silent(pool) {
+            return self.check_in(slot, Verdict::Clean);
+        }
+        self.mux(pool).expect("just seen").relief = Relief::Probed(slot as u32);
+        let server = &mut self.servers[slot];
+        server.phase = Phase::Probing;
+        server.since = self.now;
+        self.probes.push((slot as u32, server.id));
+        let mut out = self.outbox();
+        let tag = self.server_tag(slot);
+        let protocol = Arc::clone(&self.shared.protocol);
+        protocol.check(tag, &mut self.servers[slot].session, &mut out);
+        self.execute(out, Source::NONE);
+        self.rearm_server(slot);
+    }
+
+    /// There is no other server.
+    pub(super) fn on_relief_failed(&mut self, pool: &Arc<SharedPool>, waiter: u32, reason: CheckOutFailed) {
+        if !self.relief_is(pool.id, Relief::Asked(waiter)) {
+            return;
+        }
+        let now = self.now;
+        let mux = self.mux(pool.id).expect("just seen");
+        mux.relief = Relief::None;
+        // What the upstream says to everybody who connects is for them, too. Otherwise they wait for the one they know.
+        if reason != CheckOutFailed::Refused {
+            return;
+        }
+        for joiner in std::mem::take(&mut mux.joining) {
+            if self.still_joins(pool.id, &joiner) {
+                let why = self.lease_failure(pool, reason, now - joiner.since);
+                self.fail_lease(joiner.client as usize, why);
+            }
+        }
+    }
+
+    /// The other server answers.
+    pub(super) fn on_probe_answered(&mut self, slot: usize, id: ServerId) {
+        let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id && !server.ending) else {
+            return;
+        };
+        server.phase = Phase::Live;
+        let pool = server.pool.id;
+        let awaited = self.relief_is(pool, Relief::Probed(slot as u32));
+        if awaited {
+            self.mux(pool).expect("just seen").relief = Relief::None;
+        }
+        if !awaited || !self.is_silent(pool) {
+            return self.check_in(slot, Verdict::Clean);
+        }
+        let Some(Place::Serving(silent)) = self.mux(pool).map(|mux| mux.place) else { return };
+        let silent = silent as usize;
+        self.share(silent).yielding = true;
+        self.serve(pool, slot);
+        if self.share(silent).sharers.is_empty() {
+            self.give_back(silent);
+        }
+        self.admit_joining(pool, slot);
+        self.rearm_server(slot);
+    }
+
+    /// Gives up servers that do not answer though others do.
+    pub(super) fn look_at_probes(&mut self) {
+        let now = self.now;
+        for (slot, id) in std::mem::take(&mut self.probes) {
+            let here = |server: &&mut super::servers::ServerConn<P::Server>| {
+                server.id == id && server.phase == Phase::Probing && !server.ending
+            };
+            let Some(server) = self.servers.get_mut(slot as usize).filter(here) else { continue };
+            let (pool, since) = (server.pool.id, server.since);
+            if self.relief_is(pool, Relief::Probed(slot)) && self.is_silent(pool) {
+                self.servers[slot as usize].since = now;
+            } else if now - since >= GIVEN_UP {
+                let message = "it does not answer, though others do".to_owned();
+                self.end_server(slot as usize, CloseReason::Error(Blame::Server, message));
+                continue;
+            }
+            self.probes.push((slot, id));
+        }
+    }
+
+    /// A server that was asked has gone.
+    pub(super) fn on_probe_gone(&mut self, slot: usize) {
+        let pool = self.servers[slot].pool.id;
+        if self.relief_is(pool, Relief::Probed(slot as u32)) {
+            self.mux(pool).expect("just seen").relief = Relief::None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_usual_is_learnt_and_what_is_not_changes_little() {
+        let (mut trips, pool) = (RoundTrips::default(), PoolId(3));
+        assert_eq!(trips.limit(pool), PATIENCE);
+        (0..100).for_each(|_| trips.note(pool, Duration::from_millis(100)));
+        let limit = trips.limit(pool);
+        assert!(limit > Duration::from_millis(350) && limit <= Duration::from_millis(400), "{limit:?}");
+        trips.note(pool, Duration::from_secs(3600));
+        assert!(trips.limit(pool) < Duration::from_millis(600));
+        assert_eq!(trips.limit(PoolId(0)), PATIENCE, "of another pool nothing is known");
+    }
+}

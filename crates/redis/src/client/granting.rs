@@ -1,0 +1,55 @@
+//! A client gets the server that it has asked for, for one purpose or another.
+
+use protocol::{ClientTag, LeaseKind, Outbox, Peer, ServerTag, Verdict};
+
+use super::{Client, Lease, Purpose};
+use crate::{Redis, Server, resp, server::Due};
+
+impl Redis {
+    pub(crate) fn on_granted(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        let Lease::Asked(kind, purpose) = std::mem::replace(&mut client.lease, Lease::None) else {
+            unreachable!("a grant that nobody asked for");
+        };
+        client.lease = match kind {
+            LeaseKind::Exclusive | LeaseKind::Lasting => {
+                server.lend(me);
+                Lease::Held(tag)
+            }
+            LeaseKind::Shared => Lease::Shared(tag),
+        };
+        match purpose {
+            Purpose::Commands => return,
+            Purpose::Subscriptions => return self.found(me, client, tag, server, out),
+            Purpose::Unblock { connection, with_error } => {
+                server.expect(Some((me, client.id)), Due::Plain);
+                client.due += 1;
+                let (id, how) = (connection.to_string(), if with_error { "ERROR" } else { "TIMEOUT" });
+                let words = [&b"CLIENT"[..], b"UNBLOCK", id.as_bytes(), how.as_bytes()];
+                return out.insert(Peer::Server(tag), |to| resp::command(to, &words));
+            }
+            Purpose::Select(database) if server.outside().is_some() => {
+                client.selects = Some(database);
+                return server.enter(tag, (me, client.id), out);
+            }
+            Purpose::Select(database) => {
+                client.database = database;
+                out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
+            }
+            Purpose::Hello(version, name) => {
+                client.version = version;
+                if let Some(name) = name {
+                    client.set_name(name);
+                }
+                out.insert(Peer::Client(me), |to| server.hello().tell(version, client.id, to));
+            }
+        }
+        client.part(me, tag, server, Verdict::Clean, out);
+    }
+}

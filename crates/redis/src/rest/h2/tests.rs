@@ -1,0 +1,67 @@
+use super::*;
+
+/// A frame (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The head of `POST /pipeline` (RFC 7541: three fields of the static table, then the path as a literal).
+fn head(stream: u32) -> Vec<u8> {
+    let path = b"/pipeline";
+    let block = [&[0x83, 0x87, 0x41, 1, b'x', 0x04, path.len() as u8], &path[..]].concat();
+    frame(1, 4, stream, &block)
+}
+
+fn data(stream: u32, length: usize, last: bool) -> Vec<u8> {
+    let mut frames = Vec::new();
+    let mut left = length;
+    while left > 0 || (last && frames.is_empty()) {
+        let now = left.min(16384);
+        left -= now;
+        frames.extend(frame(0, u8::from(last && left == 0), stream, &vec![b'x'; now]));
+    }
+    frames
+}
+
+/// What arrives with these bytes: the bodies' lengths, or the status of the refusal.
+fn take(h2: &mut H2, bytes: &[u8], room: usize) -> Vec<Result<usize, u16>> {
+    let mut arrived = Vec::new();
+    h2.take(bytes, room, &|_| Ok(()), &mut arrived).expect("what comes is HTTP/2");
+    let of = |arrived: Arrived| arrived.request.map(|(_, body)| body.len()).map_err(|denied| denied.status);
+    arrived.into_iter().map(of).collect()
+}
+
+fn connection(max_request: usize) -> H2 {
+    let mut h2 = H2::new(max_request);
+    assert_eq!(take(&mut h2, &[PREFACE, &frame(4, 0, 0, &[])].concat(), 0), []);
+    h2
+}
+
+#[test]
+fn all_bodies_on_their_way_share_one_bound() {
+    let mut h2 = connection(50_000);
+    let room = 100_000;
+    for stream in [1, 3, 5] {
+        let length = if stream == 5 { 20_000 } else { 40_000 };
+        assert_eq!(take(&mut h2, &[head(stream), data(stream, length, false)].concat(), room), []);
+    }
+    assert_eq!(h2.holds(), room, "to the last byte");
+    // One more byte of whichever stream is too much, and what that one held makes room for the others.
+    assert_eq!(take(&mut h2, &data(3, 1, true), room), [Err(503)]);
+    assert_eq!(h2.holds(), 60_000);
+    assert_eq!(take(&mut h2, &data(1, 10_000, true), room), [Ok(50_000)]);
+    assert_eq!(take(&mut h2, &data(5, 30_001, true), room), [Err(413)]);
+    assert_eq!(h2.holds(), 0);
+}
+
+#[test]
+fn without_room_for_its_body_a_request_is_refused_and_its_connection_goes_on() {
+    let mut h2 = connection(50_000);
+    assert_eq!(take(&mut h2, &[head(1), data(1, 1, true)].concat(), 0), [Err(503)]);
+    assert_eq!(take(&mut h2, &[head(3), data(3, 1, true)].concat(), 1), [Ok(1)]);
+    assert_eq!(take(&mut h2, &[head(5), data(5, 20_000, false)].concat(), 20_000), []);
+    // What else the connection holds has grown meanwhile.
+    assert_eq!(take(&mut h2, &data(5, 1, true), 10), [Err(503)]);
+    assert_eq!(h2.holds(), 0);
+}
