@@ -17,8 +17,6 @@ use std::{
     },
 };
 
-use protocol::PoolId;
-
 use crate::{
     harmless,
     message::take_u32,
@@ -41,28 +39,67 @@ const MAX_TOLD: usize = 100;
 
 /// Extensions of PostgreSQL's own distribution whose functions leave nothing behind in a session.
 const TRUSTED: &[&str] = &[
-    "adminpack", "amcheck", "autoinc", "bloom", "btree_gin", "btree_gist", "citext", "cube", "dict_int", "dict_xsyn", "earthdistance",
-    "file_fdw", "fuzzystrmatch", "hstore", "insert_username", "intagg", "intarray", "lo", "ltree", "moddatetime", "old_snapshot",
-    "pageinspect", "pg_buffercache", "pg_freespacemap", "pg_logicalinspect", "pg_overexplain", "pg_prewarm", "pg_stat_statements",
-    "pg_surgery", "pg_trgm", "pg_visibility", "pg_walinspect", "pgcrypto", "pgrowlocks", "pgstattuple", "plpgsql", "refint", "seg",
-    "sslinfo", "tcn", "tsm_system_rows", "tsm_system_time", "unaccent", "uuid-ossp",
+    "adminpack",
+    "amcheck",
+    "autoinc",
+    "bloom",
+    "btree_gin",
+    "btree_gist",
+    "citext",
+    "cube",
+    "dict_int",
+    "dict_xsyn",
+    "earthdistance",
+    "file_fdw",
+    "fuzzystrmatch",
+    "hstore",
+    "insert_username",
+    "intagg",
+    "intarray",
+    "lo",
+    "ltree",
+    "moddatetime",
+    "old_snapshot",
+    "pageinspect",
+    "pg_buffercache",
+    "pg_freespacemap",
+    "pg_logicalinspect",
+    "pg_overexplain",
+    "pg_prewarm",
+    "pg_stat_statements",
+    "pg_surgery",
+    "pg_trgm",
+    "pg_visibility",
+    "pg_walinspect",
+    "pgcrypto",
+    "pgrowlocks",
+    "pgstattuple",
+    "plpgsql",
+    "refint",
+    "seg",
+    "sslinfo",
+    "tcn",
+    "tsm_system_rows",
+    "tsm_system_time",
+    "unaccent",
+    "uuid-ossp",
 ];
 
 /// Extensions whose functions do harm only if they are called with the wrong arguments: to have them does none.
 const TO_BE_CALLED: &[&str] = &["dblink", "isn", "postgres_fdw", "tablefunc", "xml2"];
 
-/// The catalogues of all pools' databases.
+/// The catalogues of all databases.
 #[derive(Default)]
 pub(crate) struct Catalogues {
-    by_pool: Mutex<HashMap<PoolId, Arc<Catalogue>>>,
+    by_database: Mutex<HashMap<Arc<str>, Arc<Catalogue>>>,
     clock: Arc<AtomicU64>,
 }
 
 impl Catalogues {
-    /// That of a pool.
-    pub(crate) fn of(&self, pool: PoolId) -> Arc<Catalogue> {
-        let mut by_pool = self.by_pool.lock().unwrap_or_else(PoisonError::into_inner);
-        by_pool.entry(pool).or_insert_with(|| Arc::new(Catalogue::new(self.clock.clone()))).clone()
+    /// That of a database: pools of several users may share it.
+    pub(crate) fn of(&self, database: &Arc<str>) -> Arc<Catalogue> {
+        let mut by_database = self.by_database.lock().unwrap_or_else(PoisonError::into_inner);
+        by_database.entry(database.clone()).or_insert_with(|| Arc::new(Catalogue::new(self.clock.clone()))).clone()
     }
 
     /// So many milliseconds have passed by the driver's clock.
@@ -435,7 +472,7 @@ impl Function {
 
 fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'static str> {
     let any = |suspects| findings.suspects.any(suspects);
-    if any(Suspects::HIDDEN) {
+    if any(Suspects::HIDDEN.and(Suspects::DDL)) {
         Some("it runs what cannot be read")
     } else if any(Suspects::SETTINGS.and(Suspects::UNNAMED)) {
         Some("it sets parameters of the session")
@@ -443,7 +480,12 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
         Some("it uses temporary objects")
     } else if any(Suspects::LOCK) {
         Some("it takes advisory locks of the session")
-    } else if any(Suspects::LISTEN.and(Suspects::CURSOR).and(Suspects::PREPARE).and(Suspects::FORGET).and(Suspects::BEYOND)) {
+    } else if any(Suspects::LISTEN
+        .and(Suspects::CURSOR)
+        .and(Suspects::PREPARE)
+        .and(Suspects::FORGET)
+        .and(Suspects::BEYOND))
+    {
         Some("it leaves something behind in the session")
     } else if !findings.calls.iter().all(|name| is_known(name)) {
         Some("it calls what is not known to be harmless")
@@ -453,7 +495,8 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
 }
 
 /// Columns of stored expressions, with the words for where they are.
-const EXPRESSIONS: [&str; 9] = [
+const EXPRESSIONS: [&str; 10] = [
+    "SELECT concat('statistics ', stxname), stxexprs::text FROM pg_statistic_ext WHERE oid >= 16384 AND stxexprs IS NOT NULL",
     "SELECT concat('rule of ', ev_class::regclass), concat(ev_action, ev_qual) FROM pg_rewrite WHERE oid >= 16384",
     "SELECT concat('default in ', adrelid::regclass), adbin::text FROM pg_attrdef WHERE oid >= 16384",
     "SELECT concat('constraint ', conname), conbin::text FROM pg_constraint WHERE oid >= 16384 AND conbin IS NOT NULL",
@@ -467,7 +510,8 @@ const EXPRESSIONS: [&str; 9] = [
 ];
 
 /// Catalogues whose rows matter, and the columns that name them.
-const MARKED: [(&str, &str); 14] = [
+const MARKED: [(&str, &str); 15] = [
+    ("pg_statistic_ext", "oid"),
     ("pg_proc", "oid"),
     ("pg_rewrite", "oid"),
     ("pg_attrdef", "oid"),
@@ -521,8 +565,12 @@ fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     sql.push_str(&format!(
         "WITH e(place, tree) AS MATERIALIZED (SELECT * FROM ({expressions}) AS all_of_them WHERE {changed}) \
          SELECT 'x', '', p.proname, '', min(c.place), '', '' FROM \
-         (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid FROM e) \
-         AS c(place, function) JOIN pg_proc AS p ON p.oid = c.function WHERE p.oid < 16384 OR EXISTS (SELECT FROM pg_depend AS d \
+         (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid FROM e \
+         UNION ALL SELECT concat('operator ', oprname), oprcode::oid FROM pg_operator WHERE oid >= 16384 AND {changed} \
+         UNION ALL SELECT concat('cast to ', casttarget::regtype), castfunc FROM pg_cast WHERE oid >= 16384 AND {changed} \
+         UNION ALL SELECT concat('aggregate ', aggfnoid), unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggminvtransfn, \
+         aggmfinalfn])::oid FROM pg_aggregate WHERE aggfnoid::oid >= 16384 AND {changed}) \
+         AS c(place, function) JOIN pg_proc AS p ON p.oid = c.function WHERE p.oid < 16384 OR p.proname = 'set_limit' OR EXISTS (SELECT FROM pg_depend AS d \
          JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
          AND d.objid = p.oid AND d.deptype = 'e' AND e.extname IN ('{extensions}')) GROUP BY p.proname \
          UNION ALL SELECT 'x', '', 'an update of pg_settings', '', place, '', '' FROM e \
@@ -569,9 +617,18 @@ mod tests {
         for (language, source) in [
             ("sql", "select a + 1 from t where lower(b) = $1"),
             ("plpgsql", "begin new.changed := now(); return new; end"),
-            ("plpgsql", "declare x numeric(10, 2); begin if (x > 1) then update t set a = x, b = g(x); end if; return query (select 1); end"),
-            ("plpgsql", "begin perform set_config('app.tenant', x, true); set local work_mem = '1MB'; insert into t (a) values (1); end"),
-            ("plpgsql", "declare c cursor (n int) for select n; begin open c(1); close c; perform pg_notify('a', 'b'); end"),
+            (
+                "plpgsql",
+                "declare x numeric(10, 2); begin if (x > 1) then update t set a = x, b = g(x); end if; return query (select 1); end",
+            ),
+            (
+                "plpgsql",
+                "begin perform set_config('app.tenant', x, true); set local work_mem = '1MB'; insert into t (a) values (1); end",
+            ),
+            (
+                "plpgsql",
+                "declare c cursor (n int) for select n; begin open c(1); close c; perform pg_notify('a', 'b'); end",
+            ),
         ] {
             let rows = [function("f", language, source), function("g", "sql", "select 1")];
             assert_eq!(judged(&rows, &[]).suspicious, [""; 0], "{source}");
@@ -601,7 +658,10 @@ mod tests {
         }
         let set = ["f", "public", "f", "sql", "select 1", "search_path=\"pg_temp\", a", ""];
         assert_eq!(judged(&[set], &[]).suspicious.len(), 1);
-        assert_eq!(judged(&[["f", "public", "f", "sql", "select 1", "search_path=a, pg_temp", ""]], &[]).suspicious.len(), 0);
+        assert_eq!(
+            judged(&[["f", "public", "f", "sql", "select 1", "search_path=a, pg_temp", ""]], &[]).suspicious.len(),
+            0
+        );
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Soil {
 pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE;";
 
 /// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what may be set back.
-const CLEANING: &[u8] = b"RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
+const CLEANING: &[u8] =
+    b"RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
     SELECT pg_catalog.pg_advisory_unlock_all();";
 
 /// Appends the SQL that cleans a session which began with the settings `own`, and gives it those of `start`. `statements`: prepared

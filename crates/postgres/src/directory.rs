@@ -113,6 +113,8 @@ pub enum Unknown {
 pub struct ServerLogin {
     /// The database's name there.
     pub database: String,
+    /// Tells that database from all others, and from the same with other [functions that are trusted](Self::trusted_functions).
+    pub database_id: Arc<str>,
     /// The user's name there.
     pub user: String,
     /// The password, if it is known. Without one, the keys of the user's own login are tried.

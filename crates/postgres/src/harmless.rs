@@ -49,7 +49,8 @@ mod tests {
         for name in ["now", "count", "lower", "generate_series", "pg_advisory_xact_lock", "random", "pg_get_expr"] {
             assert!(is_harmless(name.as_bytes()), "{name}");
         }
-        for name in ["set_config", "setseed", "pg_advisory_lock", "query_to_xml", "ts_stat", "dblink_connect", "f", ""] {
+        for name in ["set_config", "setseed", "pg_advisory_lock", "query_to_xml", "ts_stat", "dblink_connect", "f", ""]
+        {
             assert!(!is_harmless(name.as_bytes()), "{name}");
         }
     }

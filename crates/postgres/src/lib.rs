@@ -71,8 +71,8 @@ pub use requester::{
     Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
 pub use server::Server;
-pub use statements::PREFIX as STATEMENT_PREFIX;
 pub use state::{OnState, ResetPolicy, StatePolicy};
+pub use statements::PREFIX as STATEMENT_PREFIX;
 pub use target::Target;
 
 use client::Phase;

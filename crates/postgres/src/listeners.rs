@@ -20,8 +20,7 @@ use std::{
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use crate::{
-    Postgres,
-    cleaning,
+    Postgres, cleaning,
     client::{Client, Phase},
     error::{Failure, Report, Severity, code},
     message::{IDLE, back, take_text, take_u32, write_ready},
@@ -216,7 +215,13 @@ impl Postgres {
     }
 
     /// The server that is to listen for all is as it was when it was new.
-    pub(crate) fn listener_cleaned(&self, tag: ServerTag, server: &mut Server, failure: Option<Failure>, out: &mut Outbox) {
+    pub(crate) fn listener_cleaned(
+        &self,
+        tag: ServerTag,
+        server: &mut Server,
+        failure: Option<Failure>,
+        out: &mut Outbox,
+    ) {
         if let Some(failure) = failure {
             let reason = CloseReason::Error(Blame::Server, failure.text());
             out.push(Effect::Close { peer: Peer::Server(tag), reason });

@@ -10,9 +10,9 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
     Postgres,
+    cleaning::Soil,
     client::Client,
     deallocate::{Deallocate, deallocates},
-    cleaning::Soil,
     error::Failure,
     exchange::Note,
     message::{HEADER, back, front, take_text, write},
@@ -237,7 +237,9 @@ fn refer(
     };
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(text);
-    } else if server.policy.on_state != OnState::Allow && !statement.findings.is_plain() {
+    } else if server.policy.on_state != OnState::Allow
+        && (!statement.findings.is_plain() || server.odd_strings || server.suspects != Suspects::NONE)
+    {
         let findings = &server.judge(statement.findings.clone());
         if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
             return step;
@@ -410,12 +412,7 @@ pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
 /// An error was answered, to a message of the extended protocol if `prepared`: what it discarded never was, and a statement that may be
 /// stale is made anew everywhere. Returns the
 /// error with the client's own name of a statement in place of ours, if there is one in it.
-pub(crate) fn failed(
-    body: Option<&[u8]>,
-    prepared: bool,
-    client: &mut Client,
-    server: &mut Server,
-) -> Option<Vec<u8>> {
+pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
     let renamed = body.and_then(|body| rename(body, taken, client));
     settle_discarded(client, server);

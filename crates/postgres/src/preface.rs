@@ -57,7 +57,14 @@ const MAY_GO_AHEAD: Suspects = Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Susp
 
 impl Postgres {
     /// Brings a server that was just granted to its holder's settings, and cleans it first if somebody else may have left something behind.
-    pub(crate) fn prepare_for(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+    pub(crate) fn prepare_for(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
         let want = client.settings.clone().expect("a client that is logged in has settings");
         let same_holder = server.held_last == Some((me, client.secret));
         let cleans = !server.soil.is_clean() && !same_holder;
@@ -92,7 +99,13 @@ impl Postgres {
             sql.extend_from_slice(format!(";DEALLOCATE {}", old.name).as_bytes());
         }
         sql.extend_from_slice(format!(";PREPARE {marker} AS SELECT").as_bytes());
-        let preface = Preface { settings: want, cleaned: cleans, unnamed: client.unnamed.clone(), flushed: false, at_guard: false };
+        let preface = Preface {
+            settings: want,
+            cleaned: cleans,
+            unnamed: client.unnamed.clone(),
+            flushed: false,
+            at_guard: false,
+        };
         let write_all = |to: &mut Vec<u8>| {
             write_query(to, &sql);
             write(to, front::DESCRIBE, |to| {
@@ -154,8 +167,12 @@ impl Postgres {
         client.tries += 1;
         let hopeless = !preface.cleaned && failure.is_permanent();
         if (hopeless || client.tries >= MAX_TRIES) && !matches!(client.phase, Phase::Closed) {
-            let report =
-                Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
+            let report = Report {
+                severity: Severity::Fatal,
+                code: &failure.code,
+                message: &failure.message,
+                hint: &failure.hint,
+            };
             client.fail(tag, &report, Blame::Client, out);
         }
         client.release(tag, me, server, Verdict::Discard, out);
@@ -220,7 +237,8 @@ impl Client {
             own.is_some() && own == server.settings.reported.get(name)
         };
         // How they are read is ruled by what the server has now.
-        let read = (!findings.backslash || same(b"standard_conforming_strings")) && (!findings.wide || same(b"client_encoding"));
+        let read = (!findings.backslash || same(b"standard_conforming_strings"))
+            && (!findings.wide || same(b"client_encoding"));
         let mut further = findings.suspects;
         further.remove(MAY_GO_AHEAD);
         read && further == Suspects::NONE

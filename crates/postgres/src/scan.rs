@@ -27,6 +27,15 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
     findings
 }
 
+/// Which name is that of a table, so that what is in parentheses behind it are columns.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Table {
+    #[default]
+    No,
+    Next,
+    Last,
+}
+
 /// Where in a text its reader is.
 struct Place<'a> {
     /// A statement begins here.
@@ -49,8 +58,8 @@ struct Place<'a> {
     dot: bool,
     /// The word before the last.
     last_but_one: Before<'a>,
-    /// What the next words are about.
-    of_table: bool,
+    /// Whether the next name is that of a table, or the last one was.
+    table: Table,
     updates: bool,
     settings_table: bool,
     /// It is the text itself, and not code in it.
@@ -70,7 +79,7 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
         last: Before::Other,
         dot: false,
         last_but_one: Before::Other,
-        of_table: false,
+        table: Table::No,
         updates: false,
         settings_table: false,
         outermost,
@@ -130,12 +139,15 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
             let kind = kinds::begin(word, tokens, found);
             at.prefix = kind == Kind::Prefix;
             at.procedural = kind == Kind::Procedural;
-            at.of_table = kind == Kind::OfTable;
+            at.table = if kind == Kind::OfTable { Table::Next } else { Table::No };
             anywhere(word, at, found);
             return at.end_name(Before::Word(word));
         }
     } else {
         at.start = false;
+    }
+    if !qualified {
+        at.table = if at.table == Table::Next { Table::Last } else { Table::No };
     }
     anywhere(word, at, found);
     if !at.outermost && !quoted && !qualified {
@@ -160,8 +172,23 @@ fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mu
 
 /// Words that begin a statement wherever they stand in procedural code.
 const STARTS: [&str; 17] = [
-    "set", "reset", "discard", "deallocate", "drop", "close", "unlisten", "listen", "insert", "prepare", "load", "create", "alter", "import",
-    "reassign", "refresh", "do",
+    "set",
+    "reset",
+    "discard",
+    "deallocate",
+    "drop",
+    "close",
+    "unlisten",
+    "listen",
+    "insert",
+    "prepare",
+    "load",
+    "create",
+    "alter",
+    "import",
+    "reassign",
+    "refresh",
+    "do",
 ];
 
 /// Looks over the body of a function in PL/pgSQL.
@@ -174,14 +201,14 @@ pub(crate) fn scan_procedure(body: &[u8]) -> Findings {
 fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &mut Findings) {
     match symbol {
         b';' if at.depth == 0 => {
-            (at.start, at.prefix, at.procedural, at.of_table) = (at.outermost, false, false, false);
+            (at.start, at.prefix, at.procedural, at.table) = (at.outermost, false, false, Table::No);
             at.end_name(Before::Other);
         }
         b'.' if at.name.is_some() => at.dot = true,
         b'(' => {
             let odd = match at.name.take() {
                 Some((name, quoted, qualified)) => {
-                    let of_table = std::mem::take(&mut at.of_table);
+                    let of_table = std::mem::take(&mut at.table) == Table::Last;
                     let before = at.before_name;
                     if !of_table {
                         let procedural = !at.outermost && !quoted && !qualified && calls::is_procedural(name, before);
@@ -193,7 +220,7 @@ fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &
                     !quoted && (settings::is(name, "on") || settings::is(name, "operator"))
                 }
                 None => {
-                    at.of_table = false;
+                    at.table = Table::No;
                     false
                 }
             };
@@ -221,13 +248,14 @@ fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &
 fn anywhere(word: &[u8], at: &mut Place<'_>, found: &mut Findings) {
     let Some(first) = word.first() else { return };
     let is = |other: &str| settings::is(word, other);
-    let before = |others: &[&str]| {
-        others.iter().any(|other| matches!(at.last, Before::Word(last) if settings::is(last, other)))
-    };
+    let before =
+        |others: &[&str]| others.iter().any(|other| matches!(at.last, Before::Word(last) if settings::is(last, other)));
     let suspects = match (word.len(), first | 0x20) {
         (4, b't') if is("temp") && before(&TEMPORARY) => Suspects::TEMPORARY,
         (9, b't') if is("temporary") && before(&TEMPORARY) => Suspects::TEMPORARY,
         (4, b'h') if is("hold") && before(&["with"]) => Suspects::CURSOR,
+        // SELECT INTO: of the place that is first in search_path.
+        (4, b'i') if at.outermost && is("into") && !before(&["insert", "merge"]) => Suspects::TEMPORARY,
         (7, b'c') if is("currval") => Suspects::LAST_VALUE,
         (7, b'l') if is("lastval") => Suspects::LAST_VALUE,
         (7, b'n') if is("nextval") => Suspects::SEQUENCE,
@@ -409,6 +437,8 @@ mod tests {
             ("select zone(1)", "zone"),
             ("select set (1)", "set"),
             ("select * from f(1) as g(a)", "f"),
+            ("copy t from stdin where f(1)", "f"),
+            ("select f(values) from (values (1)) as t(values)", "f"),
         ] {
             assert_eq!(calls(sql), [name], "{sql}");
         }
@@ -419,9 +449,6 @@ mod tests {
         for sql in [
             "execute p",
             "do 'begin end'",
-            "create function f() returns int language sql as 'select 1'",
-            "alter table t add a int",
-            "drop type t",
             "load 'x'",
             "frobnicate",
             "select U&'a'",
@@ -438,7 +465,14 @@ mod tests {
             has(sql, Suspects::BEYOND);
         }
         has_not("create temp table t (a int)", Suspects::DDL);
-        has("create table t (a int)", Suspects::DDL);
+        for sql in [
+            "create table t (a int)",
+            "create function f() returns int language sql as 'select 1'",
+            "alter table t add a int",
+            "drop type t",
+        ] {
+            has(sql, Suspects::DDL);
+        }
     }
 
     #[test]
@@ -448,6 +482,13 @@ mod tests {
             ("set local search_path = 'pg_temp'", Suspects::TEMPORARY),
             ("select set_config('search_path', $1, true)", Suspects::TEMPORARY),
             ("select set_config('app.tenant','evil', NOT true)", Suspects::SETTINGS),
+            ("copy t from stdin where set_config('a.b', 'c', false) = 'c'", Suspects::SETTINGS),
+            ("set session.tenant = 1", Suspects::SETTINGS),
+            ("set local.tenant = 1", Suspects::SETTINGS),
+            ("set \"transaction\".tenant = 1", Suspects::SETTINGS),
+            ("select set_config(values, 'evil', false) from t", Suspects::UNNAMED),
+            ("select * into orders from public.orders", Suspects::TEMPORARY),
+            ("set app.länge = 1", Suspects::UNNAMED),
             ("select set_config('app.tenant','evil', true and false)", Suspects::SETTINGS),
             ("select \"set_config\"('app.tenant','evil', false)", Suspects::SETTINGS),
             ("select \"pg_advisory_lock\"(1)", Suspects::LOCK),

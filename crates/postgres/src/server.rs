@@ -77,6 +77,8 @@ pub struct Server {
     pub(crate) soil: Soil,
     /// What is known of its database.
     pub(crate) catalogue: Arc<Catalogue>,
+    /// Backslashes escape in text constants of the plain kind, or nobody knows.
+    pub(crate) odd_strings: bool,
     /// Functions that the configuration calls harmless.
     pub(crate) trusted: Arc<[String]>,
     /// The transaction that is open has changed what the database consists of.
@@ -158,6 +160,9 @@ impl Server {
                 self.facts = Arc::new(self.facts.with(name, value));
             }
         } else if self.settings.reported.get(name) != Some(value) {
+            if name == b"standard_conforming_strings" {
+                self.odd_strings = value != b"on";
+            }
             let reported = self.settings.reported.with(name, value);
             self.settings = postgres.parameters.intern(Settings::new(reported, self.settings.extras.clone()));
         }

@@ -98,6 +98,7 @@ impl Postgres {
         let how = self.directory.server_login(pool);
         let (mode, how_state, for_writes) = (how.mode, how.state, how.target.is_for_writes());
         let (connect_query, trusted) = (how.connect_query.clone(), how.trusted_functions.clone());
+        let catalogue = self.catalogues.of(&how.database_id);
         let mut login = Login {
             how,
             step: Step::Asked,
@@ -146,7 +147,8 @@ impl Postgres {
             ready_withheld: None,
             pinned: false,
             soil: Soil::default(),
-            catalogue: self.catalogues.of(pool),
+            catalogue,
+            odd_strings: false,
             trusted,
             changes: false,
             customs: Vec::new(),
@@ -252,6 +254,7 @@ impl Postgres {
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
         server.own = server.settings.clone();
+        server.odd_strings = server.settings.reported.get(b"standard_conforming_strings") != Some(&b"on"[..]);
         match server.connect_query.clone() {
             Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
             None => self.server_usable(me, server, out),

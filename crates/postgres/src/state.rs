@@ -68,7 +68,13 @@ pub struct StatePolicy {
 
 impl Default for StatePolicy {
     fn default() -> Self {
-        Self { on_state: OnState::Replay, reset: ResetPolicy::Auto, max_pinned: 10, share_listener: true, max_prepared: 500 }
+        Self {
+            on_state: OnState::Replay,
+            reset: ResetPolicy::Auto,
+            max_pinned: 10,
+            share_listener: true,
+            max_prepared: 500,
+        }
     }
 }
 
@@ -143,14 +149,19 @@ impl Server {
     /// What a text with these findings may do here and now.
     #[inline]
     pub(crate) fn judge(&self, findings: Findings) -> Findings {
-        if findings.is_plain() || self.policy.on_state == OnState::Allow {
+        // With odd strings the bodies of functions are read otherwise, too.
+        let known = !self.odd_strings && (self.suspects == Suspects::NONE || self.meaning_is_known());
+        if (findings.is_plain() && known) || self.policy.on_state == OnState::Allow {
             return findings;
         }
-        self.judge_odd(findings)
+        self.judge_odd(findings, known)
     }
 
     #[cold]
-    fn judge_odd(&self, mut findings: Findings) -> Findings {
+    fn judge_odd(&self, mut findings: Findings, known: bool) -> Findings {
+        if !known {
+            findings.suspects.add(Suspects::HIDDEN);
+        }
         if (findings.backslash && !self.strings_are_plain()) || (findings.wide && !self.letters_are_plain()) {
             // The names in it are as good as any.
             return Findings { custom: findings.custom, ..Findings::unreadable() };
@@ -176,8 +187,7 @@ impl Server {
 
     /// A backslash in a text constant of the plain kind is a backslash.
     fn strings_are_plain(&self) -> bool {
-        let on = self.settings.reported.get(b"standard_conforming_strings") == Some(&b"on"[..]);
-        on && self.meaning_is_known()
+        !self.odd_strings && self.meaning_is_known()
     }
 
     /// A byte below 128 is always a character.
@@ -208,6 +218,8 @@ impl Server {
             self.soil.add(Soil::BEYOND);
         } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
             self.soil.add(Soil::ALL);
+        } else if findings.suspects.any(Suspects::DDL) && self.policy.reset != ResetPolicy::Never {
+            self.soil.add(Soil::STATE);
         }
         findings.custom.iter().for_each(|name| self.note_custom(name));
         for name in &findings.resets {
@@ -329,7 +341,10 @@ impl Postgres {
         }
         let advanced = client.last_values && server.suspects.any(Suspects::SEQUENCE);
         server.advanced |= advanced;
-        let relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
+        let mut relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
+        if server.policy.reset == ResetPolicy::Never {
+            relevant.remove(Suspects::DDL);
+        }
         if server.policy.on_state == OnState::Allow || !server.suspects.any(relevant) {
             if advanced && !server.pinned && server.policy.on_state != OnState::Allow {
                 client.phase = Phase::Applying;

@@ -276,7 +276,8 @@ mod tests {
         for [kind, name, value] in rows {
             let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
             let (name, value) = (name.map(hex), value.map(hex));
-            let columns = if *kind == Some("s") { [*kind, name.as_deref(), value.as_deref()] } else { [*kind, rows[0][1], None] };
+            let columns =
+                if *kind == Some("s") { [*kind, name.as_deref(), value.as_deref()] } else { [*kind, rows[0][1], None] };
             survey.row(&row(&columns)).unwrap();
         }
         survey

@@ -57,7 +57,7 @@ impl Suspects {
     /// All that may leave something behind in a session, or take it away.
     pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
     /// All that may leave something behind in a session, seen in the text or not.
-    pub(crate) const LASTING: Self = Self(Self::VISIBLY_LASTING.0 | Self::HIDDEN.0);
+    pub(crate) const LASTING: Self = Self(Self::VISIBLY_LASTING.0 | Self::HIDDEN.0 | Self::DDL.0);
     /// All that leaves something behind in a session as the text says.
     pub(crate) const VISIBLY_LASTING: Self = Self(
         1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
@@ -65,7 +65,7 @@ impl Suspects {
     /// What is supposed of a text that cannot be read.
     pub(crate) const ALL: Self = Self(((1 << 15) - 1) | Self::HIDDEN.0 | Self::DDL.0);
     /// What has to be asked of the server's settings for.
-    pub(crate) const ASKS_SETTINGS: Self = Self(Self::SETTINGS.0 | Self::HIDDEN.0);
+    pub(crate) const ASKS_SETTINGS: Self = Self(Self::SETTINGS.0 | Self::HIDDEN.0 | Self::DDL.0);
 
     /// Whether any of `others` is in it.
     #[inline]
@@ -114,7 +114,8 @@ pub(crate) struct Findings {
 impl Findings {
     /// What is supposed of a FunctionCall, whose function is known by number only.
     pub(crate) fn of_call() -> Self {
-        let suspects = Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0 | Suspects::MEANING.0);
+        let suspects =
+            Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0 | Suspects::MEANING.0);
         Self { suspects, ..Self::default() }
     }
 
@@ -133,12 +134,7 @@ impl Findings {
     /// What is supposed of a text that is too long to be read.
     pub(crate) fn unreadable() -> Self {
         let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
-        Self {
-            suspects: Suspects(all),
-            resets: vec![Box::from(*ALL_PARAMETERS)],
-            exits: true,
-            ..Self::default()
-        }
+        Self { suspects: Suspects(all), resets: vec![Box::from(*ALL_PARAMETERS)], exits: true, ..Self::default() }
     }
 }
 

@@ -99,10 +99,7 @@ impl Work {
 
     /// Rows that come are looked at.
     pub(crate) fn reads_rows(&self) -> bool {
-        matches!(
-            self.purpose,
-            Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_) | Purpose::Catalogue(..)
-        )
+        matches!(self.purpose, Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_) | Purpose::Catalogue(..))
     }
 
     /// A row; `None` if it is too long. False if it is malformed.
@@ -169,15 +166,13 @@ impl Postgres {
             return;
         }
         let cleaned = server.mode == PoolMode::Session || !server.soil.is_clean();
-        let statements = cleaned
-            && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
+        let statements =
+            cleaned && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
         let mut cleaning = Vec::new();
         if cleaned {
             cleaning::write(&mut cleaning, statements, &server.own, &server.defaults);
         }
-        if cleaned
-            && let Some(marker) = server.marker.take().filter(|_| !statements)
-        {
+        if cleaned && let Some(marker) = server.marker.take().filter(|_| !statements) {
             cleaning.extend_from_slice(format!(";DEALLOCATE {}", marker.name).as_bytes());
         }
         let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
@@ -235,10 +230,7 @@ impl Postgres {
         }
         match (work.purpose, work.failure) {
             (
-                Purpose::Learn(_)
-                | Purpose::ForgetSequences
-                | Purpose::Unlisten(_)
-                | Purpose::Correct(_),
+                Purpose::Learn(_) | Purpose::ForgetSequences | Purpose::Unlisten(_) | Purpose::Correct(_),
                 Some(failure),
             ) => {
                 reject(me, server, clients, &failure, out);
@@ -345,7 +337,8 @@ impl Server {
     /// Gives it back to its pool, perhaps after a look at its database's catalogue.
     pub(crate) fn give_back(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
         let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
-        let at_rest = usable && self.exchange.status() == IDLE && self.exchange.is_settled() && !self.exchange.is_doubtful();
+        let at_rest =
+            usable && self.exchange.status() == IDLE && self.exchange.is_settled() && !self.exchange.is_doubtful();
         let mark = out.effects.len();
         out.push(Effect::Keep { server: me });
         if !at_rest || !self.ask_catalogue(me, Some(verdict), out) {

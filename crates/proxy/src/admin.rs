@@ -175,9 +175,9 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     let render = |inner: &Inner| {
         let reloader = &inner.control.reloader;
         let snapshot = inner.handle.snapshot();
-        let suspicious = snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
-        let process =
-            Process { dropped_log_lines: (inner.dropped_log_lines)(), reloads: reloader.count(), suspicious };
+        let suspicious =
+            snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
+        let process = Process { dropped_log_lines: (inner.dropped_log_lines)(), reloads: reloader.count(), suspicious };
         render(&snapshot, inner.config().admin.user_label, process)
     };
     match admin.ask(render).await {

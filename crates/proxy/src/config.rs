@@ -253,7 +253,7 @@ pub enum Reset {
 
 impl Reset {
     /// The words of the configuration.
-    pub const WORDS: &[(&'static str, Self)] = 
+    pub const WORDS: &[(&'static str, Self)] =
         &[("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
 }
 

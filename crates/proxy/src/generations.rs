@@ -25,8 +25,8 @@ pub struct Generations {
     /// Those that the listeners were opened under, whose places in it clients come with.
     first: Arc<Pools>,
     table: RwLock<Table>,
-    /// What in the databases of pools could touch sessions behind the text of a statement.
-    suspicious: RwLock<HashMap<PoolId, Arc<[String]>>>,
+    /// By database: what in it could touch sessions behind the text of a statement.
+    suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
 }
 
 struct Table {
@@ -92,8 +92,13 @@ impl Generations {
 
     /// What in the database of a pool could touch sessions behind the text of a statement, as far as is known.
     pub fn suspicious(&self, pool: PoolId) -> Arc<[String]> {
+        if self.suspicious.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Arc::default();
+        }
+        let entry = self.entry(pool);
+        let database = entry.pools.server_login(entry.id).database_id;
         let known = self.suspicious.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(&pool).cloned().unwrap_or_default()
+        known.get(&database).cloned().unwrap_or_default()
     }
 
     fn current(&self) -> Arc<Pools> {
@@ -142,6 +147,8 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
         user,
         password,
         md5_hash,
+        // What it consists of is compared, too.
+        database_id: _,
         parameters,
         connect_query,
         mode,
@@ -200,8 +207,9 @@ impl Directory for Generations {
     fn catalogue_read(&self, pool: PoolId, suspicious: &[String]) {
         let entry = self.entry(pool);
         entry.pools.catalogue_read(entry.id, suspicious);
+        let database = entry.pools.server_login(entry.id).database_id;
         let mut known = self.suspicious.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(pool, suspicious.into());
+        known.insert(database, suspicious.into());
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {

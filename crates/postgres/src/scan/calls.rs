@@ -14,19 +14,115 @@ const MAX_CALLS: usize = 16;
 /// Words that are never names of functions, as PostgreSQL's grammar has them: reserved, or kept for columns and types. Those that other
 /// words must stand before are not among them.
 const NEVER_CALLED: [&str; 88] = [
-    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "between", "bigint", "bit", "boolean", "both", "case", "cast", "char",
-    "character", "check", "coalesce", "collate", "column", "constraint", "dec", "decimal", "default", "desc", "distinct", "do", "else",
-    "end", "except", "exists", "extract", "fetch", "float", "for", "foreign", "from", "grant", "greatest", "group", "grouping", "having",
-    "in", "int", "integer", "intersect", "interval", "into", "lateral", "least", "limit", "localtime", "localtimestamp", "nchar",
-    "normalize", "not", "nullif", "numeric", "offset", "on", "only", "or", "order", "overlay", "position", "precision", "primary", "real",
-    "references", "returning", "row", "select", "setof", "smallint", "some", "substring", "then", "time", "timestamp", "to", "treat",
-    "trim", "union", "unique", "using", "values", "varchar",
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "between",
+    "bigint",
+    "bit",
+    "boolean",
+    "both",
+    "case",
+    "cast",
+    "char",
+    "character",
+    "check",
+    "coalesce",
+    "collate",
+    "column",
+    "constraint",
+    "dec",
+    "decimal",
+    "default",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "exists",
+    "extract",
+    "fetch",
+    "float",
+    "for",
+    "foreign",
+    "from",
+    "grant",
+    "greatest",
+    "group",
+    "grouping",
+    "having",
+    "in",
+    "int",
+    "integer",
+    "intersect",
+    "interval",
+    "into",
+    "lateral",
+    "least",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "nchar",
+    "normalize",
+    "not",
+    "nullif",
+    "numeric",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "overlay",
+    "position",
+    "precision",
+    "primary",
+    "real",
+    "references",
+    "returning",
+    "row",
+    "select",
+    "setof",
+    "smallint",
+    "some",
+    "substring",
+    "then",
+    "time",
+    "timestamp",
+    "to",
+    "treat",
+    "trim",
+    "union",
+    "unique",
+    "using",
+    "values",
+    "varchar",
 ];
 
 /// Likewise.
 const NEVER_CALLED_EITHER: [&str; 17] = [
-    "when", "where", "window", "with", "current_time", "current_timestamp", "xmlattributes", "xmlconcat", "xmlelement", "xmlexists",
-    "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot", "xmlserialize", "xmltable",
+    "when",
+    "where",
+    "window",
+    "with",
+    "current_time",
+    "current_timestamp",
+    "xmlattributes",
+    "xmlconcat",
+    "xmlelement",
+    "xmlexists",
+    "xmlforest",
+    "xmlnamespaces",
+    "xmlparse",
+    "xmlpi",
+    "xmlroot",
+    "xmlserialize",
+    "xmltable",
 ];
 
 /// What stands before a name, as far as it matters.
@@ -58,7 +154,14 @@ impl Before<'_> {
 }
 
 /// A name in front of an opening parenthesis, which was taken off `tokens`. `before`: what stands before the name and all that qualifies it.
-pub(super) fn call(name: &[u8], quoted: bool, qualified: bool, before: Before<'_>, tokens: &Tokens<'_>, found: &mut Findings) {
+pub(super) fn call(
+    name: &[u8],
+    quoted: bool,
+    qualified: bool,
+    before: Before<'_>,
+    tokens: &Tokens<'_>,
+    found: &mut Findings,
+) {
     let mut buffer = [0; harmless::MAX_NAME];
     let Some(lower) = settings::lower(name, &mut buffer) else { return note(b"", found) };
     // An alias, or a table with its columns.
@@ -112,11 +215,22 @@ fn is_no_call(lower: &[u8], before: Before<'_>, tokens: &Tokens<'_>) -> bool {
         b"materialized" => before.is_one_of(&["as", "not"]),
         b"varying" => before.is_one_of(&["character", "char", "bit"]),
         b"insert" => before.is("then"),
-        b"set" => matches!(before, Before::Word(_) | Before::Quoted) && !before.is_one_of(&["select", "and", "or", "not"]),
+        b"set" => {
+            matches!(before, Before::Word(_) | Before::Quoted) && !before.is_one_of(&["select", "and", "or", "not"])
+        }
         b"system" | b"bernoulli" => before.is("tablesample"),
         b"operator" => is_operator(tokens.clone()),
         // An argument cannot begin like that.
-        _ => ["select", "values", "with"].iter().any(|start| settings::next_is(tokens, start)),
+        _ => begins_query(tokens.clone()),
+    }
+}
+
+/// VALUES may be the name of a column, too.
+fn begins_query(mut tokens: Tokens<'_>) -> bool {
+    match tokens.next() {
+        Some(Token::Word(word)) if is(word, "values") => tokens.next() == Some(Token::Symbol(b'(')),
+        Some(Token::Word(word)) => is(word, "select") || is(word, "with"),
+        _ => false,
     }
 }
 
@@ -127,7 +241,10 @@ fn is_operator(tokens: Tokens<'_>) -> bool {
         match token {
             Token::Symbol(b')') => return signs > 0,
             Token::Symbol(b'.') | Token::Word(_) | Token::Quoted(_) if signs == 0 => {}
-            Token::Symbol(b'+' | b'-' | b'*' | b'/' | b'<' | b'>' | b'=' | b'~' | b'!' | b'@' | b'#' | b'%' | b'^' | b'&' | b'|' | b'`' | b'?') => {
+            Token::Symbol(
+                b'+' | b'-' | b'*' | b'/' | b'<' | b'>' | b'=' | b'~' | b'!' | b'@' | b'#' | b'%' | b'^' | b'&' | b'|'
+                | b'`' | b'?',
+            ) => {
                 signs += 1;
             }
             _ => return false,
@@ -139,7 +256,8 @@ fn is_operator(tokens: Tokens<'_>) -> bool {
 /// Whether a name in front of a parenthesis is a word of PL/pgSQL, or a cursor's.
 pub(super) fn is_procedural(name: &[u8], before: Before<'_>) -> bool {
     const WORDS: [&str; 14] = [
-        "if", "elsif", "elseif", "while", "return", "perform", "assert", "query", "next", "cursor", "open", "reverse", "strict", "exit",
+        "if", "elsif", "elseif", "while", "return", "perform", "assert", "query", "next", "cursor", "open", "reverse",
+        "strict", "exit",
     ];
     before.is("open") || WORDS.iter().any(|word| is(name, word))
 }

@@ -24,9 +24,9 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
     let mut buffer = [0; crate::harmless::MAX_NAME];
     let word = settings::lower(word, &mut buffer).unwrap_or_default();
     let suspects = match word {
-        b"select" | b"values" | b"table" | b"with" | b"update" | b"delete" | b"merge" | b"show" | b"begin" | b"start"
-        | b"savepoint" | b"release" | b"fetch" | b"move" | b"declare" | b"notify" | b"lock" | b"cluster" | b"reindex"
-        | b"checkpoint" | b"truncate" | b"comment" | b"grant" | b"revoke" | b"call" => return Kind::Plain,
+        b"select" | b"values" | b"table" | b"with" | b"update" | b"delete" | b"merge" | b"show" | b"begin"
+        | b"start" | b"savepoint" | b"release" | b"fetch" | b"move" | b"declare" | b"notify" | b"lock" | b"cluster"
+        | b"reindex" | b"checkpoint" | b"truncate" | b"comment" | b"grant" | b"revoke" | b"call" => return Kind::Plain,
         b"copy" | b"analyze" | b"analyse" | b"vacuum" => return Kind::OfTable,
         b"explain" => return Kind::Prefix,
         b"insert" => Suspects::SEQUENCE,
@@ -65,11 +65,9 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
             return Kind::Procedural;
         }
         b"load" => Suspects::BEYOND.and(Suspects::HIDDEN),
-        b"drop" => Suspects::UNDO.and(Suspects::DDL).and(Suspects::HIDDEN),
+        b"drop" => Suspects::UNDO.and(Suspects::DDL),
         b"create" if creates_temporary(tokens) => return Kind::Plain,
-        b"create" | b"alter" | b"import" | b"reassign" | b"refresh" | b"security" => {
-            Suspects::DDL.and(Suspects::HIDDEN)
-        }
+        b"create" | b"alter" | b"import" | b"reassign" | b"refresh" | b"security" => Suspects::DDL,
         _ => Suspects::HIDDEN,
     };
     found.suspects.add(suspects);

@@ -57,7 +57,10 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     let mut ahead = tokens.clone();
     loop {
         let word = match ahead.next() {
-            Some(Token::Word(word) | Token::Quoted(word)) => word,
+            // `SET session.x`, `SET "local".x`: the name of a parameter.
+            Some(Token::Word(_)) if ahead.clone().next() == Some(Token::Symbol(b'.')) => break,
+            Some(Token::Quoted(_)) => break,
+            Some(Token::Word(word)) => word,
             _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING)),
         };
         if is(word, "local") {
@@ -166,9 +169,17 @@ pub(crate) fn is_verbatim(name: &[u8]) -> bool {
 }
 
 fn note(name: &[u8], found: &mut Findings) -> bool {
-    if !is_verbatim(name) {
+    // A name that is not ASCII is other bytes in another encoding, and one that is too long is cut off.
+    if !is_verbatim(name)
+        || !name.is_ascii()
+        || name.split(|&byte| byte == b'.').any(|part| part.len() > harmless::MAX_NAME)
+    {
         found.suspects.add(Suspects::UNNAMED);
         return false;
+    }
+    if is(name, "standard_conforming_strings") {
+        // The bodies of functions are read otherwise then.
+        found.suspects.add(Suspects::HIDDEN);
     }
     if is(name, "seed") {
         found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));

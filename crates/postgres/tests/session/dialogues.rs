@@ -63,7 +63,8 @@ pub fn text(bytes: &[u8]) -> String {
 pub fn assert_prefaced(world: &mut World, server: ServerTag, sql: &str, query: &str) {
     let sent = text(&world.server_got(server));
     let parts = ["BEGIN", sql, "COMMIT;", "PREPARE poolhouse_", "Spoolhouse_", query];
-    let places: Vec<_> = parts.iter().map(|part| sent.find(part).unwrap_or_else(|| panic!("no {part} in {sent}"))).collect();
+    let places: Vec<_> =
+        parts.iter().map(|part| sent.find(part).unwrap_or_else(|| panic!("no {part} in {sent}"))).collect();
     assert!(places.is_sorted(), "{sent}");
 }
 

@@ -4,7 +4,7 @@ use postgres::{OnState, PoolMode, Proof, ResetPolicy, StatePolicy};
 use protocol::{ClientTag, ServerTag, Verdict};
 
 use crate::{
-    dialogues::{assert_cleaned, add_client, add_server, assert_surveyed, error_code, text},
+    dialogues::{add_client, add_server, assert_cleaned, assert_surveyed, error_code, text},
     statements::ours,
     world::{Doors, Pieces, World, message, messages, startup, survey_answer},
 };

@@ -109,7 +109,12 @@ fn start_up_settings_are_learned_from_a_server_once() {
         let three = world.connect_client();
         world.client_says(three, &startup(3 << 16, &[("user", "app")]));
         world.client_says(three, &messages("Q:hello"));
-        crate::dialogues::assert_prefaced(&mut world, server, "SET \"TimeZone\" = 'UTC';RESET \"search_path\";", "hello");
+        crate::dialogues::assert_prefaced(
+            &mut world,
+            server,
+            "SET \"TimeZone\" = 'UTC';RESET \"search_path\";",
+            "hello",
+        );
     });
 }
 

@@ -4,7 +4,9 @@ use postgres::PoolMode;
 use protocol::{ClientTag, ServerTag, Standing, Verdict};
 
 use crate::{
-    dialogues::{add_client, add_server, assert_cleaned, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts},
+    dialogues::{
+        add_client, add_server, assert_cleaned, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts,
+    },
     world::{World, messages, whole},
 };
 

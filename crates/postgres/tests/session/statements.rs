@@ -20,7 +20,8 @@ fn name_of(sent: &[u8]) -> String {
 
 /// Messages in shorthand, in which a number sign stands for an underscore, and `poolhouse#` for what our names begin with.
 pub fn ours(shorthand: &str) -> Vec<u8> {
-    let shorthand = shorthand.replace('#', "\x7f").replace("poolhouse\x7f", &postgres::STATEMENT_PREFIX.replace('_', "\x7f"));
+    let shorthand =
+        shorthand.replace('#', "\x7f").replace("poolhouse\x7f", &postgres::STATEMENT_PREFIX.replace('_', "\x7f"));
     messages(&shorthand).into_iter().map(|byte| if byte == 0x7f { b'_' } else { byte }).collect()
 }
 

@@ -6,13 +6,13 @@ use std::{
 };
 
 use driver::{BUCKET_BOUNDS_US, DurationHistogram, PoolSnapshot, Snapshot};
-use protocol::PoolId;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet, text::encode},
     metrics::MetricType,
     registry::Registry,
 };
+use protocol::PoolId;
 
 /// The content type of what [`render`] returns.
 pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -153,7 +153,9 @@ impl Metrics {
         counters(encoder, "poolhouse_servers_closed", "Connections closed", lines)?;
         let lines = labelled(&groups, "reason", |g| g.pinned.iter().map(|(k, v)| (*k, *v)));
         gauges(encoder, "poolhouse_pinned", "Servers pinned to a client now", lines)?;
-        let lines = plain(&groups, |g| g.pools.iter().map(|id| self.process.suspicious.get(id).copied().unwrap_or(0)).max().unwrap_or(0));
+        let lines = plain(&groups, |g| {
+            g.pools.iter().map(|id| self.process.suspicious.get(id).copied().unwrap_or(0)).max().unwrap_or(0)
+        });
         let help = "Functions and the like that could touch a session behind the text of a statement";
         gauges(encoder, "poolhouse_suspicious_functions", help, lines)?;
         let lines = plain(&groups, |g| g.paused);
