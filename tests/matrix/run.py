@@ -137,8 +137,13 @@ def write(results):
     for subject in SUBJECTS:
         cells = [result["subjects"][subject] for result in results.values()]
         text += f"| {subject} | {' | '.join(cell_of(cell) for cell in cells)} |\n"
-    failed = [f"- PostgreSQL {result['server']}: `{test}`\n" for result in results.values() for outcome in result["subjects"].values() for test in outcome["failed"]]
+    failed = [f"- PostgreSQL {result['server']}: {sentence_of(test)}\n" for result in results.values() for outcome in result["subjects"].values() for test in outcome["failed"]]
     pages.put("matrix", text + ("\nWhat failed:\n\n" + "".join(failed) if failed else ""))
+
+
+def sentence_of(test):
+    """Names of tests are sentences."""
+    return test.split("::")[1].removeprefix("test_").replace("_", " ")
 
 
 def cell_of(outcome):
