@@ -267,6 +267,10 @@ impl Redis {
         out: &mut Outbox,
     ) -> Taken {
         let mut kind = kind(arguments[0], &arguments[1..]);
+        if kind == Kind::Rescue && !client.stranger {
+            self.note_pause(arguments);
+        }
+        let alone = alone || (kind.can_share() && self.keeps_apart());
         // A transaction is the server's business: it queues most of these, and has words for the others.
         if client.is_bound()
             && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_))

@@ -23,7 +23,7 @@ mod sentinel;
 mod server;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use protocol::{
     ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen, ServerTag,
@@ -54,12 +54,42 @@ pub struct Redis {
     writes: AtomicU64,
     /// What clients have subscribed to.
     hubs: hub::Hubs,
+    /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was behind a write on a
+    /// shared one would wait with it.
+    apart: AtomicU32,
 }
+
+/// How many these are. There is no telling when a pause is over.
+const APART_AFTER_PAUSE: u32 = 10_000;
 
 impl Redis {
     /// Asks `directory` who may do what.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self { directory, next_id: AtomicU64::new(1), writes: AtomicU64::new(0), hubs: hub::Hubs::default() }
+        Self {
+            directory,
+            next_id: AtomicU64::new(1),
+            writes: AtomicU64::new(0),
+            hubs: hub::Hubs::default(),
+            apart: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether the command at hand is one of those that have a server of their own after a pause.
+    fn keeps_apart(&self) -> bool {
+        let left = self.apart.load(Relaxed);
+        if left > 0 {
+            self.apart.store(left - 1, Relaxed);
+        }
+        left > 0
+    }
+
+    /// A client's command may pause Redis's clients, or end that.
+    fn note_pause(&self, arguments: &[&[u8]]) {
+        let [name, what, ..] = arguments else { return };
+        if name.eq_ignore_ascii_case(b"CLIENT") {
+            let pauses = what.eq_ignore_ascii_case(b"PAUSE");
+            self.apart.store(if pauses { APART_AFTER_PAUSE } else { 0 }, Relaxed);
+        }
     }
 
     fn next_id(&self) -> u64 {
