@@ -392,8 +392,9 @@ impl<P: Protocol> Worker<P> {
 
     /// Servers that were given back soiled, and that nobody has taken since, are cleaned.
     pub(super) fn clean_soiled(&mut self) {
-        while let Some((_, pool, id)) = self.soiled.pop_front_if(|(due, ..)| *due <= self.now) {
-            let now = self.now;
+        let now = self.now;
+        while self.soiled.front().is_some_and(|(due, ..)| *due <= now) {
+            let (_, pool, id) = self.soiled.pop_front().expect("just seen");
             self.operate(&pool, |guarded| guarded.pool.reset_idle(id, now));
         }
     }

@@ -1,0 +1,394 @@
+//! What a server says of its database's catalogue, and which of it could touch a session. How it is asked is told in `question`.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    Asked,
+    question::{TO_BE_CALLED, question},
+};
+use crate::{
+    harmless,
+    message::take_u32,
+    scan::{scan, scan_procedure},
+    suspects::{Findings, Suspects},
+};
+
+/// Most names of parameters that functions set and that are remembered.
+const MAX_CUSTOM: usize = 64;
+
+/// Most harmless functions whose names are remembered; calling one of the others is a call of an unknown one.
+const MAX_FUNCTIONS: usize = 50_000;
+
+/// Most names of functions that are told to people.
+const MAX_TOLD: usize = 100;
+
+/// Extensions of PostgreSQL's own distribution whose functions leave nothing behind in a session.
+const TRUSTED: &[&str] = &[
+    "adminpack",
+    "amcheck",
+    "autoinc",
+    "bloom",
+    "btree_gin",
+    "btree_gist",
+    "citext",
+    "cube",
+    "dict_int",
+    "dict_xsyn",
+    "earthdistance",
+    "file_fdw",
+    "fuzzystrmatch",
+    "hstore",
+    "insert_username",
+    "intagg",
+    "intarray",
+    "lo",
+    "ltree",
+    "moddatetime",
+    "old_snapshot",
+    "pageinspect",
+    "pg_buffercache",
+    "pg_freespacemap",
+    "pg_logicalinspect",
+    "pg_overexplain",
+    "pg_prewarm",
+    "pg_stat_statements",
+    "pg_surgery",
+    "pg_trgm",
+    "pg_visibility",
+    "pg_walinspect",
+    "pgcrypto",
+    "pgrowlocks",
+    "pgstattuple",
+    "plpgsql",
+    "refint",
+    "seg",
+    "sslinfo",
+    "tcn",
+    "tsm_system_rows",
+    "tsm_system_time",
+    "unaccent",
+    "uuid-ossp",
+];
+
+/// A function of the database's own.
+struct Function {
+    schema: Box<[u8]>,
+    name: Box<[u8]>,
+    language: Box<[u8]>,
+    source: Box<[u8]>,
+    /// Its SET clauses.
+    set: Box<[u8]>,
+    /// The extension that it belongs to; empty if to none.
+    extension: Box<[u8]>,
+}
+
+/// A function that a stored expression calls, and where that is.
+type Expression = (Box<[u8]>, Box<[u8]>);
+
+/// What a server has answered so far.
+pub(crate) struct Reading {
+    /// Held until the answer is there, or the server has gone.
+    #[expect(dead_code, reason = "what matters is when it is dropped")]
+    pub(super) asked: Asked,
+    pub(super) mark: Box<[u8]>,
+    pub(super) epoch: u32,
+    pub(super) trusted: Arc<[String]>,
+    /// Nothing has changed since it was read last.
+    pub(super) same: bool,
+    functions: Vec<Function>,
+    /// Functions that stored expressions call, and where.
+    expressions: Vec<Expression>,
+    /// Something was too long.
+    unreadable: bool,
+}
+
+/// What follows from it.
+pub(super) struct Judged {
+    pub(super) mark: Box<[u8]>,
+    pub(super) functions: HashSet<Box<[u8]>>,
+    pub(super) beyond: HashSet<Box<[u8]>>,
+    pub(super) custom: Vec<Box<[u8]>>,
+    pub(super) suspicious: Vec<String>,
+    pub(super) prepares: bool,
+}
+
+impl Reading {
+    /// Nothing yet.
+    pub(super) fn new(asked: Asked, mark: Box<[u8]>, epoch: u32, trusted: Arc<[String]>) -> Self {
+        Self {
+            asked,
+            mark,
+            epoch,
+            trusted,
+            same: false,
+            functions: Vec::new(),
+            expressions: Vec::new(),
+            unreadable: false,
+        }
+    }
+
+    /// The query, for a server of this version.
+    pub(crate) fn question(&self, version: u32) -> Vec<u8> {
+        question(version, &self.mark)
+    }
+
+    /// Takes the body of a DataRow; `None` if it is malformed.
+    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+        let (_, mut rest) = body.split_first_chunk::<2>()?;
+        let mut columns: [&[u8]; 7] = [b""; 7];
+        for column in &mut columns {
+            let length = take_u32(&mut rest)?;
+            if length != u32::MAX {
+                let (value, after) = rest.split_at_checked(length as usize)?;
+                (*column, rest) = (value, after);
+            }
+        }
+        let [kind, schema, name, language, source, set, extension] = columns;
+        match kind {
+            b"m" => {
+                self.same = *self.mark == *name;
+                self.mark = name.into();
+            }
+            b"f" => self.functions.push(Function {
+                schema: schema.into(),
+                name: name.into(),
+                language: language.into(),
+                source: source.into(),
+                set: set.into(),
+                extension: extension.into(),
+            }),
+            b"x" => self.expressions.push((name.into(), source.into())),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A row that is too long to be kept.
+    pub(crate) fn long_row(&mut self) {
+        self.unreadable = true;
+    }
+
+    pub(super) fn judge(self) -> Judged {
+        let mut judged = Judged {
+            mark: self.mark,
+            functions: HashSet::new(),
+            beyond: HashSet::new(),
+            custom: Vec::new(),
+            suspicious: Vec::new(),
+            prepares: false,
+        };
+        // What calls one of these is judged by them.
+        let names: HashSet<Box<[u8]>> = self
+            .functions
+            .iter()
+            .filter(|function| !in_list(TO_BE_CALLED, &function.extension))
+            .map(|function| function.name.to_ascii_lowercase().into())
+            .collect();
+        let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
+        for function in &self.functions {
+            if in_list(TO_BE_CALLED, &function.extension) {
+                continue;
+            }
+            let trusted = in_list(TRUSTED, &function.extension) || function.is_trusted(&self.trusted);
+            let why = if trusted { None } else { function.judge(&is_known, &mut judged) };
+            match why {
+                None if judged.functions.len() < MAX_FUNCTIONS => _ = judged.functions.insert(function.name.clone()),
+                None => {}
+                Some(why) => judged.suspicious.push(format!("{} ({why})", function.full_name())),
+            }
+        }
+        for (name, place) in &self.expressions {
+            if !harmless::is_harmless(name) {
+                let place = String::from_utf8_lossy(place);
+                judged.suspicious.push(format!("{place} (calls {})", String::from_utf8_lossy(name)));
+                judged.prepares = true;
+            }
+        }
+        if self.unreadable {
+            judged.suspicious.push("a function that is too long to be read".to_owned());
+            judged.prepares = true;
+        }
+        // A name that one harmless function has may be another's, too.
+        if !judged.suspicious.is_empty() {
+            judged.functions.clear();
+        }
+        judged.suspicious.sort();
+        judged.suspicious.truncate(MAX_TOLD);
+        judged
+    }
+}
+
+fn in_list(list: &[&str], name: &[u8]) -> bool {
+    list.iter().any(|known| known.as_bytes() == name)
+}
+
+impl Function {
+    fn full_name(&self) -> String {
+        format!("{}.{}", String::from_utf8_lossy(&self.schema), String::from_utf8_lossy(&self.name))
+    }
+
+    /// Whether the configuration says that it is harmless.
+    fn is_trusted(&self, trusted: &[String]) -> bool {
+        let full = self.full_name();
+        trusted.iter().any(|entry| match entry.strip_prefix("extension:") {
+            Some(extension) => extension.as_bytes() == &*self.extension,
+            None => match entry.strip_suffix(".*") {
+                Some(schema) => schema.as_bytes() == &*self.schema,
+                None => *entry == full,
+            },
+        })
+    }
+
+    /// Why it is not harmless; `None` if it is.
+    fn judge(&self, is_known: &dyn Fn(&[u8]) -> bool, judged: &mut Judged) -> Option<&'static str> {
+        let findings = match &*self.language {
+            b"sql" => scan(&self.source),
+            b"plpgsql" => scan_procedure(&self.source),
+            _ => {
+                judged.prepares = true;
+                return Some("its language cannot be read");
+            }
+        };
+        for name in &findings.custom {
+            if judged.custom.len() < MAX_CUSTOM && !judged.custom.contains(name) {
+                judged.custom.push(name.clone());
+            }
+        }
+        if findings.suspects.any(Suspects::BEYOND) {
+            judged.beyond.insert(self.name.clone());
+        }
+        let why = why_not(&findings, is_known).or_else(|| self.judge_set());
+        if why.is_some() {
+            judged.prepares |= findings.suspects.any(Suspects::HIDDEN.and(Suspects::PREPARE).and(Suspects::FORGET));
+        }
+        why
+    }
+
+    /// SET clauses hold for the time of a call only; but what is created then may be temporary.
+    fn judge_set(&self) -> Option<&'static str> {
+        let set = self.set.to_ascii_lowercase();
+        let temporary = set.split(|&byte| byte == b'\n').any(|line| {
+            let value = line.strip_prefix(b"search_path=").unwrap_or_default().trim_ascii_start();
+            value.strip_prefix(b"\"").unwrap_or(value).starts_with(b"pg_temp")
+        });
+        temporary.then_some("its search_path begins with pg_temp")
+    }
+}
+
+fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'static str> {
+    let any = |suspects| findings.suspects.any(suspects);
+    if any(Suspects::HIDDEN.and(Suspects::DDL)) {
+        Some("it runs what cannot be read")
+    } else if any(Suspects::SETTINGS.and(Suspects::UNNAMED)) {
+        Some("it sets parameters of the session")
+    } else if any(Suspects::TEMPORARY) {
+        Some("it uses temporary objects")
+    } else if any(Suspects::LOCK) {
+        Some("it takes advisory locks of the session")
+    } else if any(Suspects::LISTEN
+        .and(Suspects::CURSOR)
+        .and(Suspects::PREPARE)
+        .and(Suspects::FORGET)
+        .and(Suspects::BEYOND))
+    {
+        Some("it leaves something behind in the session")
+    } else if !findings.calls.iter().all(|name| is_known(name)) {
+        Some("it calls what is not known to be harmless")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Catalogue,
+            tests::{catalogue, function, row},
+        },
+        *,
+    };
+
+    fn judged(rows: &[[&str; 7]], trusted: &[&str]) -> Judged {
+        let trusted: Vec<String> = trusted.iter().map(|&name| name.to_owned()).collect();
+        let mut reading = Catalogue::ask(&catalogue(), trusted.into()).unwrap();
+        rows.iter().for_each(|columns| reading.row(&row(*columns)).unwrap());
+        reading.judge()
+    }
+
+    #[test]
+    fn functions_that_can_be_read_and_touch_nothing_are_harmless() {
+        for (language, source) in [
+            ("sql", "select a + 1 from t where lower(b) = $1"),
+            ("plpgsql", "begin new.changed := now(); return new; end"),
+            (
+                "plpgsql",
+                "declare x numeric(10, 2); begin if (x > 1) then update t set a = x, b = g(x); end if; return query (select 1); end",
+            ),
+            (
+                "plpgsql",
+                "begin perform set_config('app.tenant', x, true); set local work_mem = '1MB'; insert into t (a) values (1); end",
+            ),
+            (
+                "plpgsql",
+                "declare c cursor (n int) for select n; begin open c(1); close c; perform pg_notify('a', 'b'); end",
+            ),
+        ] {
+            let rows = [function("f", language, source), function("g", "sql", "select 1")];
+            assert_eq!(judged(&rows, &[]).suspicious, [""; 0], "{source}");
+        }
+    }
+
+    #[test]
+    fn functions_that_could_touch_a_session_are_named() {
+        for (language, source) in [
+            ("sql", "select set_config('app.tenant', 'x', false)"),
+            ("sql", "select h(1)"),
+            ("plpgsql", "begin perform set_config('role', 'x', false); end"),
+            ("plpgsql", "begin set search_path = a; end"),
+            ("plpgsql", "begin if true then set app.x = 1; end if; end"),
+            ("plpgsql", "begin execute 'x'; end"),
+            ("plpgsql", "begin perform pg_advisory_lock(1); end"),
+            ("plpgsql", "begin create temp table t (a int); end"),
+            ("plpgsql", "begin perform \"pg_temp\".f(); end"),
+            ("plpgsql", "begin perform query_to_xml('select 1', true, true, ''); end"),
+            ("plpgsql", "begin listen x; end"),
+            ("c", "f"),
+            ("plpython3u", "pass"),
+        ] {
+            let judged = judged(&[function("f", language, source)], &[]);
+            assert_eq!(judged.suspicious.len(), 1, "{source}");
+            assert!(judged.suspicious[0].starts_with("public.f ("), "{source}");
+        }
+        let set = ["f", "public", "f", "sql", "select 1", "search_path=\"pg_temp\", a", ""];
+        assert_eq!(judged(&[set], &[]).suspicious.len(), 1);
+        assert_eq!(
+            judged(&[["f", "public", "f", "sql", "select 1", "search_path=a, pg_temp", ""]], &[]).suspicious.len(),
+            0
+        );
+    }
+
+    #[test]
+    fn what_is_trusted_is_not_looked_at() {
+        let rows = [["f", "gis", "f", "c", "f", "", "postgis"], ["f", "public", "digest", "c", "x", "", "pgcrypto"]];
+        assert_eq!(judged(&rows, &[]).suspicious, ["gis.f (its language cannot be read)"]);
+        for trusted in ["gis.f", "gis.*", "extension:postgis"] {
+            assert_eq!(judged(&rows, &[trusted]).suspicious, [""; 0], "{trusted}");
+        }
+        assert!(judged(&rows, &["gis.f"]).functions.contains(&b"digest"[..]));
+    }
+
+    #[test]
+    fn expressions_that_call_what_is_not_harmless_are_named() {
+        let rows = [["x", "", "set_config", "", "rule of v", "", ""], ["x", "", "lower", "", "default in t", "", ""]];
+        assert_eq!(judged(&rows, &[]).suspicious, ["rule of v (calls set_config)"]);
+    }
+
+    #[test]
+    fn a_malformed_row_is_noticed() {
+        let mut reading = Catalogue::ask(&catalogue(), Arc::default()).unwrap();
+        for body in [&b""[..], b"\0\x07", b"\0\x07\0\0\0\x05ab"] {
+            assert!(reading.row(body).is_none());
+        }
+    }
+}
