@@ -94,7 +94,7 @@ BEGIN
        FROM pg_catalog.pg_cursors WHERE name <> ''),
     'channels: ' || (SELECT coalesce(pg_catalog.string_agg(c, ', ' ORDER BY c), '') FROM pg_catalog.pg_listening_channels() c),
     'prepared: ' || (SELECT coalesce(pg_catalog.string_agg(name, ', ' ORDER BY name), '') FROM pg_catalog.pg_prepared_statements
-       WHERE from_sql AND name !~ '^poolhouse_[0-9a-f]{16}_'),
+       WHERE from_sql),
     'parsed: ' || (SELECT coalesce(pg_catalog.string_agg(name, ', ' ORDER BY name), '') FROM pg_catalog.pg_prepared_statements
        WHERE NOT from_sql AND name <> ''));
 END $$""",

@@ -49,8 +49,7 @@ PARTS = (
     "SELECT 'channel', c FROM pg_catalog.pg_listening_channels() AS c",
     # The pooler's own are parsed by the protocol, under names of their own, but for the one by which it sees that a cleaning has succeeded.
     "SELECT 'prepared', name || ': ' || pg_catalog.left(statement, 100) FROM pg_catalog.pg_prepared_statements "
-    "WHERE name <> '' AND (from_sql OR NOT pg_catalog.starts_with(name, 'poolhouse')) "
-    "AND NOT (from_sql AND name OPERATOR(pg_catalog.~) '^poolhouse_[0-9a-f]{16}_[0-9a-f]{16}$')",
+    "WHERE name <> '' AND (from_sql OR NOT pg_catalog.starts_with(name, 'poolhouse'))",
     "SELECT 'slot', slot_name::pg_catalog.text FROM pg_catalog.pg_replication_slots WHERE active_pid = pg_catalog.pg_backend_pid()",
 )
 SQL = " UNION ALL ".join(PARTS)

@@ -219,11 +219,6 @@ impl Postgres {
             return to;
         }
         client.ahead = u32::try_from(to - at).expect("no more is held than that");
-        if !client.ahead_ended {
-            let lease = client.lease.and_then(|tag| servers.get(tag).map(|server| (tag, server)));
-            let (tag, server) = lease.expect("a preface is for whoever holds the server");
-            server.flush_preface(tag, out);
-        }
         at
     }
 }

@@ -36,7 +36,7 @@ impl Postgres {
                 let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
                 // What it does behind its text has to be done again.
                 server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
-                let sql = survey::write(asked, &found.custom, None);
+                let sql = survey::write(asked, &found.custom);
                 server.begin(me, Purpose::Connected(Survey::new(asked, Vec::new(), &found.custom)), &[&sql], out);
             }
             (Some(set), None) => {

@@ -209,7 +209,7 @@ impl Postgres {
     fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         if matches!(server.duty, Duty::Listens(_)) {
             let mut sql = Vec::new();
-            cleaning::write(&mut sql, true, &server.own, &server.defaults);
+            cleaning::write_whole(&mut sql, true, &server.own, &server.defaults);
             server.begin(tag, Purpose::CleanListener, &[&sql], out);
         }
     }
@@ -227,7 +227,7 @@ impl Postgres {
             out.push(Effect::Close { peer: Peer::Server(tag), reason });
             return;
         }
-        (server.prepared, server.marker) = (None, None);
+        server.prepared = None;
         self.was_cleaned(server);
         self.look_after_hub(tag, server, out);
     }

@@ -66,7 +66,6 @@ impl Postgres {
         if let Some(prepared) = &mut server.prepared {
             prepared.clear();
         }
-        server.marker = None;
         server.discarded |= all;
         let tag = server.holder.expect("a client is served");
         let client = relay.client(tag);

@@ -1,29 +1,29 @@
 //! What is sent to a server ahead of its new holder's request, in one write with it: the cleaning after the holder before, and the new
 //! holder's settings. The answers are swallowed. If any of it fails, nothing of the request has been carried out.
 //!
-//! That is so whatever fails, and when: the last statement of the preface, behind its COMMIT, prepares a statement under a name of its own, and
-//! the next message describes that statement. If it is not there, PostgreSQL answers with an error and discards all that follows, up to a
-//! Sync. So one request goes ahead of the outcome, up to its Sync, or a single Query, and no more; the input stays with the driver until the outcome is
-//! known, and then counts as taken, or is handed over again for another server.
+//! The preface is a transaction. Its BEGIN comes by the extended protocol and without a Sync: if that fails, PostgreSQL discards all that follows,
+//! up to a Sync. The rest of it is one Query that ends with COMMIT: if that fails, it leaves an aborted transaction behind, in which nothing
+//! is carried out but what ends transactions, and that waits for the outcome. So one request goes ahead of the outcome, up to its Sync, or a single
+//! Query, and no more; the input stays with the driver until the outcome is known, and then counts as taken, or is handed over again for
+//! another server.
 
 use std::sync::Arc;
 
-use protocol::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, Effect, Outbox, ServerTag, Sessions, Verdict};
 
 use crate::{
     Postgres,
     cleaning::{self, Soil},
     client::{Client, Phase},
-    client_login::random,
     ending::CANCELLED,
     error::{Failure, Report, Severity},
     message::{Header, front, take_text, write, write_query},
+    named::write_named_parse,
     parameters::Settings,
     requests::Arrived,
     scan::scan,
     sequences,
     server::{Server, Stage},
-    statements::PREFIX,
     suspects::{Findings, Suspects},
     work::Purpose,
 };
@@ -39,17 +39,6 @@ pub(crate) struct Preface {
     cleaned: bool,
     /// The client's unnamed statement when it began: the request may have changed that.
     unnamed: Option<Box<[u8]>>,
-    /// The server was told to send what it has.
-    flushed: bool,
-    /// The ReadyForQuery has come: what follows answers the question whether all went well.
-    pub(crate) at_guard: bool,
-}
-
-/// The statement that was there when a preface had gone well. Its text, which is that of the whole preface, can be read by whoever has the
-/// server: who may is one who has the same settings.
-pub(crate) struct Marker {
-    pub(crate) name: Box<str>,
-    settings: Arc<Settings>,
 }
 
 /// What a text may do that goes ahead: nothing for which more than forwarding is done.
@@ -69,8 +58,7 @@ impl Postgres {
         let same_holder = server.held_last == Some((me, client.secret));
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
-        let told = server.marker.as_ref().is_none_or(|marker| Arc::ptr_eq(&marker.settings, &want));
-        if !cleans && !forgets && told && Arc::ptr_eq(&want, &server.settings) {
+        if !cleans && !forgets && Arc::ptr_eq(&want, &server.settings) {
             return;
         }
         let mut sql = Vec::new();
@@ -78,41 +66,25 @@ impl Postgres {
             let statements = server.soil.has(Soil::ALL);
             cleaning::write(&mut sql, statements, &server.own, &want);
             if statements {
-                (server.prepared, server.marker) = (None, None);
+                server.prepared = None;
             }
         } else {
-            sql.extend_from_slice(cleaning::BEGIN);
-            let begun = sql.len();
             if forgets {
                 sql.extend_from_slice(sequences::FORGET);
             }
             server.settings.write_change(&want, &mut sql);
-            if sql.len() == begun && told {
+            if sql.is_empty() {
                 server.settings = want;
                 return;
             }
-            sql.extend_from_slice(b"COMMIT");
         }
-        let marker = format!("{}{:016x}", *PREFIX, u64::from_be_bytes(random()));
-        let new = Marker { name: marker.as_str().into(), settings: want.clone() };
-        if let Some(old) = server.marker.replace(new) {
-            sql.extend_from_slice(format!(";DEALLOCATE {}", old.name).as_bytes());
-        }
-        sql.extend_from_slice(format!(";PREPARE {marker} AS SELECT").as_bytes());
-        let preface = Preface {
-            settings: want,
-            cleaned: cleans,
-            unnamed: client.unnamed.clone(),
-            flushed: false,
-            at_guard: false,
-        };
+        sql.extend_from_slice(b"COMMIT");
+        let preface = Preface { settings: want, cleaned: cleans, unnamed: client.unnamed.clone() };
         let write_all = |to: &mut Vec<u8>| {
+            write_named_parse(to, b"", &[cleaning::BEGIN, b"\0\0\0"].concat());
+            write(to, front::BIND, |to| to.extend_from_slice(&[0; 8]));
+            write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
             write_query(to, &sql);
-            write(to, front::DESCRIBE, |to| {
-                to.push(b'S');
-                to.extend_from_slice(marker.as_bytes());
-                to.push(0);
-            });
         };
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
     }
@@ -123,10 +95,9 @@ impl Postgres {
         me: ServerTag,
         server: &mut Server,
         clients: &mut dyn Sessions<ClientTag, Client>,
+        (preface, cancelled): (Preface, bool),
         out: &mut Outbox,
     ) {
-        let work = server.work.take().expect("the server is at work for us");
-        let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
         if preface.cleaned {
             self.was_cleaned(server);
         }
@@ -134,7 +105,7 @@ impl Postgres {
         let tag = server.holder.expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.tries = 0;
-        if work.cancelled {
+        if cancelled {
             if client.ahead == 0 {
                 client.phase = Phase::Waiting;
                 client.decline(tag, &CANCELLED, out);
@@ -156,7 +127,6 @@ impl Postgres {
     ) {
         let work = server.work.take().expect("the server is at work for us");
         let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
-        let failure = work.failure.unwrap_or(failure);
         let tag = server.holder.expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");
         server.exchange.abandon();
@@ -187,18 +157,6 @@ impl Server {
     #[inline]
     pub(crate) fn is_prefaced(&self) -> bool {
         self.work.as_ref().is_some_and(|work| matches!(work.purpose, Purpose::Preface(_)))
-    }
-}
-
-impl Server {
-    /// No request that would have it send its answer follows a preface for now.
-    pub(crate) fn flush_preface(&mut self, me: ServerTag, out: &mut Outbox) {
-        if let Some(work) = &mut self.work
-            && let Purpose::Preface(preface) = &mut work.purpose
-            && !std::mem::replace(&mut preface.flushed, true)
-        {
-            out.insert(Peer::Server(me), |to| write(to, front::FLUSH, |_| {}));
-        }
     }
 }
 
@@ -241,7 +199,7 @@ impl Client {
             && (!findings.wide || same(b"client_encoding"));
         let mut further = findings.suspects;
         further.remove(MAY_GO_AHEAD);
-        read && further == Suspects::NONE
+        read && further == Suspects::NONE && !findings.exits
     }
 }
 

@@ -64,6 +64,8 @@ struct Place<'a> {
     settings_table: bool,
     /// It is the text itself, and not code in it.
     outermost: bool,
+    /// A statement has begun.
+    begun: bool,
 }
 
 fn look(text: &[u8], found: &mut Findings, outermost: bool) {
@@ -83,6 +85,7 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
         updates: false,
         settings_table: false,
         outermost,
+        begun: false,
     };
     while let Some(token) = tokens.next() {
         match token {
@@ -136,7 +139,10 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
             }
         }
         if std::mem::take(&mut at.start) {
+            let exits = found.exits;
             let kind = kinds::begin(word, tokens, found);
+            // Behind another statement it is of no interest.
+            found.exits = if std::mem::replace(&mut at.begun, true) { exits } else { found.exits };
             at.prefix = kind == Kind::Prefix;
             at.procedural = kind == Kind::Procedural;
             at.table = if kind == Kind::OfTable { Table::Next } else { Table::No };
@@ -500,7 +506,7 @@ mod tests {
         assert!(scan(b"select 'O\\'Brien'; set app.tenant to 'evil'; select ''").suspects.any(Suspects::HIDDEN));
         assert!(scan(b"select 'O\\'; set app.tenant to 1").backslash);
         assert!(scan("select 'ä'".as_bytes()).wide && !scan(b"select 'a'").wide);
-        assert!(scan(b"select 1; commit").exits && !scan(b"select 1").exits);
+        assert!(scan(b"; commit").exits && !scan(b"select 1; commit").exits);
     }
 
     #[test]

@@ -17,7 +17,6 @@ use crate::{
     message::{HEADER, Header, back, take_text, write_ready},
     named::{self, Answer},
     parameters::{Pairs, Settings, is_fact},
-    preface::Marker,
     prepared::Prepared,
     replan::Replan,
     retold::Retold,
@@ -44,8 +43,6 @@ pub struct Server {
     pub(crate) work: Option<Box<Work>>,
     /// Who held it last.
     pub(crate) held_last: Option<(ClientTag, u64)>,
-    /// The statement that says that the last preface went well.
-    pub(crate) marker: Option<Marker>,
     /// Whose unnamed statement it has.
     pub(crate) unnamed: Option<Owner>,
     /// Its named statements, once it has had any.
@@ -377,6 +374,7 @@ impl Postgres {
     /// A message while the server answers a query of ours.
     fn for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
+        let prefaces = server.is_prefaced();
         let work = server.work.as_mut().expect("the server is at work for us");
         match header.kind {
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
@@ -394,11 +392,10 @@ impl Postgres {
                 work.answered = true;
                 let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
                 work.failure.get_or_insert(failure);
-                let at_guard = work.is_at_guard();
                 if whole {
                     server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
                 }
-                if at_guard && server.fatal.is_none() {
+                if prefaces && server.fatal.is_none() {
                     let failure = server.work.as_mut().and_then(|work| work.failure.take()).expect("just set");
                     self.preface_failed(relay.me, server, relay.clients, failure, relay.out);
                     return Step::Over;
@@ -409,17 +406,7 @@ impl Postgres {
                 work.answered = true;
                 Step::Drop
             }
-            back::PARSE_COMPLETE | back::BIND_COMPLETE if work.is_lookup() => Step::Drop,
-            back::PARAMETER_DESCRIPTION if work.is_at_guard() => Step::Drop,
-            back::ROW_DESCRIPTION | back::NO_DATA if work.is_at_guard() => {
-                if !whole {
-                    return Step::Wait;
-                }
-                relay.flush(server, relay.at);
-                relay.run = end;
-                self.prefaced(relay.me, server, relay.clients, relay.out);
-                Step::Handled
-            }
+            back::PARSE_COMPLETE | back::BIND_COMPLETE if work.is_lookup() || prefaces => Step::Drop,
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
             back::DATA_ROW => {
                 if !work.row(relay.bytes.get(relay.at + HEADER..end)) {

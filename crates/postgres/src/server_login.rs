@@ -132,7 +132,6 @@ impl Postgres {
             body_to_client: false,
             unnamed: None,
             held_last: None,
-            marker: None,
             prepared: None,
             policy: how_state,
             suspects: Suspects::NONE,

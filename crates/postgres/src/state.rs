@@ -429,7 +429,7 @@ impl Postgres {
         let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
         let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
         let survey = Survey::new(server.suspects, server.resets.clone(), &custom);
-        let sql = survey::write(server.suspects, &custom, server.marker.as_ref().map(|marker| &*marker.name));
+        let sql = survey::write(server.suspects, &custom);
         server.begin(tag, Purpose::Survey(survey), &[&sql], out);
     }
 
@@ -444,7 +444,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         if server.exchange.status() == IDLE
-            && let Some((survey, sql)) = survey.again(server.marker.as_ref().map(|marker| &*marker.name))
+            && let Some((survey, sql)) = survey.again()
         {
             return server.begin(tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], out);
         }

@@ -47,19 +47,19 @@ fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
 }
 
 /// The query again, so that no time-out of the client's ends it, with what it says of the time-out itself. Only outside a transaction.
-fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], marker: Option<&str>) -> Vec<u8> {
+fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
     let mut sql = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;SELECT 't', ".to_vec();
     write_bytes(&mut sql, b"'statement_timeout'");
     sql.push(b',');
     write_bytes(&mut sql, b"pg_catalog.current_setting('statement_timeout')");
     sql.extend_from_slice(b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout = 0;SET LOCAL jit = off;");
-    sql.extend(write(suspects, custom, marker));
+    sql.extend(write(suspects, custom));
     sql.extend_from_slice(b";COMMIT");
     sql
 }
 
 /// The query.
-pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], marker: Option<&str>) -> Vec<u8> {
+pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
     let mut sql = Vec::new();
     // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to.
     sql.extend_from_slice(
@@ -73,12 +73,10 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], marker: Option<&st
           AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
           UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel \
           UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
-          WHERE name OPERATOR(pg_catalog.<>) '",
+          WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^",
     );
-    sql.extend_from_slice(marker.unwrap_or_default().as_bytes());
-    sql.extend_from_slice(b"'::pg_catalog.text AND (from_sql OR name OPERATOR(pg_catalog.!~) '^");
     sql.extend_from_slice(PREFIX.as_bytes());
-    sql.extend_from_slice(b"[0-9]+$'::pg_catalog.text))");
+    sql.extend_from_slice(b"[0-9]+$'::pg_catalog.text)");
     if suspects.any(Suspects::ASKS_SETTINGS) {
         sql.extend_from_slice(b" UNION ALL SELECT 's', ");
         write_bytes(&mut sql, b"name");
@@ -139,9 +137,9 @@ impl Survey {
     }
 
     /// The same once more, and its query; `None` if it was tried often enough.
-    pub(crate) fn again(&self, marker: Option<&str>) -> Option<(Self, Vec<u8>)> {
+    pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
         let survey = Self { tries: self.tries + 1, ..Self::new(self.asked, self.resets.clone(), &self.custom) };
-        (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom, marker)))
+        (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom)))
     }
 
     /// One that was never answered.
@@ -331,8 +329,8 @@ mod tests {
 
     #[test]
     fn only_what_is_suspected_is_asked_for() {
-        assert!(!String::from_utf8(write(Suspects::LOCK, &[], None)).unwrap().contains("pg_settings"));
-        let sql = String::from_utf8(write(Suspects::SETTINGS, &[Box::from(*b"a.'b")], None)).unwrap();
+        assert!(!String::from_utf8(write(Suspects::LOCK, &[])).unwrap().contains("pg_settings"));
+        let sql = String::from_utf8(write(Suspects::SETTINGS, &[Box::from(*b"a.'b")])).unwrap();
         assert!(sql.contains("current_setting(E'a.\\x27b', true)"), "{sql}");
     }
 }

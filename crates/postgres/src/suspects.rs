@@ -101,7 +101,7 @@ pub(crate) struct Findings {
     pub(crate) backslash: bool,
     /// It means something else in some of the encodings.
     pub(crate) wide: bool,
-    /// One of its statements ends a transaction.
+    /// Its first statement ends a transaction.
     pub(crate) exits: bool,
     /// Names with a dot of parameters that it sets: the server does not list these.
     pub(crate) custom: Vec<Box<[u8]>>,

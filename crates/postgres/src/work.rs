@@ -82,11 +82,6 @@ impl Work {
         }
     }
 
-    /// It is asked whether a preface went well.
-    pub(crate) fn is_at_guard(&self) -> bool {
-        matches!(&self.purpose, Purpose::Preface(preface) if preface.at_guard)
-    }
-
     /// It is asked who may log in.
     pub(crate) fn is_lookup(&self) -> bool {
         matches!(self.purpose, Purpose::Lookup(_))
@@ -170,10 +165,7 @@ impl Postgres {
             cleaned && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
         let mut cleaning = Vec::new();
         if cleaned {
-            cleaning::write(&mut cleaning, statements, &server.own, &server.defaults);
-        }
-        if cleaned && let Some(marker) = server.marker.take().filter(|_| !statements) {
-            cleaning.extend_from_slice(format!(";DEALLOCATE {}", marker.name).as_bytes());
+            cleaning::write_whole(&mut cleaning, statements, &server.own, &server.defaults);
         }
         let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
         let mut queries: Vec<&[u8]> = Vec::new();
@@ -208,17 +200,6 @@ impl Postgres {
         if work.pending > 0 {
             return;
         }
-        match (&mut work.purpose, &work.failure) {
-            (Purpose::Preface(preface), None) => {
-                preface.at_guard = true;
-                return;
-            }
-            (Purpose::Preface(_), Some(failure)) => {
-                let failure = failure.clone();
-                return self.preface_failed(me, server, clients, failure, out);
-            }
-            _ => {}
-        }
         let work = server.work.take().expect("the server is at work for us");
         let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::ForgetSequences);
         if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
@@ -235,7 +216,8 @@ impl Postgres {
             ) => {
                 reject(me, server, clients, &failure, out);
             }
-            (Purpose::Preface(_), _) => unreachable!("it is dealt with before"),
+            (Purpose::Preface(preface), None) => self.prefaced(me, server, clients, (*preface, work.cancelled), out),
+            (Purpose::Preface(_), Some(_)) => unreachable!("its first error is the end of it"),
             (Purpose::Learn(extras), None) => {
                 let reported = server.settings.reported.clone();
                 server.settings = self.parameters.intern(Settings::new(reported, extras));
@@ -288,7 +270,7 @@ impl Postgres {
         server.exchange = crate::exchange::Exchange::new();
         server.forget_suspects();
         if statements {
-            (server.prepared, server.marker) = (None, None);
+            server.prepared = None;
         }
         if cleaned {
             self.was_cleaned(server);
