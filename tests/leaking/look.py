@@ -47,7 +47,7 @@ PARTS = (
     "WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()",
     "SELECT 'cursor', name || ': ' || statement FROM pg_catalog.pg_cursors WHERE name <> ''",
     "SELECT 'channel', c FROM pg_catalog.pg_listening_channels() AS c",
-    # The pooler's own are parsed by the protocol, under names of their own, but for the one by which it sees that a cleaning has succeeded.
+    # The pooler's own are parsed by the protocol, under names of their own.
     "SELECT 'prepared', name || ': ' || pg_catalog.left(statement, 100) FROM pg_catalog.pg_prepared_statements "
     "WHERE name <> '' AND (from_sql OR NOT pg_catalog.starts_with(name, 'poolhouse'))",
     "SELECT 'slot', slot_name::pg_catalog.text FROM pg_catalog.pg_replication_slots WHERE active_pid = pg_catalog.pg_backend_pid()",
