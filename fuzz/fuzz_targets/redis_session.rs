@@ -109,7 +109,7 @@ impl World {
                     assert!(asked.is_none(), "a client asks while it waits for an answer");
                 }
                 Effect::Release { verdict, .. } => {
-                    let held = std::mem::take(&mut self.kept) || self.held.take() == Some(LeaseKind::Exclusive);
+                    let held = std::mem::take(&mut self.kept) || matches!(self.held.take(), Some(LeaseKind::Exclusive | LeaseKind::Lasting));
                     assert!(held, "a server is released that nobody holds");
                     if verdict != Verdict::Clean {
                         (self.server_open, self.ready) = (false, false);
@@ -119,7 +119,7 @@ impl World {
                     assert_eq!(self.held.take(), Some(LeaseKind::Shared), "a share is given back that nobody has");
                     match verdict {
                         Verdict::Clean => {}
-                        Verdict::Reset => (self.ready, self.resets) = (false, true),
+                        Verdict::Soiled | Verdict::Reset => (self.ready, self.resets) = (false, true),
                         Verdict::Discard => (self.server_open, self.ready) = (false, false),
                     }
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use postgres::{Client, PoolMode};
 use protocol::{Blame, ClientTag, CloseReason, LeaseFailure, Refusal, ServerTag, Standing, Verdict};
 
-use crate::world::{Pieces, World, message, messages, server_welcome, startup, survey_answer};
+use crate::world::{Pieces, World, message, messages, server_welcome, startup, survey_answer, whole};
 
 const PIECES_OF: [usize; 3] = [1, 2, 7];
 
@@ -557,6 +557,40 @@ fn a_reported_parameter_follows_its_client_from_server_to_server() {
         world.idle.retain(|tag| *tag == second);
         world.client_says(one, &messages("Q:last"));
         assert_eq!(world.server_got(second), messages("Q:last"));
+    });
+}
+
+#[test]
+fn what_goes_ahead_of_a_request_fails_and_the_request_goes_elsewhere() {
+    in_all_pieces(PoolMode::Transaction, |world, one, first| {
+        world.client_says(one, &messages("Q:SET"));
+        world.server_says(first, &messages("C:SET~ S:TimeZone~CET~ Z:I"));
+        assert_surveyed(world, first, &[["s", "TimeZone", "CET"]]);
+        let two = whole(world, add_client);
+        world.client_says(two, &messages("P:~hello~~~ B:~~~~~~~~ E:~~~~~ S"));
+        let sent = text(&world.server_got(first));
+        assert!(sent.contains("SET \"TimeZone\" = 'UTC';COMMIT~P") && sent.contains("hello~"), "{sent}");
+        let second = whole(world, add_server);
+        world.releases.clear();
+        world.server_says(first, &messages("1 2 C:BEGIN~ E:SERROR~C57014~Mtoo_slow~~"));
+        assert_eq!(world.releases, [(first, Verdict::Discard)]);
+        assert_eq!(world.server_got(second), messages("P:~hello~~~ B:~~~~~~~~ E:~~~~~ S"));
+        world.server_says(second, &messages("1 2 C:OK~ Z:I"));
+        assert_eq!(world.client_got(two), messages("1 2 C:OK~ Z:I"));
+    });
+}
+
+#[test]
+fn what_ends_transactions_waits_for_the_outcome_of_what_goes_ahead() {
+    in_all_pieces(PoolMode::Transaction, |world, one, first| {
+        world.client_says(one, &messages("Q:SET"));
+        world.server_says(first, &messages("C:SET~ S:TimeZone~CET~ Z:I"));
+        assert_surveyed(world, first, &[["s", "TimeZone", "CET"]]);
+        let two = whole(world, add_client);
+        world.client_says(two, &messages("Q:ROLLBACK Q:hello"));
+        assert!(!text(&world.server_got(first)).contains("ROLLBACK"));
+        world.server_says(first, &messages("1 2 C:BEGIN~ S:TimeZone~UTC~ C:COMMIT~ Z:I"));
+        assert!(world.server_got(first).starts_with(&messages("Q:ROLLBACK")));
     });
 }
 
