@@ -517,7 +517,9 @@ def change_a_table(d):
     n = d.chance.randrange(3)
     return d.plainly(d.chance.choice([f"ALTER TABLE public.changing ADD IF NOT EXISTS b{n} text", f"ALTER TABLE public.changing DROP IF EXISTS b{n}",
                                       f"ALTER TABLE public.changing ALTER a TYPE {d.chance.choice(['int', 'bigint', 'text'])} USING 1",
-                                      "DROP TABLE IF EXISTS public.changing; CREATE TABLE public.changing (a int, mood int)"]))
+                                      # Whoever makes it anew, it is everybody's.
+                                      "DROP TABLE IF EXISTS public.changing; CREATE TABLE public.changing (a int, mood int); "
+                                      "GRANT ALL ON public.changing TO PUBLIC"]))
 
 
 # -- out of sight

@@ -99,6 +99,12 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
                 at.end_name(Before::Other);
                 at.start = false;
             }
+            Token::Escaped => {
+                // Whatever it names.
+                found.suspects.add(Suspects::HIDDEN);
+                at.end_name(Before::Other);
+                at.start = false;
+            }
             Token::Number => {
                 at.end_name(Before::Other);
                 at.start = false;
@@ -113,8 +119,14 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
         found.backslash |= tokens.backslash;
         found.wide |= !text.is_ascii();
     }
+    if found.backslash || found.wide || tokens.unclear {
+        found.may_reset |= ["reset", "discard", "default", "zone"].iter().any(|word| {
+            let same = |part: &[u8]| part.eq_ignore_ascii_case(word.as_bytes());
+            text.windows(word.len()).any(same)
+        });
+    }
     if tokens.unclear {
-        *found = Findings::unreadable();
+        *found = Findings::misread(found);
     }
 }
 

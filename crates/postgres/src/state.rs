@@ -163,8 +163,7 @@ impl Server {
             findings.suspects.add(Suspects::HIDDEN);
         }
         if (findings.backslash && !self.strings_are_plain()) || (findings.wide && !self.letters_are_plain()) {
-            // The names in it are as good as any.
-            return Findings { custom: findings.custom, ..Findings::unreadable() };
+            return Findings::misread(&findings);
         }
         if self.policy.reset == ResetPolicy::Never {
             // Only what the text says counts.

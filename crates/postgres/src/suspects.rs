@@ -101,6 +101,8 @@ pub(crate) struct Findings {
     pub(crate) backslash: bool,
     /// It means something else in some of the encodings.
     pub(crate) wide: bool,
+    /// Where it may be read otherwise, it may set something back.
+    pub(crate) may_reset: bool,
     /// Its first statement ends a transaction.
     pub(crate) exits: bool,
     /// Names with a dot of parameters that it sets: the server does not list these.
@@ -129,6 +131,15 @@ impl Findings {
     pub(crate) fn settle_resets(&mut self) {
         self.suspects.remove(Suspects::SETS_BACK);
         self.resets.clear();
+    }
+
+    /// What is supposed of a text that is read otherwise by the server. The names that were found in it are as good as any.
+    pub(crate) fn misread(found: &Self) -> Self {
+        let mut supposed = Self { custom: found.custom.clone(), ..Self::unreadable() };
+        if !found.may_reset {
+            supposed.settle_resets();
+        }
+        supposed
     }
 
     /// What is supposed of a text that is too long to be read.

@@ -11,6 +11,8 @@ pub(crate) enum Token<'a> {
     Quoted(&'a [u8]),
     /// A text constant of any kind: what stands between its quotes.
     Literal(&'a [u8]),
+    /// A text constant or an identifier with the escapes of `U&`.
+    Escaped,
     /// A number, a parameter (`$1`).
     Number,
     /// Any other character.
@@ -23,7 +25,7 @@ pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
     /// A backslash stood in a text constant of the plain kind: with standard_conforming_strings off it would escape.
     pub(crate) backslash: bool,
-    /// Something that is not read here as the server reads it: `U&` with its escapes, or a quotation without an end.
+    /// There is a quotation or a comment without an end.
     pub(crate) unclear: bool,
 }
 
@@ -134,9 +136,8 @@ impl<'a> Iterator for Tokens<'a> {
                 }
                 [b'u' | b'U', b'&', quote @ (b'\'' | b'"'), ..] => {
                     self.take(3);
-                    self.unclear = true;
-                    let body = self.quoted(quote, false);
-                    if quote == b'"' { Token::Quoted(body) } else { Token::Literal(body) }
+                    self.quoted(quote, false);
+                    Token::Escaped
                 }
                 [b'\'', ..] => {
                     self.take(1);
@@ -230,7 +231,7 @@ mod tests {
         );
         assert_eq!(
             words("$$a;b$$ $x$ $$ $x$ 1.5e3 u&\"q\" x'ff'"),
-            [Literal(b"a;b"), Literal(b" $$ "), Number, Word(b"e3"), Quoted(b"q"), Literal(b"ff"),]
+            [Literal(b"a;b"), Literal(b" $$ "), Number, Word(b"e3"), Token::Escaped, Literal(b"ff"),]
         );
     }
 
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(read("select 'a', E'\\'', \"b\\\", $$\\$$"), (false, false));
         assert_eq!(read("select 'O\\'Brien'"), (true, true));
         assert_eq!(read("select '\\'"), (true, false));
-        assert_eq!(read("select U&\"\\0061\""), (false, true));
+        assert_eq!(words("U&\"\\0061\" u&'\\0061'"), [Token::Escaped, Token::Escaped]);
         assert_eq!(read("select 'a"), (false, true));
         assert_eq!(read("select /* a"), (false, true));
     }

@@ -90,6 +90,9 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
         found.suspects.add(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
         note_reset(tokens, found);
     }
+    if name(tokens).is_none() {
+        found.suspects.add(Suspects::UNNAMED);
+    }
     if !note_name(tokens, found) {
         found.suspects.add(Suspects::MEANING);
     }
