@@ -7,6 +7,7 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
     PoolMode, Postgres,
+    cleaning::Soil,
     client::Client,
     deallocate::{Deallocate, deallocates},
     harmless,
@@ -120,6 +121,12 @@ pub(crate) fn look(
         return step;
     }
     if client.mode == PoolMode::Session {
+        if matches!(message.header.kind, front::QUERY | front::PARSE) && !server.soil.has(Soil::BEYOND) {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            watch_session(server, message);
+        }
         return retold::in_session(client, (tag, server), message, out);
     }
     server.keep_more(message);
@@ -155,6 +162,17 @@ pub(crate) fn look(
             Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
         },
         _ => Step::Forward,
+    }
+}
+
+/// A text of a client that keeps its server to its end: what matters is whether that can be cleaned then.
+fn watch_session(server: &mut Server, message: &Arrived<'_>) {
+    let mut text = message.body();
+    if message.header.kind == front::PARSE && take_text(&mut text).is_none() {
+        return;
+    }
+    if message.is_whole() && scan(text).suspects.any(Suspects::BEYOND) {
+        server.soil.add(Soil::BEYOND);
     }
 }
 

@@ -427,7 +427,9 @@ impl Postgres {
         let known = client.settings.as_ref().expect("a client that is logged in has settings");
         let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
         let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
-        let survey = Survey::new(server.suspects, server.resets.clone(), &custom);
+        let mut survey = Survey::new(server.suspects, server.resets.clone(), &custom);
+        let named = |name: &[u8]| server.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name));
+        survey.guessed = hidden.into_iter().filter(|name| known.extras.get(name).is_none() && !named(name)).collect();
         let sql = survey::write(server.suspects, &custom);
         server.begin(tag, Purpose::Survey(survey), &[&sql], out);
     }

@@ -116,6 +116,8 @@ pub(crate) struct Survey {
     timeout: Option<Box<[u8]>>,
     /// Something was too long to be kept.
     pub(crate) too_long: bool,
+    /// Names of custom parameters that no text has named: where one is empty, it was only cleaned.
+    pub(crate) guessed: Vec<Box<[u8]>>,
     /// What to ask for once more.
     custom: Vec<Box<[u8]>>,
     tries: u8,
@@ -131,6 +133,7 @@ impl Survey {
             set: Vec::new(),
             timeout: None,
             too_long: false,
+            guessed: Vec::new(),
             custom: custom.to_vec(),
             tries: 1,
         }
@@ -138,7 +141,9 @@ impl Survey {
 
     /// The same once more, and its query; `None` if it was tried often enough.
     pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
-        let survey = Self { tries: self.tries + 1, ..Self::new(self.asked, self.resets.clone(), &self.custom) };
+        let guessed = self.guessed.clone();
+        let survey =
+            Self { tries: self.tries + 1, guessed, ..Self::new(self.asked, self.resets.clone(), &self.custom) };
         (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom)))
     }
 
@@ -218,7 +223,9 @@ impl Survey {
         let mut there = Pairs::default();
         for (name, value) in &self.set {
             let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-            let nothing = (is("role") && **value == *b"none")
+            let guessed = value.is_empty() && self.guessed.iter().any(|guess| guess.eq_ignore_ascii_case(name));
+            let nothing = guessed
+                || (is("role") && **value == *b"none")
                 || (is("session_authorization") && user.is_none_or(|user| *user == **value))
                 || NOT_OF_SESSION.iter().any(|other| is(other));
             let listed = reported.get(name).is_some() || (is_fact(name) && !is("session_authorization"));
