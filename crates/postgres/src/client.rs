@@ -143,7 +143,6 @@ impl Client {
     ) {
         server.soil_at_release();
         let verdict = server.worse(verdict);
-        server.held_last = Some((me, self.secret));
         self.part(server);
         server.give_back(tag, verdict, out);
         if !matches!(self.phase, Phase::Login(_)) {

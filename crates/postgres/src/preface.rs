@@ -55,7 +55,8 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let want = client.settings.clone().expect("a client that is logged in has settings");
-        let same_holder = server.held_last == Some((me, client.secret));
+        // Whoever only logs in, or leaves before it is served, has not been prepared for, and leaves what it found.
+        let same_holder = server.held_last.replace((me, client.secret)) == Some((me, client.secret));
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
         if !cleans && !forgets && Arc::ptr_eq(&want, &server.settings) {

@@ -41,7 +41,7 @@ pub struct Server {
     pub(crate) exchange: Exchange,
     /// What Poolhouse itself has asked of it; its answers are nobody else's.
     pub(crate) work: Option<Box<Work>>,
-    /// Who held it last.
+    /// For whom it was prepared last: what is left in it since is of that client.
     pub(crate) held_last: Option<(ClientTag, u64)>,
     /// Whose unnamed statement it has.
     pub(crate) unnamed: Option<Owner>,
