@@ -108,6 +108,8 @@ class Wire:
         """`address` is a port of 127.0.0.1 or the path of a Unix socket."""
         if isinstance(address, int):
             self.socket = socket.create_connection(("127.0.0.1", address), timeout)
+            # As libpq does.
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(timeout)

@@ -307,7 +307,7 @@ impl<P: Protocol> Worker<P> {
         while !self.stopping {
             self.now = self.shared.clock.now();
             if self.now >= self.next_tick {
-                self.shared.protocol.tell_time(self.now.since(Time(0)));
+                self.tell_time();
                 self.upkeep();
                 self.settle();
                 self.flush();

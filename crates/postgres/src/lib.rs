@@ -126,8 +126,10 @@ impl Protocol for Postgres {
     type Client = Client;
     type Server = Server;
 
-    fn tell_time(&self, now: std::time::Duration) {
-        self.catalogues.tell_time(now.as_millis() as u64);
+    fn tell_time(&self, now: std::time::Duration, out: &mut Outbox) {
+        let now_ms = now.as_millis() as u64;
+        self.catalogues.tell_time(now_ms);
+        self.hubs.tell_time(now_ms, out);
     }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {

@@ -4,16 +4,19 @@
 //! A client's LISTEN runs like any other statement, on the server of its transaction. What that server then listens to (see
 //! `survey`) becomes the client's. The first such server stays out of its pool from then on: it *is* what listens, until nobody
 //! wants it any more. Of later clients the server stops listening and goes back, and the shared one listens in its place; only
-//! when it does is such a client told that its LISTEN is done. So nothing is missed after that, and nothing comes twice.
+//! when it does is such a client told that its LISTEN is done. So nothing is missed after that, and nothing comes twice. What
+//! was committed before a client is told that its transaction is over comes before that, as without a pooler (`in_time`).
 //!
 //! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it themselves:
 //! notifications may have been missed.
+
+mod in_time;
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -36,7 +39,7 @@ pub(crate) const MAX_CHANNELS: usize = 1000;
 /// Bytes of notifications that may wait for a client to end its transaction.
 const MAX_PENDING: usize = 1 << 20;
 
-/// A post for a client whose channels are all heard.
+/// A post for a client whose channels are all heard, or that has been sent what was committed before its transaction ended.
 const HEARD: u8 = b'+';
 /// A post for a client that cannot go on listening begins with this; the reason follows.
 const LOST: u8 = b'!';
@@ -51,7 +54,7 @@ pub(crate) struct Listening {
     channels: Vec<Box<[u8]>>,
     /// Notifications that wait until its transaction is over.
     pending: Vec<u8>,
-    /// It is to be told this status when all its channels are heard.
+    /// It is to be told this status when all its channels are heard, or when it may go on.
     ready: Option<u8>,
 }
 
@@ -60,6 +63,10 @@ pub(crate) struct Listening {
 pub(crate) struct Hubs {
     by_pool: Mutex<HashMap<PoolId, Hub>>,
     next_key: AtomicU64,
+    /// The driver's clock, in milliseconds.
+    now_ms: AtomicU64,
+    /// Some client may be waiting for its notifications.
+    awaited: AtomicBool,
 }
 
 /// What a server is there for.
@@ -79,6 +86,8 @@ struct Hub {
     channels: HashMap<Box<[u8]>, Channel>,
     /// By their keys.
     clients: HashMap<u64, Subscriber>,
+    /// Clients whose transactions have ended.
+    in_time: in_time::InTime,
 }
 
 #[derive(Default)]
@@ -102,6 +111,19 @@ impl Hubs {
 
     fn key(&self) -> u64 {
         self.next_key.fetch_add(1, Relaxed)
+    }
+
+    /// So many milliseconds have passed by the driver's clock: clients that have waited too long for their notifications go on.
+    pub(crate) fn tell_time(&self, now_ms: u64, out: &mut Outbox) {
+        self.now_ms.fetch_max(now_ms, Relaxed);
+        if !self.awaited.load(Relaxed) {
+            return;
+        }
+        let mut hubs = self.lock();
+        for hub in hubs.values_mut() {
+            tell(hub.in_time.overdue(now_ms), out);
+        }
+        self.awaited.store(hubs.values().any(|hub| !hub.in_time.is_empty()), Relaxed);
     }
 }
 
@@ -255,9 +277,13 @@ impl Postgres {
         let heard = self.subscribe(hub, me, client, channels, false);
         hub.prod(out);
         drop(hubs);
-        client.await_channels(me, server, heard, out);
+        if heard {
+            self.tell_in_time(me, client, server, out);
+        } else {
+            client.await_channels(server);
+        }
         client.release(me, tag, server, server.exchange.verdict(), out);
-        client.stand(me, if heard { Standing::Idle } else { Standing::Active }, out);
+        client.stand_as_told(me, out);
     }
 
     /// The server stays out of its pool and listens for all clients.
@@ -274,15 +300,20 @@ impl Postgres {
             return;
         }
         let key = self.hubs.key();
-        let mut hub = Hub { key, server: tag, channels: HashMap::new(), clients: HashMap::new() };
+        let in_time = in_time::InTime::default();
+        let mut hub = Hub { key, server: tag, channels: HashMap::new(), clients: HashMap::new(), in_time };
         self.subscribe(&mut hub, me, client, channels, heard);
         hubs.insert(client.pool, hub);
-        client.await_channels(me, server, heard, out);
+        if heard {
+            client.go_on_at_once(me, server, out);
+        } else {
+            client.await_channels(server);
+        }
         client.part(server);
         server.duty = Duty::Listens(key);
         server.pinned = true;
         out.push(Effect::Keep { server: tag });
-        client.stand(me, if heard { Standing::Idle } else { Standing::Active }, out);
+        client.stand_as_told(me, out);
     }
 
     /// Adds channels to what the client listens to. True if all are heard.
@@ -355,6 +386,8 @@ impl Postgres {
             return server.begin(tag, Purpose::Retire, &[b"UNLISTEN *"], out);
         }
         let (wanted, unwanted) = hub.changes();
+        // Whatever it is asked tells what was committed before.
+        let awaited = hub.in_time.ask();
         drop(hubs);
         let mut sql = Vec::new();
         for (word, names) in [("LISTEN ", &wanted), ("UNLISTEN ", &unwanted)] {
@@ -364,12 +397,12 @@ impl Postgres {
                 sql.push(b';');
             }
         }
-        if !sql.is_empty() {
+        if awaited || !sql.is_empty() {
             server.begin(tag, Purpose::Listen(wanted), &[&sql], out);
         }
     }
 
-    /// The shared server listens to these channels now, or will not.
+    /// The shared server listens to these channels now, or will not; what was committed before it was asked has been posted.
     pub(crate) fn listened(
         &self,
         tag: ServerTag,
@@ -403,6 +436,7 @@ impl Postgres {
                 }
             }
         }
+        tell(hub.in_time.answered(), out);
         if failure.is_some() {
             let Hub { channels, clients, .. } = hub;
             channels.values_mut().for_each(|channel| channel.clients.retain(|key| clients.contains_key(key)));
@@ -474,7 +508,8 @@ impl Postgres {
         let Some(listening) = client.listening.as_mut().filter(|listening| listening.key == key) else { return };
         match bytes.split_first() {
             Some((&back::NOTIFICATION_RESPONSE, _)) => {
-                if client.standing == Standing::Idle && !client.mid_message {
+                let between = client.standing == Standing::Idle || matches!(client.phase, Phase::Subscribing);
+                if between && !client.mid_message {
                     out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
                 } else if listening.pending.len() + bytes.len() <= MAX_PENDING {
                     listening.pending.extend_from_slice(bytes);
@@ -506,17 +541,50 @@ impl Postgres {
     }
 }
 
-impl Client {
-    /// It is told that it may go on if all is heard, or when it is.
-    fn await_channels(&mut self, me: ClientTag, server: &mut Server, heard: bool, out: &mut Outbox) {
-        if heard {
-            server.tell_ready(Some(me), out);
-            self.phase = Phase::Ready;
-            out.push(Effect::Wake { client: me });
-        } else {
-            self.phase = Phase::Subscribing;
-            self.listening.as_mut().expect("it listens").ready = server.ready_withheld.take();
+impl Postgres {
+    /// A client goes on after what its server has kept back from it: at once, or, if it listens and no transaction is open, when it
+    /// has been sent what was committed before.
+    pub(crate) fn tell_in_time(&self, me: ClientTag, client: &mut Client, server: &mut Server, out: &mut Outbox) {
+        if server.ready_withheld != Some(IDLE) || !self.await_notifications(me, client, out) {
+            return client.go_on_at_once(me, server, out);
         }
+        client.await_channels(server);
+        client.stand(me, Standing::Active, out);
+    }
+
+    /// Has the shared server asked whether there is something for this client. False if it need not wait for that.
+    fn await_notifications(&self, me: ClientTag, client: &Client, out: &mut Outbox) -> bool {
+        let Some(listening) = &client.listening else { return false };
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get_mut(&client.pool).filter(|hub| hub.clients.contains_key(&listening.key));
+        let Some(hub) = hub else { return false };
+        let waits = hub.in_time.wait(listening.key, me, self.hubs.now_ms.load(Relaxed));
+        if waits {
+            self.hubs.awaited.store(true, Relaxed);
+            hub.prod(out);
+        }
+        waits
+    }
+}
+
+impl Client {
+    /// It is told that it may go on when the shared server says so.
+    fn await_channels(&mut self, server: &mut Server) {
+        self.phase = Phase::Subscribing;
+        self.listening.as_mut().expect("it listens").ready = server.ready_withheld.take();
+    }
+
+    /// It is told that it may go on.
+    fn go_on_at_once(&mut self, me: ClientTag, server: &mut Server, out: &mut Outbox) {
+        server.tell_ready(Some(me), out);
+        self.phase = Phase::Ready;
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// Idle, unless it waits to be told that it may go on.
+    fn stand_as_told(&mut self, me: ClientTag, out: &mut Outbox) {
+        let waits = matches!(self.phase, Phase::Subscribing);
+        self.stand(me, if waits { Standing::Active } else { Standing::Idle }, out);
     }
 }
 
@@ -528,6 +596,11 @@ impl Server {
             && self.exchange.status() == IDLE
             && matches!(self.stage, Stage::Ready)
     }
+}
+
+/// These clients may go on.
+fn tell(clients: Vec<(u64, ClientTag)>, out: &mut Outbox) {
+    clients.into_iter().for_each(|(key, tag)| post(tag, key, &[HEARD], out));
 }
 
 fn post(to: ClientTag, key: u64, bytes: &[u8], out: &mut Outbox) {

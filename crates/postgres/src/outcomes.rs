@@ -6,7 +6,7 @@ use protocol::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
 use crate::{
     PoolMode, Postgres,
     amend::Tag,
-    client::may_release,
+    client::{Phase, may_release},
     error::{Failure, Report, Severity, code},
     exchange::Note,
     message::{HEADER, IDLE, back, write, write_ready},
@@ -147,8 +147,9 @@ impl Postgres {
             && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
             && status != b'E';
         let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
-        if corrected || listens {
-            // What it says of its parameters is yet to be corrected, or what it listens to is to be heard elsewhere.
+        let awaited = status == IDLE && relay.client(tag).listening.is_some();
+        if corrected || listens || awaited {
+            // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere.
             relay.flush(server, relay.at);
             relay.run = end;
             server.ready_withheld = Some(status);
@@ -173,8 +174,12 @@ impl Postgres {
                 self.survey_in_transaction(client, me, server, relay.out);
             }
         }
-        if server.work.is_none() {
-            server.tell_ready(Some(tag), relay.out);
+        if matches!(client.phase, Phase::Ready) && server.ready_withheld.is_some() {
+            if awaited && !client.owes_server() {
+                self.tell_in_time(tag, client, server, relay.out);
+            } else {
+                server.tell_ready(Some(tag), relay.out);
+            }
         }
         Step::Handled
     }

@@ -418,9 +418,7 @@ impl Postgres {
         if server.exchange.status() == IDLE {
             client.stand(me, Standing::Idle, out);
         }
-        server.tell_ready(Some(me), out);
-        client.phase = Phase::Ready;
-        out.push(Effect::Wake { client: me });
+        self.tell_in_time(me, client, server, out);
     }
 
     fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
@@ -509,10 +507,11 @@ impl Postgres {
         if !survey.channels.is_empty() && shares {
             return self.listen(me, client, tag, server, survey.channels, out);
         }
-        server.tell_ready(Some(me), out);
-        client.phase = Phase::Ready;
-        out.push(Effect::Wake { client: me });
+        self.tell_in_time(me, client, server, out);
         self.finish(me, client, tag, server, out);
+        if matches!(client.phase, Phase::Subscribing) {
+            client.stand(me, Standing::Active, out);
+        }
     }
 
     /// Settings as they are now become the client's, but for those that went back to what it started with.

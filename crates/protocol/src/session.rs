@@ -152,9 +152,9 @@ pub trait Protocol: Send + Sync + 'static {
     const MAX_UNREAD: usize = 4 << 20;
 
     /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as anything happens: sessions
-    /// have no clock of their own.
-    fn tell_time(&self, now: Duration) {
-        let _ = now;
+    /// have no clock of their own. All that may be left in the outbox are posts.
+    fn tell_time(&self, now: Duration, out: &mut Outbox) {
+        let _ = (now, out);
     }
 
     /// A client was accepted.

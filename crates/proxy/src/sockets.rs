@@ -37,7 +37,12 @@ pub struct Bound {
 /// socket are those of the process while it is created.
 pub fn bind(listener: &Listener) -> io::Result<Bound> {
     let socket = match &listener.listen {
-        Endpoint::Tcp(address) => bind_tcp(*address)?,
+        Endpoint::Tcp(address) => {
+            let socket = bind_tcp(*address)?;
+            driver::prepare_listener(&socket, listener.timeouts.client_idle)?;
+            socket.listen(BACKLOG)?;
+            socket
+        }
         Endpoint::Unix(path) => bind_unix(path, listener.socket_mode)?,
     };
     adopt(listener, socket)
@@ -62,7 +67,9 @@ pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
 
 /// Opens a TCP socket to listen on.
 pub fn bind_admin(address: SocketAddr) -> io::Result<TcpListener> {
-    bind_tcp(address).map(TcpListener::from)
+    let socket = bind_tcp(address)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
@@ -74,7 +81,6 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
@@ -135,6 +141,16 @@ mod tests {
 
     fn unix(path: &Path) -> Listener {
         Listener::new(Kind::Postgres, Endpoint::Unix(path.to_owned()))
+    }
+
+    #[test]
+    fn who_connects_before_anybody_accepts_has_the_options_of_all() {
+        let anywhere = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
+        let bound = bind(&Listener::new(Kind::Postgres, anywhere)).unwrap();
+        let Endpoint::Tcp(address) = bound.endpoint else { panic!("it is TCP") };
+        let _early = std::net::TcpStream::connect(address).unwrap();
+        let (accepted, _) = Socket::from(bound.spec.socket).accept().unwrap();
+        assert!(accepted.tcp_nodelay().unwrap() && accepted.keepalive().unwrap());
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use protocol::{Peer, Protocol};
+use pool::Time;
+use protocol::{Effect, Peer, Protocol};
 
 use super::{Work, Worker, defects::call, effects::Source};
 use crate::mailbox::{Message, Post};
@@ -63,6 +64,17 @@ impl<P: Protocol> Worker<P> {
         for server in std::mem::take(&mut self.posters) {
             self.rearm_server(server as usize);
         }
+    }
+
+    /// Sessions hear what time it is, and may leave word for each other.
+    pub(super) fn tell_time(&mut self) {
+        let mut out = self.outbox();
+        self.shared.protocol.tell_time(self.now.since(Time(0)), &mut out);
+        debug_assert!(
+            out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. })),
+            "time makes for posts only"
+        );
+        self.execute(out, Source::NONE);
     }
 
     /// Hands a post to whoever has its place now.
