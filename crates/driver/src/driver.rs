@@ -55,7 +55,7 @@ impl Driver {
         let mut sockets = Vec::new();
         for spec in listeners {
             if spec.tcp {
-                socket::prepare_listener(&spec.socket, socket::patience(spec.timeouts.client_idle))?;
+                socket::prepare_listener(&spec.socket, spec.timeouts.client_idle)?;
             } else {
                 rustix::io::ioctl_fionbio(&spec.socket, true)?;
             }

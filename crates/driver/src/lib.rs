@@ -40,4 +40,5 @@ pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolState, ServerInfo,
     Snapshot, WorkerSnapshot,
 };
+pub use socket::prepare_listener;
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     time::Duration,
 };
@@ -32,10 +32,11 @@ pub(crate) fn patience(client_idle: Option<Duration>) -> Duration {
     beyond.clamp(USER_TIMEOUT, MAX_USER_TIMEOUT)
 }
 
-/// Options that accepted sockets inherit from their listener, set once there.
-pub(crate) fn prepare_listener(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
+/// Sets the options that accepted TCP sockets inherit from their listener. What has come before that has none of them: to be called before
+/// the socket listens.
+pub fn prepare_listener(socket: &impl AsFd, client_idle: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
-    set_tcp_options(&socket, patience)?;
+    set_tcp_options(&socket, patience(client_idle))?;
     socket.set_nonblocking(true)
 }
 

@@ -37,7 +37,12 @@ pub struct Bound {
 /// socket are those of the process while it is created.
 pub fn bind(listener: &Listener) -> io::Result<Bound> {
     let socket = match &listener.listen {
-        Endpoint::Tcp(address) => bind_tcp(*address)?,
+        Endpoint::Tcp(address) => {
+            let socket = bind_tcp(*address)?;
+            driver::prepare_listener(&socket, listener.timeouts.client_idle)?;
+            socket.listen(BACKLOG)?;
+            socket
+        }
         Endpoint::Unix(path) => bind_unix(path, listener.socket_mode)?,
     };
     adopt(listener, socket)
@@ -62,7 +67,9 @@ pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
 
 /// Opens a TCP socket to listen on.
 pub fn bind_admin(address: SocketAddr) -> io::Result<TcpListener> {
-    bind_tcp(address).map(TcpListener::from)
+    let socket = bind_tcp(address)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
@@ -74,7 +81,6 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
@@ -161,6 +167,20 @@ mod tests {
         std::fs::write(&path, "precious").unwrap();
         assert_eq!(bind(&unix(&path)).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn whoever_comes_before_the_driver_has_all_options() {
+        let bound = bind(&Listener::new(Kind::Postgres, Endpoint::parse("127.0.0.1:0").unwrap())).unwrap();
+        let listener = Socket::from(bound.spec.socket);
+        let _client = std::net::TcpStream::connect(&bound.spec.name).unwrap();
+        let (accepted, _) = loop {
+            match listener.accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                accepted => break accepted.unwrap(),
+            }
+        };
+        assert!(accepted.tcp_nodelay().unwrap() && accepted.keepalive().unwrap());
     }
 
     #[test]
