@@ -322,7 +322,7 @@ impl Server {
         let at_rest =
             usable && self.exchange.status() == IDLE && self.exchange.is_settled() && !self.exchange.is_doubtful();
         let mark = out.effects.len();
-        out.push(Effect::Keep { server: me });
+        out.push(Effect::Keep { server: me, briefly: true });
         if !at_rest || !self.ask_catalogue(me, Some(verdict), out) {
             out.effects.truncate(mark);
             out.push(Effect::Release { server: me, verdict });
