@@ -114,6 +114,21 @@ def test_a_replication_slot_of_a_session_is_met_by_nobody(share):
         shared.pooler.stop()
 
 
+def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_is_met_by_nobody(share):
+    """The request is sent in one write with the cleaning, and noted before that is done."""
+    shared = share(wait="8s")
+    composed = "SELECT * FROM query_to_xml('SELECT set' || '_config(''app.tenant'', ''evil'', false)', false, false, '')"
+    with shared.session() as zero, shared.session() as one:
+        # It waits for the other's server, and is granted that as it was left.
+        zero.send(w.query(f"SELECT pg_sleep(0.3); {composed}"))
+        time.sleep(0.1)
+        one.send(w.query(composed.replace("evil", "worse")))
+        look.rows(zero.until_ready()[0])
+        look.rows(one.until_ready()[0])
+        assert not shared.met()
+    assert not shared.met(patient=True)
+
+
 # -- without any function of the database's own
 
 def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):

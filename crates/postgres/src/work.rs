@@ -280,9 +280,7 @@ impl Postgres {
 
     /// Everything but prepared statements is as it was when the server was new.
     pub(crate) fn was_cleaned(&self, server: &mut Server) {
-        server.soil = Soil::default();
-        server.customs = Vec::new();
-        server.sequences_of = None;
+        server.forget_soil();
         let reported = server.settings.reported.clone();
         let extras = server.defaults.extras.clone();
         server.settings = self.parameters.intern(Settings::new(reported, extras));
@@ -316,6 +314,13 @@ impl Postgres {
 }
 
 impl Server {
+    /// Nothing of what clients have left in it so far matters any more.
+    pub(crate) fn forget_soil(&mut self) {
+        self.soil = Soil::default();
+        self.customs = Vec::new();
+        self.sequences_of = None;
+    }
+
     /// Gives it back to its pool, perhaps after a look at its database's catalogue.
     pub(crate) fn give_back(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
         let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
