@@ -129,6 +129,19 @@ def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_is_met_by_no
     assert not shared.met(patient=True)
 
 
+def test_a_temporary_table_in_place_of_the_catalogue_deceives_nobody(share):
+    """The catalogue is read in the session of whoever has just left."""
+    shared = hidden(share)
+    with shared.session() as one:
+        for table in ("pg_proc", "pg_rewrite", "pg_attrdef"):
+            strictly(f"CREATE TEMP TABLE {table} (LIKE pg_catalog.{table})")(one)
+        # Whoever changes the database has it looked at again.
+        strictly("CREATE TABLE public.deceiving (a int)")(one)
+        strictly("DROP TABLE public.deceiving")(one)
+        one.query("SELECT 1")
+    shared.nobody_meets(strictly("INSERT INTO hide.triggered VALUES (1)"))
+
+
 # -- without any function of the database's own
 
 def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):
