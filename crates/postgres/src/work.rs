@@ -300,7 +300,8 @@ impl Postgres {
             Some(failure) => server.catalogue.failed(&failure.text()),
             None => server.catalogue.read(reading),
         };
-        if let Some(suspicious) = news {
+        // In session mode all servers are cleaned when they change hands, whatever the functions are.
+        if let Some(suspicious) = news.filter(|_| server.mode != PoolMode::Session) {
             self.directory.catalogue_read(server.pool, &suspicious);
         }
         match verdict {
@@ -336,9 +337,7 @@ impl Server {
 
     /// Asks what its database could do to sessions, if that is to be known. True if it is at work then.
     pub(crate) fn ask_catalogue(&mut self, me: ServerTag, verdict: Option<Verdict>, out: &mut Outbox) -> bool {
-        let of_interest = self.mode != PoolMode::Session
-            && self.policy.reset == ResetPolicy::Auto
-            && self.policy.on_state != OnState::Allow;
+        let of_interest = self.policy.reset == ResetPolicy::Auto && self.policy.on_state != OnState::Allow;
         if !of_interest {
             return false;
         }
