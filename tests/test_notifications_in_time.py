@@ -8,7 +8,7 @@ import wire as w
 # The servers of those who listen and of those who ask are different ones, and nobody waits for the first yet: see docs/postgresql.md, LISTEN.
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.xfail(strict=False, reason="notifications may come after the answer to the next query")]
 
-ROUNDS = 200
+ROUNDS = 50
 
 
 def heard(answers):
