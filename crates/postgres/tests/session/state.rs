@@ -197,10 +197,10 @@ fn pins_are_bounded_and_the_client_is_told() {
     }
 }
 
-/// A server that is soiled whenever it is given back, and that somebody takes at once.
-fn soiled() -> (World, ServerTag) {
+/// A server that somebody takes at once, even if it is soiled; with `Always` it is whenever it is given back.
+fn sought_after(reset: ResetPolicy) -> (World, ServerTag) {
     let mut doors = Doors::new(PoolMode::Transaction, Proof::Trust, None);
-    doors.state.reset = ResetPolicy::Always;
+    doors.state.reset = reset;
     let mut world = World::new(doors);
     world.hurried = true;
     let server = add_server(&mut world);
@@ -223,7 +223,7 @@ fn answer_preface(world: &mut World, server: ServerTag) {
 
 #[test]
 fn a_server_that_came_too_late_is_cleaned_before_it_comes_again() {
-    let (mut world, server) = soiled();
+    let (mut world, server) = sought_after(ResetPolicy::Always);
     let (one, other) = (add_client(&mut world), add_client(&mut world));
     use_by(&mut world, one, server);
     // It is granted to one whose request was withdrawn meanwhile, and who gives it back as it is.
@@ -236,7 +236,7 @@ fn a_server_that_came_too_late_is_cleaned_before_it_comes_again() {
 
 #[test]
 fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
-    let (mut world, server) = soiled();
+    let (mut world, server) = sought_after(ResetPolicy::Always);
     let one = add_client(&mut world);
     use_by(&mut world, one, server);
     let other = world.connect_client();
@@ -253,4 +253,20 @@ fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
     assert_surveyed(&mut world, server, &[]);
     world.client_says(one, &messages("Q:SELECT_3"));
     assert_prefaced(&mut world, server, "RESET ALL", "SELECT 3~");
+}
+
+#[test]
+fn what_goes_ahead_of_a_cleaning_soils_the_server_again() {
+    let (mut world, server) = sought_after(ResetPolicy::Auto);
+    // Nothing in its database does anything out of sight.
+    assert!(text(&world.server_got(server)).contains("pg_proc"));
+    world.server_says(server, &messages("C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
+    let (one, other) = (add_client(&mut world), add_client(&mut world));
+    use_by(&mut world, one, server);
+    world.client_says(other, &messages("Q:SELECT_f(1)"));
+    assert_prefaced(&mut world, server, "RESET ALL", "SELECT f(1)~");
+    answer_preface(&mut world, server);
+    world.server_says(server, &messages("C:OK~ Z:I"));
+    assert_surveyed(&mut world, server, &[]);
+    assert_eq!(world.releases.pop(), Some((server, Verdict::Soiled)));
 }
