@@ -29,6 +29,8 @@ LEAKS_ARGS ?=
 MUTANTS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
+# How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
+TEST_PROCESSES ?= 2
 
 .PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
 
@@ -52,7 +54,7 @@ test-sim: ## random schedules in virtual time; a failure prints the command that
 	$(CARGO) run --release --locked -p sim -- seam --schedules $(SIM_SEAM_SCHEDULES) --seed $(SIM_SEED)
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest tests $(PYTEST_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile tests $(PYTEST_ARGS)
 
 clients: setup build ## drivers others wrote, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/clients/run.py $(CLIENTS)

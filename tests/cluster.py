@@ -51,13 +51,23 @@ log_min_messages = warning
 """
 
 
+# Which of several processes of pytest side by side this is, and how many there are (pytest-xdist says so).
+PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+PORTS = range(15000 + PROCESS, 30000, PROCESSES)
+given_ports = set()
+
+
 def free_port():
-    """A port nobody listens on, below the range from which outgoing connections take theirs."""
-    for _ in range(200):
-        port = random.randrange(15000, 30000)
+    """A port nobody listens on, below the range from which outgoing connections take theirs. It is given once, and tests that
+    run in another process have others: nobody listens on it but whoever asked, even where that is never or late."""
+    for _ in range(1000):
+        port = random.choice(PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+            if port not in given_ports:
+                probe.bind(("127.0.0.1", port))
+                given_ports.add(port)
+                return port
     raise RuntimeError("no free port")
 
 

@@ -10,6 +10,7 @@ from cluster import PASSWORDS
 from leaking import world
 from leaking.sharing import Sharing, do
 from mock_postgres import Mock
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -184,6 +185,32 @@ def test_settings_that_cannot_be_brought_along_end_that_server_or_client(start, 
         done = [connection for connection, _, text, _ in mock.seen if THEIRS in text]
         assert not done, "carried out although its settings were refused"
         assert ask_as_newcomer(pooler, f"{LAST} SELECT 1"), "others are served"
+    finally:
+        mock.close()
+
+
+def test_a_server_that_is_asked_for_its_catalogue_and_says_nothing_is_given_up(start):
+    """It is nobody's while it is asked, so that no client's time-out is about it."""
+    changed, silent = threading.Event(), []
+
+    def answer(connection, number, text):
+        if OURS in text:
+            changed.set()
+        if "pg_proc" in text and changed.is_set() and not silent:
+            silent.append(connection)
+            return "silence"
+        return None
+
+    mock = Mock(answer)
+    pooler = start(databases={"mock": {"url": f"postgres://127.0.0.1:{mock.port}/mock"}}, users={"app": PASSWORDS["app"]}, max_size=1,
+                   connect_time="1s", max_wait_time="4s")
+    try:
+        with pooler.open(5).login("app", PASSWORDS["app"], "mock") as one:
+            assert told(one, f"{OURS} CREATE TABLE made (a int)")
+            eventually("it is asked", lambda: silent)
+            assert ask_as_newcomer(pooler, f"{LAST} SELECT 1"), "others are served, by another server"
+        assert [connection for connection, _, text, _ in mock.seen if LAST in text] == [silent[0] + 1]
+        assert "within the 1s of connect_time" in pooler.log()
     finally:
         mock.close()
 

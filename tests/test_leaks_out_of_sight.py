@@ -91,6 +91,50 @@ def test_a_seed_is_met_by_nobody(share):
             assert strictly("SELECT random()::text")(other)[0][0] not in known, seeding
 
 
+SEEDS = "CREATE FUNCTION public.seeds() RETURNS void LANGUAGE sql AS $$ SELECT setseed(0.25) $$"
+# How random numbers are seeded behind a text -> what is made for it, and the text.
+HIDDEN_SEEDS = {
+    "a function": (SEEDS, "SELECT public.seeds()"),
+    "a function of a function": (f"{SEEDS}; CREATE FUNCTION public.seeds_too() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM seeds(); RETURN 1; END $$",
+                                 "SELECT * FROM public.seeds_too()"),
+    "a trigger": (f"{SEEDS}; CREATE TABLE public.seeded (a int); GRANT ALL ON public.seeded TO PUBLIC; CREATE FUNCTION public.seeds_too() RETURNS trigger "
+                  "LANGUAGE plpgsql AS $$ BEGIN PERFORM seeds(); RETURN NEW; END $$; "
+                  "CREATE TRIGGER t BEFORE INSERT ON public.seeded FOR EACH ROW EXECUTE FUNCTION public.seeds_too()", "INSERT INTO public.seeded VALUES (1)"),
+}
+
+
+@pytest.mark.parametrize("mode, way", [*(("session", way) for way in HIDDEN_SEEDS), ("transaction", "a function"), ("transaction", "a function of a function")])
+def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, way):
+    make, act = HIDDEN_SEEDS[way]
+    world.make(cluster)
+    removed("DROP TABLE IF EXISTS public.seeded; DROP FUNCTION IF EXISTS public.seeds_too(); DROP FUNCTION public.seeds()")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute(make)
+    shared = share(mode=mode, wait="8s")
+    with shared.direct() as fresh:
+        known = look.randoms(fresh)
+    with shared.session() as one:
+        strictly(act)(one)
+        if mode == "session":
+            one.close()
+        with shared.session() as other:
+            assert strictly("SELECT random()::text")(other)[0][0] not in known
+
+
+def test_in_session_mode_a_function_that_leaves_nothing_behind_costs_no_server(share, cluster, removed):
+    world.make(cluster)
+    removed("DROP FUNCTION public.seeds_not()")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute("CREATE FUNCTION public.seeds_not() RETURNS double precision LANGUAGE sql AS $$ SELECT random() $$")
+    shared = share(mode="session", wait="8s")
+    pids = set()
+    for _ in range(3):
+        with shared.session() as one:
+            strictly("SELECT public.seeds_not()")(one)
+            pids.add(strictly("SELECT pg_backend_pid()")(one)[0][0])
+    assert len(pids) == 1
+
+
 def test_a_connection_of_dblink_is_met_by_nobody(share):
     shared = hidden(share)
     shared.nobody_meets(strictly("SELECT dblink_connect('mine', 'itself')"))
@@ -112,6 +156,34 @@ def test_a_replication_slot_of_a_session_is_met_by_nobody(share):
         shared.nobody_meets(strictly("SELECT pg_create_physical_replication_slot('leaks_mine', true, true)"), user=world.ADMIN)
     finally:
         shared.pooler.stop()
+
+
+def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_is_met_by_nobody(share):
+    """The request is sent in one write with the cleaning, and noted before that is done."""
+    shared = share(wait="8s")
+    composed = "SELECT * FROM query_to_xml('SELECT set' || '_config(''app.tenant'', ''evil'', false)', false, false, '')"
+    with shared.session() as zero, shared.session() as one:
+        # It waits for the other's server, and is granted that as it was left.
+        zero.send(w.query(f"SELECT pg_sleep(0.3); {composed}"))
+        time.sleep(0.1)
+        one.send(w.query(composed.replace("evil", "worse")))
+        look.rows(zero.until_ready()[0])
+        look.rows(one.until_ready()[0])
+        assert not shared.met()
+    assert not shared.met(patient=True)
+
+
+def test_a_temporary_table_in_place_of_the_catalogue_deceives_nobody(share):
+    """The catalogue is read in the session of whoever has just left."""
+    shared = hidden(share)
+    with shared.session() as one:
+        for table in ("pg_proc", "pg_rewrite", "pg_attrdef"):
+            strictly(f"CREATE TEMP TABLE {table} (LIKE pg_catalog.{table})")(one)
+        # Whoever changes the database has it looked at again.
+        strictly("CREATE TABLE public.deceiving (a int)")(one)
+        strictly("DROP TABLE public.deceiving")(one)
+        one.query("SELECT 1")
+    shared.nobody_meets(strictly("INSERT INTO hide.triggered VALUES (1)"))
 
 
 # -- without any function of the database's own

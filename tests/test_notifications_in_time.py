@@ -13,7 +13,7 @@ import wire as w
 
 pytestmark = pytest.mark.poolhouse_only
 
-ROUNDS = 200
+ROUNDS = 50
 
 
 def heard(answers):

@@ -20,8 +20,12 @@ pytestmark = pytest.mark.poolhouse_only
 @contextlib.contextmanager
 def successor(start, pooler):
     """A second process of the same configuration, which takes over."""
-    # The port answers before all else is in place.
-    eventually("the first is ready", lambda: pooler.get("/ready")[0] == 200, 10)
+    def ready():
+        # The clients' port answers before all else is in place.
+        with contextlib.suppress(OSError):
+            return pooler.get("/ready")[0] == 200
+
+    eventually("the first is ready", ready, 10)
     made = start.unstarted()
     made.port, made.admin_port = pooler.port, pooler.admin_port
     command = [BINARY, "serve", "--config", str(pooler.config_path), "--take-over"]

@@ -153,6 +153,8 @@ pub(crate) struct Worker<P: Protocol> {
     gathering: gathering::Gathering,
     /// Servers given back soiled, and when they are to be cleaned if nobody takes them.
     soiled: VecDeque<(Time, Arc<SharedPool>, ServerId)>,
+    /// Servers that are kept only for an answer, and since when.
+    answers_due: Vec<(u32, ServerId, Time)>,
     /// Clients that keep others waiting.
     stalls: Vec<stalls::Stall>,
     /// Servers that were asked whether they answer.
@@ -258,6 +260,7 @@ impl<P: Protocol> Worker<P> {
             unflushed: Vec::new(),
             gathering: gathering::Gathering::new(),
             soiled: VecDeque::new(),
+            answers_due: Vec::new(),
             stalls: Vec::new(),
             probes: Vec::new(),
             round_trips: relief::RoundTrips::default(),

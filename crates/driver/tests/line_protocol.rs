@@ -2,6 +2,8 @@
 //! sends a line, the server answers `pid:line`. What PostgreSQL's tests can show only by chance (moves between workers,
 //! deaths at awkward moments) is provoked here.
 
+mod house;
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -14,16 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{
-    Address, Changes, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams,
-};
+use driver::{Changes, Driver, DriverConfig, PoolSpec, Timeouts, Upstreams};
+use house::{House, POOL, Spec, eventually, listener, roomy, upstream};
 use pool::{GateConfig, PoolConfig};
 use protocol::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
     ServerTag, Sessions, Standing, Verdict,
 };
-
-const POOL: PoolId = PoolId(0);
 
 /// Lines there and back.
 struct Lines;
@@ -174,20 +173,6 @@ impl Protocol for Lines {
 }
 
 /// An upstream that answers `number:line`; a line `die` makes it close, `slow MS ...` makes it think, `big N` answers N bytes.
-fn upstream() -> (SocketAddr, Arc<AtomicU32>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let connections = Arc::new(AtomicU32::new(0));
-    let counter = Arc::clone(&connections);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let number = counter.fetch_add(1, SeqCst);
-            thread::spawn(move || serve(stream.unwrap(), number));
-        }
-    });
-    (address, connections)
-}
-
 fn serve(mut stream: TcpStream, number: u32) {
     for line in BufReader::new(stream.try_clone().unwrap()).lines() {
         let Ok(line) = line else { return };
@@ -214,100 +199,13 @@ fn dawdle() {
     thread::sleep(Duration::from_secs(1));
 }
 
-struct Spec(SocketAddr, PoolConfig);
-
-impl Upstreams for Spec {
-    fn spec(&self, _: PoolId) -> PoolSpec {
-        PoolSpec {
-            database: "lines".into(),
-            user: "me".into(),
-            hosts: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() }.into(),
-            config: self.1.clone(),
-            tls: None,
-            caps: vec![("all".into(), 0)],
-            timeouts: PoolTimeouts::default(),
-            revision: 0,
-        }
-    }
-
-    fn at_start(&self) -> Vec<PoolId> {
-        Vec::new()
-    }
-}
-
-struct House {
-    driver: Option<Driver>,
-    handle: Handle,
-    address: SocketAddr,
-    upstream_connections: Arc<AtomicU32>,
-}
-
 impl House {
     fn open(workers: usize, config: PoolConfig, gate: GateConfig, timeouts: Timeouts) -> Self {
-        let (upstream, upstream_connections) = upstream();
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = socket.local_addr().unwrap();
-        let listener = listener(socket, gate, timeouts);
-        let config_of_driver = DriverConfig { workers, ..DriverConfig::default() };
-        let driver =
-            Driver::start(config_of_driver, Arc::new(Lines), Arc::new(Spec(upstream, config)), vec![listener]).unwrap();
-        Self { handle: driver.handle(), driver: Some(driver), address, upstream_connections }
+        Self::of(Lines, serve, (workers, config, gate, timeouts))
     }
 
     fn small(workers: usize, max_size: u32) -> Self {
         Self::open(workers, PoolConfig { max_size, ..PoolConfig::default() }, roomy(), Timeouts::default())
-    }
-
-    fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Client(BufReader::new(stream))
-    }
-}
-
-impl Drop for House {
-    fn drop(&mut self) {
-        self.handle.stop();
-        let ended_well = self.driver.take().unwrap().join();
-        if !thread::panicking() {
-            assert!(ended_well, "a worker panicked");
-        }
-    }
-}
-
-fn listener(socket: TcpListener, gate: GateConfig, timeouts: Timeouts) -> ListenerSpec {
-    let name = socket.local_addr().unwrap().to_string();
-    ListenerSpec { name, socket: socket.into(), tcp: true, gate, timeouts, tls: None }
-}
-
-fn roomy() -> GateConfig {
-    GateConfig { soft_limit: 10_000, hard_limit: 10_000, evict_min_idle: Duration::ZERO }
-}
-
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn say(&mut self, line: &str) {
-        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-
-    fn hear(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        self.say(line);
-        self.hear()
-    }
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(10), "never came true: {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -514,7 +412,7 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
     let (asked, was_asked) = channel();
     let (may_go_on, go_on) = channel();
     let rules = Arc::new(Changing {
-        upstream: upstream().0,
+        upstream: upstream(serve).0,
         max_size: AtomicU32::new(3),
         asked: Mutex::new(Some(asked)),
         go_on: Mutex::new(go_on),

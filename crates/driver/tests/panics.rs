@@ -3,26 +3,24 @@
 //!
 //! A client sends lines, the upstream answers each with a line of its own. A line `panic WHERE` sets the fault off.
 
+mod house;
+
 use std::{
     collections::VecDeque,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    sync::atomic::Ordering::SeqCst,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use driver::{Address, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
-use pool::{GateConfig, PoolConfig};
+use driver::Timeouts;
+use house::{House, POOL, eventually, roomy};
+use pool::PoolConfig;
 use protocol::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
     ServerTag, Sessions, Standing, Verdict,
 };
-
-const POOL: PoolId = PoolId(0);
 
 /// Lines there and back, over servers of one's own or shared ones.
 struct Fragile(LeaseKind);
@@ -206,122 +204,26 @@ impl Protocol for Fragile {
 }
 
 /// An upstream that answers each line with itself; before it answers `slow`, it thinks. `die` makes it close.
-fn upstream() -> (SocketAddr, Arc<AtomicU32>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
-    let counter = Arc::clone(&connections);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            counter.fetch_add(1, SeqCst);
-            thread::spawn(move || {
-                let mut stream = stream.unwrap();
-                for line in BufReader::new(stream.try_clone().unwrap()).lines() {
-                    let Ok(line) = line else { return };
-                    if line == "slow" {
-                        thread::sleep(Duration::from_millis(700));
-                    }
-                    if line == "die"
-                        || line == "panic lost"
-                        || stream.write_all(format!("{line}\n").as_bytes()).is_err()
-                    {
-                        return;
-                    }
-                }
-            });
+fn serve(mut stream: TcpStream, _: u32) {
+    for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+        let Ok(line) = line else { return };
+        if line == "slow" {
+            thread::sleep(Duration::from_millis(700));
         }
-    });
-    (address, connections)
-}
-
-struct Spec(SocketAddr);
-
-impl Upstreams for Spec {
-    fn spec(&self, _: PoolId) -> PoolSpec {
-        PoolSpec {
-            database: "lines".into(),
-            user: "me".into(),
-            hosts: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() }.into(),
-            config: PoolConfig { max_size: 2, ..PoolConfig::default() },
-            tls: None,
-            caps: vec![("all".into(), 0)],
-            timeouts: PoolTimeouts::default(),
-            revision: 0,
+        if line == "die" || line == "panic lost" || stream.write_all(format!("{line}\n").as_bytes()).is_err() {
+            return;
         }
     }
-
-    fn at_start(&self) -> Vec<PoolId> {
-        Vec::new()
-    }
-}
-
-struct House {
-    driver: Option<Driver>,
-    handle: Handle,
-    address: SocketAddr,
-    connections: Arc<AtomicU32>,
 }
 
 impl House {
     fn open(kind: LeaseKind) -> Self {
-        let (upstream, connections) = upstream();
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = socket.local_addr().unwrap();
-        let gate = GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::ZERO };
-        let (name, timeouts) = (address.to_string(), Timeouts::default());
-        let listener = ListenerSpec { name, socket: socket.into(), tcp: true, gate, timeouts, tls: None };
-        let config = DriverConfig { workers: 1, ..DriverConfig::default() };
-        let driver = Driver::start(config, Arc::new(Fragile(kind)), Arc::new(Spec(upstream)), vec![listener]).unwrap();
-        Self { handle: driver.handle(), driver: Some(driver), address, connections }
-    }
-
-    fn visitor(&self) -> Visitor {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Visitor(BufReader::new(stream))
+        let config = PoolConfig { max_size: 2, ..PoolConfig::default() };
+        Self::of(Fragile(kind), serve, (1, config, roomy(), Timeouts::default()))
     }
 
     fn eventually(&self, what: &str, holds: impl Fn(&driver::Snapshot) -> bool) {
-        let start = Instant::now();
-        while !holds(&self.handle.snapshot()) {
-            assert!(start.elapsed() < Duration::from_secs(10), "never came true: {what}");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for House {
-    fn drop(&mut self) {
-        self.handle.stop();
-        let ended_well = self.driver.take().unwrap().join();
-        if !thread::panicking() {
-            assert!(ended_well, "a worker panicked");
-        }
-    }
-}
-
-struct Visitor(BufReader<TcpStream>);
-
-impl Visitor {
-    fn say(&mut self, line: &str) {
-        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-
-    fn hear(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        self.say(line);
-        self.hear()
-    }
-
-    /// Everything until its connection ends.
-    fn last_words(&mut self) -> String {
-        let mut rest = Vec::new();
-        let _ = self.0.read_to_end(&mut rest);
-        String::from_utf8(rest).unwrap()
+        eventually(what, || holds(&self.handle.snapshot()));
     }
 }
 
@@ -335,14 +237,14 @@ fn a_session_that_panics_ends_alone_and_its_server_with_it() {
             [("panic early", false), ("panic granted", true), ("panic late", true), ("panic back", true)]
         {
             let house = House::open(kind);
-            let (mut other, mut unlucky) = (house.visitor(), house.visitor());
+            let (mut other, mut unlucky) = (house.client(), house.client());
             assert_eq!(other.ask("before"), "before");
             assert_eq!(unlucky.ask("before"), "before");
             unlucky.say(word);
             let heard = unlucky.last_words();
             assert!(heard.is_empty() || heard == "server lost\n", "{kind:?} {word}: {heard:?}");
             assert_eq!(other.ask("after"), "after", "{kind:?} {word}");
-            assert_eq!(house.visitor().ask("new"), "new", "{kind:?} {word}");
+            assert_eq!(house.client().ask("new"), "new", "{kind:?} {word}");
             house.eventually("it is counted and nothing of it is left", |seen| {
                 let pool = &seen.pools[0];
                 seen.session_panics == 1
@@ -350,7 +252,7 @@ fn a_session_that_panics_ends_alone_and_its_server_with_it() {
                     && pool.counts.in_use <= usize_of(kind)
                     && pool.counts.closing == 0
             });
-            assert_eq!(house.connections.load(SeqCst), 1 + u32::from(had_a_server), "{kind:?} {word}");
+            assert_eq!(house.upstream_connections.load(SeqCst), 1 + u32::from(had_a_server), "{kind:?} {word}");
         }
     }
 }
@@ -364,7 +266,7 @@ fn usize_of(kind: LeaseKind) -> u32 {
 fn those_who_share_a_server_with_a_session_that_panics_hear_of_its_loss_and_go_on() {
     for word in ["panic late", "panic back"] {
         let house = House::open(LeaseKind::Shared);
-        let (mut waiting, mut unlucky) = (house.visitor(), house.visitor());
+        let (mut waiting, mut unlucky) = (house.client(), house.client());
         assert_eq!(waiting.ask("before"), "before");
         assert_eq!(unlucky.ask("before"), "before");
         // In the same batch the server answers both, and its session panics at the first.
@@ -384,9 +286,9 @@ fn those_who_share_a_server_with_a_session_that_panics_hear_of_its_loss_and_go_o
 fn a_session_that_panics_when_its_client_goes_takes_only_its_server_along() {
     for kind in KINDS {
         let house = House::open(kind);
-        let mut other = house.visitor();
+        let mut other = house.client();
         assert_eq!(other.ask("before"), "before");
-        let mut unlucky = house.visitor();
+        let mut unlucky = house.client();
         assert_eq!(unlucky.ask("panic gone"), "panic gone");
         unlucky.say("slow");
         house.eventually("it works", |seen| seen.listeners[0].active == 1);
@@ -400,7 +302,7 @@ fn a_session_that_panics_when_its_client_goes_takes_only_its_server_along() {
 fn a_session_that_panics_when_it_hears_of_a_loss_is_the_only_one_to_end() {
     for kind in KINDS {
         let house = House::open(kind);
-        let (mut other, mut unlucky) = (house.visitor(), house.visitor());
+        let (mut other, mut unlucky) = (house.client(), house.client());
         assert_eq!(other.ask("before"), "before");
         unlucky.say("panic lost");
         assert_eq!(unlucky.last_words(), "");
@@ -419,7 +321,7 @@ fn many_sessions_that_panic_leave_nothing_behind() {
                 let house = &house;
                 scope.spawn(move || {
                     for n in 0..60 {
-                        let mut client = house.visitor();
+                        let mut client = house.client();
                         client.say(&format!("line {n}"));
                         client.say(words[(visitor * 5 + n * 3) % words.len()]);
                         client.0.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
@@ -432,6 +334,6 @@ fn many_sessions_that_panic_leave_nothing_behind() {
             let pool = &seen.pools[0];
             pool.clients == 0 && pool.counts.waiters == 0 && pool.counts.in_use <= usize_of(kind)
         });
-        assert_eq!(house.visitor().ask("still here"), "still here");
+        assert_eq!(house.client().ask("still here"), "still here");
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Catalogue {
     clean: AtomicBool,
     /// Something in it may prepare statements, or deallocate them.
     prepares: AtomicBool,
+    /// A trigger or a stored expression may do what no SQL takes back.
+    beyond_unseen: AtomicBool,
     known: RwLock<Known>,
 }
 
@@ -77,6 +79,7 @@ impl Catalogue {
             due_ms: AtomicU64::new(0),
             clean: AtomicBool::new(false),
             prepares: AtomicBool::new(true),
+            beyond_unseen: AtomicBool::new(false),
             known: RwLock::default(),
         }
     }
@@ -122,6 +125,11 @@ impl Catalogue {
     pub(crate) fn is_beyond_cleaning(&self, calls: &[Box<[u8]>]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         calls.iter().any(|name| known.beyond.contains(name))
+    }
+
+    /// Whether a text that calls these functions may, by them or behind itself, leave behind what no SQL takes back.
+    pub(crate) fn may_go_beyond(&self, calls: &[Box<[u8]>]) -> bool {
+        self.beyond_unseen.load(SeqCst) || (!calls.is_empty() && self.is_beyond_cleaning(calls))
     }
 
     /// Names of custom parameters that functions set.
@@ -189,6 +197,7 @@ impl Catalogue {
         let news = (known.suspicious != judged.suspicious || (first && !judged.suspicious.is_empty()))
             .then(|| judged.suspicious.clone());
         self.prepares.store(judged.prepares, SeqCst);
+        self.beyond_unseen.store(judged.beyond_unseen, SeqCst);
         self.clean.store(judged.suspicious.is_empty(), SeqCst);
         *known = Known {
             mark: judged.mark,

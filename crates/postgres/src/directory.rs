@@ -113,7 +113,8 @@ pub enum Unknown {
 pub struct ServerLogin {
     /// The database's name there.
     pub database: String,
-    /// Tells that database from all others, and from the same with other [functions that are trusted](Self::trusted_functions).
+    /// Tells that database from all others, and from the same with other [functions that are trusted](Self::trusted_functions), or in
+    /// session mode if it is not so here.
     pub database_id: Arc<str>,
     /// The user's name there.
     pub user: String,

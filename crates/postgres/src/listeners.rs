@@ -312,7 +312,7 @@ impl Postgres {
         client.part(server);
         server.duty = Duty::Listens(key);
         server.pinned = true;
-        out.push(Effect::Keep { server: tag });
+        out.push(Effect::Keep { server: tag, briefly: false });
         client.stand_as_told(me, out);
     }
 

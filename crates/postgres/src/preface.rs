@@ -69,6 +69,8 @@ impl Postgres {
             if statements {
                 server.prepared = None;
             }
+            // From here on it is about what goes behind that, perhaps ahead of the outcome. If the cleaning fails, nobody has the server again.
+            server.forget_soil();
         } else {
             if forgets {
                 sql.extend_from_slice(sequences::FORGET);
@@ -99,9 +101,6 @@ impl Postgres {
         (preface, cancelled): (Preface, bool),
         out: &mut Outbox,
     ) {
-        if preface.cleaned {
-            self.was_cleaned(server);
-        }
         server.settings = preface.settings;
         let tag = server.holder.expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");

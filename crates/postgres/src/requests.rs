@@ -171,7 +171,11 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     if message.header.kind == front::PARSE && take_text(&mut text).is_none() {
         return;
     }
-    if message.is_whole() && scan(text).suspects.any(Suspects::BEYOND) {
+    if !message.is_whole() {
+        return;
+    }
+    let findings = scan(text);
+    if findings.suspects.any(Suspects::BEYOND) || server.catalogue.may_go_beyond(&findings.calls) {
         server.soil.add(Soil::BEYOND);
     }
 }

@@ -280,9 +280,7 @@ impl Postgres {
 
     /// Everything but prepared statements is as it was when the server was new.
     pub(crate) fn was_cleaned(&self, server: &mut Server) {
-        server.soil = Soil::default();
-        server.customs = Vec::new();
-        server.sequences_of = None;
+        server.forget_soil();
         let reported = server.settings.reported.clone();
         let extras = server.defaults.extras.clone();
         server.settings = self.parameters.intern(Settings::new(reported, extras));
@@ -302,7 +300,8 @@ impl Postgres {
             Some(failure) => server.catalogue.failed(&failure.text()),
             None => server.catalogue.read(reading),
         };
-        if let Some(suspicious) = news {
+        // In session mode all servers are cleaned when they change hands, whatever the functions are.
+        if let Some(suspicious) = news.filter(|_| server.mode != PoolMode::Session) {
             self.directory.catalogue_read(server.pool, &suspicious);
         }
         match verdict {
@@ -316,13 +315,20 @@ impl Postgres {
 }
 
 impl Server {
+    /// Nothing of what clients have left in it so far matters any more.
+    pub(crate) fn forget_soil(&mut self) {
+        self.soil = Soil::default();
+        self.customs = Vec::new();
+        self.sequences_of = None;
+    }
+
     /// Gives it back to its pool, perhaps after a look at its database's catalogue.
     pub(crate) fn give_back(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
         let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
         let at_rest =
             usable && self.exchange.status() == IDLE && self.exchange.is_settled() && !self.exchange.is_doubtful();
         let mark = out.effects.len();
-        out.push(Effect::Keep { server: me });
+        out.push(Effect::Keep { server: me, briefly: true });
         if !at_rest || !self.ask_catalogue(me, Some(verdict), out) {
             out.effects.truncate(mark);
             out.push(Effect::Release { server: me, verdict });
@@ -331,9 +337,7 @@ impl Server {
 
     /// Asks what its database could do to sessions, if that is to be known. True if it is at work then.
     pub(crate) fn ask_catalogue(&mut self, me: ServerTag, verdict: Option<Verdict>, out: &mut Outbox) -> bool {
-        let of_interest = self.mode != PoolMode::Session
-            && self.policy.reset == ResetPolicy::Auto
-            && self.policy.on_state != OnState::Allow;
+        let of_interest = self.policy.reset == ResetPolicy::Auto && self.policy.on_state != OnState::Allow;
         if !of_interest {
             return false;
         }

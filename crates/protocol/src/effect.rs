@@ -150,6 +150,8 @@ pub enum Effect {
     Keep {
         /// Which server.
         server: ServerTag,
+        /// Only for an answer: if the server is not released within its pool's time for connecting, it is given up.
+        briefly: bool,
     },
     /// Hand bytes to another session of this protocol, wherever it lives: [`posted_to_client`](crate::Protocol::posted_to_client)
     /// or [`posted_to_server`](crate::Protocol::posted_to_server) is called after the outbox. What one session posts to another

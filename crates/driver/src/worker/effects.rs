@@ -192,7 +192,7 @@ impl<P: Protocol> Worker<P> {
             }
             Effect::Release { server, verdict } => self.release(server.slot(), verdict),
             Effect::Leave { client, server, verdict } => self.leave_share(client.slot(), server.slot(), verdict),
-            Effect::Keep { server } => self.keep(server.slot()),
+            Effect::Keep { server, briefly } => self.keep(server.slot(), briefly),
             Effect::Post { to, key, ref bytes } => self.post(to, key, inserted, bytes.clone(), last_post),
             Effect::Survey { client, ref question } => self.begin_survey(client, &inserted[question.clone()]),
             Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),

@@ -317,8 +317,8 @@ impl<P: Protocol> Worker<P> {
         self.check_in(slot, verdict);
     }
 
-    /// A session is done with a server, which goes on on its own account.
-    pub(super) fn keep(&mut self, slot: usize) {
+    /// A session is done with a server, which goes on on its own account, perhaps only for an answer.
+    pub(super) fn keep(&mut self, slot: usize, briefly: bool) {
         self.part(slot);
         let server = &mut self.servers[slot];
         server.kept = true;
@@ -327,6 +327,9 @@ impl<P: Protocol> Worker<P> {
             server.pool.lock().stats.on_hold_ended(self.now - server.since);
         }
         server.since = self.now;
+        if briefly {
+            self.answers_due.push((slot as u32, server.id, self.now));
+        }
         self.rearm_server(slot);
     }
 

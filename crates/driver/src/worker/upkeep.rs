@@ -3,7 +3,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use protocol::{Protocol, Refusal};
+use protocol::{Blame, CloseReason, Protocol, Refusal};
 
 use super::{
     Worker,
@@ -46,6 +46,7 @@ impl<P: Protocol> Worker<P> {
         self.try_next_addresses();
         self.expire_queues();
         self.expire_holders();
+        self.expire_kept();
         self.rearm_posters();
         self.look_after_muxes();
         if self.draining {
@@ -168,6 +169,23 @@ impl<P: Protocol> Worker<P> {
         }
         for (slot, why) in late {
             self.refuse(slot as usize, why);
+        }
+    }
+
+    /// Servers that are kept for an answer that does not come.
+    fn expire_kept(&mut self) {
+        for (slot, id, since) in std::mem::take(&mut self.answers_due) {
+            let Some(server) = self.servers.get(slot as usize) else { continue };
+            if server.id != id || !server.kept || server.since != since {
+                continue;
+            }
+            let limit = server.pool.spec().config.connect_timeout;
+            if self.now - since < limit {
+                self.answers_due.push((slot, id, since));
+                continue;
+            }
+            let message = format!("no answer to a question of Poolhouse's own within the {limit:?} of connect_time");
+            self.end_server(slot as usize, CloseReason::Error(Blame::Server, message));
         }
     }
 }

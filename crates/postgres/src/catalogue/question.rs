@@ -60,7 +60,7 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     let literal = String::from_utf8(literal).expect("a literal is ASCII");
     let changed = format!("(SELECT mark FROM ({current}) AS now) <> {literal}");
     sql.push_str(&format!(
-        "SELECT 'f', n.nspname, p.proname, l.lanname, p.prosrc, array_to_string(p.proconfig, chr(10)), e.extname \
+        "SELECT CASE WHEN p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) THEN 't' ELSE 'f' END, n.nspname, p.proname, l.lanname, p.prosrc, array_to_string(p.proconfig, chr(10)), e.extname \
          FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_language AS l ON l.oid = p.prolang \
          LEFT JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
          LEFT JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid \
@@ -92,5 +92,5 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
 
 /// Whatever the session has set does not matter to what follows, up to COMMIT.
 const GUARD: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY, NOT DEFERRABLE;SET LOCAL SESSION AUTHORIZATION DEFAULT;\
-    SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog;SET LOCAL statement_timeout = '5s';SET LOCAL lock_timeout = '1s';\
+    SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL statement_timeout = '5s';SET LOCAL lock_timeout = '1s';\
     SET LOCAL jit = off;SET LOCAL standard_conforming_strings = on;SET LOCAL client_encoding = SQL_ASCII;";

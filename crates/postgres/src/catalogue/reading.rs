@@ -1,6 +1,9 @@
 //! What a server says of its database's catalogue, and which of it could touch a session. How it is asked is told in `question`.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     Asked,
@@ -80,6 +83,8 @@ struct Function {
     set: Box<[u8]>,
     /// The extension that it belongs to; empty if to none.
     extension: Box<[u8]>,
+    /// A trigger may run it.
+    fires: bool,
 }
 
 /// A function that a stored expression calls, and where that is.
@@ -107,6 +112,7 @@ pub(super) struct Judged {
     pub(super) mark: Box<[u8]>,
     pub(super) functions: HashSet<Box<[u8]>>,
     pub(super) beyond: HashSet<Box<[u8]>>,
+    pub(super) beyond_unseen: bool,
     pub(super) custom: Vec<Box<[u8]>>,
     pub(super) suspicious: Vec<String>,
     pub(super) prepares: bool,
@@ -149,7 +155,8 @@ impl Reading {
                 self.same = *self.mark == *name;
                 self.mark = name.into();
             }
-            b"f" => self.functions.push(Function {
+            b"f" | b"t" => self.functions.push(Function {
+                fires: kind == b"t",
                 schema: schema.into(),
                 name: name.into(),
                 language: language.into(),
@@ -173,6 +180,7 @@ impl Reading {
             mark: self.mark,
             functions: HashSet::new(),
             beyond: HashSet::new(),
+            beyond_unseen: false,
             custom: Vec::new(),
             suspicious: Vec::new(),
             prepares: false,
@@ -185,18 +193,28 @@ impl Reading {
             .map(|function| function.name.to_ascii_lowercase().into())
             .collect();
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
+        let mut callers: HashMap<Box<[u8]>, Vec<Box<[u8]>>> = HashMap::new();
         for function in &self.functions {
             if in_list(TO_BE_CALLED, &function.extension) {
                 continue;
             }
             let trusted = in_list(TRUSTED, &function.extension) || function.is_trusted(&self.trusted);
-            let why = if trusted { None } else { function.judge(&is_known, &mut judged) };
+            let why = if trusted { None } else { function.judge(&is_known, &mut judged, &mut callers) };
             match why {
                 None if judged.functions.len() < MAX_FUNCTIONS => _ = judged.functions.insert(function.name.clone()),
                 None => {}
                 Some(why) => judged.suspicious.push(format!("{} ({why})", function.full_name())),
             }
         }
+        // Whatever calls one of them, over however many others, does the same.
+        let mut found: Vec<Box<[u8]>> = judged.beyond.iter().cloned().collect();
+        while let Some(name) = found.pop() {
+            let by = callers.remove(&name).unwrap_or_default();
+            found.extend(by.into_iter().filter(|caller| judged.beyond.insert(caller.clone())));
+        }
+        judged.beyond_unseen =
+            self.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
+                || self.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
         for (name, place) in &self.expressions {
             if !harmless::is_harmless(name) {
                 let place = String::from_utf8_lossy(place);
@@ -239,8 +257,13 @@ impl Function {
         })
     }
 
-    /// Why it is not harmless; `None` if it is.
-    fn judge(&self, is_known: &dyn Fn(&[u8]) -> bool, judged: &mut Judged) -> Option<&'static str> {
+    /// Why it is not harmless; `None` if it is. Adds it to the `callers` of those that it calls.
+    fn judge(
+        &self,
+        is_known: &dyn Fn(&[u8]) -> bool,
+        judged: &mut Judged,
+        callers: &mut HashMap<Box<[u8]>, Vec<Box<[u8]>>>,
+    ) -> Option<&'static str> {
         let findings = match &*self.language {
             b"sql" => scan(&self.source),
             b"plpgsql" => scan_procedure(&self.source),
@@ -256,6 +279,10 @@ impl Function {
         }
         if findings.suspects.any(Suspects::BEYOND) {
             judged.beyond.insert(self.name.clone());
+        } else {
+            for called in &findings.calls {
+                callers.entry(called.clone()).or_default().push(self.name.clone());
+            }
         }
         let why = why_not(&findings, is_known).or_else(|| self.judge_set());
         if why.is_some() {
@@ -366,6 +393,23 @@ mod tests {
             judged(&[["f", "public", "f", "sql", "select 1", "search_path=a, pg_temp", ""]], &[]).suspicious.len(),
             0
         );
+    }
+
+    #[test]
+    fn what_is_beyond_cleaning_is_so_for_whatever_calls_it() {
+        let seeds = function("seed", "sql", "select setseed(0.5)");
+        let calls = function("calls", "sql", "select seed()");
+        let far = function("far", "plpgsql", "begin perform calls(); perform far(); end");
+        let not = function("not", "plpgsql", "begin perform lower('a'); end");
+        let fires = ["t", "public", "fires", "plpgsql", "begin perform far(); end", "", ""];
+        let mut names: Vec<_> = judged(&[far, calls, not, seeds], &[]).beyond.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"calls"[..], b"far", b"seed"].map(Box::from));
+        assert!(!judged(&[far, calls, not, seeds], &[]).beyond_unseen);
+        assert!(judged(&[far, calls, seeds, fires], &[]).beyond_unseen);
+        assert!(!judged(&[far, calls, fires], &[]).beyond_unseen);
+        assert!(!judged(&[far, calls, seeds, fires], &["public.seed"]).beyond_unseen);
+        assert!(judged(&[["x", "", "setseed", "", "default in t", "", ""]], &[]).beyond_unseen);
     }
 
     #[test]

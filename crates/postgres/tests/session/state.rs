@@ -1,13 +1,14 @@
 //! What sessions leave behind beyond their transactions: settings that follow, and what ties a client to its server.
 
-use postgres::PoolMode;
+use postgres::{PoolMode, Proof, ResetPolicy};
 use protocol::{ClientTag, ServerTag, Standing, Verdict};
 
 use crate::{
     dialogues::{
-        add_client, add_server, assert_cleaned, assert_surveyed, error_code, in_all_pieces, standing, text, verdicts,
+        add_client, add_server, assert_cleaned, assert_prefaced, assert_surveyed, error_code, in_all_pieces, standing,
+        text, verdicts,
     },
-    world::{World, messages, whole},
+    world::{Doors, World, messages, startup, whole},
 };
 
 #[test]
@@ -30,7 +31,7 @@ fn with_a_time_zone(mode: PoolMode) -> (World, ClientTag, ServerTag) {
     let server = add_server(&mut world);
     let client = world.connect_client();
     let start = [("user", "app"), ("TimeZone", "CET")];
-    world.client_says(client, &crate::world::startup(3 << 16, &start));
+    world.client_says(client, &startup(3 << 16, &start));
     world.server_got(server);
     world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
     world.client_got(client);
@@ -101,7 +102,7 @@ fn a_discard_that_failed_sets_nothing_back() {
     let mut world = World::trusting(PoolMode::Transaction);
     let server = add_server(&mut world);
     let client = world.connect_client();
-    world.client_says(client, &crate::world::startup(3 << 16, &[("user", "app"), ("TimeZone", "CET")]));
+    world.client_says(client, &startup(3 << 16, &[("user", "app"), ("TimeZone", "CET")]));
     world.server_got(server);
     world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
     world.client_says(client, &messages("Q:SET_TimeZone_=_'UTC'"));
@@ -194,4 +195,78 @@ fn pins_are_bounded_and_the_client_is_told() {
             assert!(text(&got).contains("max_pinned = 10"), "{}", text(&got));
         }
     }
+}
+
+/// A server that somebody takes at once, even if it is soiled; with `Always` it is whenever it is given back.
+fn sought_after(reset: ResetPolicy) -> (World, ServerTag) {
+    let mut doors = Doors::new(PoolMode::Transaction, Proof::Trust, None);
+    doors.state.reset = reset;
+    let mut world = World::new(doors);
+    world.hurried = true;
+    let server = add_server(&mut world);
+    (world, server)
+}
+
+/// A client has used it.
+fn use_by(world: &mut World, client: ClientTag, server: ServerTag) {
+    world.client_says(client, &messages("Q:SELECT_1"));
+    world.server_got(server);
+    world.server_says(server, &messages("C:OK~ Z:I"));
+    assert_surveyed(world, server, &[]);
+    world.client_got(client);
+    assert_eq!(world.releases.pop(), Some((server, Verdict::Soiled)));
+}
+
+fn answer_preface(world: &mut World, server: ServerTag) {
+    world.server_says(server, &messages("1 2 C:BEGIN~ C:RESET~ C:COMMIT~ Z:I"));
+}
+
+#[test]
+fn a_server_that_came_too_late_is_cleaned_before_it_comes_again() {
+    let (mut world, server) = sought_after(ResetPolicy::Always);
+    let (one, other) = (add_client(&mut world), add_client(&mut world));
+    use_by(&mut world, one, server);
+    // It is granted to one whose request was withdrawn meanwhile, and who gives it back as it is.
+    world.grant_late(server, other);
+    assert_eq!(world.releases.pop(), Some((server, Verdict::Soiled)));
+    assert_eq!(world.server_got(server), b"");
+    world.client_says(other, &messages("Q:SELECT_2"));
+    assert_prefaced(&mut world, server, "RESET ALL", "SELECT 2~");
+}
+
+#[test]
+fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
+    let (mut world, server) = sought_after(ResetPolicy::Always);
+    let one = add_client(&mut world);
+    use_by(&mut world, one, server);
+    let other = world.connect_client();
+    world.client_says(other, &startup(3 << 16, &[("user", "app"), ("TimeZone", "CET")]));
+    let learning = text(&world.server_got(server));
+    assert!(learning.contains("'CET'"), "{learning}");
+    world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    assert!(world.clients.0[&other.0].logged_in);
+    world.client_says(other, &messages("Q:SELECT_2"));
+    assert_prefaced(&mut world, server, "RESET ALL", "SELECT 2~");
+    // The first one's is not its own any more, either.
+    answer_preface(&mut world, server);
+    world.server_says(server, &messages("C:OK~ Z:I"));
+    assert_surveyed(&mut world, server, &[]);
+    world.client_says(one, &messages("Q:SELECT_3"));
+    assert_prefaced(&mut world, server, "RESET ALL", "SELECT 3~");
+}
+
+#[test]
+fn what_goes_ahead_of_a_cleaning_soils_the_server_again() {
+    let (mut world, server) = sought_after(ResetPolicy::Auto);
+    // Nothing in its database does anything out of sight.
+    assert!(text(&world.server_got(server)).contains("pg_proc"));
+    world.server_says(server, &messages("C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
+    let (one, other) = (add_client(&mut world), add_client(&mut world));
+    use_by(&mut world, one, server);
+    world.client_says(other, &messages("Q:SELECT_f(1)"));
+    assert_prefaced(&mut world, server, "RESET ALL", "SELECT f(1)~");
+    answer_preface(&mut world, server);
+    world.server_says(server, &messages("C:OK~ Z:I"));
+    assert_surveyed(&mut world, server, &[]);
+    assert_eq!(world.releases.pop(), Some((server, Verdict::Soiled)));
 }

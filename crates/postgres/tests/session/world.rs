@@ -137,6 +137,8 @@ pub struct World {
     pub idle: VecDeque<ServerTag>,
     pub waiters: VecDeque<ClientTag>,
     pub pieces: Pieces,
+    /// Somebody is always there to take a soiled server at once.
+    pub hurried: bool,
     /// Most bytes held for one connection.
     pub max_held: usize,
     /// Everything that happened except sends, in words.
@@ -166,6 +168,7 @@ impl World {
             idle: VecDeque::new(),
             waiters: VecDeque::new(),
             pieces: Pieces::Whole,
+            hurried: false,
             max_held: 16 * 1024,
             log: Vec::new(),
             side: Vec::new(),
@@ -300,6 +303,17 @@ impl World {
         self.execute(&out, &[]);
     }
 
+    /// A server that was on its way when the client's request was withdrawn comes to it all the same.
+    pub fn grant_late(&mut self, server: ServerTag, client: ClientTag) {
+        self.idle.retain(|idle| *idle != server);
+        let mut out = Outbox::new();
+        let holder = &mut self.clients.0.get_mut(&client.0).unwrap().session;
+        let session = &mut self.servers.0.get_mut(&server.0).unwrap().session;
+        self.postgres.granted(client, holder, server, session, &mut out);
+        self.execute(&out, &[]);
+        self.settle();
+    }
+
     /// A server is free.
     fn offer(&mut self, server: ServerTag) {
         if self.servers.0.get(&server.0).is_none_or(|end| end.closed.is_some()) {
@@ -422,6 +436,7 @@ impl World {
                     self.releases.push((server, verdict));
                     match verdict {
                         Verdict::Clean => self.offer(server),
+                        Verdict::Soiled if self.hurried => self.offer(server),
                         // Nobody takes it for a millisecond.
                         Verdict::Soiled | Verdict::Reset => self.resets.push_back(server),
                         Verdict::Discard => {
@@ -471,7 +486,7 @@ impl World {
                 Effect::Outdated { server } => self.log.push(format!("outdated {}", server.0)),
                 Effect::StartTls { peer } => self.handshakes.push(peer),
                 Effect::Pinned { .. } => {}
-                Effect::Keep { server } => self.log.push(format!("keep {}", server.0)),
+                Effect::Keep { server, .. } => self.log.push(format!("keep {}", server.0)),
                 Effect::Leave { .. } => panic!("a server of PostgreSQL is never shared"),
                 Effect::Survey { .. } => panic!("sessions of PostgreSQL ask nobody"),
                 Effect::Post { to, key, bytes } => self.posts.push_back((to, key, out.inserted[bytes].to_vec())),

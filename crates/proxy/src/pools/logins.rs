@@ -134,8 +134,14 @@ impl Directory for Pools {
             md5_hash: md5_hash().map(text),
             parameters: database.parameters.clone(),
             connect_query: database.pool.connect_query.clone(),
-            database_id: format!("{:?} {:?} {:?}", database.hosts, database.database, settings.trusted_functions)
-                .into(),
+            database_id: format!(
+                "{:?} {:?} {:?} {}",
+                database.hosts,
+                database.database,
+                settings.trusted_functions,
+                matches!(settings.mode, Mode::Session)
+            )
+            .into(),
             trusted_functions: settings.trusted_functions.clone(),
             mode: mode(settings.mode),
             state: state_policy(&settings),

@@ -35,7 +35,7 @@ impl Redis {
         let (gathered, scanner) = (Vec::new(), ReplyScanner::default());
         server.holder = None;
         server.holding = Some(Box::new(Holding { pool, key, gathered, scanner }));
-        out.push(Effect::Keep { server: me });
+        out.push(Effect::Keep { server: me, briefly: false });
         out.push(Effect::Pinned { server: me, reason: Some("subscribe") });
         self.look_after(me, server, out);
     }
