@@ -251,11 +251,15 @@ def set_behind_strings_that_do_not_conform(d):
     return [simple(off), simple(text % name)]
 
 
+# The last words of such texts. To who has read the strings before them wrongly, one or the other leaves no string open.
+WRONGLY_WHOLE = ("SELECT ''", "--'")
+
+
 @deed("strings")
 def set_behind_a_continued_string(d):
     name, value = d.custom()
     between = d.spell.some("\n", "\r", " \n ", "\n-- '\n", " -- x\n", "\f\n", "\n\n", "\n/* */\n")
-    return [simple(f"SELECT {d.chance.choice(['E', 'e', ''])}'a'{between}'b\\''; SET {name} = 'v'; SELECT ''")]
+    return [simple(f"SELECT {d.chance.choice(['E', 'e', ''])}'a'{between}'b\\''; SET {name} = 'v'; {d.chance.choice(WRONGLY_WHOLE)}")]
 
 
 @deed("view")
@@ -476,21 +480,29 @@ def set_in_another_encoding(d):
     codec, letters = LETTERS[encoding]
     letter = d.chance.choice(letters).encode(codec)
     name = d.custom()[0].encode()
+    end = d.chance.choice(WRONGLY_WHOLE).encode()
     begin = [simple(d.chance.choice([f"SET client_encoding = '{encoding}'", f"SET NAMES '{encoding}'", f"SELECT set_config('client_encoding', '{encoding}', false)"]))]
     use = d.chance.choice([
         [simple(b"SET " + name + b" = '" + letter + b"'")],
         [simple(b"SELECT set_config('" + name + b"', '" + letter + b"', false)")],
         [Batch().run("SELECT set_config($1, $2, false)", [name, letter]).sync()],
         # To who reads bytes the string goes on, or ends.
-        [simple(b"SELECT E'" + letter + b"'; SET " + name + b" = 'evil'; SELECT ''")],
-        [simple(b"SET standard_conforming_strings = off"), simple(b"SELECT '" + letter + b"'; SET " + name + b" = 'evil'; SELECT ''")],
+        [simple(b"SELECT E'" + letter + b"'; SET " + name + b" = 'evil'; " + end)],
+        [simple(b"SET standard_conforming_strings = off"), simple(b"SELECT '" + letter + b"'; SET " + name + b" = 'evil'; " + end)],
         [simple(b'SELECT 1 AS "' + letter + b'"; SET ' + name + b" = 'evil'")],
-        [simple(b"SELECT $" + letter + b"$ ' $" + letter + b"$; SET " + name + b" = 'evil'")]])
+        [simple(b"SELECT $" + letter + b"$ ' $" + letter + b"$; SET " + name + b" = 'evil'; " + end)]])
     back = d.chance.choice([[], [], [simple("SET client_encoding = 'UTF8'")], [simple("RESET client_encoding")]])
     if d.chance.random() < 0.3:
         # Sent before the encoding has been answered for.
         begin, use = [], [begin[0] + use[0], *use[1:]]
     return begin + use + [simple("SELECT 1")] + back + [simple("SELECT 2")]
+
+
+@deed("encoding")
+def set_a_name_before_or_after_a_change_of_the_encoding(d):
+    """The same name is other bytes then, and the same bytes are another name."""
+    change, name = simple(f"SET client_encoding = '{d.chance.choice(list(LETTERS))}'"), simple(f"SET {world.NOT_ASCII} = 'evil'")
+    return d.chance.choice([[name, change, simple("SELECT 2")], [change, name, simple("SET client_encoding = 'UTF8'"), simple("SELECT 2")]])
 
 
 # -- time-outs

@@ -27,8 +27,6 @@ EXCUSED = ("53400", "25P03", "57P05")
 ANSWER_SECONDS = 15
 # Within this time somebody is served when nobody keeps a server any more.
 SERVED_SECONDS = 8
-# A parameter that only its own client sets, plainly: it has to stay that client's.
-PROMISED = "app.own"
 # What clients ask for at their start.
 STARTUPS = ((("options", "-c standard_conforming_strings=off"),), (("client_encoding", "SJIS"),), (("client_encoding", "LATIN1"), ("application_name", "evil")),
             (("options", "-c search_path=evil -c app.tenant=evil"),), (("options", "-c role=leaks_reader"),), (("options", "-c work_mem=9MB -c DateStyle=German"),),
@@ -86,11 +84,17 @@ def make_turn(seed, number, features, databases):
         requests = tuple(deed.make(Doer(chance, database == world.HIDDEN, number // ERA)))
         leaving = chance.choices(["stay", "quit", "vanish", "midway"], [4, 5, 1, 1])[0]
     elif kind == "own":
-        requests = (simple(f"SET {PROMISED} = 'own {number}'"),)
+        letters = "".join(letter if letter.isascii() else f"\\u{ord(letter):04x}" for letter in promised(number))
+        requests = (simple(f"SET {world.PROMISED} = E'{letters}'"),)
     elif kind == "newcomer":
         leaving = "quit"
     count = BYSTANDERS if kind == "bystander" else DOERS
     return Turn(number, (database, user), kind, chance.randrange(count), deed.feature if kind == "deed" else "", requests, leaving, chance.randrange(1 << 30), startup)
+
+
+def promised(number):
+    """What a client sets in the turn of that number; some of it are letters that mean something else in another encoding."""
+    return f"own {number}" + (" é表" if number % 2 else "")
 
 
 @dataclasses.dataclass
@@ -221,15 +225,17 @@ class Stage:
                 raise Leak(turn.number, f"a client that prepares SELECT 'its own' gets {found}")
         if client.own is None:
             return
-        answers, _ = self.ask(client.session, simple(f"SELECT pg_catalog.current_setting('{PROMISED}', true)"))
+        # As bytes of the database: the client's encoding may not have the letters.
+        value = f"pg_catalog.convert_to(pg_catalog.current_setting('{world.PROMISED}', true), 'UTF8')"
+        answers, _ = self.ask(client.session, simple(f"SELECT pg_catalog.encode({value}, 'hex')"))
         try:
-            found = look.rows(answers)
+            found = [hexadecimal and bytes.fromhex(hexadecimal).decode() for (hexadecimal,) in look.rows(answers)]
         except w.ServerError as error:
             if error.sqlstate in NO_SERVER:
                 return
             raise Leak(turn.number, f"a client cannot ask for what is its own: {error}") from error
-        if found != [(client.own,)]:
-            raise Leak(turn.number, f"a client has lost what was its own, {PROMISED} = {client.own}: it sees {found}")
+        if found != [client.own]:
+            raise Leak(turn.number, f"a client has lost what was its own, {world.PROMISED} = {client.own}: it sees {found}")
 
     def entering(self, turn):
         """The turn's client, connected; None if there is no server for it now, which some logins need."""
@@ -254,7 +260,7 @@ class Stage:
                 raise
             return
         if not any(kind == b"E" for kind, _ in answers):
-            client.own = f"own {turn.number}"
+            client.own = promised(turn.number)
 
     def newcomer(self, turn):
         self.look(turn, "newcomer", True)
