@@ -63,7 +63,7 @@ class Mutant:
                 command += ["--with", self.features]
             for setting in self.settings:
                 command += ["--set", setting]
-            ended = subprocess.run([str(part) for part in command], env={**os.environ, **self.environment, "POOLHOUSE": str(binary)}, capture_output=True, text=True)
+            ended = subprocess.run([str(part) for part in command], env={**os.environ, **self.environment, "POOLHOUSE": str(binary.resolve())}, capture_output=True, text=True)
             if ended.returncode not in (0, 1) or not pathlib.Path(file.name).stat().st_size:
                 return failed((ended.stderr.strip().splitlines() or ["?"])[-1])
             return json.loads(pathlib.Path(file.name).read_text())
@@ -151,8 +151,8 @@ def write_table(path, mutants, found):
     rows = {}
     if path.exists():
         for line in path.read_text().splitlines():
-            if row := re.match(r"\| ([a-z-]+): ", line):
-                rows.setdefault(row[1], []).append(line)
+            if known := re.match(r"\| ([a-z-]+): ", line):
+                rows.setdefault(known[1], []).append(line)
     for mutant, records in found:
         rows[mutant.name] = [row(mutant, record) for record in records]
     path.parent.mkdir(exist_ok=True)
@@ -182,7 +182,7 @@ def say(mutant, record):
 def main(argv=None):
     chosen = arguments(argv)
     mutants = listed(chosen.names)
-    binary = chosen.binary or (os.environ.get("POOLHOUSE") or ROOT / "target/release/poolhouse" if chosen.none else None)
+    binary = chosen.binary or (pathlib.Path(os.environ.get("POOLHOUSE") or ROOT / "target/release/poolhouse") if chosen.none else None)
     table = chosen.table or (None if binary else TABLE)
     wanted = [mutant for mutant in mutants if not chosen.names or mutant.name in chosen.names]
     found, good = [], True

@@ -171,11 +171,36 @@ def test_a_setting_by_a_function_of_postgresql_that_runs_a_text_is_met_by_nobody
     share().nobody_meets(strictly(sql))
 
 
-@pytest.mark.parametrize("sql", [f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
-                                 'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["64", "300", "string of 300", "not ASCII", "string not ASCII"])
+@pytest.mark.parametrize("sql", [f"SET app.{'t' * 63} = 'evil'", f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
+                                 'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["63", "64", "300", "string of 300", "not ASCII", "string not ASCII"])
 def test_a_setting_with_an_unusual_name_is_met_by_nobody(share, sql):
-    """An identifier is cut after 63 bytes, a string is not."""
+    """An identifier is cut after 63 bytes, a string is not, and a name of several identifiers may be longer than one."""
     share().nobody_meets(strictly(sql))
+
+
+@pytest.mark.parametrize("by", ["bind", "function call"])
+@pytest.mark.parametrize("encoding, name", [("UTF8", "app." + "t" * 63), ("UTF8", "app." + "n" * 300), ("UTF8", "app.länge"), ("LATIN1", "app.länge")],
+                         ids=["63", "300", "not ASCII", "other bytes"])
+def test_a_setting_with_an_unusual_name_that_is_bound_is_met_by_nobody(share, encoding, name, by):
+    """With UTF-8's bytes in LATIN1 it is the name of another parameter."""
+    def act(session):
+        if by == "bind":
+            session.send(w.parse("SELECT set_config($1, $2, false)"), w.bind([name, "evil"]), w.execute(), w.SYNC)
+        else:
+            session.send(function_call(2078, name, "evil", "f"))
+        answers, _ = session.until_ready()
+        assert [kind for kind, _ in answers] == ([b"V"] if by == "function call" else [b"1", b"2", b"D", b"C"])
+
+    share().nobody_meets(act, client_encoding=encoding)
+
+
+def test_a_setting_with_a_long_name_remains_with_its_client(share):
+    shared, name = share(), "app." + "t" * 63
+    with shared.session() as one, shared.session() as other, shared.session(options=f"-c {name}=start") as third:
+        strictly(f"SET {name} = 'mine'")(one)
+        assert strictly(f"SELECT current_setting('{name}', true)")(other) in ([(None,)], [("",)])
+        assert strictly(f"SELECT current_setting('{name}', true)")(third) == [("start",)]
+        assert strictly(f"SELECT current_setting('{name}', true)")(one) == [("mine",)]
 
 
 @pytest.mark.parametrize("trap", ["select 1 as é$a$", "select 1 as x1$a$", "select 1 -- '\r", "select 2 */* ' */ 3", "select $é$ ' $é$", "select 1 as \"a\"\"'\"",

@@ -373,13 +373,15 @@ OWN = 12
 
 @deed("own", 2)
 def tamper_with_the_poolers_statements(d):
-    """All names that it may have: the texts are few, so that they are used soon after."""
+    """All names that it may have, as one would guess them or read them in pg_prepared_statements: the texts are few, so that they are used
+    soon after."""
+    prefix = d.chance.choice(["poolhouse_", world.OWN_NAMES])
     shape = d.chance.randrange(8)
     if d.hidden and d.chance.random() < 0.3:
         return d.sent(d.chance.choice(["SELECT hide.forget()", "SELECT hide.replace()"]))
     requests = []
     for n in ["0", "00", *range(1, OWN)]:
-        name = f"poolhouse_{n}"
+        name = f"{prefix}{n}"
         if shape == 0:
             requests.append(simple(f"DEALLOCATE {name}; PREPARE {name} AS SELECT 'evil'"))
         elif shape == 1:
@@ -582,7 +584,8 @@ def a_function_made_on_the_way(d):
     name = f"public.made_{d.chance.randrange(3)}"
     make = f"CREATE OR REPLACE FUNCTION {name}() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', 'made', false); END $$"
     return d.chance.choice([[simple(make), simple(f"SELECT {name}()")], [simple(f"{make}; SELECT {name}()")], [simple("BEGIN"), simple(make), simple(f"SELECT {name}()"), simple("COMMIT")],
-                            [simple(f"DROP FUNCTION IF EXISTS {name}()"), simple("SELECT 1")]])
+                            # Made by another, and perhaps long ago.
+                            [simple(f"SELECT {name}()")], [simple(f"DROP FUNCTION IF EXISTS {name}()"), simple("SELECT 1")]])
 
 
 @deed("objects", 2)

@@ -105,6 +105,8 @@ class Client:
     small: bool = False
     # Whether it has prepared the statement that it keeps.
     kept: bool = False
+    # It has done something under the names of the pooler's own statements, and what it meets of that itself is its own fault.
+    tampers: bool = False
 
 
 def answered(answers):
@@ -124,6 +126,8 @@ class Stage:
         self.all_keep_servers = mode == "session"
         self.clients, self.fresh, self.seeds, self.superusers = {}, {}, {}, {}
         self.statements = self.checks = self.unserved = 0
+        # What the names of the pooler's own statements begin with.
+        self.own_names = None
 
     def close(self):
         for client in self.clients.values():
@@ -192,10 +196,11 @@ class Stage:
         client.own = None if turn.feature in ("discard", "settings", "large") or client.small else client.own
         try:
             status = "I"
-            for request in turn.requests[:-1] if turn.leaving == "midway" else turn.requests:
+            requests = [self.named(turn, client, request) for request in turn.requests]
+            for request in requests[:-1] if turn.leaving == "midway" else requests:
                 _, status = self.ask(client.session, request)
             if turn.leaving == "midway":
-                client.session.send(turn.requests[-1].data)
+                client.session.send(requests[-1].data)
             elif turn.leaving == "stay":
                 if status != "I":
                     self.ask(client.session, simple("ROLLBACK"))
@@ -206,6 +211,23 @@ class Stage:
             return
         if turn.leaving != "stay":
             self.forget(turn.scene, "deed", turn.client, vanish=turn.leaving != "quit")
+
+    def named(self, turn, client, request):
+        """The request, with the names that the pooler gives its own statements where it is about those."""
+        if world.OWN_NAMES not in request.text:
+            return request
+        self.learn_names(turn.scene)
+        client.tampers |= self.own_names is not None
+        return request.naming(world.OWN_NAMES, self.own_names or world.OWN_NAMES)
+
+    def learn_names(self, scene):
+        """Anybody can read them who has prepared a statement; in session mode it has its own name."""
+        if self.own_names or self.all_keep_servers:
+            return
+        with self.connect(scene) as session:
+            answers, _ = self.ask(session, Batch().parse("SELECT 1", "learnt").run("SELECT name FROM pg_prepared_statements WHERE name LIKE 'poolhouse%'").sync())
+            names = look.rows(answers)
+        self.own_names = names[0][0].rstrip("0123456789") if names else None
 
     def excused(self, turn, client, error):
         """Whether an error that has ended a connection is no fault of the pooler; the client leaves then."""
@@ -219,7 +241,7 @@ class Stage:
 
     def keeps(self, turn, client):
         """What a client has set of its own is still there, and what it prepares means what it says."""
-        if turn.feature == "own":
+        if turn.feature == "own" and not client.tampers:
             answers, _ = self.ask(client.session, Batch().run("SELECT 'its own'", name="its own").close("its own").sync())
             if (found := answered(answers)) not in ([("its own",)], None):
                 raise Leak(turn.number, f"a client that prepares SELECT 'its own' gets {found}")

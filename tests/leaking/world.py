@@ -27,6 +27,9 @@ CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", NOT_ASCII, "ap
           # What becomes of the name that is not ASCII where its bytes are said to be LATIN1.
           NOT_ASCII.encode().decode("latin1"), PROMISED)
 
+# Stands in a request for what the names of the pooler's own statements begin with, which only the run itself can tell; as long as that is.
+OWN_NAMES = "poolhouse_" + "_" * 16 + "_"
+
 
 def make_roles():
     yield f"CREATE ROLE {ADMIN} SUPERUSER LOGIN PASSWORD '{ADMIN_PASSWORD}'"
