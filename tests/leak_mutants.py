@@ -189,18 +189,21 @@ def main(argv=None):
     with concurrent.futures.ThreadPoolExecutor(1) as builder:
         workshop = None if binary else Workshop(chosen.target)
         builds = [None if binary else builder.submit(workshop.build, mutant) for mutant in wanted]
-        for mutant, build in zip(wanted, builds):
-            try:
-                where = binary or build.result()
-                records = [mutant.hunt(where, seed, chosen) for seed in chosen.seeds.split(",")]
-            except Unbuildable as problem:
-                records = [failed(str(problem))]
-            found.append((mutant, records))
-            for record in records:
-                good &= bool(record["found"]) != chosen.none and not record.get("problem")
-                say(mutant, record)
-            if table:
-                write_table(table, mutants, found)
+        try:
+            for mutant, build in zip(wanted, builds):
+                try:
+                    where = binary or build.result()
+                    records = [mutant.hunt(where, seed, chosen) for seed in chosen.seeds.split(",")]
+                except Unbuildable as problem:
+                    records = [failed(str(problem))]
+                found.append((mutant, records))
+                for record in records:
+                    good &= bool(record["found"]) != chosen.none and not record.get("problem")
+                    say(mutant, record)
+                if table:
+                    write_table(table, mutants, found)
+        finally:
+            builder.shutdown(cancel_futures=True)
     return 0 if good else 1
 
 
