@@ -179,25 +179,29 @@ def say(mutant, record):
     print(f"{mutant.name}: {outcome}", flush=True)
 
 
+def records(mutant, binary, build, chosen):
+    """What is found in this binary, or in the one that is being built, with each seed."""
+    try:
+        where = binary or build.result()
+    except Unbuildable as problem:
+        return [failed(str(problem))]
+    return [mutant.hunt(where, seed, chosen) for seed in chosen.seeds.split(",")]
+
+
 def main(argv=None):
     chosen = arguments(argv)
     mutants = listed(chosen.names)
+    wanted = [mutant for mutant in mutants if not chosen.names or mutant.name in chosen.names]
     binary = chosen.binary or (pathlib.Path(os.environ.get("POOLHOUSE") or ROOT / "target/release/poolhouse") if chosen.none else None)
     table = chosen.table or (None if binary else TABLE)
-    wanted = [mutant for mutant in mutants if not chosen.names or mutant.name in chosen.names]
     found, good = [], True
     with concurrent.futures.ThreadPoolExecutor(1) as builder:
         workshop = None if binary else Workshop(chosen.target)
         builds = [None if binary else builder.submit(workshop.build, mutant) for mutant in wanted]
         try:
             for mutant, build in zip(wanted, builds):
-                try:
-                    where = binary or build.result()
-                    records = [mutant.hunt(where, seed, chosen) for seed in chosen.seeds.split(",")]
-                except Unbuildable as problem:
-                    records = [failed(str(problem))]
-                found.append((mutant, records))
-                for record in records:
+                found.append((mutant, records(mutant, binary, build, chosen)))
+                for record in found[-1][1]:
                     good &= bool(record["found"]) != chosen.none and not record.get("problem")
                     say(mutant, record)
                 if table:
