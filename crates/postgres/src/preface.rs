@@ -64,7 +64,8 @@ impl Postgres {
         }
         let mut sql = Vec::new();
         if cleans {
-            let statements = server.soil.has(Soil::ALL);
+            // What is added from now on is of the request that goes ahead.
+            let statements = std::mem::take(&mut server.soil).has(Soil::ALL);
             cleaning::write(&mut sql, statements, &server.own, &want);
             if statements {
                 server.prepared = None;
@@ -100,7 +101,9 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         if preface.cleaned {
+            let since = server.soil;
             self.was_cleaned(server);
+            server.soil = since;
         }
         server.settings = preface.settings;
         let tag = server.holder.expect("it was done for a holder");
