@@ -358,6 +358,16 @@ def lasting(d):
     return d.chance.choice([d.configure(), d.configure(), "SELECT pg_advisory_lock(3)", "UPDATE pg_settings SET setting = 'evil' WHERE name = 'search_path'"])
 
 
+@deed("prepare")
+def prepare_in_sql_and_bind(d):
+    """What SQL has prepared the extended protocol may use."""
+    name = d.chance.choice(["p", "q", "Odd Name"])
+    quoted, use = f'"{name}"', Batch().bind(name=name).execute()
+    prepare, end = simple(f"PREPARE {quoted} AS {lasting(d)}"), d.chance.choice([f"DEALLOCATE {quoted}", "DEALLOCATE ALL", "SELECT 1"])
+    return d.chance.choice([[prepare, use.sync(), simple(end)], [prepare, simple("SELECT 1"), use.sync(), simple(end)], [prepare, use.close(name).sync()],
+                            [prepare, use.run(end).sync()]])
+
+
 @deed("prepare", 2)
 def prepare_and_execute(d):
     name = d.spell.identifier(d.chance.choice(["p", "q", "Odd Name"]))
