@@ -7,7 +7,7 @@
     tests/leak_mutants.py --none                       the same with today's build, in which nothing may be found
 
 tests/leaking/mutants.json lists the defects with the features of the hunter that find them; tests/mutants/NAME.patch puts one back (git
-apply). All are built in one worktree of their own, so that only what a patch touches is built again; the next is built while the hunter
+apply). All are built of HEAD, in one worktree of their own, so that only what a patch touches is built again; the next is built while the hunter
 looks for the one before. Exit status 0: all were found (--none: nothing was); 1: not so.
 """
 
