@@ -191,6 +191,8 @@ def make(cluster):
             db.execute(sql)
         for name in (QUIET, HIDDEN):
             db.execute(f"CREATE DATABASE {name}")
+            # Who waits for a lock that another keeps is answered at last.
+            db.execute(f"ALTER DATABASE {name} SET lock_timeout = '5s'")
     for name, more in ((QUIET, ()), (HIDDEN, make_hidden(cluster.port))):
         with cluster.superuser(name) as db:
             for sql in (*make_common(), *more):
