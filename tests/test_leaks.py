@@ -60,6 +60,18 @@ def test_a_table_selected_into_the_temporary_schema_of_the_start_is_met_by_nobod
     share().nobody_meets(strictly("SELECT * INTO orders FROM public.orders"), options="-c search_path=pg_temp")
 
 
+# -- one after the other
+
+def test_what_is_left_by_a_request_that_comes_with_the_cleaning_is_met_by_nobody(share):
+    """The request that goes out with the cleaning after the client before leaves as much as any."""
+    shared = share()
+    with shared.session() as one, shared.session() as other:
+        for session in (one, other):
+            strictly("SELECT query_to_xml('SELECT set' || '_config(''app.tenant'', ''evil'', false)', false, false, '')")(session)
+        assert not shared.met()
+    assert not shared.met(patient=True)
+
+
 # -- settings
 
 @pytest.mark.parametrize("name", ["session", "local", "transaction", "constraints", "role", "time", '"local"', '"session"', '"transaction"', "session session", "session local"])
@@ -90,6 +102,25 @@ def test_what_a_statement_prepared_in_sql_sets_is_met_by_nobody(share):
     share().nobody_meets(strictly("PREPARE p AS SELECT set_config('app.tenant', 'evil', false)"), strictly("EXECUTE p"), strictly("DEALLOCATE p"))
 
 
+@pytest.mark.parametrize("end", ["DEALLOCATE p", "Close"])
+def test_what_a_statement_prepared_in_sql_and_bound_sets_is_met_by_nobody(share, end):
+    def bind(session):
+        session.send(w.bind(name="p"), w.execute(), *([w.message(b"C", b"Sp\0")] if end == "Close" else []), w.SYNC)
+        return look.rows(session.until_ready()[0])
+
+    share().nobody_meets(strictly("PREPARE p AS SELECT set_config('app.tenant', 'evil', false)"), strictly("SELECT 1"), bind,
+                         strictly(end if end != "Close" else "SELECT 1"))
+
+
+@pytest.mark.parametrize("sql", ["SET search_path = evil", "SET app.tenant = 'evil'"])
+def test_what_a_large_statement_sets_that_is_closed_at_once_is_met_by_nobody(share, sql):
+    def act(session):
+        session.send(w.parse(f"/*{'x' * 70_000}*/ {sql}", "large"), w.bind(name="large"), w.execute(), w.message(b"C", b"Slarge\0"), w.SYNC)
+        return look.rows(session.until_ready()[0])
+
+    share().nobody_meets(act)
+
+
 def test_what_it_sets_in_the_text_that_gives_it_up_is_met_by_nobody(share):
     share().nobody_meets(strictly("PREPARE p AS SELECT set_config('app.tenant', 'evil', false)"), strictly("EXECUTE p; DEALLOCATE p"))
 
@@ -111,8 +142,9 @@ def test_a_setting_of_a_role_remains_with_its_client_after_a_large_one(share):
     share().nobody_meets(strictly("SET ROLE leaks_reader"), strictly("SELECT set_config('app.tenant', repeat('evil', 30000), false)"))
 
 
-def test_a_setting_hidden_by_strings_that_do_not_conform_is_met_by_nobody(share):
-    share().nobody_meets(strictly("SET standard_conforming_strings = off"), strictly(r"select 'O\'Brien'; set app.tenant to 'evil'; select ''"))
+@pytest.mark.parametrize("text", [r"select 'O\'Brien'; set app.tenant to 'evil'; select ''", r"select 'a\''; SET app.tenant = 'evil'; --'"])
+def test_a_setting_hidden_by_strings_that_do_not_conform_is_met_by_nobody(share, text):
+    share().nobody_meets(strictly("SET standard_conforming_strings = off"), strictly(text))
 
 
 def test_a_setting_hidden_by_them_in_the_text_that_switches_them_is_met_by_nobody(share):
@@ -120,8 +152,9 @@ def test_a_setting_hidden_by_them_in_the_text_that_switches_them_is_met_by_nobod
     share().nobody_meets(r"SET standard_conforming_strings = off; select 'a\'; SET app.tenant = 'evil'; --'")
 
 
-def test_a_setting_hidden_by_a_string_continued_on_the_next_line_is_met_by_nobody(share):
-    share().nobody_meets(strictly("SELECT E'a'\n'b\\''; SET app.tenant = evil; SELECT ''"))
+@pytest.mark.parametrize("end", ["evil; SELECT ''", "'evil'; --'"])
+def test_a_setting_hidden_by_a_string_continued_on_the_next_line_is_met_by_nobody(share, end):
+    share().nobody_meets(strictly(f"SELECT E'a'\n'b\\''; SET app.tenant = {end}"))
 
 
 @pytest.mark.parametrize("between", ["\n", "\r", " \n\t ", "\n-- a comment\n", " -- a comment\n", "\f\n", "\r\n\r\n"])
@@ -171,11 +204,36 @@ def test_a_setting_by_a_function_of_postgresql_that_runs_a_text_is_met_by_nobody
     share().nobody_meets(strictly(sql))
 
 
-@pytest.mark.parametrize("sql", [f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
-                                 'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["64", "300", "string of 300", "not ASCII", "string not ASCII"])
+@pytest.mark.parametrize("sql", [f"SET app.{'t' * 63} = 'evil'", f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
+                                 'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["63", "64", "300", "string of 300", "not ASCII", "string not ASCII"])
 def test_a_setting_with_an_unusual_name_is_met_by_nobody(share, sql):
-    """An identifier is cut after 63 bytes, a string is not."""
+    """An identifier is cut after 63 bytes, a string is not, and a name of several identifiers may be longer than one."""
     share().nobody_meets(strictly(sql))
+
+
+@pytest.mark.parametrize("by", ["bind", "function call"])
+@pytest.mark.parametrize("encoding, name", [("UTF8", "app." + "t" * 63), ("UTF8", "app." + "n" * 300), ("UTF8", "app.länge"), ("LATIN1", "app.länge")],
+                         ids=["63", "300", "not ASCII", "other bytes"])
+def test_a_setting_with_an_unusual_name_that_is_bound_is_met_by_nobody(share, encoding, name, by):
+    """With UTF-8's bytes in LATIN1 it is the name of another parameter."""
+    def act(session):
+        if by == "bind":
+            session.send(w.parse("SELECT set_config($1, $2, false)"), w.bind([name, "evil"]), w.execute(), w.SYNC)
+        else:
+            session.send(function_call(2078, name, "evil", "f"))
+        answers, _ = session.until_ready()
+        assert [kind for kind, _ in answers] == ([b"V"] if by == "function call" else [b"1", b"2", b"D", b"C"])
+
+    share().nobody_meets(act, client_encoding=encoding)
+
+
+def test_a_setting_with_a_long_name_remains_with_its_client(share):
+    shared, name = share(), "app." + "t" * 63
+    with shared.session() as one, shared.session() as other, shared.session(options=f"-c {name}=start") as third:
+        strictly(f"SET {name} = 'mine'")(one)
+        assert strictly(f"SELECT current_setting('{name}', true)")(other) in ([(None,)], [("",)])
+        assert strictly(f"SELECT current_setting('{name}', true)")(third) == [("start",)]
+        assert strictly(f"SELECT current_setting('{name}', true)")(one) == [("mine",)]
 
 
 @pytest.mark.parametrize("trap", ["select 1 as é$a$", "select 1 as x1$a$", "select 1 -- '\r", "select 2 */* ' */ 3", "select $é$ ' $é$", "select 1 as \"a\"\"'\"",
@@ -202,21 +260,25 @@ def test_a_setting_in_a_text_that_is_sent_before_its_meaning_is_answered_for_is_
 
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024])
-@pytest.mark.parametrize("by", ["query", "parse", "bind"])
+@pytest.mark.parametrize("by", ["query", "parse", "bind", "bind later"])
 def test_a_setting_in_a_message_of_any_size_is_met_by_nobody(share, size, by):
     """Around each bound that the pooler has."""
     padding = "/*" + "x" * (size * 1024) + "*/"
 
     def bound(session):
         values = ["app.tenant", "evil", "x" * (size * 1024)]
-        session.send(w.parse("SELECT set_config($1, $2, false), length($3)"), w.bind(values), w.execute(), w.SYNC)
+        session.send(w.parse("SELECT set_config($1, $2, false), length($3)"))
+        if by == "bind later":
+            session.send(w.SYNC)
+            session.until_ready()
+        session.send(w.bind(values), w.execute(), w.SYNC)
         return look.rows(session.until_ready()[0])
 
     def parsed(session):
         session.send(w.parse(f"{padding} SELECT set_config('app.tenant', 'evil', false)"), w.bind(), w.execute(), w.SYNC)
         return look.rows(session.until_ready()[0])
 
-    share().nobody_meets({"query": strictly(f"{padding} SELECT set_config('app.tenant', 'evil', false)"), "parse": parsed, "bind": bound}[by])
+    share().nobody_meets({"query": strictly(f"{padding} SELECT set_config('app.tenant', 'evil', false)"), "parse": parsed}.get(by, bound))
 
 
 def function_call(oid, *arguments):
@@ -253,11 +315,11 @@ def test_a_setting_that_is_not_ascii_follows_its_client_and_nobody_else(share, e
         assert rows, "it was set"
         for _ in range(2):
             assert other.query("SELECT current_setting('app.tenant', true)") in ([[None]], [[""]])
+            other.query("SET client_encoding = 'LATIN1'")
             do(one, "SELECT current_setting('app.tenant')")
             one.send(w.query("SELECT encode(convert_to(current_setting('app.tenant'), 'UTF8'), 'hex')"))
             known = {"LATIN1": "latin1", "SJIS": "shift_jis", "BIG5": "big5", "GBK": "gbk", "EUC_JP": "euc_jp"}[encoding]
             assert look.rows(one.until_ready()[0]) == [(value.decode(known).encode().hex(),)]
-            other.query("SET client_encoding = 'LATIN1'")
             other.query("SET client_encoding = 'UTF8'")
     assert not shared.met(patient=True)
 
@@ -278,12 +340,14 @@ def test_a_setting_set_in_one_encoding_is_replayed_in_another(share):
     assert not shared.met(patient=True)
 
 
-def test_a_setting_after_a_letter_that_ends_in_a_backslash_is_met_by_nobody(share):
+@pytest.mark.parametrize("strings", ["on", "off"])
+@pytest.mark.parametrize("end", ["SELECT ''", "--'"])
+def test_a_setting_after_a_letter_that_ends_in_a_backslash_is_met_by_nobody(share, end, strings):
     """To who reads bytes the string goes on; to PostgreSQL it does not."""
     shared = share()
-    text = b"SET standard_conforming_strings = off; SELECT 1"
-    trick = b"SELECT E'" + "表".encode("shift_jis") + b"'; SET app.tenant = 'evil'; SELECT ''"
-    shared.nobody_meets(text, trick, client_encoding="SJIS")
+    texts = ["SET standard_conforming_strings = off; SELECT 1"] if strings == "off" else []
+    trick = b"SELECT E'" + "表".encode("shift_jis") + f"'; SET app.tenant = 'evil'; {end}".encode()
+    shared.nobody_meets(*texts, strictly(trick), client_encoding="SJIS")
 
 
 @pytest.mark.parametrize("encoding", ["GB18030", "SJIS", "LATIN1", "SQL_ASCII"])

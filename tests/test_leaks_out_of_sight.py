@@ -194,6 +194,8 @@ def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):
         try:
             shared.nobody_meets("CREATE FUNCTION public.later() RETURNS text LANGUAGE plpgsql AS "
                                 "$$ BEGIN RETURN set_config('app.tenant', 'evil', false); END $$; SELECT later()", strictly("SELECT later()"))
+            # By somebody who has not made it.
+            shared.nobody_meets(strictly("SELECT later()"))
         finally:
             db.execute("DROP FUNCTION IF EXISTS public.later()")
 

@@ -251,11 +251,15 @@ def set_behind_strings_that_do_not_conform(d):
     return [simple(off), simple(text % name)]
 
 
+# The last words of such texts. To who has read the strings before them wrongly, one or the other leaves no string open.
+WRONGLY_WHOLE = ("SELECT ''", "--'")
+
+
 @deed("strings")
 def set_behind_a_continued_string(d):
     name, value = d.custom()
     between = d.spell.some("\n", "\r", " \n ", "\n-- '\n", " -- x\n", "\f\n", "\n\n", "\n/* */\n")
-    return [simple(f"SELECT {d.chance.choice(['E', 'e', ''])}'a'{between}'b\\''; SET {name} = 'v'; SELECT ''")]
+    return [simple(f"SELECT {d.chance.choice(['E', 'e', ''])}'a'{between}'b\\''; SET {name} = 'v'; {d.chance.choice(WRONGLY_WHOLE)}")]
 
 
 @deed("view")
@@ -354,6 +358,16 @@ def lasting(d):
     return d.chance.choice([d.configure(), d.configure(), "SELECT pg_advisory_lock(3)", "UPDATE pg_settings SET setting = 'evil' WHERE name = 'search_path'"])
 
 
+@deed("prepare")
+def prepare_in_sql_and_bind(d):
+    """What SQL has prepared the extended protocol may use."""
+    name = d.chance.choice(["p", "q", "Odd Name"])
+    quoted, use = f'"{name}"', Batch().bind(name=name).execute()
+    prepare, end = simple(f"PREPARE {quoted} AS {lasting(d)}"), d.chance.choice([f"DEALLOCATE {quoted}", "DEALLOCATE ALL", "SELECT 1"])
+    return d.chance.choice([[prepare, use.sync(), simple(end)], [prepare, simple("SELECT 1"), use.sync(), simple(end)], [prepare, use.close(name).sync()],
+                            [prepare, use.run(end).sync()]])
+
+
 @deed("prepare", 2)
 def prepare_and_execute(d):
     name = d.spell.identifier(d.chance.choice(["p", "q", "Odd Name"]))
@@ -369,13 +383,15 @@ OWN = 12
 
 @deed("own", 2)
 def tamper_with_the_poolers_statements(d):
-    """All names that it may have: the texts are few, so that they are used soon after."""
+    """All names that it may have, as one would guess them or read them in pg_prepared_statements: the texts are few, so that they are used
+    soon after."""
+    prefix = d.chance.choice(["poolhouse_", world.OWN_NAMES])
     shape = d.chance.randrange(8)
     if d.hidden and d.chance.random() < 0.3:
         return d.sent(d.chance.choice(["SELECT hide.forget()", "SELECT hide.replace()"]))
     requests = []
     for n in ["0", "00", *range(1, OWN)]:
-        name = f"poolhouse_{n}"
+        name = f"{prefix}{n}"
         if shape == 0:
             requests.append(simple(f"DEALLOCATE {name}; PREPARE {name} AS SELECT 'evil'"))
         elif shape == 1:
@@ -476,21 +492,29 @@ def set_in_another_encoding(d):
     codec, letters = LETTERS[encoding]
     letter = d.chance.choice(letters).encode(codec)
     name = d.custom()[0].encode()
+    end = d.chance.choice(WRONGLY_WHOLE).encode()
     begin = [simple(d.chance.choice([f"SET client_encoding = '{encoding}'", f"SET NAMES '{encoding}'", f"SELECT set_config('client_encoding', '{encoding}', false)"]))]
     use = d.chance.choice([
         [simple(b"SET " + name + b" = '" + letter + b"'")],
         [simple(b"SELECT set_config('" + name + b"', '" + letter + b"', false)")],
         [Batch().run("SELECT set_config($1, $2, false)", [name, letter]).sync()],
         # To who reads bytes the string goes on, or ends.
-        [simple(b"SELECT E'" + letter + b"'; SET " + name + b" = 'evil'; SELECT ''")],
-        [simple(b"SET standard_conforming_strings = off"), simple(b"SELECT '" + letter + b"'; SET " + name + b" = 'evil'; SELECT ''")],
+        [simple(b"SELECT E'" + letter + b"'; SET " + name + b" = 'evil'; " + end)],
+        [simple(b"SET standard_conforming_strings = off"), simple(b"SELECT '" + letter + b"'; SET " + name + b" = 'evil'; " + end)],
         [simple(b'SELECT 1 AS "' + letter + b'"; SET ' + name + b" = 'evil'")],
-        [simple(b"SELECT $" + letter + b"$ ' $" + letter + b"$; SET " + name + b" = 'evil'")]])
+        [simple(b"SELECT $" + letter + b"$ ' $" + letter + b"$; SET " + name + b" = 'evil'; " + end)]])
     back = d.chance.choice([[], [], [simple("SET client_encoding = 'UTF8'")], [simple("RESET client_encoding")]])
     if d.chance.random() < 0.3:
         # Sent before the encoding has been answered for.
         begin, use = [], [begin[0] + use[0], *use[1:]]
     return begin + use + [simple("SELECT 1")] + back + [simple("SELECT 2")]
+
+
+@deed("encoding")
+def set_a_name_before_or_after_a_change_of_the_encoding(d):
+    """The same name is other bytes then, and the same bytes are another name."""
+    change, name = simple(f"SET client_encoding = '{d.chance.choice(list(LETTERS))}'"), simple(f"SET {world.NOT_ASCII} = 'evil'")
+    return d.chance.choice([[name, change, simple("SELECT 2")], [change, name, simple("SET client_encoding = 'UTF8'"), simple("SELECT 2")]])
 
 
 # -- time-outs
@@ -570,7 +594,8 @@ def a_function_made_on_the_way(d):
     name = f"public.made_{d.chance.randrange(3)}"
     make = f"CREATE OR REPLACE FUNCTION {name}() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', 'made', false); END $$"
     return d.chance.choice([[simple(make), simple(f"SELECT {name}()")], [simple(f"{make}; SELECT {name}()")], [simple("BEGIN"), simple(make), simple(f"SELECT {name}()"), simple("COMMIT")],
-                            [simple(f"DROP FUNCTION IF EXISTS {name}()"), simple("SELECT 1")]])
+                            # Made by another, and perhaps long ago.
+                            [simple(f"SELECT {name}()")], [simple(f"DROP FUNCTION IF EXISTS {name}()"), simple("SELECT 1")]])
 
 
 @deed("objects", 2)

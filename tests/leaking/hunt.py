@@ -27,8 +27,6 @@ EXCUSED = ("53400", "25P03", "57P05")
 ANSWER_SECONDS = 15
 # Within this time somebody is served when nobody keeps a server any more.
 SERVED_SECONDS = 8
-# A parameter that only its own client sets, plainly: it has to stay that client's.
-PROMISED = "app.own"
 # What clients ask for at their start.
 STARTUPS = ((("options", "-c standard_conforming_strings=off"),), (("client_encoding", "SJIS"),), (("client_encoding", "LATIN1"), ("application_name", "evil")),
             (("options", "-c search_path=evil -c app.tenant=evil"),), (("options", "-c role=leaks_reader"),), (("options", "-c work_mem=9MB -c DateStyle=German"),),
@@ -86,11 +84,17 @@ def make_turn(seed, number, features, databases):
         requests = tuple(deed.make(Doer(chance, database == world.HIDDEN, number // ERA)))
         leaving = chance.choices(["stay", "quit", "vanish", "midway"], [4, 5, 1, 1])[0]
     elif kind == "own":
-        requests = (simple(f"SET {PROMISED} = 'own {number}'"),)
+        letters = "".join(letter if letter.isascii() else f"\\u{ord(letter):04x}" for letter in promised(number))
+        requests = (simple(f"SET {world.PROMISED} = E'{letters}'"),)
     elif kind == "newcomer":
         leaving = "quit"
     count = BYSTANDERS if kind == "bystander" else DOERS
     return Turn(number, (database, user), kind, chance.randrange(count), deed.feature if kind == "deed" else "", requests, leaving, chance.randrange(1 << 30), startup)
+
+
+def promised(number):
+    """What a client sets in the turn of that number; some of it are letters that mean something else in another encoding."""
+    return f"own {number}" + (" é表" if number % 2 else "")
 
 
 @dataclasses.dataclass
@@ -101,6 +105,8 @@ class Client:
     small: bool = False
     # Whether it has prepared the statement that it keeps.
     kept: bool = False
+    # It has done something under the names of the pooler's own statements, and what it meets of that itself is its own fault.
+    tampers: bool = False
 
 
 def answered(answers):
@@ -120,6 +126,8 @@ class Stage:
         self.all_keep_servers = mode == "session"
         self.clients, self.fresh, self.seeds, self.superusers = {}, {}, {}, {}
         self.statements = self.checks = self.unserved = 0
+        # What the names of the pooler's own statements begin with.
+        self.own_names = None
 
     def close(self):
         for client in self.clients.values():
@@ -188,10 +196,11 @@ class Stage:
         client.own = None if turn.feature in ("discard", "settings", "large") or client.small else client.own
         try:
             status = "I"
-            for request in turn.requests[:-1] if turn.leaving == "midway" else turn.requests:
+            requests = [self.named(turn, client, request) for request in turn.requests]
+            for request in requests[:-1] if turn.leaving == "midway" else requests:
                 _, status = self.ask(client.session, request)
             if turn.leaving == "midway":
-                client.session.send(turn.requests[-1].data)
+                client.session.send(requests[-1].data)
             elif turn.leaving == "stay":
                 if status != "I":
                     self.ask(client.session, simple("ROLLBACK"))
@@ -202,6 +211,23 @@ class Stage:
             return
         if turn.leaving != "stay":
             self.forget(turn.scene, "deed", turn.client, vanish=turn.leaving != "quit")
+
+    def named(self, turn, client, request):
+        """The request, with the names that the pooler gives its own statements where it is about those."""
+        if world.OWN_NAMES not in request.text:
+            return request
+        self.learn_names(turn.scene)
+        client.tampers |= self.own_names is not None
+        return request.naming(world.OWN_NAMES, self.own_names or world.OWN_NAMES)
+
+    def learn_names(self, scene):
+        """Anybody can read them who has prepared a statement; in session mode it has its own name."""
+        if self.own_names or self.all_keep_servers:
+            return
+        with self.connect(scene) as session:
+            answers, _ = self.ask(session, Batch().parse("SELECT 1", "learnt").run("SELECT name FROM pg_prepared_statements WHERE name LIKE 'poolhouse%'").sync())
+            names = look.rows(answers)
+        self.own_names = names[0][0].rstrip("0123456789") if names else None
 
     def excused(self, turn, client, error):
         """Whether an error that has ended a connection is no fault of the pooler; the client leaves then."""
@@ -215,21 +241,23 @@ class Stage:
 
     def keeps(self, turn, client):
         """What a client has set of its own is still there, and what it prepares means what it says."""
-        if turn.feature == "own":
+        if turn.feature == "own" and not client.tampers:
             answers, _ = self.ask(client.session, Batch().run("SELECT 'its own'", name="its own").close("its own").sync())
             if (found := answered(answers)) not in ([("its own",)], None):
                 raise Leak(turn.number, f"a client that prepares SELECT 'its own' gets {found}")
         if client.own is None:
             return
-        answers, _ = self.ask(client.session, simple(f"SELECT pg_catalog.current_setting('{PROMISED}', true)"))
+        # As bytes of the database: the client's encoding may not have the letters.
+        value = f"pg_catalog.convert_to(pg_catalog.current_setting('{world.PROMISED}', true), 'UTF8')"
+        answers, _ = self.ask(client.session, simple(f"SELECT pg_catalog.encode({value}, 'hex')"))
         try:
-            found = look.rows(answers)
+            found = [hexadecimal and bytes.fromhex(hexadecimal).decode() for (hexadecimal,) in look.rows(answers)]
         except w.ServerError as error:
             if error.sqlstate in NO_SERVER:
                 return
             raise Leak(turn.number, f"a client cannot ask for what is its own: {error}") from error
-        if found != [(client.own,)]:
-            raise Leak(turn.number, f"a client has lost what was its own, {PROMISED} = {client.own}: it sees {found}")
+        if found != [client.own]:
+            raise Leak(turn.number, f"a client has lost what was its own, {world.PROMISED} = {client.own}: it sees {found}")
 
     def entering(self, turn):
         """The turn's client, connected; None if there is no server for it now, which some logins need."""
@@ -254,7 +282,7 @@ class Stage:
                 raise
             return
         if not any(kind == b"E" for kind, _ in answers):
-            client.own = f"own {turn.number}"
+            client.own = promised(turn.number)
 
     def newcomer(self, turn):
         self.look(turn, "newcomer", True)

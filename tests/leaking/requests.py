@@ -18,6 +18,11 @@ class Request:
     syncs: int = 1
     statements: int = 1
 
+    def naming(self, placeholder, name):
+        """The same with a name in the place of one as long."""
+        assert len(placeholder) == len(name), f"{name} is not as long as {placeholder}"
+        return dataclasses.replace(self, data=self.data.replace(encoded(placeholder), encoded(name)), text=self.text.replace(placeholder, name))
+
     def __add__(self, other):
         """Both sent at once."""
         return Request(self.data + other.data, f"{self.text} ++ {other.text}", self.syncs + other.syncs, self.statements + other.statements)

@@ -16,11 +16,19 @@ ADMIN_PASSWORD = "leaks"
 ROLES = ("leaks_reader", "leaks writer")
 # Tables whose name somebody may take for something else: the check is whether they still mean the ones in public.
 TABLES = ("orders", "customers")
+# A parameter that only its own client sets, plainly: it has to stay that client's.
+PROMISED = "app.own"
+NOT_ASCII = "app.länge"
 # Custom parameters that statements set.
 # The last are longer than an identifier may be, and exactly what becomes of one that is too long.
-CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", "app.länge", "app." + "n" * 300, "app." + "t" * 63,
+CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", NOT_ASCII, "app." + "n" * 300, "app." + "t" * 63,
           # Their first parts are words of SET's own grammar.
-          "session.tenant", "local.tenant", "transaction.tenant", "constraints.tenant", "role.tenant", "time.tenant")
+          "session.tenant", "local.tenant", "transaction.tenant", "constraints.tenant", "role.tenant", "time.tenant",
+          # What becomes of the name that is not ASCII where its bytes are said to be LATIN1.
+          NOT_ASCII.encode().decode("latin1"), PROMISED)
+
+# Stands in a request for what the names of the pooler's own statements begin with, which only the run itself can tell; as long as that is.
+OWN_NAMES = "poolhouse_" + "_" * 16 + "_"
 
 
 def make_roles():
@@ -183,6 +191,8 @@ def make(cluster):
             db.execute(sql)
         for name in (QUIET, HIDDEN):
             db.execute(f"CREATE DATABASE {name}")
+            # Who waits for a lock that another keeps is answered at last.
+            db.execute(f"ALTER DATABASE {name} SET lock_timeout = '5s'")
     for name, more in ((QUIET, ()), (HIDDEN, make_hidden(cluster.port))):
         with cluster.superuser(name) as db:
             for sql in (*make_common(), *more):

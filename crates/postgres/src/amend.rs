@@ -388,7 +388,7 @@ mod tests {
         );
         assert_eq!(
             text("RESET ALL;SET LOCAL x = 1", 1),
-            "RESET ALL;SET \"search_path\" = 's1','A b';SET \"app.x\" = '1';\
+            "RESET ALL;SET \"search_path\" = 's1','A b';SET \"app\".\"x\" = '1';\
              DO $poolhouse$ BEGIN PERFORM pg_catalog.set_config('temp_tablespaces','a,b',false); END $poolhouse$;\
              SET \"TimeZone\" = 'CET';SET LOCAL x = 1"
         );
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(
             parsed("reset all"),
             "/* poolhouse: RESET */ DO $poolhouse$ BEGIN RESET ALL;SET \"search_path\" = 's1','A b';\
-             SET \"app.x\" = '1';PERFORM pg_catalog.set_config('temp_tablespaces','a,b',false);SET \"TimeZone\" = 'CET'; \
+             SET \"app\".\"x\" = '1';PERFORM pg_catalog.set_config('temp_tablespaces','a,b',false);SET \"TimeZone\" = 'CET'; \
              END $poolhouse$~~~"
         );
         assert_eq!(

@@ -22,7 +22,7 @@ use crate::{
     server::Server,
     state::{OnState, reject},
     statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
-    suspects::Suspects,
+    suspects::{Findings, Suspects},
 };
 
 /// Follows a message about the statement whose name is at `name`.
@@ -231,8 +231,14 @@ fn refer(
         Err(step) => return step,
         // A statement of ours is not the client's. The server says that it does not exist.
         Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, &NOTHING, None, out),
-        // The same, or it is one that was prepared there by other means.
-        Ok(None) => return Step::Forward,
+        // The same, or it is one that was prepared there by other means, and what it does is not known here.
+        Ok(None) => {
+            if message.header.kind == front::BIND {
+                let findings = server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() });
+                server.suspect(&findings);
+            }
+            return Step::Forward;
+        }
         Ok(Some(statement)) => statement,
     };
     if message.header.kind == front::DESCRIBE {

@@ -11,6 +11,7 @@ use std::{
 use protocol::PoolId;
 
 use crate::{
+    harmless,
     message::take_text,
     tokens::{Token, Tokens},
 };
@@ -230,18 +231,18 @@ pub(crate) fn is_identity(name: &[u8]) -> bool {
 
 fn write_reset(sql: &mut Vec<u8>, name: &[u8]) {
     sql.extend_from_slice(b"RESET ");
-    write_quoted_name(sql, name);
+    write_parameter_name(sql, name);
     sql.push(b';');
 }
 
 fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) || !name.is_ascii() {
+    if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) || !can_be_named(name) {
         sql.extend_from_slice(b"SELECT ");
         write_set_config(sql, name, value, false);
         sql.push(b';');
     } else {
         sql.extend_from_slice(b"SET ");
-        write_quoted_name(sql, name);
+        write_parameter_name(sql, name);
         sql.extend_from_slice(b" = ");
         write_literal(sql, value);
         sql.push(b';');
@@ -269,7 +270,7 @@ pub(crate) fn write_set_config(sql: &mut Vec<u8>, name: &[u8], value: &[u8], loc
 
 fn try_assignment(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) -> bool {
     sql.extend_from_slice(if local { b"SET LOCAL " } else { b"SET " });
-    write_quoted_name(sql, name);
+    write_parameter_name(sql, name);
     sql.extend_from_slice(b" = ");
     if !IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) {
         write_literal(sql, value);
@@ -299,6 +300,22 @@ fn try_assignment(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) -> 
             }
             Some(_) => return false,
         }
+    }
+}
+
+/// Whether SET and RESET can name a parameter, whatever the session has set: what is not ASCII is other bytes in another encoding, and a part
+/// that is too long is cut off.
+pub(crate) fn can_be_named(name: &[u8]) -> bool {
+    name.is_ascii() && name.split(|&byte| byte == b'.').all(|part| part.len() <= harmless::MAX_NAME)
+}
+
+/// Its parts one by one: all of them together may be longer than an identifier.
+fn write_parameter_name(sql: &mut Vec<u8>, name: &[u8]) {
+    for (n, part) in name.split(|&byte| byte == b'.').enumerate() {
+        if n > 0 {
+            sql.push(b'.');
+        }
+        write_quoted_name(sql, part);
     }
 }
 

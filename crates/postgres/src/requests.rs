@@ -12,8 +12,10 @@ use crate::{
     deallocate::{Deallocate, deallocates},
     harmless,
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
-    named, retold,
-    scan::{is_verbatim, scan},
+    named,
+    parameters::can_be_named,
+    retold,
+    scan::{is_verbatim, may_be_name, scan},
     sequences,
     server::Server,
     state::OnState,
@@ -192,9 +194,7 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
     }
     // Format codes and arguments are as those of a Bind.
     for value in values(body).into_iter().flatten() {
-        if value.contains(&b'.') && is_verbatim(value) {
-            server.note_custom(value);
-        }
+        note_bound_name(server, value);
     }
 }
 
@@ -207,9 +207,19 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
         return server.suspects.add(Suspects::UNNAMED);
     }
     for value in bound_values(message.body()).into_iter().flatten() {
-        if value.contains(&b'.') && is_verbatim(value) {
-            server.note_custom(value);
-        }
+        note_bound_name(server, value);
+    }
+}
+
+/// Notes a value if it may be the name of a custom parameter.
+fn note_bound_name(server: &mut Server, value: &[u8]) {
+    if !value.contains(&b'.') || !may_be_name(value) {
+        return;
+    }
+    if is_verbatim(value) && can_be_named(value) {
+        server.note_custom(value);
+    } else {
+        server.suspects.add(Suspects::UNNAMED);
     }
 }
 

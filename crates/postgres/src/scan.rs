@@ -14,7 +14,7 @@ use crate::{
 };
 use calls::Before;
 use kinds::Kind;
-pub(crate) use settings::is_verbatim;
+pub(crate) use settings::{is_verbatim, may_be_name};
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {

@@ -2,6 +2,7 @@
 
 use crate::{
     harmless,
+    parameters::can_be_named,
     suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects},
     tokens::{Token, Tokens},
 };
@@ -167,16 +168,17 @@ fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
 
 /// Whether a name of a parameter can be taken as it stands: nothing in it is doubled, escaped or continued.
 pub(crate) fn is_verbatim(name: &[u8]) -> bool {
+    name.len() <= MAX_NAME && may_be_name(name)
+}
+
+/// Whether a value may be the name of a parameter, of any length.
+pub(crate) fn may_be_name(value: &[u8]) -> bool {
     let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$') || *byte >= 0x80;
-    !name.is_empty() && name.len() <= MAX_NAME && name.iter().all(of_name)
+    !value.is_empty() && value.iter().all(of_name)
 }
 
 fn note(name: &[u8], found: &mut Findings) -> bool {
-    // A name that is not ASCII is other bytes in another encoding, and one that is too long is cut off.
-    if !is_verbatim(name)
-        || !name.is_ascii()
-        || name.split(|&byte| byte == b'.').any(|part| part.len() > harmless::MAX_NAME)
-    {
+    if !is_verbatim(name) || !can_be_named(name) {
         found.suspects.add(Suspects::UNNAMED);
         return false;
     }
