@@ -164,6 +164,67 @@ def test_a_server_whose_cleaning_fails_is_given_to_nobody(start, mode, reset, wh
         mock.close()
 
 
+REQUESTS = {
+    "simple": [w.query(f"{THEIRS} INSERT INTO orders VALUES (1)")],
+    "commit": [w.query(f"{THEIRS} COMMIT; INSERT INTO orders VALUES (1)")],
+    "extended": [w.parse(f"{THEIRS} INSERT INTO orders VALUES (1)"), w.bind(), w.execute(), w.SYNC],
+}
+
+
+@pytest.mark.parametrize("request_of", REQUESTS)
+@pytest.mark.parametrize("outcome", ["error", "close"])
+@pytest.mark.parametrize("which", [0, 1, 2, 10])
+@pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
+def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, which, outcome, request_of):
+    """The cleaning is carried out statement by statement, ahead of the next client's request; 0: nothing fails. Twice, since what a server keeps for
+    this is there the second time."""
+    for again in range(2):
+        own, turn = {}, []
+
+        def answer(connection, number, text):
+            if OURS in text:
+                own[connection] = 0
+                # Long enough for the other to wait for this server.
+                time.sleep(0.05 if turn else 0)
+            elif turn and THEIRS not in text and LAST not in text and connection in own:
+                own[connection] += 1
+                if own[connection] == which and connection == min(own):
+                    return outcome
+            return None
+
+        mock = Mock(answer)
+        pooler = start(databases={"mock": {"url": f"postgres://127.0.0.1:{mock.port}/mock", "reset": "always"}}, users={"app": PASSWORDS["app"]}, max_size=1, max_wait_time="4s")
+        try:
+            with pooler.open(5).login("app", PASSWORDS["app"], "mock") as one, pooler.open(5).login("app", PASSWORDS["app"], "mock") as other:
+                leaves = (w.parse(f"{OURS} SELECT 1", "s"), w.bind(name="s"), w.execute(), w.SYNC) if kept else (w.query(f"{OURS} SELECT 1"),)
+                for session in [other, one] * again:
+                    session.send(*leaves)
+                    session.until_ready()
+                turn.append(True)
+                one.send(*(leaves[1:] if kept and again else leaves))
+                time.sleep(0.01)
+                try:
+                    other.send(*REQUESTS[request_of])
+                    answers, _ = other.until_ready()
+                    answered = all(kind != b"E" for kind, _ in answers)
+                except (w.ServerError, w.Closed):
+                    answered = False
+                one.until_ready()
+            asked = [connection for connection, _, text, _ in mock.seen if THEIRS in text]
+            failed = [(connection, text) for connection, _, text, result in mock.seen if result]
+            assert len(asked) <= 1 and answered == bool(asked), (asked, answered)
+            if failed:
+                assert failed[0][0] not in asked, f"done on the server that failed at {failed[0][1]!r}"
+                assert answered or outcome != "error", "another server does it"
+            else:
+                assert answered, "nothing failed"
+                steps = [text for connection, _, text, _ in mock.seen]
+                assert [text for text in steps if (text == "RESET ALL" if kept else text == "DISCARD ALL")], "it was cleaned by steps"
+            assert ask_as_newcomer(pooler, f"{LAST} SELECT 1"), "served again afterwards"
+        finally:
+            mock.close()
+
+
 @pytest.mark.parametrize("settle", ["SET app.other = 'x'", "SELECT 1"])
 def test_settings_that_cannot_be_brought_along_end_that_server_or_client(start, settle):
     """A client's own settings are refused by the server it comes to: its request is not carried out without them."""

@@ -34,14 +34,24 @@ impl Soil {
 pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE";
 
 /// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what may be set back.
-const CLEANING: &[u8] =
-    b"RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
-    SELECT pg_catalog.pg_advisory_unlock_all();";
+pub(crate) const PIECES: [&[u8]; 8] = [
+    b"RESET SESSION AUTHORIZATION",
+    b"RESET ROLE",
+    b"RESET ALL",
+    b"CLOSE ALL",
+    b"UNLISTEN *",
+    b"DISCARD TEMP",
+    b"DISCARD SEQUENCES",
+    b"SELECT pg_catalog.pg_advisory_unlock_all()",
+];
 
 /// Appends the SQL that, within a transaction, cleans a session which began with the settings `own`, and gives it those of `start`. `statements`: prepared
 /// statements go, too.
 pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, own: &Settings, start: &Settings) {
-    sql.extend_from_slice(CLEANING);
+    for piece in PIECES {
+        sql.extend_from_slice(piece);
+        sql.push(b';');
+    }
     if statements {
         sql.extend_from_slice(b"DEALLOCATE ALL;");
     }

@@ -258,7 +258,14 @@ impl Postgres {
                     }
                 }
             }
-            let Some(header) = Header::read(&bytes[at..]) else { return at };
+            let Some(header) = Header::read(&bytes[at..]) else {
+                if let Some((tag, server)) = &mut lease
+                    && !client.ahead_ended
+                {
+                    server.hurry_preface(*tag, out);
+                }
+                return at;
+            };
             if !(4..=limit(header.kind)).contains(&header.length) {
                 client.violation(me, &unacceptable(header), out);
                 return bytes.len();
@@ -272,7 +279,11 @@ impl Postgres {
             let rest_follows = if let Some((tag, server)) = &mut lease {
                 let message = Arrived { header, bytes, at, full: input.full };
                 if server.is_prefaced() {
-                    if client.ahead_ended || !client.may_go_ahead(server, &message) {
+                    if client.ahead_ended {
+                        return at;
+                    }
+                    if !client.may_go_ahead(server, &message) {
+                        server.hurry_preface(*tag, out);
                         return at;
                     }
                     client.ahead_ended = ends_request(header);

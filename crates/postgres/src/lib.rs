@@ -6,7 +6,7 @@
 //! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
 //! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
 //! `named` follow its prepared statements (`statements` remembers them, `replan` repeats one whose table has changed), `scan` finds what may outlive a transaction (`tokens`
-//! reads SQL, `deallocate` DEALLOCATE, `harmless` lists functions that leave nothing behind, `catalogue` tells what a database could do behind a text); `amend` makes RESET lead to a client's own start, and `retold` keeps that from the client; `state` decides what becomes of that, `cleaning` and `preface` see that nobody else meets it, and `survey` asks the server for it, `sequences` sees to their last values;
+//! reads SQL, `deallocate` DEALLOCATE, `harmless` lists functions that leave nothing behind, `catalogue` tells what a database could do behind a text); `amend` makes RESET lead to a client's own start, and `retold` keeps that from the client; `state` decides what becomes of that, `cleaning`, `preface` and `steps` see that nobody else meets it, and `survey` asks the server for it, `sequences` sees to their last values;
 //! `listeners` is LISTEN for many on one server; `target` tells which of several hosts
 //! will do; `work` is what Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
@@ -46,6 +46,7 @@ mod server_login;
 mod startup;
 mod state;
 mod statements;
+mod steps;
 mod survey;
 mod suspects;
 mod target;

@@ -188,17 +188,15 @@ impl Settings {
 impl Settings {
     /// Appends what makes these settings of a session that has those, and nothing beside them.
     pub(crate) fn write_beyond(&self, own: &Settings, sql: &mut Vec<u8>) {
-        for (name, value) in self.reported.iter().filter(|(name, value)| own.reported.get(name) != Some(value)) {
-            write_set(sql, name, value);
-        }
-        for (name, value) in self.extras.iter().filter(|(name, _)| !is_identity(name)) {
-            write_set(sql, name, value);
-        }
-        for name in IDENTITY {
-            if let Some(value) = self.extras.get(name) {
-                write_set(sql, name, value);
-            }
-        }
+        self.beyond(own).for_each(|(name, value)| write_set(sql, name, value));
+    }
+
+    /// What is set otherwise than in a session that began with the settings `own`, in the order in which it can be set.
+    pub(crate) fn beyond<'a>(&'a self, own: &'a Settings) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let reported = self.reported.iter().filter(|(name, value)| own.reported.get(name) != Some(*value));
+        let extras = self.extras.iter().filter(|(name, _)| !is_identity(name));
+        let identity = IDENTITY.iter().filter_map(|name| Some((*name, self.extras.get(name)?)));
+        reported.chain(extras).chain(identity)
     }
 
     /// The same without a change of who acts.
@@ -235,7 +233,8 @@ fn write_reset(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b';');
 }
 
-fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+/// Appends a statement that sets a parameter.
+pub(crate) fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) || !can_be_named(name) {
         sql.extend_from_slice(b"SELECT ");
         write_set_config(sql, name, value, false);

@@ -1,15 +1,20 @@
 //! What is sent to a server ahead of its new holder's request, in one write with it: the cleaning after the holder before, and the new
 //! holder's settings. The answers are swallowed. If any of it fails, nothing of the request has been carried out.
 //!
-//! The preface is a transaction. Its BEGIN comes by the extended protocol and without a Sync: if that fails, PostgreSQL discards all that follows,
-//! up to a Sync. The rest of it is one Query that ends with COMMIT: if that fails, it leaves an aborted transaction behind, in which nothing
-//! is carried out but what ends transactions, and that waits for the outcome. So one request goes ahead of the outcome, up to its Sync, or a single
-//! Query, and no more; the input stays with the driver until the outcome is known, and then counts as taken, or is handed over again for
-//! another server.
+//! It has one of two forms. As steps (`steps`), of which none is followed by a Sync: if one fails, PostgreSQL discards all that follows, up to the
+//! Sync of the request. That costs the database about a third of the other, but PostgreSQL does not say then what parameters it reports, so it is for servers
+//! on which these are the same before and after.
+//!
+//! Otherwise as a transaction whose BEGIN comes by the extended protocol and without a Sync: if that fails, PostgreSQL discards all that follows, too.
+//! The rest of it is one Query that ends with COMMIT: if that fails, it leaves an aborted transaction behind, in which nothing
+//! is carried out but what ends transactions, and that waits for the outcome.
+//!
+//! So one request goes ahead of the outcome, up to its Sync, or a single Query, and no more; the input stays with the driver until the outcome is
+//! known, and then counts as taken, or is handed over again for another server.
 
 use std::sync::Arc;
 
-use protocol::{Blame, ClientTag, Effect, Outbox, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
     Postgres,
@@ -18,14 +23,15 @@ use crate::{
     ending::CANCELLED,
     error::{Failure, Report, Severity},
     message::{Header, front, take_text, write, write_query},
-    named::write_named_parse,
-    parameters::Settings,
+    parameters::{Settings, is_identity, write_set},
+    prepared::Copies,
     requests::Arrived,
     scan::scan,
     sequences,
     server::{Server, Stage},
+    steps::Steps,
     suspects::{Findings, Suspects},
-    work::Purpose,
+    work::{Purpose, Work},
 };
 
 /// Servers that are tried before a client is told that its settings are refused.
@@ -37,6 +43,10 @@ pub(crate) struct Preface {
     pub(crate) settings: Arc<Settings>,
     /// It is cleaned.
     cleaned: bool,
+    /// Steps that are still to be answered; if there were none, a ReadyForQuery ends it.
+    pub(crate) steps: u16,
+    /// PostgreSQL was told to send its answers at once: otherwise they come with those to the request.
+    hurried: bool,
     /// The client's unnamed statement when it began: the request may have changed that.
     unnamed: Option<Box<[u8]>>,
 }
@@ -62,6 +72,9 @@ impl Postgres {
         if !cleans && !forgets && Arc::ptr_eq(&want, &server.settings) {
             return;
         }
+        if cleans && let Some(whole) = server.cleans_by_steps(&want) {
+            return self.clean_by_steps(client, tag, server, want, whole, out);
+        }
         let mut sql = Vec::new();
         if cleans {
             let statements = server.soil.has(Soil::ALL);
@@ -82,14 +95,72 @@ impl Postgres {
             }
         }
         sql.extend_from_slice(b"COMMIT");
-        let preface = Preface { settings: want, cleaned: cleans, unnamed: client.unnamed.clone() };
+        let preface =
+            Preface { settings: want, cleaned: cleans, steps: 0, hurried: false, unnamed: client.unnamed.clone() };
         let write_all = |to: &mut Vec<u8>| {
-            write_named_parse(to, b"", &[cleaning::BEGIN, b"\0\0\0"].concat());
-            write(to, front::BIND, |to| to.extend_from_slice(&[0; 8]));
-            write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
+            Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
         };
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
+    }
+
+    /// Cleans a server by steps: as a `whole`, or of all but the statements that we have prepared.
+    fn clean_by_steps(
+        &self,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        want: Arc<Settings>,
+        whole: bool,
+        out: &mut Outbox,
+    ) {
+        if whole {
+            server.prepared = None;
+        }
+        let there = server.prepared.as_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
+        let own = server.own.clone();
+        server.forget_soil();
+        let mut bytes = Vec::new();
+        let mut steps = Steps::new(&mut bytes);
+        let mut beyond = want.beyond(&own).peekable();
+        match there {
+            Some(copies) => steps.clean(copies == Copies::There),
+            None => steps.step(b"DISCARD ALL"),
+        }
+        if whole && beyond.peek().is_some() {
+            steps.step(cleaning::BEGIN);
+        }
+        let commits = !whole || beyond.peek().is_some();
+        for (name, value) in beyond {
+            let mut sql = Vec::new();
+            write_set(&mut sql, name, value);
+            steps.step(&sql);
+        }
+        if commits {
+            steps.step(b"COMMIT");
+        }
+        let steps = steps.count;
+        let preface = Preface { settings: want, cleaned: true, steps, hurried: false, unnamed: client.unnamed.clone() };
+        server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
+    }
+
+    /// A step of a preface has been carried out, if it is one of steps.
+    pub(crate) fn stepped(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        let Some(preface) = server.preface().filter(|preface| preface.steps > 0) else { return };
+        preface.steps -= 1;
+        if preface.steps > 0 {
+            return;
+        }
+        let work = server.work.take().expect("it is at work for us");
+        let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
+        server.unsynced = true;
+        self.prefaced(me, server, clients, (*preface, work.cancelled), out);
     }
 
     /// All of it went well: the answers that follow are the client's.
@@ -153,6 +224,43 @@ impl Postgres {
 }
 
 impl Server {
+    /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements included.
+    fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
+        if self.exchange.is_doubtful() || want.reported != self.settings.reported {
+            return None;
+        }
+        if !self.soil.has(Soil::ALL)
+            && let Some(prepared) = self.prepared.as_ref().filter(|prepared| !prepared.is_empty())
+        {
+            return (prepared.cleaning != Copies::Doubted).then_some(false);
+        }
+        // DISCARD ALL takes on nobody's role, and takes a snapshot, for which a deferrable transaction that only reads would wait.
+        let plain = !self.own.extras.iter().any(|(name, _)| is_identity(name));
+        let writes = self.settings.reported.get(b"default_transaction_read_only") == Some(&b"off"[..]);
+        (plain && writes).then_some(true)
+    }
+
+    /// The preface whose outcome is not known.
+    fn preface(&mut self) -> Option<&mut Preface> {
+        match &mut self.work.as_mut()?.purpose {
+            Purpose::Preface(preface) => Some(preface),
+            _ => None,
+        }
+    }
+
+    /// The client's request waits for the outcome of its preface: PostgreSQL is to tell it now.
+    pub(crate) fn hurry_preface(&mut self, me: ServerTag, out: &mut Outbox) {
+        if let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) {
+            preface.hurried = true;
+            out.insert(Peer::Server(me), |to| write(to, front::FLUSH, |_| {}));
+        }
+    }
+
+    fn is_prefaced_by_steps(&self) -> bool {
+        let by_steps = |work: &Work| matches!(&work.purpose, Purpose::Preface(preface) if preface.steps > 0);
+        self.work.as_deref().is_some_and(by_steps)
+    }
+
     /// What is to be sent ahead of its holder's request has not been answered yet.
     #[inline]
     pub(crate) fn is_prefaced(&self) -> bool {
@@ -161,7 +269,7 @@ impl Server {
 }
 
 impl Client {
-    /// Whether a message may be sent ahead of the outcome of a preface.
+    /// Whether a message may be sent ahead of the outcome of a preface. Where steps failed, PostgreSQL carries out nothing at all.
     pub(crate) fn may_go_ahead(&self, server: &Server, message: &Arrived<'_>) -> bool {
         if !message.is_whole() {
             return false;
@@ -199,7 +307,8 @@ impl Client {
             && (!findings.wide || same(b"client_encoding"));
         let mut further = findings.suspects;
         further.remove(MAY_GO_AHEAD);
-        read && further == Suspects::NONE && !findings.exits
+        let stops = !findings.exits || server.is_prefaced_by_steps();
+        read && further == Suspects::NONE && stops
     }
 }
 

@@ -20,6 +20,18 @@ pub(crate) struct Prepared {
     /// The clock when the present lease began.
     lease_began: u64,
     pipeline: u32,
+    /// Whether it has the statements that clean it.
+    pub(crate) cleaning: Copies,
+}
+
+/// Whether a server has statements of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Copies {
+    #[default]
+    Missing,
+    There,
+    /// One of them may have been deallocated.
+    Doubted,
 }
 
 struct Kept {
@@ -108,6 +120,9 @@ impl Prepared {
     /// A statement that deallocates one of unknown name was executed.
     pub(crate) fn doubt_all(&mut self) {
         self.map.values_mut().for_each(|copy| copy.doubted = true);
+        if self.cleaning == Copies::There {
+            self.cleaning = Copies::Doubted;
+        }
     }
 
     /// A statement that must go for another, if there are more than `max`. Those used in the present lease stay: they
@@ -140,8 +155,14 @@ impl Prepared {
         }
     }
 
+    /// It has none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
     /// The server has forgotten all statements.
     pub(crate) fn clear(&mut self) {
+        self.cleaning = Copies::Missing;
         for copy in self.map.values_mut() {
             copy.there = false;
         }

@@ -74,6 +74,8 @@ pub struct Server {
     pub(crate) soil: Soil,
     /// What is known of its database.
     pub(crate) catalogue: Arc<Catalogue>,
+    /// It has carried out steps, and not been sent a Sync since.
+    pub(crate) unsynced: bool,
     /// Backslashes escape in text constants of the plain kind, or nobody knows.
     pub(crate) odd_strings: bool,
     /// Functions that the configuration calls harmless.
@@ -299,11 +301,8 @@ impl Postgres {
             back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
                 Ok(status) if server.exchange.ready(status) => {
-                    if server.repeat(relay.me, relay.out) {
-                        Step::Drop
-                    } else {
-                        self.ready(relay, server, status, end)
-                    }
+                    server.unsynced = false;
+                    if server.repeat(relay.me, relay.out) { Step::Drop } else { self.ready(relay, server, status, end) }
                 }
                 Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
                 Err(step) => step,
@@ -402,9 +401,16 @@ impl Postgres {
                 }
                 Step::Drop
             }
+            back::COMMAND_COMPLETE if prefaces && !whole => Step::Wait,
             back::COMMAND_COMPLETE | back::EMPTY_QUERY_RESPONSE => {
                 work.answered = true;
-                Step::Drop
+                if !prefaces {
+                    return Step::Drop;
+                }
+                relay.flush(server, relay.at);
+                relay.run = end;
+                self.stepped(relay.me, server, relay.clients, relay.out);
+                Step::Handled
             }
             back::PARSE_COMPLETE | back::BIND_COMPLETE if work.is_lookup() || prefaces => Step::Drop,
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,

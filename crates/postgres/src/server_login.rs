@@ -147,6 +147,7 @@ impl Postgres {
             pinned: false,
             soil: Soil::default(),
             catalogue,
+            unsynced: false,
             odd_strings: false,
             trusted,
             changes: false,

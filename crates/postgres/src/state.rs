@@ -269,7 +269,9 @@ impl Server {
     pub(crate) fn worse(&self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Clean | Verdict::Soiled | Verdict::Reset if self.soil.has(Soil::BEYOND) => Verdict::Discard,
-            Verdict::Clean if self.soil.is_clean() => Verdict::Clean,
+            Verdict::Clean if self.soil.is_clean() && !self.unsynced => Verdict::Clean,
+            // It must say that it is ready, or it is not.
+            Verdict::Clean | Verdict::Soiled if self.unsynced => Verdict::Reset,
             // What the operator's SQL makes is made in a round trip of its own.
             Verdict::Clean if self.connect_makes || self.mode == PoolMode::Session => Verdict::Reset,
             Verdict::Clean => Verdict::Soiled,

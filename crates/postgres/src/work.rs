@@ -196,6 +196,10 @@ impl Postgres {
             }
             return self.broken(me, server, clients, "a ReadyForQuery without an answer", out);
         }
+        if work.pending == 0 {
+            return self.broken(me, server, clients, "a ReadyForQuery without a Sync", out);
+        }
+        server.unsynced = false;
         work.pending -= 1;
         if work.pending > 0 {
             return;

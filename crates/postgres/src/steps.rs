@@ -1,0 +1,76 @@
+//! Statements of ours that are executed one by one, by the extended protocol and without a Sync: ahead of a client's request, which brings
+//! one. A step that fails has PostgreSQL discard all that follows, up to that Sync, so that nothing of the request is carried out, whatever it
+//! is; and a step costs the database neither a ReadyForQuery nor a system call of its own. It knows no session.
+//!
+//! What is executed here reports no parameters: PostgreSQL does so with the next ReadyForQuery, which is the client's.
+
+use std::sync::LazyLock;
+
+use crate::{
+    cleaning::{BEGIN, PIECES},
+    message::{front, write},
+    statements::PREFIX,
+};
+
+/// Where steps are written, and how many.
+pub(crate) struct Steps<'a> {
+    to: &'a mut Vec<u8>,
+    /// Each is answered by one CommandComplete.
+    pub(crate) count: u16,
+}
+
+/// The cleaning as statements that a server keeps, so that it need not read them again: their Parses, and their executions.
+static KEPT: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
+    let (mut parses, mut executions) = (Vec::new(), Vec::new());
+    for (number, sql) in std::iter::once(BEGIN).chain(PIECES).enumerate() {
+        let name = format!("{}c{number}", *PREFIX);
+        write_parse(&mut parses, name.as_bytes(), sql);
+        write_execution(&mut executions, name.as_bytes());
+    }
+    (parses, executions)
+});
+
+impl<'a> Steps<'a> {
+    pub(crate) fn new(to: &'a mut Vec<u8>) -> Self {
+        Self { to, count: 0 }
+    }
+
+    /// One statement.
+    pub(crate) fn step(&mut self, sql: &[u8]) {
+        write_parse(self.to, b"", sql);
+        write_execution(self.to, b"");
+        self.count += 1;
+    }
+
+    /// Begins a transaction, in which all of a session is cleaned but its prepared statements. `there`: the server has the statements for this.
+    pub(crate) fn clean(&mut self, there: bool) {
+        let (parses, executions) = &*KEPT;
+        if !there {
+            self.to.extend_from_slice(parses);
+        }
+        self.to.extend_from_slice(executions);
+        self.count += 1 + PIECES.len() as u16;
+    }
+}
+
+fn write_parse(to: &mut Vec<u8>, name: &[u8], sql: &[u8]) {
+    write(to, front::PARSE, |to| {
+        for text in [name, sql] {
+            to.extend_from_slice(text);
+            to.push(0);
+        }
+        // No types of parameters.
+        to.extend_from_slice(&[0; 2]);
+    });
+}
+
+fn write_execution(to: &mut Vec<u8>, name: &[u8]) {
+    write(to, front::BIND, |to| {
+        to.push(0);
+        to.extend_from_slice(name);
+        // No parameters, and text for all results.
+        to.extend_from_slice(&[0; 7]);
+    });
+    // All rows of the unnamed portal.
+    write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
+}
