@@ -225,6 +225,26 @@ def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, whi
             mock.close()
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
+def test_a_cleaning_by_steps_costs_no_server(start, kept):
+    """PostgreSQL carries out all steps, the first time and later, whatever each client has set; and what was prepared is there afterwards."""
+    pooler = start(max_size=1, reset="always")
+    ask = (w.parse("SELECT pg_backend_pid()::text, coalesce(current_setting('app.tenant', true), '')", "s"), w.bind(name="s"), w.execute(), w.SYNC)
+    backends = set()
+    with pooler.wire() as one, pooler.wire() as other:
+        one.query("SET app.tenant = 'one'")
+        for n in range(20):
+            for session, tenant in ((one, "one"), (other, "")):
+                if not kept:
+                    rows = session.query("SELECT pg_backend_pid()::text, coalesce(current_setting('app.tenant', true), '')")
+                else:
+                    session.send(*(ask[1:] if n else ask))
+                    rows = session.rows()
+                backends.add(rows[0][0])
+                assert rows[0][1] == tenant
+    assert len(backends) == 1, backends
+
+
 @pytest.mark.parametrize("settle", ["SET app.other = 'x'", "SELECT 1"])
 def test_settings_that_cannot_be_brought_along_end_that_server_or_client(start, settle):
     """A client's own settings are refused by the server it comes to: its request is not carried out without them."""

@@ -19,15 +19,17 @@ pub(crate) struct Steps<'a> {
     pub(crate) count: u16,
 }
 
-/// The cleaning as statements that a server keeps, so that it need not read them again: their Parses, and their executions.
+/// The cleaning as statements that a server keeps, so that it need not read them again: with their Parses, and without.
 static KEPT: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
-    let (mut parses, mut executions) = (Vec::new(), Vec::new());
+    let (mut first, mut again) = (Vec::new(), Vec::new());
     for (number, sql) in std::iter::once(BEGIN).chain(PIECES).enumerate() {
         let name = format!("{}c{number}", *PREFIX);
-        write_parse(&mut parses, name.as_bytes(), sql);
-        write_execution(&mut executions, name.as_bytes());
+        // One by one: a transaction cannot begin as this one does after a Parse that has taken a snapshot.
+        write_parse(&mut first, name.as_bytes(), sql);
+        write_execution(&mut first, name.as_bytes());
+        write_execution(&mut again, name.as_bytes());
     }
-    (parses, executions)
+    (first, again)
 });
 
 impl<'a> Steps<'a> {
@@ -44,11 +46,8 @@ impl<'a> Steps<'a> {
 
     /// Begins a transaction, in which all of a session is cleaned but its prepared statements. `there`: the server has the statements for this.
     pub(crate) fn clean(&mut self, there: bool) {
-        let (parses, executions) = &*KEPT;
-        if !there {
-            self.to.extend_from_slice(parses);
-        }
-        self.to.extend_from_slice(executions);
+        let (first, again) = &*KEPT;
+        self.to.extend_from_slice(if there { again } else { first });
         self.count += 1 + PIECES.len() as u16;
     }
 }
