@@ -31,6 +31,7 @@ VARIANTS = {
     "direct": (None, {}, {}),
     "transaction": (pooler.Poolhouse, {**POOL, "mode": "transaction"}, PINNED),
     "transaction-reset-always": (pooler.Poolhouse, {**POOL, "mode": "transaction"}, {**PINNED, "reset": "always"}),
+    "transaction-pool-of-6": (pooler.Poolhouse, {"max_size": 6, "max_wait_time": "60s", "mode": "transaction"}, {"max_pinned": 6}),
     "session": (pooler.Poolhouse, {**POOL, "mode": "session"}, {}),
     "pgbouncer-session": (pooler.PgBouncer, {**POOL, "mode": "session"}, {}),
     "pgbouncer-transaction": (pooler.PgBouncer, {**POOL, "mode": "transaction"}, {}),
@@ -97,7 +98,9 @@ def run(name, source, libraries, only, chosen):
                 (chosen.diffs / name / f"{file}.diff").write_text(difference)
 
     with superuser.way_to_a_server(DATABASE, kind, settings, entry, prepare) as (target, directory):
-        return Suite(source, libraries, directory).run(target, only, chosen.at_once, told)
+        # Each of them may need a server of its own.
+        at_once = min(chosen.at_once, settings.get("max_size", chosen.at_once))
+        return Suite(source, libraries, directory).run(target, only, at_once, told)
 
 
 if __name__ == "__main__":

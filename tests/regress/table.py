@@ -13,6 +13,7 @@ NAMES = {
     "direct": "directly",
     "transaction": "Poolhouse, transaction mode",
     "transaction-reset-always": "Poolhouse, transaction mode, `reset = \"always\"`",
+    "transaction-pool-of-6": "Poolhouse, transaction mode, 6 servers, up to 6 files at the same time",
     "session": "Poolhouse, session mode",
     "pgbouncer-session": "{pgbouncer}, session mode",
     "pgbouncer-transaction": "{pgbouncer}, transaction mode",
