@@ -34,9 +34,10 @@ SUBJECTS = {
     "logins and start-up": ("test_authentication.py", "test_scram_pass_through.py", "test_auth_query.py", "test_startup.py", "test_startup_parameters_and_reset.py"),
     "TLS and channel binding": ("test_tls_binding.py", "test_tls_clients.py", "test_tls_servers.py"),
     "transactions, COPY, modes": ("test_transaction_mode.py", "test_copy_by_the_extended_protocol.py", "test_session_and_statement_mode.py"),
-    "prepared statements": ("test_statement_names.py", "test_deallocate.py"),
+    "prepared statements": ("test_statement_names.py", "test_deallocate.py", "test_stale_plans.py"),
     "session state": ("test_session_state.py", "test_parameters.py"),
-    "LISTEN": ("test_listen.py",),
+    "clean servers": ("test_leaks.py", "test_leaks_of_sessions.py", "test_leaks_out_of_sight.py", "test_cleaning_that_fails.py"),
+    "LISTEN": ("test_listen.py", "test_notifications_in_time.py"),
     "cancelling": ("test_cancel.py", "test_cancel_exactness.py"),
 }
 MINUTES = 30
