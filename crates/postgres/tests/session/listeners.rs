@@ -38,6 +38,16 @@ fn join(world: &mut World, client: ClientTag, server: ServerTag, channel: &str) 
     world.server_says(server, &messages("C:UNLISTEN~ Z:I"));
 }
 
+/// The shared server is asked for what was committed before, and answers; only then is the client told that it may go on.
+fn in_time(world: &mut World, client: ClientTag, hub: ServerTag, before: &str) {
+    assert_eq!(text(&world.server_got(hub)), text(&messages("Q:")));
+    assert_eq!(world.client_got(client), b"");
+    assert_eq!(standing(world, client), Standing::Active);
+    world.server_says(hub, &messages(&format!("{before}I: Z:I")));
+    assert_eq!(text(&world.client_got(client)), text(&messages(&format!("{before}Z:I"))));
+    assert_eq!(standing(world, client), Standing::Idle);
+}
+
 #[test]
 fn the_first_one_leaves_its_server_to_all_and_goes_on_without() {
     in_all_pieces(PoolMode::Transaction, |world, client, hub| {
@@ -52,6 +62,8 @@ fn the_first_one_leaves_its_server_to_all_and_goes_on_without() {
         assert_eq!(world.server_got(other), messages("Q:SELECT_1"));
         world.server_says(other, &messages("C:SELECT_1~ Z:I"));
         assert_eq!(verdicts(world), [Verdict::Clean]);
+        assert_eq!(world.client_got(client), messages("C:SELECT_1~"));
+        in_time(world, client, hub, &format!("{NOTIFICATION} "));
         // Nobody listens any more: the server goes back.
         world.client_says(client, &messages("Q:UNLISTEN_a"));
         world.server_says(other, &messages("C:UNLISTEN~ Z:I"));
@@ -78,13 +90,14 @@ fn a_later_one_is_told_that_it_listens_when_the_shared_server_does() {
         assert_eq!(world.client_got(two), messages("Z:I"));
         assert_eq!(world.server_got(other), messages("Q:next"));
         world.server_says(other, &messages("C:OK~ Z:I"));
-        world.client_got(two);
+        assert_eq!(world.client_got(two), messages("C:OK~"));
+        in_time(world, two, hub, "");
         world.server_says(hub, &messages("A:~~~~b\"c~x~ A:~~~~a~y~ A:~~~~none~z~"));
         assert_eq!(text(&world.client_got(two)), text(&messages("A:~~~~b\"c~x~")));
         assert_eq!(text(&world.client_got(one)), text(&messages("A:~~~~a~y~")));
-        // A channel that is heard already is there at once.
+        // A channel that is heard already need not be asked for.
         join(world, two, other, "a");
-        assert_eq!(world.client_got(two), messages("Z:I"));
+        in_time(world, two, hub, "");
         world.server_says(hub, &messages(NOTIFICATION));
         assert_eq!((world.client_got(one), world.client_got(two)), (messages(NOTIFICATION), messages(NOTIFICATION)));
         // What only the second wanted is not listened to when it has left.
@@ -108,7 +121,8 @@ fn notifications_wait_for_the_end_of_a_transaction() {
         assert_eq!(world.client_got(client), b"");
         world.client_says(client, &messages("Q:COMMIT"));
         world.server_says(other, &messages("C:COMMIT~ Z:I"));
-        assert_eq!(text(&world.client_got(client)), text(&messages("C:COMMIT~ Z:I A:~~~~a~1~ A:~~~~a~2~")));
+        assert_eq!(text(&world.client_got(client)), text(&messages("C:COMMIT~ A:~~~~a~1~ A:~~~~a~2~")));
+        in_time(world, client, hub, "A:~~~~a~3~ ");
     });
 }
 
@@ -122,7 +136,7 @@ fn an_unlisten_that_is_rolled_back_has_not_been() {
             world.client_says(client, &messages("Q:BEGIN;_UNLISTEN_a;_more"));
             world.server_says(other, &messages(&format!("C:BEGIN~ C:UNLISTEN~ {end}")));
             world.client_got(client);
-            assert_eq!(world.server_got(hub), b"");
+            in_time(world, client, hub, "");
             world.server_says(hub, &messages(NOTIFICATION));
             assert_eq!(world.client_got(client), messages(NOTIFICATION));
         }
