@@ -10,6 +10,7 @@ import time
 import pytest
 
 import wire as w
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -130,6 +131,7 @@ def test_a_server_that_listens_and_falls_silent_holds_nobody_up_for_long(start):
     pooler = start(max_size=4)
     with pooler.wire() as listener, pooler.wire() as notifier:
         listener.query("LISTEN c_time")
+        eventually("the log names the server that listens", lambda: 'reason="listen"' in pooler.log())
         backend = int(re.search(r'server=(\d+) reason="listen"', pooler.log())[1])
         os.kill(backend, signal.SIGSTOP)
         try:
