@@ -217,6 +217,13 @@ impl Postgres {
         if !prefaced || matches!(client.phase, Phase::Closed) {
             return to;
         }
+        if !client.ahead_ended
+            && let Some(tag) = client.lease
+            && let Some(server) = servers.get(tag)
+        {
+            // Nothing that makes PostgreSQL answer went ahead.
+            server.hurry_preface(tag, out);
+        }
         client.ahead = u32::try_from(to - at).expect("no more is held than that");
         at
     }
@@ -258,14 +265,7 @@ impl Postgres {
                     }
                 }
             }
-            let Some(header) = Header::read(&bytes[at..]) else {
-                if let Some((tag, server)) = &mut lease
-                    && !client.ahead_ended
-                {
-                    server.hurry_preface(*tag, out);
-                }
-                return at;
-            };
+            let Some(header) = Header::read(&bytes[at..]) else { return at };
             if !(4..=limit(header.kind)).contains(&header.length) {
                 client.violation(me, &unacceptable(header), out);
                 return bytes.len();
@@ -279,14 +279,9 @@ impl Postgres {
             let rest_follows = if let Some((tag, server)) = &mut lease {
                 let message = Arrived { header, bytes, at, full: input.full };
                 if server.is_prefaced() {
-                    if client.ahead_ended {
+                    if client.ahead_ended || !client.may_go_ahead(server, &message) {
                         return at;
                     }
-                    if !client.may_go_ahead(server, &message) {
-                        server.hurry_preface(*tag, out);
-                        return at;
-                    }
-                    client.ahead_ended = ends_request(header);
                 }
                 let (forward, from) = match look(self, (me, client), (*tag, server), &message, kept, out) {
                     Step::Forward => (enter(server, header.kind), at),
@@ -313,6 +308,7 @@ impl Postgres {
                         return too_many_outstanding(me, client, bytes.len(), out);
                     }
                     if forward {
+                        client.ahead_ended = server.is_prefaced() && ends_request(header);
                         client.retried = false;
                         client.stand(me, Standing::Active, out);
                         out.span(Peer::Server(*tag), from..here);
