@@ -278,10 +278,8 @@ impl Postgres {
             let here = end.min(bytes.len());
             let rest_follows = if let Some((tag, server)) = &mut lease {
                 let message = Arrived { header, bytes, at, full: input.full };
-                if server.is_prefaced() {
-                    if client.ahead_ended || !client.may_go_ahead(server, &message) {
-                        return at;
-                    }
+                if server.is_prefaced() && (client.ahead_ended || !client.may_go_ahead(server, &message)) {
+                    return at;
                 }
                 let (forward, from) = match look(self, (me, client), (*tag, server), &message, kept, out) {
                     Step::Forward => (enter(server, header.kind), at),
