@@ -1,12 +1,10 @@
 """What a client leaves in its server's session is met by nobody else, however the text is written that puts it there. Each test is a way to
 put it there that is easy to overlook; tests/leaks.py writes such ways by the thousand."""
 
-import struct
-
 import pytest
 
 import wire as w
-from leaking import look
+from leaking import look, requests
 from leaking.fixtures import share  # noqa: F401
 from leaking.sharing import do, strictly
 
@@ -220,7 +218,7 @@ def test_a_setting_with_an_unusual_name_that_is_bound_is_met_by_nobody(share, en
         if by == "bind":
             session.send(w.parse("SELECT set_config($1, $2, false)"), w.bind([name, "evil"]), w.execute(), w.SYNC)
         else:
-            session.send(function_call(2078, name, "evil", "f"))
+            session.send(requests.call(2078, name, "evil", "f").data)
         answers, _ = session.until_ready()
         assert [kind for kind, _ in answers] == ([b"V"] if by == "function call" else [b"1", b"2", b"D", b"C"])
 
@@ -281,17 +279,9 @@ def test_a_setting_in_a_message_of_any_size_is_met_by_nobody(share, size, by):
     share().nobody_meets({"query": strictly(f"{padding} SELECT set_config('app.tenant', 'evil', false)"), "parse": parsed}.get(by, bound))
 
 
-def function_call(oid, *arguments):
-    """FunctionCall, all arguments and the result as text."""
-    body = struct.pack("!IHH", oid, 0, len(arguments))
-    for argument in arguments:
-        body += struct.pack("!I", len(argument.encode())) + argument.encode()
-    return w.message(b"F", body + struct.pack("!H", 0))
-
-
 def test_a_custom_setting_by_a_function_call_is_met_by_nobody(share):
     def call(session):
-        session.send(function_call(2078, "app.tenant", "evil", "f"))
+        session.send(requests.call(2078, "app.tenant", "evil", "f").data)
         assert [kind for kind, _ in session.until_ready()[0]] == [b"V"]
 
     share().nobody_meets(call)
@@ -299,7 +289,7 @@ def test_a_custom_setting_by_a_function_call_is_met_by_nobody(share):
 
 def test_a_setting_by_a_large_function_call_is_met_by_nobody(share):
     def call(session):
-        session.send(function_call(2078, "app.tenant", "evil" * 50_000, "f"))
+        session.send(requests.call(2078, "app.tenant", "evil" * 50_000, "f").data)
         assert [kind for kind, _ in session.until_ready()[0]] == [b"V"]
 
     share().nobody_meets(call)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import wire as w
-from leaking import look, world
+from leaking import look, requests, world
 from leaking.fixtures import removed, share  # noqa: F401
 from leaking.sharing import Sharing, strictly
 
@@ -89,6 +89,30 @@ def test_a_seed_is_met_by_nobody(share):
         with shared.session() as one, shared.session() as other:
             strictly(seeding)(one)
             assert strictly("SELECT random()::text")(other)[0][0] not in known, seeding
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_seed_by_a_function_call_is_met_by_nobody(share, mode):
+    shared = share(mode=mode, wait="8s")
+    with shared.direct() as fresh:
+        known = look.randoms(fresh)
+    with shared.session() as one:
+        one.send(requests.call(1599, "0.25").data)
+        assert [kind for kind, _ in one.until_ready()[0]] == [b"V"]
+        if mode == "session":
+            one.close()
+        with shared.session() as other:
+            assert strictly("SELECT random()::text")(other)[0][0] not in known
+
+
+def test_functions_that_keep_something_in_the_connection_have_the_numbers_that_are_looked_for(share):
+    looked_for = {1599, 2172, 2173, 2739, 3779, 3786, *range(4220, 4225), 6006}
+    with share().direct() as direct:
+        rows = strictly("SELECT oid::int4, proname FROM pg_proc WHERE oid < 16384 AND proname IN ('setseed', 'pg_backup_start', 'pg_backup_stop', "
+                        "'pg_start_backup', 'pg_stop_backup', 'pg_create_logical_replication_slot', 'pg_create_physical_replication_slot', "
+                        "'pg_copy_logical_replication_slot', 'pg_copy_physical_replication_slot', 'pg_replication_origin_session_setup')")(direct)
+    assert len(rows) >= 8
+    assert {int(row[0]) for row in rows} <= looked_for
 
 
 SEEDS = "CREATE FUNCTION public.seeds() RETURNS void LANGUAGE sql AS $$ SELECT setseed(0.25) $$"

@@ -40,6 +40,12 @@ pub(crate) fn is_harmless_number(oid: u32) -> bool {
     matches!(oid, 715 | 764 | 765 | 767 | 952..=958 | 964 | 1004 | 3170..=3172 | 3457..=3460)
 }
 
+/// Numbers of functions of which the connection may keep something that no SQL takes back: of those named above, and of all that did not
+/// come with PostgreSQL.
+pub(crate) fn is_number_beyond_cleaning(oid: u32) -> bool {
+    matches!(oid, 1599 | 2172 | 2173 | 2739 | 3779 | 3786 | 4220..=4224 | 6006 | 16384..)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -123,7 +123,9 @@ pub(crate) fn look(
         return step;
     }
     if client.mode == PoolMode::Session {
-        if matches!(message.header.kind, front::QUERY | front::PARSE) && !server.soil.has(Soil::BEYOND) {
+        if matches!(message.header.kind, front::QUERY | front::PARSE | front::FUNCTION_CALL)
+            && !server.soil.has(Soil::BEYOND)
+        {
             if message.may_wait() {
                 return Step::Wait;
             }
@@ -169,6 +171,9 @@ pub(crate) fn look(
 
 /// A text of a client that keeps its server to its end: what matters is whether that can be cleaned then.
 fn watch_session(server: &mut Server, message: &Arrived<'_>) {
+    if message.header.kind == front::FUNCTION_CALL {
+        return watch_call(server, message);
+    }
     let mut text = message.body();
     if message.header.kind == front::PARSE && take_text(&mut text).is_none() {
         return;
@@ -182,12 +187,20 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     }
 }
 
+/// A FunctionCall: some leave behind what no cleaning takes away.
+fn watch_call(server: &mut Server, message: &Arrived<'_>) {
+    if take_u32(&mut message.body()).is_none_or(harmless::is_number_beyond_cleaning) {
+        server.soil.add(Soil::BEYOND);
+    }
+}
+
 /// A FunctionCall: of a function that is known by its number to be harmless, or it may do anything.
 fn function_call(server: &mut Server, message: &Arrived<'_>) {
     let mut body = message.body();
     if take_u32(&mut body).is_some_and(harmless::is_harmless_number) {
         return;
     }
+    watch_call(server, message);
     server.suspect(&Findings::of_call());
     if !message.is_whole() {
         return server.suspects.add(Suspects::UNNAMED);
