@@ -90,7 +90,8 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     sql.into_bytes()
 }
 
-/// Whatever the session has set does not matter to what follows, up to COMMIT.
+/// Whatever the session has set does not matter to what follows, up to COMMIT. Its statements end within the usual connect_time, after which the
+/// server would be given up.
 const GUARD: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY, NOT DEFERRABLE;SET LOCAL SESSION AUTHORIZATION DEFAULT;\
-    SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL statement_timeout = '5s';SET LOCAL lock_timeout = '1s';\
+    SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL statement_timeout = '1500ms';SET LOCAL lock_timeout = '1s';\
     SET LOCAL jit = off;SET LOCAL standard_conforming_strings = on;SET LOCAL client_encoding = SQL_ASCII;";
