@@ -70,6 +70,22 @@ def test_what_is_left_by_a_request_that_comes_with_the_cleaning_is_met_by_nobody
     assert not shared.met(patient=True)
 
 
+def test_a_setting_is_reset_by_the_statements_that_a_server_keeps_for_it(share):
+    """Where clients have prepared statements, those of the cleaning are prepared, too: the second time they are only executed."""
+    shared = share(reset="always")
+    with shared.session() as one, shared.session() as other:
+        for _ in range(3):
+            for session in (one, other):
+                session.send(w.parse("SELECT 1"), w.bind(), w.execute(), w.parse("SELECT 2", name="kept"), w.SYNC, w.bind(name="kept"), w.execute(), w.SYNC)
+                session.until_ready(), session.until_ready()
+                session.send(w.message(b"C", b"Skept\0"), w.SYNC)
+                session.until_ready()
+        strictly("SET app.tenant = 'evil'")(one)
+        assert strictly("SELECT current_setting('app.tenant', true)")(other) in ([("",)], [(None,)])
+        assert not shared.met()
+        assert strictly("SHOW app.tenant")(one) == [("evil",)]
+
+
 # -- settings
 
 @pytest.mark.parametrize("name", ["session", "local", "transaction", "constraints", "role", "time", '"local"', '"session"', '"transaction"', "session session", "session local"])
