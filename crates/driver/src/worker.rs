@@ -34,6 +34,7 @@ mod leases;
 mod leaving;
 mod partings;
 mod posts;
+mod prelude;
 mod relief;
 mod secure;
 mod servers;
@@ -187,6 +188,8 @@ pub(crate) struct Worker<P: Protocol> {
     /// Outboxes not in use. One call at a time needs one; a call within a call another.
     outboxes: Vec<Outbox>,
     scratch: Vec<u8>,
+    /// What a server is sent with its new holder's request.
+    prelude: prelude::Prelude,
     /// Servers that are not listened to because their sessions post too much.
     posters: Vec<u32>,
     /// A connection that goes on in TLS as soon as the call at hand is done.
@@ -281,6 +284,7 @@ impl<P: Protocol> Worker<P> {
             demands: Vec::new(),
             outboxes: Vec::new(),
             scratch: Vec::new(),
+            prelude: prelude::Prelude::default(),
             posters: Vec::new(),
             upgrading: None,
             next_serial: 0,
@@ -453,6 +457,8 @@ impl<P: Protocol> Worker<P> {
                 self.meet(demand);
             } else if let Some(work) = self.work.pop_front() {
                 self.handle_work(work);
+            } else if self.prelude.waits() {
+                self.send_prelude();
             } else {
                 return;
             }

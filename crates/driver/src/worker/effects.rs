@@ -159,11 +159,17 @@ impl<P: Protocol> Worker<P> {
                 if server.share.is_some() {
                     return self.collect(tag.slot(), &data);
                 }
-                if let Submitted::Broken(error) = self.reactor.send(server.conn, data) {
-                    let reason = CloseReason::Error(Blame::Server, format!("cannot send: {error}"));
-                    self.end_server(tag.slot(), reason);
+                if self.prelude.is_for(tag.slot()) {
+                    return self.send_behind_prelude(tag.slot(), &data);
                 }
+                self.send_to_server(tag.slot(), data);
             }
+        }
+    }
+
+    pub(super) fn send_to_server(&mut self, slot: usize, data: Data<'_>) {
+        if let Submitted::Broken(error) = self.reactor.send(self.servers[slot].conn, data) {
+            self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
         }
     }
 

@@ -208,7 +208,7 @@ impl<P: Protocol> Worker<P> {
         {
             return self.on_client_defect(slot, out);
         }
-        self.execute(out, Source::NONE);
+        self.execute_grant(server_tag, out);
         self.rearm_server(server_slot);
     }
 
@@ -305,6 +305,9 @@ impl<P: Protocol> Worker<P> {
 
     /// A session is done with a server.
     pub(super) fn release(&mut self, slot: usize, verdict: Verdict) {
+        if self.prelude.is_for(slot) {
+            self.send_prelude();
+        }
         if !std::mem::take(&mut self.servers[slot].kept) {
             self.part(slot);
         }
