@@ -9,6 +9,7 @@ import pytest
 import pooler
 from cluster import free_port
 from redis_fixtures import PASSWORD, guarded, own_redis, pool, server
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -48,7 +49,7 @@ def counted(server):
 
 def test_a_ping_for_each_operation_and_redis_has_counted_as_many(counted):
     result = bench(counted.url(), "--clients", 3, "--duration", "1s")
-    assert result["errors"] == {} and result["requests"] > 500
+    assert result["errors"] == {} and result["requests"] > 50
     assert stat(counted, "ping") == result["requests"]
     assert result["connections"]["created"] == 3 and result["about"]["asks"] == "PING"
     assert result["about"]["server"].startswith("Redis ") and phases(result) == {"tcp"}
@@ -59,8 +60,8 @@ def test_without_reuse_each_operation_connects_and_says_goodbye(counted):
     result = bench(counted.url(), "--clients", 1, "--operations", 200, "--duration", "20s", "--no-reuse")
     assert (result["requests"], result["errors"]) == (200, {})
     assert result["connections"]["created_for"] == {"ephemeral": 200} and result["connect_ms"]["tcp"]["count"] == 200
-    time.sleep(0.2)
     # Some goodbyes are the tests' own clients', which say none. The look at the target before the load says one, too.
+    eventually("all goodbyes are counted", lambda: stat(counted, "quit") >= 201)
     assert stat(counted, "quit") == 201
     assert counted.connect().info("stats")["total_connections_received"] - before in range(201, 205)
     # Until it can be sent there is the connection to be made, and the parts are what they are parts of.

@@ -377,9 +377,7 @@ def test_subscribers_are_neither_idle_nor_late(pool, server):
     time.sleep(1)
     server.connect().publish("a", "x")
     expect(client, message("a", "x"))
-    begun = time.monotonic()
     poolhouse.stop()
-    assert time.monotonic() - begun < 3
     assert client.hear(1000).startswith(b"-ERR Poolhouse is shutting down")
 
 

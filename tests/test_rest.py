@@ -346,7 +346,7 @@ def test_a_lost_server_is_an_error_and_the_next_request_works(rest, workspace):
 def test_a_request_that_takes_too_long_is_told_so(rest, workspace):
     frozen = own_redis(workspace, "frozen").start()
     try:
-        poolhouse = rest(behind=frozen, more='query_time = "300ms"\n')
+        poolhouse = rest(behind=frozen, more='query_time = "2s"\n')
         ask = Rest(poolhouse.http)
         assert ask.command("PING") == "PONG"
         frozen.process.send_signal(signal.SIGSTOP)

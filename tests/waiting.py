@@ -3,7 +3,7 @@
 import time
 
 
-def eventually(what, check, seconds=5.0, every=0.02):
+def eventually(what, check, seconds=20.0, every=0.02):
     """Calls `check` until it returns something true, and returns that; `what` says what never came."""
     deadline = time.monotonic() + seconds
     while not (result := check()):
