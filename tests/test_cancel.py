@@ -45,6 +45,52 @@ def test_psycopg_cancels_as_it_would_on_a_server(start, cluster):
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+LONG = "SELECT 1 AS one, pg_sleep(20)"
+WAYS = {"simple": [w.query(LONG)], "extended": [w.parse(LONG), w.bind(), w.describe_portal(), w.execute(), w.SYNC]}
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_first_query_on_a_server_that_was_another_clients_is_cancelled(start, cluster, way, kept):
+    """It is sent in one write with the cleaning of the server, whose answers the database keeps back until it has answered the query."""
+    pooler = start(max_size=1, reset="always")
+    prepared = (w.parse("SELECT 1", "s"), w.bind(name="s"), w.execute(), w.SYNC) if kept else (w.query("SELECT 1"),)
+    with pooler.wire() as one, pooler.wire() as client:
+        for _ in range(2):
+            one.send(*prepared)
+            one.rows()
+            prepared = prepared[1:] if len(prepared) > 3 else prepared
+            client.send(*WAYS[way])
+            eventually("it runs", running(cluster))
+            began = time.monotonic()
+            cancel(pooler, client.key)
+            answers, status = client.until_ready()
+            assert [w.error_fields(body)["C"] for kind, body in answers if kind == b"E"] == ["57014"] and status == "I"
+            assert time.monotonic() - began < 5
+            assert client.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cancel_at_any_moment_of_a_change_of_hands_hits_its_query_or_nothing(start, way, workers):
+    """A cancel that comes during the cleaning ends the query that waits behind it, which is answered once; nobody else is hit."""
+    pooler = start(max_size=1, reset="always", workers=workers)
+    outcomes = set()
+    short = [part.replace(b"pg_sleep(20)", b"pg_sleep(.2)") for part in WAYS[way]]
+    with pooler.wire() as one, pooler.wire() as client:
+        for n in range(60):
+            assert one.query(f"SELECT {n}") == [[str(n)]]
+            client.send(*short)
+            time.sleep(n / 60 * 0.004)
+            cancel(pooler, client.key)
+            answers, status = client.until_ready()
+            failed = [w.error_fields(body)["C"] for kind, body in answers if kind == b"E"]
+            assert status == "I" and failed in ([], ["57014"])
+            outcomes.update(failed)
+            assert client.query("SELECT 'next'") == [["next"]]
+    assert outcomes == {"57014"}
+
+
 @pytest.mark.parametrize("spoil", [lambda key: key[:4] + bytes(b ^ 0xFF for b in key[4:]), lambda key: bytes(8),
                                    lambda key: b"\xff" * 8], ids=["wrong secret", "zeros", "ones"])
 def test_a_cancel_with_a_wrong_key_does_nothing(start, cluster, spoil):

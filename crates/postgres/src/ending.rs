@@ -249,6 +249,9 @@ impl Postgres {
                 Some(work) => {
                     let prefaced = matches!(work.purpose, Purpose::Preface(_));
                     work.cancelled = prefaced || matches!(client.phase, Phase::Applying);
+                    if client.ahead_ended {
+                        server.cancel_ahead(tag, out);
+                    }
                 }
                 None if server.exchange.is_running() => cancel(tag, server, out),
                 None => {}

@@ -47,6 +47,8 @@ pub(crate) struct Preface {
     pub(crate) steps: u16,
     /// PostgreSQL was told to send its answers at once: otherwise they come with those to the request.
     hurried: bool,
+    /// A cancel that came was passed on, without waiting for the outcome.
+    cancel_sent: bool,
     /// The client's unnamed statement when it began: the request may have changed that.
     unnamed: Option<Box<[u8]>>,
 }
@@ -95,8 +97,14 @@ impl Postgres {
             }
         }
         sql.extend_from_slice(b"COMMIT");
-        let preface =
-            Preface { settings: want, cleaned: cleans, steps: 0, hurried: false, unnamed: client.unnamed.clone() };
+        let preface = Preface {
+            settings: want,
+            cleaned: cleans,
+            steps: 0,
+            hurried: false,
+            cancel_sent: false,
+            unnamed: client.unnamed.clone(),
+        };
         let write_all = |to: &mut Vec<u8>| {
             Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
@@ -140,7 +148,14 @@ impl Postgres {
             steps.step(b"COMMIT");
         }
         let steps = steps.count;
-        let preface = Preface { settings: want, cleaned: true, steps, hurried: false, unnamed: client.unnamed.clone() };
+        let preface = Preface {
+            settings: want,
+            cleaned: true,
+            steps,
+            hurried: false,
+            cancel_sent: false,
+            unnamed: client.unnamed.clone(),
+        };
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
     }
 
@@ -182,7 +197,9 @@ impl Postgres {
                 client.decline(tag, &CANCELLED, out);
                 return client.release(tag, me, server, Verdict::Clean, out);
             }
-            crate::ending::cancel(me, server, out);
+            if !preface.cancel_sent {
+                crate::ending::cancel(me, server, out);
+            }
         }
         out.push(Effect::Wake { client: tag });
     }
@@ -205,6 +222,12 @@ impl Postgres {
         client.unnamed = preface.unnamed;
         (client.ahead, client.ahead_ended, client.awaits_answers) = (0, false, false);
         server.stage = Stage::Closed;
+        if work.cancelled && !matches!(client.phase, Phase::Closed) {
+            client.tries = 0;
+            client.phase = Phase::Waiting;
+            client.decline(tag, &CANCELLED, out);
+            return client.release(tag, me, server, Verdict::Discard, out);
+        }
         client.tries += 1;
         let hopeless = !preface.cleaned && failure.is_permanent();
         if (hopeless || client.tries >= MAX_TRIES) && !matches!(client.phase, Phase::Closed) {
@@ -254,6 +277,14 @@ impl Server {
             preface.hurried = true;
             out.insert(Peer::Server(me), |to| write(to, front::FLUSH, |_| {}));
         }
+    }
+
+    /// A request is cancelled that may be running ahead of the outcome of its preface. What is to come with the answers to it comes too late for that:
+    /// the cancel is passed on now, and if it hits a step instead, nothing of the request is carried out.
+    pub(crate) fn cancel_ahead(&mut self, me: ServerTag, out: &mut Outbox) {
+        let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) else { return };
+        preface.cancel_sent = true;
+        crate::ending::cancel(me, self, out);
     }
 
     fn is_prefaced_by_steps(&self) -> bool {
