@@ -16,7 +16,7 @@ def test_no_secret_is_ever_logged_or_shown(start, cluster):
     verifier = scram_verifier("app2")
     users = {"app": PASSWORDS["app"], "app2": verifier, "md5user": md5_hash("md5user")}
     pooler = start.unstarted()
-    command, _ = pooler.command({"users": users, "max_size": 1, "max_wait_time": "200ms"})
+    command, _ = pooler.command({"users": users, "max_size": 1, "max_wait_time": "2s"})
     pooler.launch(command, {"RUST_LOG": "trace", "POOLHOUSE_LOG": "trace"})
     for user in users:
         with pooler.connect(user) as connection:
