@@ -212,3 +212,16 @@ def test_an_error_of_a_driver_shows_that_the_connection_is_whole(share):
             one.execute("SELECT 1/0")
         assert not shared.met()
         assert one.execute("SHOW search_path").fetchone() == ('"$user", public',)
+
+
+# -- roles
+
+@pytest.mark.parametrize("reset", ["auto", "always"])
+def test_who_acts_is_reported_whoever_acted_before(share, reset):
+    """PostgreSQL reports what differs from what it reported before, though to another client."""
+    with (shared := share(reset=reset)).session(world.ADMIN) as one, shared.session(world.ADMIN) as other:
+        for sql, superuser in (("SET ROLE leaks_reader", "off"), ("RESET ROLE", "on"), ("SET SESSION AUTHORIZATION leaks_reader", "off"),
+                               ("RESET SESSION AUTHORIZATION", "on")):
+            for session in (one, other):
+                strictly(sql)(session)
+                assert session.parameters["is_superuser"] == superuser, sql

@@ -3,7 +3,7 @@
 //!
 //! It has one of two forms. As steps (`steps`), of which none is followed by a Sync: if one fails, PostgreSQL discards all that follows, up to the
 //! Sync of the request. That costs the database about a third of the other, but PostgreSQL does not say then what parameters it reports, so it is for servers
-//! on which these are the same before and after.
+//! on which these are the same before and after, `is_superuser` among them.
 //!
 //! Otherwise as a transaction whose BEGIN comes by the extended protocol and without a Sync: if that fails, PostgreSQL discards all that follows, too.
 //! The rest of it is one Query that ends with COMMIT: if that fails, it leaves an aborted transaction behind, in which nothing
@@ -249,7 +249,7 @@ impl Postgres {
 impl Server {
     /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements included.
     fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
-        if self.exchange.is_doubtful() || want.reported != self.settings.reported {
+        if self.exchange.is_doubtful() || want.reported != self.settings.reported || self.changes_identity(want) {
             return None;
         }
         if !self.soil.has(Soil::ALL)
@@ -261,6 +261,14 @@ impl Server {
         let plain = !self.own.extras.iter().any(|(name, _)| is_identity(name));
         let writes = self.settings.reported.get(b"default_transaction_read_only") == Some(&b"off"[..]);
         (plain && writes).then_some(true)
+    }
+
+    /// Whether it reports now, or will with these settings, that somebody else acts than the user it logged in as.
+    fn changes_identity(&self, want: &Settings) -> bool {
+        let same = |name: &[u8]| self.facts.get(name) == self.own_facts.get(name);
+        let reports =
+            Arc::ptr_eq(&self.facts, &self.own_facts) || (same(b"is_superuser") && same(b"session_authorization"));
+        !reports || want.extras.iter().any(|(name, _)| is_identity(name))
     }
 
     /// The preface whose outcome is not known.

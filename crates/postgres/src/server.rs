@@ -106,6 +106,8 @@ pub struct Server {
     pub(crate) defaults: Arc<Settings>,
     /// What it reports about itself.
     pub(crate) facts: Arc<Pairs>,
+    /// What it reported about itself when it started.
+    pub(crate) own_facts: Arc<Pairs>,
     pub(crate) key: CancelKey,
     /// SQL that it runs when it is new, and after everything in it was discarded.
     pub(crate) connect_query: Option<Arc<str>>,

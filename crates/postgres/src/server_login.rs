@@ -161,6 +161,7 @@ impl Postgres {
             settings: Arc::default(),
             defaults: Arc::default(),
             facts: Arc::default(),
+            own_facts: Arc::default(),
             key: CancelKey::default(),
             connect_query,
             wire: Wire::Clear,
@@ -251,6 +252,7 @@ impl Postgres {
         let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
         let reported = settings.into_iter().collect();
         server.facts = Arc::new(facts.into_iter().collect());
+        server.own_facts = server.facts.clone();
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
         server.own = server.settings.clone();
