@@ -41,6 +41,8 @@ class Mock:
             with self.lock:
                 self.connections += 1
                 number = self.connections
+            # As PostgreSQL does it: what is sent last is not lost with a connection that is closed at once.
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=self.serve, args=(peer, number), daemon=True).start()
 
     def serve(self, peer, connection):

@@ -50,3 +50,19 @@ def test_an_error_before_a_reset_in_a_pipeline_is_not_the_resets(start):
             client.rows()
         client.rows()
         assert client.query("SHOW work_mem") == [["5MB"]]
+
+
+@pytest.mark.parametrize("further", [[], ["BEGIN"]], ids=["alone", "with a transaction"])
+def test_what_fails_behind_discard_all_in_its_pipeline_does_not_undo_it(start, further):
+    """PostgreSQL commits it at once, so the client is back at its start."""
+    pooler = start(max_size=1)
+    with pooler.wire(application_name="of the start", options="-c work_mem=5MB") as client:
+        client.query("SET work_mem = '6MB'")
+        for sql in ["DISCARD ALL", *further, "SELECT 1/0"]:
+            client.send(w.parse(sql), w.bind(), w.execute())
+        client.send(w.SYNC)
+        with pytest.raises(w.ServerError, match="division"):
+            client.rows()
+        client.query("ROLLBACK")
+        assert client.query("SHOW work_mem") == [["5MB"]]
+        assert client.query("SHOW application_name") == [["of the start"]]

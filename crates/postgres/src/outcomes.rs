@@ -84,10 +84,10 @@ impl Postgres {
         let repeated = server.is_to_repeat(body.unwrap_or_default());
         let prepared = server.exchange.is_extended();
         server.exchange.answered(back::ERROR_RESPONSE);
-        if server.exchange.is_last() {
-            // What failed has set nothing back and stopped no listening, nor has what was done with it. (What does either is the last
-            // under way: what follows waits.) A transaction that goes on, after AND CHAIN, must not be asked: a question would be its
-            // first statement, and SET TRANSACTION too late.
+        if server.exchange.is_last() && !server.discarded {
+            // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD ALL, which is
+            // committed at once. (What does either is the last under way: what follows waits.) A transaction that goes on, after AND
+            // CHAIN, must not be asked: a question would be its first statement, and SET TRANSACTION too late.
             server.suspects.remove(Suspects::RESET);
             server.resets.clear();
             server.unlistens.clear();

@@ -396,7 +396,8 @@ impl Postgres {
                 if whole {
                     server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
                 }
-                if prefaces && server.fatal.is_none() {
+                // Even a FATAL one tells that nothing behind it was carried out.
+                if prefaces {
                     let failure = server.work.as_mut().and_then(|work| work.failure.take()).expect("just set");
                     self.preface_failed(relay.me, server, relay.clients, failure, relay.out);
                     return Step::Over;
