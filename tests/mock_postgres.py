@@ -111,6 +111,10 @@ class Mock:
                     exactly(1 << 30)
                 if outcome == "fatal":
                     peer.sendall(failure("FATAL", "57P01", "terminating connection due to administrator command"))
+                    # A close with unread input would be a reset, and take along what has not left.
+                    peer.shutdown(socket.SHUT_WR)
+                    while peer.recv(65536):
+                        pass
                     return
                 if outcome == "error":
                     failed = kind == b"E"
