@@ -9,7 +9,7 @@ import threading
 import wire as w
 from cluster import free_port
 
-PARAMETERS = {"server_version": "15.5", "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY", "TimeZone": "Etc/UTC", "IntervalStyle": "postgres",
+PARAMETERS = {"server_version": "15.18", "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY", "TimeZone": "Etc/UTC", "IntervalStyle": "postgres",
               "integer_datetimes": "on", "standard_conforming_strings": "on", "is_superuser": "off", "session_authorization": "app", "application_name": "",
               "in_hot_standby": "off", "default_transaction_read_only": "off"}
 
@@ -22,8 +22,9 @@ class Mock:
     """`answer(connection, number, text)` decides about each statement: None for an ordinary answer, "error", "fatal", "close" or
     "silence". `seen` holds (connection, number, text, outcome) of all statements in order."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, **parameters):
         self.answer, self.seen, self.connections = answer, [], 0
+        self.parameters = PARAMETERS | parameters
         self.port = free_port()
         self.listener = socket.create_server(("127.0.0.1", self.port))
         self.lock = threading.Lock()
@@ -71,7 +72,7 @@ class Mock:
                 break
             peer.sendall(b"N")
         ready = w.message(b"Z", b"I")
-        told = b"".join(w.message(b"S", w.cstr(name) + w.cstr(value)) for name, value in PARAMETERS.items())
+        told = b"".join(w.message(b"S", w.cstr(name) + w.cstr(value)) for name, value in self.parameters.items())
         peer.sendall(w.message(b"R", struct.pack("!I", 0)) + told + w.message(b"K", struct.pack("!II", connection, 1)) + ready)
         statements, failed, parsed = 0, False, {}
         while True:

@@ -1,6 +1,8 @@
-"""Poolhouse's own names of prepared statements are out of its clients' reach."""
+"""Names of prepared statements: a client's mean what they mean without a pooler, and Poolhouse's own are out of its clients' reach."""
 
 import pytest
+
+import wire as w
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -27,3 +29,17 @@ def test_a_statement_prepared_in_sql_under_such_a_name_leaves_with_its_client(st
         assert client.query("SELECT 1") == [["1"]]
     with pooler.connect(prepare_threshold=0) as client:
         assert client.execute("SELECT 41 + %s", [1]).fetchone() == (42,)
+
+
+@pytest.mark.parametrize("size", [10, 100_000, 1_000_000])
+def test_a_name_whose_parse_was_discarded_means_nothing_to_a_bind_of_any_size(start, size):
+    """What became of the Parse is known only with the answers to the pipeline before."""
+    pooler = start(max_size=1)
+    with pooler.wire() as client:
+        for _ in range(20):
+            client.send(w.parse("SELECT 1/"), w.parse("SELECT length($1)", name="s"), w.SYNC, w.bind(["x" * size], name="s"), w.execute(), w.SYNC)
+            codes = [[w.error_fields(body)["C"] for kind, body in client.until_ready()[0] if kind == b"E"] for _ in range(2)]
+            assert codes == [["42601"], ["26000"]]
+        client.send(w.parse("SELECT length($1)", name="s"), w.SYNC, w.bind(["x" * size], name="s"), w.execute(), w.SYNC)
+        client.until_ready()
+        assert [list(row) for row in client.rows()] == [[str(size)]]

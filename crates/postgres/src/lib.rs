@@ -52,6 +52,7 @@ mod suspects;
 mod target;
 mod tokens;
 mod unnamed;
+mod version;
 mod work;
 
 use std::sync::Arc;

@@ -51,19 +51,13 @@ fn is_full(client: &Client) -> bool {
 }
 
 /// The statement that the client means, if there is one; otherwise what to do until that is known.
-fn meaning(
-    client: &mut Client,
-    server: &Server,
-    message: &Arrived<'_>,
-    name: &[u8],
-) -> Result<Option<Arc<Statement>>, Step> {
+fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<Arc<Statement>>, Step> {
     let Some(named) = &mut client.named else { return Ok(None) };
     let pipeline = server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline());
     match named.meaning(name, pipeline) {
         Meaning::Statement(statement) => Ok(Some(statement)),
         Meaning::Nothing => Ok(None),
-        // No more can be held back: only what a pipeline of that depth does behind an error is inexact.
-        Meaning::Undecided if message.full => Ok(named.expected(name)),
+        // However full the input is: the answers to earlier pipelines come without more of it.
         Meaning::Undecided => {
             client.awaits_answers = true;
             Err(Step::Wait)
@@ -102,7 +96,7 @@ fn parse(
     }
     let text = &message.bytes[name.end + 1..message.end()];
     let name = &message.bytes[name];
-    let meaning = match meaning(client, server, message, name) {
+    let meaning = match meaning(client, server, name) {
         Ok(meaning) => meaning,
         Err(step) => return step,
     };
@@ -165,7 +159,7 @@ pub(crate) fn deallocate(
     }
     let mut body = message.body().get(1..)?;
     let Some(Deallocate::One(name)) = deallocates(body) else { return None };
-    match meaning(client, server, message, &name) {
+    match meaning(client, server, &name) {
         Err(step) => return Some(step),
         Ok(found) => found?,
     };
@@ -195,7 +189,7 @@ fn close(
     out: &mut Outbox,
 ) -> Step {
     let name = &message.bytes[name];
-    match meaning(client, server, message, name) {
+    match meaning(client, server, name) {
         Err(step) => return step,
         Ok(None) if is_ours(name) => {
             out.insert(Peer::Server(tag), write_idle_close);
@@ -227,7 +221,7 @@ fn refer(
     out: &mut Outbox,
 ) -> Step {
     let text = &message.bytes[name.clone()];
-    let mut statement = match meaning(client, server, message, text) {
+    let mut statement = match meaning(client, server, text) {
         Err(step) => return step,
         // A statement of ours is not the client's. The server says that it does not exist.
         Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, &NOTHING, None, out),

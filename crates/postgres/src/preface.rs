@@ -260,7 +260,7 @@ impl Server {
         // DISCARD ALL takes on nobody's role, and takes a snapshot, for which a deferrable transaction that only reads would wait.
         let plain = !self.own.extras.iter().any(|(name, _)| is_identity(name));
         let writes = self.settings.reported.get(b"default_transaction_read_only") == Some(&b"off"[..]);
-        (plain && writes).then_some(true)
+        (plain && writes && self.version.discards_all_for_good()).then_some(true)
     }
 
     /// Whether it reports now, or will with these settings, that somebody else acts than the user it logged in as.

@@ -25,6 +25,7 @@ use crate::{
     state::StatePolicy,
     suspects::Suspects,
     unnamed::Owner,
+    version::Version,
     work::Work,
 };
 
@@ -106,6 +107,8 @@ pub struct Server {
     pub(crate) defaults: Arc<Settings>,
     /// What it reports about itself.
     pub(crate) facts: Arc<Pairs>,
+    /// Which PostgreSQL it is.
+    pub(crate) version: Version,
     /// What it reported about itself when it started.
     pub(crate) own_facts: Arc<Pairs>,
     pub(crate) key: CancelKey,

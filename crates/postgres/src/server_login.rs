@@ -19,6 +19,7 @@ use crate::{
     startup::PROTOCOL_3_0,
     suspects::Suspects,
     target::{Fit, QUESTION, Target, Traits},
+    version::Version,
     work::Purpose,
 };
 
@@ -161,6 +162,7 @@ impl Postgres {
             settings: Arc::default(),
             defaults: Arc::default(),
             facts: Arc::default(),
+            version: Version::default(),
             own_facts: Arc::default(),
             key: CancelKey::default(),
             connect_query,
@@ -253,6 +255,7 @@ impl Postgres {
         let reported = settings.into_iter().collect();
         server.facts = Arc::new(facts.into_iter().collect());
         server.own_facts = server.facts.clone();
+        server.version = Version::read(server.facts.get(b"server_version").unwrap_or_default());
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
         server.own = server.settings.clone();

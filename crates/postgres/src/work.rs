@@ -346,10 +346,7 @@ impl Server {
             return false;
         }
         let Some(reading) = Catalogue::ask(&self.catalogue, self.trusted.clone()) else { return false };
-        let version = self.facts.get(b"server_version").unwrap_or_default();
-        let digits: Vec<u8> = version.iter().copied().take_while(u8::is_ascii_digit).collect();
-        let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or_default();
-        let sql = reading.question(version);
+        let sql = reading.question(self.version.major);
         self.begin(me, Purpose::Catalogue(Box::new(reading), verdict), &[&sql, b"ROLLBACK"], out);
         true
     }

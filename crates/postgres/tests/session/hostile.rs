@@ -180,12 +180,15 @@ fn a_statement_too_long_to_be_kept_does_not_stay_under_a_name_of_ours() {
 }
 
 #[test]
-fn a_pipeline_longer_than_what_is_held_uses_what_it_has_parsed() {
+fn a_pipeline_longer_than_what_is_held_waits_for_what_it_has_parsed() {
     let mut world = World::trusting(PoolMode::Transaction);
     world.max_held = 256;
     let (server, client) = (add_server(&mut world), add_client(&mut world));
     let pipeline = format!("P:a~select_1~~~ S {}", "B:~a~~~~~~~ E:~~~~~ S ".repeat(20));
     world.client_says(client, &messages(&pipeline));
+    let sent = text(&world.server_got(server));
+    assert!(sent.starts_with('P') && !sent.contains('B'), "{sent}");
+    world.server_says(server, &messages("1 Z:I"));
     let sent = text(&world.server_got(server));
     assert!(sent.contains("~poolhouse_1~") && !sent.contains("~a~"), "{sent}");
 }

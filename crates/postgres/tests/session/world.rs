@@ -641,7 +641,7 @@ pub fn server_welcome() -> Vec<u8> {
         ("application_name", "ph"),
         ("client_encoding", "UTF8"),
         ("DateStyle", "ISO, MDY"),
-        ("server_version", "17.0"),
+        ("server_version", "17.2"),
         ("TimeZone", "UTC"),
     ] {
         bytes.extend(message(b'S', format!("{name}\0{value}\0").as_bytes()));
