@@ -183,11 +183,14 @@ def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, whi
         own, turn = {}, []
 
         def answer(connection, number, text):
-            if OURS in text:
+            if THEIRS in text:
+                # What is cleaned after that is of no interest.
+                own.clear()
+            elif OURS in text:
                 own[connection] = 0
                 # Long enough for the other to wait for this server.
                 time.sleep(0.05 if turn else 0)
-            elif turn and THEIRS not in text and LAST not in text and connection in own:
+            elif turn and LAST not in text and connection in own:
                 own[connection] += 1
                 if own[connection] == which and connection == min(own):
                     return outcome
@@ -281,8 +284,8 @@ def test_a_cleaning_leaves_in_one_write_with_the_request_behind_it(start, cluste
     # Where nobody took the server within a millisecond it was cleaned at once, by a Query.
     apart, together = texts.count(b"UNLISTEN *;"), texts.count(b"\0DISCARD ALL\0")
     assert together >= 10
-    # One may have been a look at the catalogue.
-    assert sent <= 100 + apart + 1, f"{together} cleanings went with a request, {apart} on their own, in {sent} writes"
+    # Some may have been looks at the catalogue.
+    assert sent <= 100 + apart + 5, f"{together} cleanings went with a request, {apart} on their own, in {sent} writes"
 
 
 @pytest.mark.parametrize("settle", ["SET app.other = 'x'", "SELECT 1"])
@@ -331,7 +334,7 @@ def test_a_server_that_is_asked_for_its_catalogue_and_says_nothing_is_given_up(s
             eventually("it is asked", lambda: silent)
             assert ask_as_newcomer(pooler, f"{LAST} SELECT 1"), "others are served, by another server"
         assert [connection for connection, _, text, _ in mock.seen if LAST in text] == [silent[0] + 1]
-        assert "within the 1s of connect_time" in pooler.log()
+        eventually("it is told", lambda: "within the 1s of connect_time" in pooler.log())
     finally:
         mock.close()
 

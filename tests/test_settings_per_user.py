@@ -63,7 +63,7 @@ def test_a_users_transaction_idle_time(start, cluster):
 
 
 def test_a_users_sizes_mode_and_wait_time(start, cluster):
-    rules = {"app": user("app", max_size=1, max_wait_time="100ms"), "app2": user("app2", mode="session")}
+    rules = {"app": user("app", max_size=1, max_wait_time="500ms"), "app2": user("app2", mode="session")}
     pooler = start(users=rules, databases=own_users(cluster), max_wait_time="20s", max_size=5)
     with pooler.wire("app") as holder, pooler.wire("app") as waiter:
         holder.query("BEGIN")
