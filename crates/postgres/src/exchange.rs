@@ -134,7 +134,9 @@ impl Exchange {
 
     /// Answers are awaited, and what is forwarded next begins something new.
     pub(crate) fn is_between(&self) -> bool {
-        !self.skipping && !self.copying && matches!(self.queue.back(), Some(Item::Query | Item::Sync))
+        // What follows the end of the COPY is not part of it.
+        let copying = self.copying && !self.queue.contains(&Item::CopyEnd);
+        !self.skipping && !copying && matches!(self.queue.back(), Some(Item::Query | Item::Sync))
     }
 
     /// The server discards what is forwarded, up to a Sync.

@@ -156,3 +156,24 @@ fn a_statement_parsed_after_a_change_of_meaning_is_nobody_elses() {
         assert_ne!(name_of(&world.server_got(server)), name);
     });
 }
+
+#[test]
+fn a_deallocate_behind_a_copy_is_answered_at_every_moment_of_that() {
+    let told = ["G:~~~", "C:COPY~", "Z:I", "1 2 C:SELECT~", "Z:I"];
+    for asked_after in 0..=told.len() {
+        let mut world = World::trusting(PoolMode::Transaction);
+        let (server, client) = (add_server(&mut world), add_client(&mut world));
+        world.client_says(client, &messages(&format!("Q:COPY d:line c {PARSE} {USE}")));
+        for (number, message) in told.iter().chain([&""]).enumerate() {
+            if number == asked_after {
+                world.client_says(client, &messages("Q:DEALLOCATE_a"));
+            }
+            if !message.is_empty() {
+                world.server_says(server, &messages(message));
+            }
+        }
+        let got = text(&world.client_got(client));
+        assert!(got.contains("DEALLOCATE"), "after {asked_after} messages: {got}");
+        assert!(!text(&world.server_got(server)).contains("DEALLOCATE"), "after {asked_after} messages");
+    }
+}
