@@ -53,6 +53,12 @@ pub(crate) struct Preface {
     unnamed: Option<Box<[u8]>>,
 }
 
+impl Preface {
+    fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, client: &Client) -> Self {
+        Self { settings, cleaned, steps, hurried: false, cancel_sent: false, unnamed: client.unnamed.clone() }
+    }
+}
+
 /// What a text may do that goes ahead: nothing for which more than forwarding is done.
 const MAY_GO_AHEAD: Suspects = Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Suspects::DDL).and(Suspects::TEMPORARY);
 
@@ -97,14 +103,7 @@ impl Postgres {
             }
         }
         sql.extend_from_slice(b"COMMIT");
-        let preface = Preface {
-            settings: want,
-            cleaned: cleans,
-            steps: 0,
-            hurried: false,
-            cancel_sent: false,
-            unnamed: client.unnamed.clone(),
-        };
+        let preface = Preface::new(want, cleans, 0, client);
         let write_all = |to: &mut Vec<u8>| {
             Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
@@ -147,15 +146,7 @@ impl Postgres {
         if commits {
             steps.step(b"COMMIT");
         }
-        let steps = steps.count;
-        let preface = Preface {
-            settings: want,
-            cleaned: true,
-            steps,
-            hurried: false,
-            cancel_sent: false,
-            unnamed: client.unnamed.clone(),
-        };
+        let preface = Preface::new(want, true, steps.count, client);
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
     }
 

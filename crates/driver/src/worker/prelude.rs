@@ -1,9 +1,8 @@
 //! What a session sends to a server when that is granted leaves in one system call with the client's request, which is handed over next: the
 //! database is woken once.
 
-use protocol::{Bytes, Effect, Outbox, Peer, Protocol, ServerTag};
-
 use pool::ServerId;
+use protocol::{Bytes, Effect, Outbox, Peer, PoolId, Protocol, ServerTag};
 
 use super::{Worker, effects::Source};
 use crate::reactor::Data;
@@ -14,8 +13,8 @@ const MAX_JOINED: usize = 16 * 1024;
 /// What waits for the request. At most one server's does.
 #[derive(Default)]
 pub(super) struct Prelude {
-    /// The server's slot, and its number, by which it is known again.
-    server: Option<(u32, ServerId)>,
+    /// The server's slot, and its pool and number there, by which it is known again.
+    server: Option<(u32, PoolId, ServerId)>,
     bytes: Vec<u8>,
 }
 
@@ -27,7 +26,7 @@ impl Prelude {
 
     #[inline]
     pub(super) fn is_for(&self, slot: usize) -> bool {
-        self.server.is_some_and(|(server, _)| server as usize == slot)
+        self.server.is_some_and(|(server, ..)| server as usize == slot)
     }
 }
 
@@ -41,16 +40,17 @@ impl<P: Protocol> Worker<P> {
         self.send_prelude();
         // All that is inserted is what this one effect sends.
         std::mem::swap(&mut self.prelude.bytes, &mut out.inserted);
-        self.prelude.server = Some((tag.slot() as u32, self.servers[tag.slot()].id));
+        let server = &self.servers[tag.slot()];
+        self.prelude.server = Some((tag.slot() as u32, server.pool.id, server.id));
         out.clear();
         self.outboxes.push(out);
     }
 
     /// Sends it, if no request has come.
     pub(super) fn send_prelude(&mut self) {
-        let Some((slot, id)) = self.prelude.server.take() else { return };
+        let Some((slot, pool, id)) = self.prelude.server.take() else { return };
         let slot = slot as usize;
-        if self.servers.get(slot).is_some_and(|server| server.id == id) {
+        if self.servers.get(slot).is_some_and(|server| server.pool.id == pool && server.id == id) {
             let bytes = std::mem::take(&mut self.prelude.bytes);
             self.send_to_server(slot, Data::Bytes(&bytes));
             self.prelude.bytes = bytes;
