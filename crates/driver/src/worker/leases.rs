@@ -6,7 +6,7 @@ use std::{
 };
 
 use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId};
-use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
+use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
@@ -48,16 +48,18 @@ impl Lease {
     }
 }
 
-/// A client as its pool knows it: its slot, and a number that is new for each wish that could be confused with another.
-pub(super) fn waiter_id(slot: usize, waiter: u32) -> WaiterId {
-    WaiterId(u64::from(waiter) << 32 | slot as u64)
-}
-
+/// The slot and the number.
 fn waiter_parts(waiter: WaiterId) -> (u32, u32) {
-    (waiter.0 as u32, (waiter.0 >> 32) as u32)
+    (ClientTag(waiter.0 as u32).slot() as u32, (waiter.0 >> 32) as u32)
 }
 
 impl<P: Protocol> Worker<P> {
+    /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one queue, and a number
+    /// that is new for each wish that could be confused with another.
+    pub(super) fn waiter_id(&self, slot: usize, waiter: u32) -> WaiterId {
+        WaiterId(u64::from(waiter) << 32 | u64::from(self.client_tag(slot).0))
+    }
+
     /// Asks a pool's state machine something under its lock, and queues what it wants done.
     pub(super) fn operate<R>(&mut self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> R) -> R {
         let mut guarded = pool.lock();
@@ -73,9 +75,9 @@ impl<P: Protocol> Worker<P> {
     /// A client needs a server. True when it has one at once.
     pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, lasting: bool) -> bool {
         let shared = self.pool(pool);
-        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return false };
+        let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
-        let waiter = waiter_id(slot, client.waiter);
+        let waiter = self.waiter_id(slot, client.waiter);
         let home = self.home();
         let ticket = match self.ask_for(&shared, waiter, lasting) {
             CheckOut::Granted(grant) if grant.home == home => {
@@ -140,7 +142,8 @@ impl<P: Protocol> Worker<P> {
             _ => return,
         };
         client.lease = Lease::None;
-        let waiter = waiter_id(slot, client.waiter);
+        let number = client.waiter;
+        let waiter = self.waiter_id(slot, number);
         let (shared, now) = (self.pool(pool), self.now);
         let left =
             ticket.is_some_and(|ticket| self.operate(&shared, |guarded| guarded.pool.cancel(ticket, waiter, now)));

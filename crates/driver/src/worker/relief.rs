@@ -14,7 +14,6 @@ use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
 use super::{
     Work, Worker,
     effects::Source,
-    leases::waiter_id,
     servers::Phase,
     sharing::{MUX, Place},
 };
@@ -116,7 +115,7 @@ impl<P: Protocol> Worker<P> {
         let waiter = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         self.mux(pool.id).expect("seen by the caller").relief = Relief::Asked(waiter);
-        let id = waiter_id(MUX as usize, waiter);
+        let id = self.waiter_id(MUX as usize, waiter);
         match self.ask(pool, id) {
             CheckOut::Granted(grant) if grant.home == self.home() => {
                 self.work.push_back(Work::Granted(Arc::clone(pool), grant));

@@ -16,7 +16,7 @@ use super::{
     TICK, Work, Worker,
     defects::call,
     effects::Source,
-    leases::{Lease, waiter_id},
+    leases::Lease,
     relief::{Relief, Silence},
     stalls::Stalled,
 };
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The slot by which pools know a mux as a waiter; no client has it.
-pub(super) const MUX: u32 = u32::MAX;
+pub(super) const MUX: u32 = (1 << (u32::BITS - protocol::WORKER_BITS)) - 1;
 
 /// A mux gives its server back this often at least.
 const TURN: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ impl<P: Protocol> Worker<P> {
         } else if self.has_room(pool) {
             self.mux(pool).expect("just seen").joining.push(joiner);
         } else {
-            let (waiter, reason) = (waiter_id(slot, joiner.waiter), CheckOutFailed::QueueFull);
+            let (waiter, reason) = (self.waiter_id(slot, joiner.waiter), CheckOutFailed::QueueFull);
             let pool = self.pool(pool);
             pool.lock().stats.on_failed(reason);
             self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
@@ -153,7 +153,7 @@ impl<P: Protocol> Worker<P> {
         }
         let mux = Mux { waiter, place: Place::Waiting, joining, relief: Relief::None };
         self.muxes[pool.0 as usize] = Some(Box::new(mux));
-        let id = waiter_id(MUX as usize, waiter);
+        let id = self.waiter_id(MUX as usize, waiter);
         match self.ask(&shared, id) {
             CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(&shared, &grant),
             CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
