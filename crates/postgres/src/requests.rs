@@ -181,7 +181,8 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     if !message.is_whole() {
         return;
     }
-    let findings = scan(text);
+    let mut findings = scan(text);
+    server.catalogue.add_notation(text, &mut findings.calls);
     if findings.suspects.any(Suspects::BEYOND) || server.catalogue.may_go_beyond(&findings.calls) {
         server.soil.add(Soil::BEYOND);
     }
@@ -278,8 +279,8 @@ fn query(
     let mut amended = None;
     let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
-        let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
-        let mut findings = server.judge(findings);
+        let text = message.is_whole().then(|| message.body());
+        let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan), text.unwrap_or_default());
         if !client.mid_message
             && message.is_whole()
             && let Some(given_up) = gives_up(client, server, message.body())

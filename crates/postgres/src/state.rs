@@ -146,11 +146,14 @@ impl Server {
         self.note(findings);
     }
 
-    /// What a text with these findings may do here and now.
+    /// What a text with these findings may do here and now; no text if it is not known.
     #[inline]
-    pub(crate) fn judge(&self, findings: Findings) -> Findings {
+    pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
         // With odd strings the bodies of functions are read otherwise, too.
         let known = !self.odd_strings && (self.suspects == Suspects::NONE || self.meaning_is_known());
+        if self.catalogue.has_notation() {
+            self.catalogue.add_notation(text, &mut findings.calls);
+        }
         if (findings.is_plain() && known) || self.policy.on_state == OnState::Allow {
             return findings;
         }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     harmless,
     message::take_u32,
-    scan::{scan, scan_procedure},
+    scan::{fields, scan, scan_procedure},
     suspects::{Findings, Suspects},
 };
 
@@ -24,6 +24,8 @@ const MAX_FUNCTIONS: usize = 50_000;
 
 /// Most names of functions that are told to people.
 const MAX_TOLD: usize = 100;
+
+const UNREADABLE: &str = "its language cannot be read";
 
 /// Extensions of PostgreSQL's own distribution whose functions leave nothing behind in a session.
 const TRUSTED: &[&str] = &[
@@ -85,6 +87,8 @@ struct Function {
     extension: Box<[u8]>,
     /// A trigger may run it.
     fires: bool,
+    /// It can be called without a parenthesis, as if it were a column.
+    by_notation: bool,
 }
 
 /// A function that a stored expression calls, and where that is.
@@ -113,6 +117,7 @@ pub(super) struct Judged {
     pub(super) functions: HashSet<Box<[u8]>>,
     pub(super) beyond: HashSet<Box<[u8]>>,
     pub(super) beyond_unseen: bool,
+    pub(super) by_notation: HashSet<Box<[u8]>>,
     pub(super) custom: Vec<Box<[u8]>>,
     pub(super) suspicious: Vec<String>,
     pub(super) prepares: bool,
@@ -155,8 +160,9 @@ impl Reading {
                 self.same = *self.mark == *name;
                 self.mark = name.into();
             }
-            b"f" | b"t" => self.functions.push(Function {
+            b"f" | b"n" | b"t" => self.functions.push(Function {
                 fires: kind == b"t",
+                by_notation: kind == b"n",
                 schema: schema.into(),
                 name: name.into(),
                 language: language.into(),
@@ -181,6 +187,7 @@ impl Reading {
             functions: HashSet::new(),
             beyond: HashSet::new(),
             beyond_unseen: false,
+            by_notation: HashSet::new(),
             custom: Vec::new(),
             suspicious: Vec::new(),
             prepares: false,
@@ -192,6 +199,8 @@ impl Reading {
             .filter(|function| !in_list(TO_BE_CALLED, &function.extension))
             .map(|function| function.name.to_ascii_lowercase().into())
             .collect();
+        let by_notation: HashSet<&[u8]> =
+            self.functions.iter().filter(|function| function.by_notation).map(|function| &*function.name).collect();
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
         let mut callers: HashMap<Box<[u8]>, Vec<Box<[u8]>>> = HashMap::new();
         for function in &self.functions {
@@ -199,7 +208,11 @@ impl Reading {
                 continue;
             }
             let trusted = in_list(TRUSTED, &function.extension) || function.is_trusted(&self.trusted);
-            let why = if trusted { None } else { function.judge(&is_known, &mut judged, &mut callers) };
+            let why = if trusted { None } else { function.judge(&is_known, &by_notation, &mut judged, &mut callers) };
+            // Of those that cannot be read there are many, and some have the names of columns.
+            if why.is_some_and(|why| why != UNREADABLE) && function.by_notation {
+                judged.by_notation.insert(function.name.clone());
+            }
             match why {
                 None if judged.functions.len() < MAX_FUNCTIONS => _ = judged.functions.insert(function.name.clone()),
                 None => {}
@@ -212,6 +225,8 @@ impl Reading {
             let by = callers.remove(&name).unwrap_or_default();
             found.extend(by.into_iter().filter(|caller| judged.beyond.insert(caller.clone())));
         }
+        let beyond = judged.beyond.iter().filter(|name| by_notation.contains(&***name));
+        judged.by_notation.extend(beyond.cloned());
         judged.beyond_unseen =
             self.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
                 || self.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
@@ -261,6 +276,7 @@ impl Function {
     fn judge(
         &self,
         is_known: &dyn Fn(&[u8]) -> bool,
+        by_notation: &HashSet<&[u8]>,
         judged: &mut Judged,
         callers: &mut HashMap<Box<[u8]>, Vec<Box<[u8]>>>,
     ) -> Option<&'static str> {
@@ -269,7 +285,7 @@ impl Function {
             b"plpgsql" => scan_procedure(&self.source),
             _ => {
                 judged.prepares = true;
-                return Some("its language cannot be read");
+                return Some(UNREADABLE);
             }
         };
         for name in &findings.custom {
@@ -283,6 +299,11 @@ impl Function {
             for called in &findings.calls {
                 callers.entry(called.clone()).or_default().push(self.name.clone());
             }
+            fields(&self.source, |name| {
+                if by_notation.contains(name) {
+                    callers.entry(name.into()).or_default().push(self.name.clone());
+                }
+            });
         }
         let why = why_not(&findings, is_known).or_else(|| self.judge_set());
         if why.is_some() {
@@ -410,6 +431,24 @@ mod tests {
         assert!(!judged(&[far, calls, fires], &[]).beyond_unseen);
         assert!(!judged(&[far, calls, seeds, fires], &["public.seed"]).beyond_unseen);
         assert!(judged(&[["x", "", "setseed", "", "default in t", "", ""]], &[]).beyond_unseen);
+    }
+
+    #[test]
+    fn what_takes_one_argument_is_called_by_a_name_behind_a_dot_too() {
+        let one = |name, source| ["n", "public", name, "sql", source, "", ""];
+        let rows = [
+            one("seed", "select setseed($1)"),
+            one("sets", "select set_config('app.tenant', $1, false)"),
+            one("far", "select (0.5::float8).seed"),
+            one("not", "select ($1).a"),
+            ["n", "public", "box", "c", "LWGEOM_box", "", "postgis"],
+            function("two", "sql", "select set_config('app.tenant', $1, $2 = '')"),
+        ];
+        let mut names: Vec<_> = judged(&rows, &[]).by_notation.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"far"[..], b"seed", b"sets"].map(Box::from));
+        assert!(judged(&rows, &["public.sets", "public.seed", "public.two", "public.box"]).by_notation.is_empty());
+        assert_eq!(judged(&[one("locks", "select (1::bigint).pg_advisory_lock")], &[]).suspicious.len(), 1);
     }
 
     #[test]
