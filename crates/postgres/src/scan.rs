@@ -215,7 +215,7 @@ const STARTS: [&str; 17] = [
 
 /// Looks over the body of a function in PL/pgSQL.
 pub(crate) fn scan_procedure(body: &[u8]) -> Findings {
-    let mut findings = Findings::default();
+    let mut findings = Findings { backslash: body.contains(&b'\\'), ..Findings::default() };
     look(body, &mut findings, false);
     findings
 }

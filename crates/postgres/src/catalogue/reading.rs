@@ -204,17 +204,25 @@ impl Reading {
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
         let mut callers: HashMap<Box<[u8]>, Vec<Box<[u8]>>> = HashMap::new();
         for function in &self.functions {
-            if in_list(TO_BE_CALLED, &function.extension) {
+            let to_be_called = in_list(TO_BE_CALLED, &function.extension);
+            if to_be_called && !function.is_readable() {
                 continue;
             }
-            let trusted = in_list(TRUSTED, &function.extension) || function.is_trusted(&self.trusted);
-            let why = if trusted { None } else { function.judge(&is_known, &by_notation, &mut judged, &mut callers) };
+            let why = if function.is_trusted(&self.trusted) {
+                None
+            } else if in_list(TRUSTED, &function.extension) && !function.is_readable() {
+                function.judge_set(None, &mut judged)
+            } else {
+                function.judge(&is_known, &by_notation, &mut judged, &mut callers)
+            };
             // Of those that cannot be read there are many, and some have the names of columns.
             if why.is_some_and(|why| why != UNREADABLE) && function.by_notation {
                 judged.by_notation.insert(function.name.clone());
             }
             match why {
-                None if judged.functions.len() < MAX_FUNCTIONS => _ = judged.functions.insert(function.name.clone()),
+                None if !to_be_called && judged.functions.len() < MAX_FUNCTIONS => {
+                    _ = judged.functions.insert(function.name.clone())
+                }
                 None => {}
                 Some(why) => judged.suspicious.push(format!("{} ({why})", function.full_name())),
             }
@@ -272,6 +280,16 @@ impl Function {
         })
     }
 
+    /// Its source says what it does. Such functions are added to extensions by people, too.
+    fn is_readable(&self) -> bool {
+        matches!(&*self.language, b"sql" | b"plpgsql")
+    }
+
+    /// Of xml2, some functions in SQL call others in C that are called the same.
+    fn calls_its_own(&self, name: &[u8]) -> bool {
+        *self.extension == *b"xml2" && matches!(name, b"xpath_list" | b"xpath_nodeset")
+    }
+
     /// Why it is not harmless; `None` if it is. Adds it to the `callers` of those that it calls.
     fn judge(
         &self,
@@ -285,6 +303,7 @@ impl Function {
             b"plpgsql" => scan_procedure(&self.source),
             _ => {
                 judged.prepares = true;
+                self.judge_set(None, judged);
                 return Some(UNREADABLE);
             }
         };
@@ -305,20 +324,32 @@ impl Function {
                 }
             });
         }
-        let why = why_not(&findings, is_known).or_else(|| self.judge_set());
+        let of_set = self.judge_set(Some(&findings), judged);
+        let why = why_not(&findings, &|name| is_known(name) || self.calls_its_own(name)).or(of_set);
         if why.is_some() {
             judged.prepares |= findings.suspects.any(Suspects::HIDDEN.and(Suspects::PREPARE).and(Suspects::FORGET));
         }
         why
     }
 
-    /// SET clauses hold for the time of a call only; but what is created then may be temporary.
-    fn judge_set(&self) -> Option<&'static str> {
+    /// SET clauses hold for the time of a call only; but what is created then may be temporary, texts may be read otherwise than here,
+    /// and a seed stays. `findings` are those of its source, if that can be read.
+    fn judge_set(&self, findings: Option<&Findings>, judged: &mut Judged) -> Option<&'static str> {
         let set = self.set.to_ascii_lowercase();
-        let temporary = set.split(|&byte| byte == b'\n').any(|line| {
-            let value = line.strip_prefix(b"search_path=").unwrap_or_default().trim_ascii_start();
-            value.strip_prefix(b"\"").unwrap_or(value).starts_with(b"pg_temp")
-        });
+        let value = |name: &[u8]| set.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
+        if value(b"seed=").is_some() {
+            judged.beyond.insert(self.name.clone());
+            return Some("it sets the seed of random numbers");
+        }
+        if value(b"standard_conforming_strings=").is_some() {
+            judged.prepares = true;
+            if findings.is_some_and(|findings| findings.backslash) {
+                judged.beyond.insert(self.name.clone());
+            }
+            return Some("it changes how texts are read");
+        }
+        let path = value(b"search_path=").unwrap_or_default().trim_ascii_start();
+        let temporary = path.strip_prefix(b"\"").unwrap_or(path).starts_with(b"pg_temp");
         temporary.then_some("its search_path begins with pg_temp")
     }
 }
@@ -414,6 +445,34 @@ mod tests {
             judged(&[["f", "public", "f", "sql", "select 1", "search_path=a, pg_temp", ""]], &[]).suspicious.len(),
             0
         );
+    }
+
+    #[test]
+    fn clauses_that_change_how_texts_are_read_or_stay_are_noticed() {
+        let odd = ["f", "public", "odd", "sql", "select 'x'", "work_mem=1MB\nstandard_conforming_strings=off", ""];
+        let hides = ["f", "public", "hides", "plpgsql", "begin perform 'x\\'', y() --'; end", odd[5], ""];
+        let seeds = ["f", "public", "seeds", "c", "x", "Seed=0.25", "hstore"];
+        let judged = judged(&[odd, hides, seeds, function("calls", "sql", "select seeds()")], &[]);
+        assert_eq!(judged.suspicious.len(), 3);
+        let mut names: Vec<_> = judged.beyond.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"calls"[..], b"hides", b"seeds"].map(Box::from));
+    }
+
+    #[test]
+    fn a_function_that_was_added_to_an_extension_is_looked_at() {
+        for extension in ["hstore", "dblink", "xml2"] {
+            let added = ["f", "public", "f", "sql", "select set_config('app.tenant', 'x', false)", "", extension];
+            assert_eq!(judged(&[added], &[]).suspicious.len(), 1, "{extension}");
+        }
+        for (language, source, extension) in [
+            ("c", "f", "dblink"),
+            ("c", "f", "hstore"),
+            ("sql", "SELECT xpath_nodeset($1,$2,'',$3)", "xml2"),
+            ("sql", "SELECT pg_catalog.strpos(pg_catalog.lower($1), $2)", "citext"),
+        ] {
+            assert_eq!(judged(&[["f", "public", "f", language, source, "", extension]], &[]).suspicious, [""; 0]);
+        }
     }
 
     #[test]
