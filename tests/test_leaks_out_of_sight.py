@@ -78,7 +78,7 @@ def test_what_is_set_out_of_sight_by_the_extended_protocol_is_met_by_nobody(shar
     hidden(share).nobody_meets(act)
 
 
-@pytest.mark.parametrize("way", ["a function", "a trigger", "a function that makes a temporary table"])
+@pytest.mark.parametrize("way", ["a function", "a trigger", "a function that makes a temporary table", "a function that prepares"])
 def test_nor_with_reset_always(share, way):
     hidden(share, reset="always").nobody_meets(strictly(HIDDEN_WAYS[way]))
 
@@ -136,14 +136,15 @@ HIDDEN_SEEDS = {
 }
 
 
+@pytest.mark.parametrize("reset", ["auto", "always"])
 @pytest.mark.parametrize("mode, way", [(mode, way) for mode in ("session", "transaction") for way in HIDDEN_SEEDS if (mode, way) != ("transaction", "a trigger")])
-def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, way):
+def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, reset, way):
     make, act = HIDDEN_SEEDS[way]
     world.make(cluster)
     removed("DROP TABLE IF EXISTS public.seeded; DROP FUNCTION IF EXISTS public.seeds_too(); DROP FUNCTION public.seeds()")
     with cluster.superuser(world.QUIET) as db:
         db.execute(make)
-    shared = share(mode=mode, wait="8s")
+    shared = share(mode=mode, reset=reset, wait="8s")
     with shared.direct() as fresh:
         known = look.randoms(fresh)
     with shared.session() as one:

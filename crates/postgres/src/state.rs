@@ -287,12 +287,11 @@ impl Server {
         if self.has_state() {
             self.soil.add(Soil::ALL);
         }
-        match self.policy.reset {
-            ResetPolicy::Always => self.soil.add(Soil::STATE),
-            ResetPolicy::Auto if self.policy.on_state != OnState::Allow && !self.catalogue.is_clean() => {
-                self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
-            }
-            ResetPolicy::Auto | ResetPolicy::Never => {}
+        let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
+        if reads && !self.catalogue.is_clean() {
+            self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
+        } else if self.policy.reset == ResetPolicy::Always {
+            self.soil.add(Soil::STATE);
         }
     }
 }
