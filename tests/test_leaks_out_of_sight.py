@@ -362,3 +362,46 @@ def test_a_function_made_by_another_user_is_noticed_at_once(cluster, share, remo
     with shared.session(world.ADMIN) as other:
         strictly(world.BUILT_IN["a function in SQL"][0])(other)
     shared.nobody_meets(strictly("SELECT public.b_sql()"))
+
+
+# -- last values of sequences
+
+# Who asks for the last value behind a text -> what is made, and the text that has it.
+ASKERS = {
+    "a default": ("CREATE TABLE public.asked_by (parent bigint DEFAULT currval('public.asked_id_seq'))", "INSERT INTO public.asked_by DEFAULT VALUES RETURNING parent"),
+    "a view": ("CREATE VIEW public.asked_by AS SELECT lastval() AS parent", "SELECT parent FROM public.asked_by"),
+    "a function": ("CREATE FUNCTION public.asked_too() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN currval('public.asked_id_seq'); END $$", "SELECT public.asked_too()"),
+    "a function in SQL": ("CREATE FUNCTION public.asked_too() RETURNS bigint LANGUAGE sql AS $$ SELECT (CAST('public.asked_id_seq' AS regclass)).currval $$",
+                          "SELECT public.asked_too()"),
+    "a trigger": ("CREATE TABLE public.asked_by (parent bigint); CREATE FUNCTION public.asked_too() RETURNS trigger LANGUAGE plpgsql AS "
+                  "$$ BEGIN NEW.parent = lastval(); RETURN NEW; END $$; "
+                  "CREATE TRIGGER t BEFORE INSERT ON public.asked_by FOR EACH ROW EXECUTE FUNCTION public.asked_too()",
+                  "INSERT INTO public.asked_by DEFAULT VALUES RETURNING parent"),
+}
+
+
+@pytest.mark.parametrize("who", ASKERS)
+def test_a_last_value_that_is_asked_for_out_of_sight_is_nobody_elses(share, cluster, removed, who):
+    make, ask = ASKERS[who]
+    world.make(cluster)
+    removed("DROP VIEW public.asked_by")
+    removed("DROP TABLE public.asked_by")
+    removed("DROP FUNCTION public.asked_too()")
+    removed("DROP TABLE public.asked CASCADE")
+    insert = "INSERT INTO public.asked (note) VALUES ('mine') RETURNING id"
+    with cluster.superuser(world.QUIET) as db:
+        db.execute(f"CREATE TABLE public.asked (id bigserial, note text); {make}; GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC; "
+                   "GRANT ALL ON SEQUENCE public.asked_id_seq TO PUBLIC")
+    shared = share(wait="5s")
+    with shared.session() as one, shared.session() as other, shared.session() as newcomer:
+        strictly(insert)(one)
+        strictly(insert)(other)
+        for session in (one, newcomer):
+            with pytest.raises(w.ServerError) as error:
+                strictly(ask)(session)
+            assert error.value.sqlstate == "55000"
+        # In one transaction it is as without a pooler.
+        strictly("BEGIN")(one)
+        (own,) = strictly(insert)(one)
+        assert strictly(ask)(one) == [own]
+        strictly("COMMIT")(one)

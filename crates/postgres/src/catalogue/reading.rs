@@ -239,10 +239,11 @@ impl Reading {
             self.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
                 || self.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
         for (name, place) in &self.expressions {
-            if !harmless::is_harmless(name) {
+            let asks = matches!(&**name, b"currval" | b"lastval");
+            if asks || !harmless::is_harmless(name) {
                 let place = String::from_utf8_lossy(place);
                 judged.suspicious.push(format!("{place} (calls {})", String::from_utf8_lossy(name)));
-                judged.prepares = true;
+                judged.prepares |= !asks;
             }
         }
         if self.unreadable {
@@ -371,6 +372,8 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
         .and(Suspects::BEYOND))
     {
         Some("it leaves something behind in the session")
+    } else if any(Suspects::LAST_VALUE) {
+        Some("it asks for the last value of a sequence")
     } else if !findings.calls.iter().all(|name| is_known(name)) {
         Some("it calls what is not known to be harmless")
     } else {
@@ -432,6 +435,9 @@ mod tests {
             ("plpgsql", "begin perform \"pg_temp\".f(); end"),
             ("plpgsql", "begin perform query_to_xml('select 1', true, true, ''); end"),
             ("plpgsql", "begin listen x; end"),
+            ("plpgsql", "begin return currval('s'); end"),
+            ("sql", "select ('s'::regclass).currval"),
+            ("sql", "select lastval()"),
             ("c", "f"),
             ("plpython3u", "pass"),
         ] {
@@ -524,6 +530,9 @@ mod tests {
     fn expressions_that_call_what_is_not_harmless_are_named() {
         let rows = [["x", "", "set_config", "", "rule of v", "", ""], ["x", "", "lower", "", "default in t", "", ""]];
         assert_eq!(judged(&rows, &[]).suspicious, ["rule of v (calls set_config)"]);
+        let asks = judged(&[["x", "", "currval", "", "default in t", "", ""], rows[1]], &[]);
+        assert_eq!(asks.suspicious, ["default in t (calls currval)"]);
+        assert!(!asks.prepares);
     }
 
     #[test]
