@@ -155,6 +155,30 @@ def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, res
             assert strictly("SELECT random()::text")(other)[0][0] not in known
 
 
+def set_bound(session):
+    session.send(w.parse("SELECT set_config($1, $2, false)"), w.bind(values=("Seed", "0.25")), w.execute(), w.SYNC)
+    return look.rows(session.until_ready()[0])
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("how", [set_bound, "SELECT set_config('se' || 'ed', '0.25', false)", "SELECT set_config('se' || 'ed', '0.25', true)",
+                                 'SELECT U&"setsee\\0064"(0.25)', "DO $$ BEGIN EXECUTE 'SET se' || 'ed = 0.25'; END $$"])
+def test_a_seed_that_no_text_names_is_met_by_nobody(share, mode, how):
+    if how is set_bound and mode == "session":
+        pytest.skip("in session mode values are not looked at")
+    shared = share(mode=mode, wait="8s")
+    with shared.direct() as fresh:
+        known = look.randoms(fresh)
+    with shared.session() as one, shared.session() as other:
+        other.close()
+        time.sleep(0.3)
+        (how if callable(how) else strictly(how))(one)
+        if how is not set_bound:
+            one.close()
+        with shared.session() as other:
+            assert strictly("SELECT random()::text")(other)[0][0] not in known
+
+
 @pytest.mark.parametrize("mode, reset", [("transaction", "auto"), ("transaction", "always"), ("session", "auto")])
 @pytest.mark.parametrize("asked", [{"options": "-c seed=0.25"}, {"Seed": "0.25"}])
 def test_a_seed_of_the_start_has_no_effect_as_without_a_pooler(share, mode, reset, asked):

@@ -183,7 +183,8 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     }
     let mut findings = scan(text);
     server.catalogue.add_notation(text, &mut findings.calls);
-    if findings.suspects.any(Suspects::BEYOND) || server.catalogue.may_go_beyond(&findings.calls) {
+    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || server.catalogue.may_go_beyond(&findings.calls)
+    {
         server.soil.add(Soil::BEYOND);
     }
 }
@@ -227,6 +228,9 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
 
 /// Notes a value if it may be the name of a custom parameter.
 fn note_bound_name(server: &mut Server, value: &[u8]) {
+    if value.eq_ignore_ascii_case(b"seed") {
+        server.soil.add(Soil::BEYOND);
+    }
     if !value.contains(&b'.') || !may_be_name(value) {
         return;
     }

@@ -101,9 +101,10 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
                 at.end_name(Before::Other);
                 at.start = false;
             }
-            Token::Escaped => {
+            Token::Escaped | Token::EscapedName => {
                 // Whatever it names.
-                found.suspects.add(Suspects::HIDDEN);
+                let of_name = if token == Token::EscapedName { Suspects::BEYOND } else { Suspects::NONE };
+                found.suspects.add(Suspects::HIDDEN.and(of_name));
                 at.end_name(Before::Other);
                 at.start = false;
             }
@@ -521,6 +522,7 @@ mod tests {
             ("select set_config('app.tenant','evil', true and false)", Suspects::SETTINGS),
             ("select \"set_config\"('app.tenant','evil', false)", Suspects::SETTINGS),
             ("select \"pg_advisory_lock\"(1)", Suspects::LOCK),
+            ("select U&\"setsee\\0064\"(0.25)", Suspects::BEYOND),
             ("select set_config(E'app\\x2etenant', 'evil', false)", Suspects::UNNAMED),
             ("SELECT E'a'\n'b\\''; SET app.tenant=evil; SELECT ''", Suspects::SETTINGS),
         ] {

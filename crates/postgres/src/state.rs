@@ -216,7 +216,8 @@ impl Server {
     /// Adds these findings to what is known.
     pub(crate) fn note(&mut self, findings: &Findings) {
         self.suspects.add(findings.suspects);
-        if findings.suspects.any(Suspects::BEYOND) {
+        // A name that cannot be seen may be that of the seed.
+        if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) {
             self.soil.add(Soil::BEYOND);
         } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
             self.soil.add(Soil::ALL);
