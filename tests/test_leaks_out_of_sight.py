@@ -1,6 +1,8 @@
 """What functions, triggers, views, defaults and the like do to a session out of sight of whoever reads only the texts is met by nobody else,
 and what only superusers do neither."""
 
+import pathlib
+import re
 import time
 
 import pytest
@@ -76,7 +78,7 @@ def test_what_is_set_out_of_sight_by_the_extended_protocol_is_met_by_nobody(shar
     hidden(share).nobody_meets(act)
 
 
-@pytest.mark.parametrize("way", ["a function", "a trigger", "a function that makes a temporary table"])
+@pytest.mark.parametrize("way", ["a function", "a trigger", "a function that makes a temporary table", "a function that prepares"])
 def test_nor_with_reset_always(share, way):
     hidden(share, reset="always").nobody_meets(strictly(HIDDEN_WAYS[way]))
 
@@ -121,20 +123,28 @@ HIDDEN_SEEDS = {
     "a function": (SEEDS, "SELECT public.seeds()"),
     "a function of a function": (f"{SEEDS}; CREATE FUNCTION public.seeds_too() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM seeds(); RETURN 1; END $$",
                                  "SELECT * FROM public.seeds_too()"),
+    "a function with a seed of its own": ("CREATE FUNCTION public.seeds() RETURNS int LANGUAGE sql SET seed = 0.25 AS 'SELECT 1'", "SELECT public.seeds()"),
+    "a function with a seed that another calls": (
+        "CREATE FUNCTION public.seeds() RETURNS int LANGUAGE sql SET \"SEED\" = 0.25 AS 'SELECT 1';"
+        "CREATE FUNCTION public.seeds_too() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN public.seeds(); END $$", "SELECT public.seeds_too()"),
+    "a function that reads texts otherwise": (
+        r"CREATE FUNCTION public.seeds() RETURNS text LANGUAGE sql SET standard_conforming_strings = off AS "
+        r"$$ SELECT concat('x\'', setseed(0.25)::text --'" "\n, 1) $$", "SELECT public.seeds()"),
     "a trigger": (f"{SEEDS}; CREATE TABLE public.seeded (a int); GRANT ALL ON public.seeded TO PUBLIC; CREATE FUNCTION public.seeds_too() RETURNS trigger "
                   "LANGUAGE plpgsql AS $$ BEGIN PERFORM seeds(); RETURN NEW; END $$; "
                   "CREATE TRIGGER t BEFORE INSERT ON public.seeded FOR EACH ROW EXECUTE FUNCTION public.seeds_too()", "INSERT INTO public.seeded VALUES (1)"),
 }
 
 
-@pytest.mark.parametrize("mode, way", [*(("session", way) for way in HIDDEN_SEEDS), ("transaction", "a function"), ("transaction", "a function of a function")])
-def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, way):
+@pytest.mark.parametrize("reset", ["auto", "always"])
+@pytest.mark.parametrize("mode, way", [(mode, way) for mode in ("session", "transaction") for way in HIDDEN_SEEDS if (mode, way) != ("transaction", "a trigger")])
+def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, reset, way):
     make, act = HIDDEN_SEEDS[way]
     world.make(cluster)
     removed("DROP TABLE IF EXISTS public.seeded; DROP FUNCTION IF EXISTS public.seeds_too(); DROP FUNCTION public.seeds()")
     with cluster.superuser(world.QUIET) as db:
         db.execute(make)
-    shared = share(mode=mode, wait="8s")
+    shared = share(mode=mode, reset=reset, wait="8s")
     with shared.direct() as fresh:
         known = look.randoms(fresh)
     with shared.session() as one:
@@ -143,6 +153,101 @@ def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, way
             one.close()
         with shared.session() as other:
             assert strictly("SELECT random()::text")(other)[0][0] not in known
+
+
+def set_bound(session):
+    session.send(w.parse("SELECT set_config($1, $2, false)"), w.bind(values=("Seed", "0.25")), w.execute(), w.SYNC)
+    return look.rows(session.until_ready()[0])
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("how", [set_bound, "SELECT set_config('se' || 'ed', '0.25', false)", "SELECT set_config('se' || 'ed', '0.25', true)",
+                                 'SELECT U&"setsee\\0064"(0.25)', "DO $$ BEGIN EXECUTE 'SET se' || 'ed = 0.25'; END $$"])
+def test_a_seed_that_no_text_names_is_met_by_nobody(share, mode, how):
+    if how is set_bound and mode == "session":
+        pytest.skip("in session mode values are not looked at")
+    shared = share(mode=mode, wait="8s")
+    with shared.direct() as fresh:
+        known = look.randoms(fresh)
+    with shared.session() as one, shared.session() as other:
+        other.close()
+        time.sleep(0.3)
+        (how if callable(how) else strictly(how))(one)
+        if how is not set_bound:
+            one.close()
+        with shared.session() as other:
+            assert strictly("SELECT random()::text")(other)[0][0] not in known
+
+
+@pytest.mark.parametrize("mode, reset", [("transaction", "auto"), ("transaction", "always"), ("session", "auto")])
+@pytest.mark.parametrize("asked", [{"options": "-c seed=0.25"}, {"Seed": "0.25"}])
+def test_a_seed_of_the_start_has_no_effect_as_without_a_pooler(share, mode, reset, asked):
+    shared = share(mode=mode, reset=reset, wait="8s")
+    with shared.direct() as fresh:
+        known = look.randoms(fresh)
+    with shared.direct(**asked) as one:
+        assert strictly("SELECT random()::text")(one)[0][0] not in known
+    with shared.session(**asked) as one:
+        assert strictly("SELECT random()::text")(one)[0][0] not in known
+        if mode == "session":
+            one.close()
+        with shared.session() as other:
+            assert strictly("SELECT random()::text")(other)[0][0] not in known
+
+
+EVIL = "SELECT set_config('app.tenant', 'evil', false), set_config('search_path', 't1', false)"
+# How functions of the database deceive whoever reads them -> what is made, and the text that calls it.
+DECEPTIONS = {
+    "texts that are read otherwise in PL/pgSQL": (
+        r"CREATE FUNCTION public.odd() RETURNS void LANGUAGE plpgsql SET standard_conforming_strings = off AS "
+        r"$x$ BEGIN PERFORM 'x\'', set_config($a$app.tenant$a$, $b$evil$b$, false) --'" "\n, 1; END $x$", "SELECT public.odd()"),
+    "texts that are read otherwise in SQL": (
+        r"CREATE FUNCTION public.odd() RETURNS text LANGUAGE sql SET standard_conforming_strings = off AS "
+        r"$x$ SELECT concat('x\'', set_config($a$app.tenant$a$, $b$evil$b$, false) --'" "\n, 1) $x$", "SELECT public.odd()"),
+    "a member of an extension that is known": (
+        f"CREATE EXTENSION hstore; CREATE FUNCTION public.odd() RETURNS record LANGUAGE sql AS $$ {EVIL} $$; ALTER EXTENSION hstore ADD FUNCTION public.odd()",
+        "SELECT public.odd()"),
+    "a trigger of an extension whose functions are to be called": (
+        "CREATE EXTENSION tablefunc; CREATE TABLE public.odd_table (a int); GRANT ALL ON public.odd_table TO PUBLIC;"
+        f"CREATE FUNCTION public.odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM {EVIL.removeprefix('SELECT ')}; RETURN NEW; END $$;"
+        "CREATE TRIGGER t BEFORE INSERT ON public.odd_table FOR EACH ROW EXECUTE FUNCTION public.odd();"
+        "ALTER EXTENSION tablefunc ADD FUNCTION public.odd()", "INSERT INTO public.odd_table VALUES (1)"),
+}
+
+
+@pytest.mark.parametrize("what", DECEPTIONS)
+def test_what_a_function_does_that_deceives_its_reader_is_met_by_nobody(share, cluster, removed, what):
+    make, use = DECEPTIONS[what]
+    world.make(cluster)
+    removed("DROP EXTENSION hstore CASCADE")
+    removed("DROP EXTENSION tablefunc CASCADE")
+    removed("DROP TABLE public.odd_table CASCADE")
+    removed("DROP FUNCTION public.odd()")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute(make)
+    share().nobody_meets(strictly(use))
+
+
+def test_extensions_that_are_known_are_no_reason_for_cleaning(share, cluster):
+    """All that the server has of them, but for isn's operators; their functions in SQL are read like any others."""
+    reading = (pathlib.Path(__file__).resolve().parents[1] / "crates/postgres/src/catalogue/reading.rs").read_text()
+    names = re.findall(r'^    "([^"]+)",$', reading.split("const TRUSTED")[1].split("];")[0], re.MULTILINE)
+    world.make(cluster)
+    with cluster.superuser(world.QUIET) as db:
+        there = [name for (name,) in db.execute("SELECT name FROM pg_available_extensions WHERE installed_version IS NULL").fetchall()]
+        made = [name for name in (*names, "dblink", "postgres_fdw", "tablefunc", "xml2") if name in there]
+        try:
+            for name in made:
+                db.execute(f'CREATE EXTENSION IF NOT EXISTS "{name}" CASCADE')
+            shared = share()
+            with shared.session() as one:
+                strictly("SELECT 1")(one)
+            time.sleep(0.5)
+            assert len(made) > 20
+            assert "servers are cleaned" not in shared.pooler.log()
+        finally:
+            for name in made:
+                db.execute(f'DROP EXTENSION IF EXISTS "{name}" CASCADE')
 
 
 def test_in_session_mode_a_function_that_leaves_nothing_behind_costs_no_server(share, cluster, removed):
@@ -281,3 +386,46 @@ def test_a_function_made_by_another_user_is_noticed_at_once(cluster, share, remo
     with shared.session(world.ADMIN) as other:
         strictly(world.BUILT_IN["a function in SQL"][0])(other)
     shared.nobody_meets(strictly("SELECT public.b_sql()"))
+
+
+# -- last values of sequences
+
+# Who asks for the last value behind a text -> what is made, and the text that has it.
+ASKERS = {
+    "a default": ("CREATE TABLE public.asked_by (parent bigint DEFAULT currval('public.asked_id_seq'))", "INSERT INTO public.asked_by DEFAULT VALUES RETURNING parent"),
+    "a view": ("CREATE VIEW public.asked_by AS SELECT lastval() AS parent", "SELECT parent FROM public.asked_by"),
+    "a function": ("CREATE FUNCTION public.asked_too() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN currval('public.asked_id_seq'); END $$", "SELECT public.asked_too()"),
+    "a function in SQL": ("CREATE FUNCTION public.asked_too() RETURNS bigint LANGUAGE sql AS $$ SELECT (CAST('public.asked_id_seq' AS regclass)).currval $$",
+                          "SELECT public.asked_too()"),
+    "a trigger": ("CREATE TABLE public.asked_by (parent bigint); CREATE FUNCTION public.asked_too() RETURNS trigger LANGUAGE plpgsql AS "
+                  "$$ BEGIN NEW.parent = lastval(); RETURN NEW; END $$; "
+                  "CREATE TRIGGER t BEFORE INSERT ON public.asked_by FOR EACH ROW EXECUTE FUNCTION public.asked_too()",
+                  "INSERT INTO public.asked_by DEFAULT VALUES RETURNING parent"),
+}
+
+
+@pytest.mark.parametrize("who", ASKERS)
+def test_a_last_value_that_is_asked_for_out_of_sight_is_nobody_elses(share, cluster, removed, who):
+    make, ask = ASKERS[who]
+    world.make(cluster)
+    removed("DROP VIEW public.asked_by")
+    removed("DROP TABLE public.asked_by")
+    removed("DROP FUNCTION public.asked_too()")
+    removed("DROP TABLE public.asked CASCADE")
+    insert = "INSERT INTO public.asked (note) VALUES ('mine') RETURNING id"
+    with cluster.superuser(world.QUIET) as db:
+        db.execute(f"CREATE TABLE public.asked (id bigserial, note text); {make}; GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC; "
+                   "GRANT ALL ON SEQUENCE public.asked_id_seq TO PUBLIC")
+    shared = share(wait="5s")
+    with shared.session() as one, shared.session() as other, shared.session() as newcomer:
+        strictly(insert)(one)
+        strictly(insert)(other)
+        for session in (one, newcomer):
+            with pytest.raises(w.ServerError) as error:
+                strictly(ask)(session)
+            assert error.value.sqlstate == "55000"
+        # In one transaction it is as without a pooler.
+        strictly("BEGIN")(one)
+        (own,) = strictly(insert)(one)
+        assert strictly(ask)(one) == [own]
+        strictly("COMMIT")(one)

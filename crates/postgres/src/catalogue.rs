@@ -22,6 +22,8 @@ use std::{
 
 pub(crate) use reading::Reading;
 
+use crate::scan::fields;
+
 /// Milliseconds after which the catalogue is asked again.
 const AGAIN_MS: u64 = 10_000;
 
@@ -65,6 +67,8 @@ pub(crate) struct Catalogue {
     prepares: AtomicBool,
     /// A trigger or a stored expression may do what no SQL takes back.
     beyond_unseen: AtomicBool,
+    /// It has functions that may do harm and are called by names behind a dot.
+    has_notation: AtomicBool,
     known: RwLock<Known>,
 }
 
@@ -80,6 +84,7 @@ impl Catalogue {
             clean: AtomicBool::new(false),
             prepares: AtomicBool::new(true),
             beyond_unseen: AtomicBool::new(false),
+            has_notation: AtomicBool::new(false),
             known: RwLock::default(),
         }
     }
@@ -97,6 +102,8 @@ struct Known {
     functions: HashSet<Box<[u8]>>,
     /// Names of functions after which a server cannot be cleaned.
     beyond: HashSet<Box<[u8]>>,
+    /// Names of functions that may do harm and take one argument.
+    by_notation: HashSet<Box<[u8]>>,
     /// Names of custom parameters that functions set.
     custom: Vec<Box<[u8]>>,
     /// What is not harmless, for people.
@@ -130,6 +137,25 @@ impl Catalogue {
     /// Whether a text that calls these functions may, by them or behind itself, leave behind what no SQL takes back.
     pub(crate) fn may_go_beyond(&self, calls: &[Box<[u8]>]) -> bool {
         self.beyond_unseen.load(SeqCst) || (!calls.is_empty() && self.is_beyond_cleaning(calls))
+    }
+
+    /// Whether a name behind a dot may be that of a function that does harm.
+    #[inline]
+    pub(crate) fn has_notation(&self) -> bool {
+        self.has_notation.load(Relaxed)
+    }
+
+    /// Adds to these calls the functions that this text may call without a parenthesis and that may do harm.
+    pub(crate) fn add_notation(&self, text: &[u8], calls: &mut Vec<Box<[u8]>>) {
+        if !self.has_notation() {
+            return;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        fields(text, |name| {
+            if known.by_notation.contains(name) && !calls.iter().any(|call| **call == *name) {
+                calls.push(name.into());
+            }
+        });
     }
 
     /// Names of custom parameters that functions set.
@@ -198,11 +224,13 @@ impl Catalogue {
             .then(|| judged.suspicious.clone());
         self.prepares.store(judged.prepares, SeqCst);
         self.beyond_unseen.store(judged.beyond_unseen, SeqCst);
+        self.has_notation.store(!judged.by_notation.is_empty(), Relaxed);
         self.clean.store(judged.suspicious.is_empty(), SeqCst);
         *known = Known {
             mark: judged.mark,
             functions: judged.functions,
             beyond: judged.beyond,
+            by_notation: judged.by_notation,
             custom: judged.custom,
             suspicious: judged.suspicious,
         };

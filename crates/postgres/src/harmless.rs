@@ -7,6 +7,9 @@ use std::{collections::HashSet, sync::LazyLock};
 /// One name a line.
 const NAMES: &str = include_str!("harmless/functions.txt");
 
+/// Functions of PostgreSQL and its extensions that take one argument and may leave something behind, but for those of dblink.
+const OF_ONE_ARGUMENT: &str = include_str!("harmless/of_one_argument.txt");
+
 /// Names are cut off there by PostgreSQL.
 pub(crate) const MAX_NAME: usize = 63;
 
@@ -33,6 +36,11 @@ pub(crate) fn is_beyond_cleaning(name: &[u8]) -> bool {
         b"pg_replication_origin_session_setup",
     ];
     NAMES.contains(&name) || name.starts_with(b"dblink")
+}
+
+/// Whether a function of this name, in lower case, takes one argument and may leave something behind: it is called without a parenthesis, too.
+pub(crate) fn may_harm_by_notation(name: &[u8]) -> bool {
+    OF_ONE_ARGUMENT.lines().any(|known| known.as_bytes() == name) || name.starts_with(b"dblink")
 }
 
 /// Numbers of functions that drivers call by number: those for large objects, whose descriptors end with the transaction.
@@ -66,5 +74,6 @@ mod tests {
         let names: Vec<&str> = NAMES.lines().collect();
         assert!(names.is_sorted() && names.iter().all(|name| name.len() <= MAX_NAME && !name.is_empty()));
         assert!(!names.iter().any(|name| is_beyond_cleaning(name.as_bytes())));
+        assert!(!names.iter().any(|name| may_harm_by_notation(name.as_bytes())));
     }
 }

@@ -228,7 +228,7 @@ fn refer(
         // The same, or it is one that was prepared there by other means, and what it does is not known here.
         Ok(None) => {
             if message.header.kind == front::BIND {
-                let findings = server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() });
+                let findings = server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() }, b"");
                 server.suspect(&findings);
             }
             return Step::Forward;
@@ -238,9 +238,12 @@ fn refer(
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(text);
     } else if server.policy.on_state != OnState::Allow
-        && (!statement.findings.is_plain() || server.odd_strings || server.suspects != Suspects::NONE)
+        && (!statement.findings.is_plain()
+            || server.odd_strings
+            || server.suspects != Suspects::NONE
+            || server.catalogue.has_notation())
     {
-        let findings = &server.judge(statement.findings.clone());
+        let findings = &server.judge(statement.findings.clone(), &statement.body);
         if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
             return step;
         }

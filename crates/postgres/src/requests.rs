@@ -181,8 +181,10 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     if !message.is_whole() {
         return;
     }
-    let findings = scan(text);
-    if findings.suspects.any(Suspects::BEYOND) || server.catalogue.may_go_beyond(&findings.calls) {
+    let mut findings = scan(text);
+    server.catalogue.add_notation(text, &mut findings.calls);
+    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || server.catalogue.may_go_beyond(&findings.calls)
+    {
         server.soil.add(Soil::BEYOND);
     }
 }
@@ -226,6 +228,9 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
 
 /// Notes a value if it may be the name of a custom parameter.
 fn note_bound_name(server: &mut Server, value: &[u8]) {
+    if value.eq_ignore_ascii_case(b"seed") {
+        server.soil.add(Soil::BEYOND);
+    }
     if !value.contains(&b'.') || !may_be_name(value) {
         return;
     }
@@ -278,8 +283,8 @@ fn query(
     let mut amended = None;
     let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
-        let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
-        let mut findings = server.judge(findings);
+        let text = message.is_whole().then(|| message.body());
+        let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan), text.unwrap_or_default());
         if !client.mid_message
             && message.is_whole()
             && let Some(given_up) = gives_up(client, server, message.body())

@@ -5,6 +5,7 @@
 
 mod calls;
 mod kinds;
+mod notation;
 mod settings;
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
 };
 use calls::Before;
 use kinds::Kind;
+pub(crate) use notation::fields;
 pub(crate) use settings::{is_verbatim, may_be_name};
 
 /// Looks over the text of a Query or Parse.
@@ -54,7 +56,7 @@ struct Place<'a> {
     before_name: Before<'a>,
     /// What was read last.
     last: Before<'a>,
-    /// A dot was read last, behind a name.
+    /// A dot was read last.
     dot: bool,
     /// The word before the last.
     last_but_one: Before<'a>,
@@ -99,9 +101,10 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
                 at.end_name(Before::Other);
                 at.start = false;
             }
-            Token::Escaped => {
+            Token::Escaped | Token::EscapedName => {
                 // Whatever it names.
-                found.suspects.add(Suspects::HIDDEN);
+                let of_name = if token == Token::EscapedName { Suspects::BEYOND } else { Suspects::NONE };
+                found.suspects.add(Suspects::HIDDEN.and(of_name));
                 at.end_name(Before::Other);
                 at.start = false;
             }
@@ -164,7 +167,9 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
     } else {
         at.start = false;
     }
-    if !qualified {
+    if qualified {
+        notation::read(word, found);
+    } else {
         at.table = if at.table == Table::Next { Table::Last } else { Table::No };
     }
     anywhere(word, at, found);
@@ -211,7 +216,7 @@ const STARTS: [&str; 17] = [
 
 /// Looks over the body of a function in PL/pgSQL.
 pub(crate) fn scan_procedure(body: &[u8]) -> Findings {
-    let mut findings = Findings::default();
+    let mut findings = Findings { backslash: body.contains(&b'\\'), ..Findings::default() };
     look(body, &mut findings, false);
     findings
 }
@@ -222,7 +227,14 @@ fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &
             (at.start, at.prefix, at.procedural, at.table) = (at.outermost, false, false, Table::No);
             at.end_name(Before::Other);
         }
-        b'.' if at.name.is_some() => at.dot = true,
+        b'.' => {
+            if at.name.is_none() {
+                // `(x).f`, `x[1].f`, `$1.f`
+                at.end_name(Before::Other);
+                (at.before_name, at.start) = (Before::Other, false);
+            }
+            at.dot = true;
+        }
         b'(' => {
             let odd = match at.name.take() {
                 Some((name, quoted, qualified)) => {
@@ -510,6 +522,7 @@ mod tests {
             ("select set_config('app.tenant','evil', true and false)", Suspects::SETTINGS),
             ("select \"set_config\"('app.tenant','evil', false)", Suspects::SETTINGS),
             ("select \"pg_advisory_lock\"(1)", Suspects::LOCK),
+            ("select U&\"setsee\\0064\"(0.25)", Suspects::BEYOND),
             ("select set_config(E'app\\x2etenant', 'evil', false)", Suspects::UNNAMED),
             ("SELECT E'a'\n'b\\''; SET app.tenant=evil; SELECT ''", Suspects::SETTINGS),
         ] {

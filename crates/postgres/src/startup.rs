@@ -150,6 +150,10 @@ impl Start {
             start.database.clone_from(&start.user);
         }
         for (name, value) in parse_options(&options)?.into_iter().chain(given) {
+            // At the start of a session it has no effect; set later, it would.
+            if name.eq_ignore_ascii_case("seed") {
+                continue;
+            }
             match start.settings.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
                 Some((_, known)) => *known = value,
                 None => start.settings.push((name, value)),

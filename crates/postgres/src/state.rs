@@ -146,11 +146,14 @@ impl Server {
         self.note(findings);
     }
 
-    /// What a text with these findings may do here and now.
+    /// What a text with these findings may do here and now; no text if it is not known.
     #[inline]
-    pub(crate) fn judge(&self, findings: Findings) -> Findings {
+    pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
         // With odd strings the bodies of functions are read otherwise, too.
         let known = !self.odd_strings && (self.suspects == Suspects::NONE || self.meaning_is_known());
+        if self.catalogue.has_notation() {
+            self.catalogue.add_notation(text, &mut findings.calls);
+        }
         if (findings.is_plain() && known) || self.policy.on_state == OnState::Allow {
             return findings;
         }
@@ -213,7 +216,8 @@ impl Server {
     /// Adds these findings to what is known.
     pub(crate) fn note(&mut self, findings: &Findings) {
         self.suspects.add(findings.suspects);
-        if findings.suspects.any(Suspects::BEYOND) {
+        // A name that cannot be seen may be that of the seed.
+        if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) {
             self.soil.add(Soil::BEYOND);
         } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
             self.soil.add(Soil::ALL);
@@ -284,12 +288,11 @@ impl Server {
         if self.has_state() {
             self.soil.add(Soil::ALL);
         }
-        match self.policy.reset {
-            ResetPolicy::Always => self.soil.add(Soil::STATE),
-            ResetPolicy::Auto if self.policy.on_state != OnState::Allow && !self.catalogue.is_clean() => {
-                self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
-            }
-            ResetPolicy::Auto | ResetPolicy::Never => {}
+        let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
+        if reads && !self.catalogue.is_clean() {
+            self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
+        } else if self.policy.reset == ResetPolicy::Always {
+            self.soil.add(Soil::STATE);
         }
     }
 }

@@ -11,8 +11,10 @@ pub(crate) enum Token<'a> {
     Quoted(&'a [u8]),
     /// A text constant of any kind: what stands between its quotes.
     Literal(&'a [u8]),
-    /// A text constant or an identifier with the escapes of `U&`.
+    /// A text constant with the escapes of `U&`.
     Escaped,
+    /// An identifier with them.
+    EscapedName,
     /// A number, a parameter (`$1`).
     Number,
     /// Any other character.
@@ -137,7 +139,7 @@ impl<'a> Iterator for Tokens<'a> {
                 [b'u' | b'U', b'&', quote @ (b'\'' | b'"'), ..] => {
                     self.take(3);
                     self.quoted(quote, false);
-                    Token::Escaped
+                    if quote == b'"' { Token::EscapedName } else { Token::Escaped }
                 }
                 [b'\'', ..] => {
                     self.take(1);
@@ -231,7 +233,7 @@ mod tests {
         );
         assert_eq!(
             words("$$a;b$$ $x$ $$ $x$ 1.5e3 u&\"q\" x'ff'"),
-            [Literal(b"a;b"), Literal(b" $$ "), Number, Word(b"e3"), Token::Escaped, Literal(b"ff"),]
+            [Literal(b"a;b"), Literal(b" $$ "), Number, Word(b"e3"), Token::EscapedName, Literal(b"ff"),]
         );
     }
 
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(read("select 'a', E'\\'', \"b\\\", $$\\$$"), (false, false));
         assert_eq!(read("select 'O\\'Brien'"), (true, true));
         assert_eq!(read("select '\\'"), (true, false));
-        assert_eq!(words("U&\"\\0061\" u&'\\0061'"), [Token::Escaped, Token::Escaped]);
+        assert_eq!(words("U&\"\\0061\" u&'\\0061'"), [Token::EscapedName, Token::Escaped]);
         assert_eq!(read("select 'a"), (false, true));
         assert_eq!(read("select /* a"), (false, true));
     }

@@ -137,7 +137,7 @@ fn suspect(
     if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
         return None;
     }
-    let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan));
+    let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan), text.unwrap_or_default());
     if findings.suspects == Suspects::NONE {
         return None;
     }

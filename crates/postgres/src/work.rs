@@ -304,8 +304,9 @@ impl Postgres {
             Some(failure) => server.catalogue.failed(&failure.text()),
             None => server.catalogue.read(reading),
         };
-        // In session mode all servers are cleaned when they change hands, whatever the functions are.
-        if let Some(suspicious) = news.filter(|_| server.mode != PoolMode::Session) {
+        // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they where that is asked for.
+        let tells = server.mode != PoolMode::Session && server.policy.reset == ResetPolicy::Auto;
+        if let Some(suspicious) = news.filter(|_| tells) {
             self.directory.catalogue_read(server.pool, &suspicious);
         }
         match verdict {
@@ -341,7 +342,7 @@ impl Server {
 
     /// Asks what its database could do to sessions, if that is to be known. True if it is at work then.
     pub(crate) fn ask_catalogue(&mut self, me: ServerTag, verdict: Option<Verdict>, out: &mut Outbox) -> bool {
-        let of_interest = self.policy.reset == ResetPolicy::Auto && self.policy.on_state != OnState::Allow;
+        let of_interest = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
         if !of_interest {
             return false;
         }

@@ -39,7 +39,8 @@ const MARKED: [(&str, &str); 15] = [
     ("pg_partitioned_table", "partrelid"),
 ];
 
-/// The SQL. Its rows have seven columns: what they are about, schema, name, language, source, SET clauses, extension.
+/// The SQL. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n` if it can be called with one
+/// argument and so by notation), schema, name, language, source, SET clauses, extension.
 pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     let mut sql = String::from(GUARD);
     // Each row's transaction and number, summed up: any change shows, but by a chance of one in millions.
@@ -60,7 +61,8 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     let literal = String::from_utf8(literal).expect("a literal is ASCII");
     let changed = format!("(SELECT mark FROM ({current}) AS now) <> {literal}");
     sql.push_str(&format!(
-        "SELECT CASE WHEN p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) THEN 't' ELSE 'f' END, n.nspname, p.proname, l.lanname, p.prosrc, array_to_string(p.proconfig, chr(10)), e.extname \
+        "SELECT CASE WHEN p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) THEN 't' \
+         WHEN p.prokind = 'f' AND p.pronargs > 0 AND p.pronargs - p.pronargdefaults <= 1 THEN 'n' ELSE 'f' END, n.nspname, p.proname, l.lanname, p.prosrc, array_to_string(p.proconfig, chr(10)), e.extname \
          FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_language AS l ON l.oid = p.prolang \
          LEFT JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
          LEFT JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid \

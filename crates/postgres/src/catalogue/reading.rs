@@ -12,7 +12,7 @@ use super::{
 use crate::{
     harmless,
     message::take_u32,
-    scan::{scan, scan_procedure},
+    scan::{fields, scan, scan_procedure},
     suspects::{Findings, Suspects},
 };
 
@@ -24,6 +24,8 @@ const MAX_FUNCTIONS: usize = 50_000;
 
 /// Most names of functions that are told to people.
 const MAX_TOLD: usize = 100;
+
+const UNREADABLE: &str = "its language cannot be read";
 
 /// Extensions of PostgreSQL's own distribution whose functions leave nothing behind in a session.
 const TRUSTED: &[&str] = &[
@@ -85,6 +87,8 @@ struct Function {
     extension: Box<[u8]>,
     /// A trigger may run it.
     fires: bool,
+    /// It can be called without a parenthesis, as if it were a column.
+    by_notation: bool,
 }
 
 /// A function that a stored expression calls, and where that is.
@@ -113,6 +117,7 @@ pub(super) struct Judged {
     pub(super) functions: HashSet<Box<[u8]>>,
     pub(super) beyond: HashSet<Box<[u8]>>,
     pub(super) beyond_unseen: bool,
+    pub(super) by_notation: HashSet<Box<[u8]>>,
     pub(super) custom: Vec<Box<[u8]>>,
     pub(super) suspicious: Vec<String>,
     pub(super) prepares: bool,
@@ -155,8 +160,9 @@ impl Reading {
                 self.same = *self.mark == *name;
                 self.mark = name.into();
             }
-            b"f" | b"t" => self.functions.push(Function {
+            b"f" | b"n" | b"t" => self.functions.push(Function {
                 fires: kind == b"t",
+                by_notation: kind == b"n",
                 schema: schema.into(),
                 name: name.into(),
                 language: language.into(),
@@ -181,6 +187,7 @@ impl Reading {
             functions: HashSet::new(),
             beyond: HashSet::new(),
             beyond_unseen: false,
+            by_notation: HashSet::new(),
             custom: Vec::new(),
             suspicious: Vec::new(),
             prepares: false,
@@ -192,16 +199,30 @@ impl Reading {
             .filter(|function| !in_list(TO_BE_CALLED, &function.extension))
             .map(|function| function.name.to_ascii_lowercase().into())
             .collect();
+        let by_notation: HashSet<&[u8]> =
+            self.functions.iter().filter(|function| function.by_notation).map(|function| &*function.name).collect();
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
         let mut callers: HashMap<Box<[u8]>, Vec<Box<[u8]>>> = HashMap::new();
         for function in &self.functions {
-            if in_list(TO_BE_CALLED, &function.extension) {
+            let to_be_called = in_list(TO_BE_CALLED, &function.extension);
+            if to_be_called && !function.is_readable() {
                 continue;
             }
-            let trusted = in_list(TRUSTED, &function.extension) || function.is_trusted(&self.trusted);
-            let why = if trusted { None } else { function.judge(&is_known, &mut judged, &mut callers) };
+            let why = if function.is_trusted(&self.trusted) {
+                None
+            } else if in_list(TRUSTED, &function.extension) && !function.is_readable() {
+                function.judge_set(None, &mut judged)
+            } else {
+                function.judge(&is_known, &by_notation, &mut judged, &mut callers)
+            };
+            // Of those that cannot be read there are many, and some have the names of columns.
+            if why.is_some_and(|why| why != UNREADABLE) && function.by_notation {
+                judged.by_notation.insert(function.name.clone());
+            }
             match why {
-                None if judged.functions.len() < MAX_FUNCTIONS => _ = judged.functions.insert(function.name.clone()),
+                None if !to_be_called && judged.functions.len() < MAX_FUNCTIONS => {
+                    _ = judged.functions.insert(function.name.clone())
+                }
                 None => {}
                 Some(why) => judged.suspicious.push(format!("{} ({why})", function.full_name())),
             }
@@ -212,14 +233,17 @@ impl Reading {
             let by = callers.remove(&name).unwrap_or_default();
             found.extend(by.into_iter().filter(|caller| judged.beyond.insert(caller.clone())));
         }
+        let beyond = judged.beyond.iter().filter(|name| by_notation.contains(&***name));
+        judged.by_notation.extend(beyond.cloned());
         judged.beyond_unseen =
             self.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
                 || self.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
         for (name, place) in &self.expressions {
-            if !harmless::is_harmless(name) {
+            let asks = matches!(&**name, b"currval" | b"lastval");
+            if asks || !harmless::is_harmless(name) {
                 let place = String::from_utf8_lossy(place);
                 judged.suspicious.push(format!("{place} (calls {})", String::from_utf8_lossy(name)));
-                judged.prepares = true;
+                judged.prepares |= !asks;
             }
         }
         if self.unreadable {
@@ -257,10 +281,21 @@ impl Function {
         })
     }
 
+    /// Its source says what it does. Such functions are added to extensions by people, too.
+    fn is_readable(&self) -> bool {
+        matches!(&*self.language, b"sql" | b"plpgsql")
+    }
+
+    /// Of xml2, some functions in SQL call others in C that are called the same.
+    fn calls_its_own(&self, name: &[u8]) -> bool {
+        *self.extension == *b"xml2" && matches!(name, b"xpath_list" | b"xpath_nodeset")
+    }
+
     /// Why it is not harmless; `None` if it is. Adds it to the `callers` of those that it calls.
     fn judge(
         &self,
         is_known: &dyn Fn(&[u8]) -> bool,
+        by_notation: &HashSet<&[u8]>,
         judged: &mut Judged,
         callers: &mut HashMap<Box<[u8]>, Vec<Box<[u8]>>>,
     ) -> Option<&'static str> {
@@ -269,7 +304,8 @@ impl Function {
             b"plpgsql" => scan_procedure(&self.source),
             _ => {
                 judged.prepares = true;
-                return Some("its language cannot be read");
+                self.judge_set(None, judged);
+                return Some(UNREADABLE);
             }
         };
         for name in &findings.custom {
@@ -283,21 +319,38 @@ impl Function {
             for called in &findings.calls {
                 callers.entry(called.clone()).or_default().push(self.name.clone());
             }
+            fields(&self.source, |name| {
+                if by_notation.contains(name) {
+                    callers.entry(name.into()).or_default().push(self.name.clone());
+                }
+            });
         }
-        let why = why_not(&findings, is_known).or_else(|| self.judge_set());
+        let of_set = self.judge_set(Some(&findings), judged);
+        let why = why_not(&findings, &|name| is_known(name) || self.calls_its_own(name)).or(of_set);
         if why.is_some() {
             judged.prepares |= findings.suspects.any(Suspects::HIDDEN.and(Suspects::PREPARE).and(Suspects::FORGET));
         }
         why
     }
 
-    /// SET clauses hold for the time of a call only; but what is created then may be temporary.
-    fn judge_set(&self) -> Option<&'static str> {
+    /// SET clauses hold for the time of a call only; but what is created then may be temporary, texts may be read otherwise than here,
+    /// and a seed stays. `findings` are those of its source, if that can be read.
+    fn judge_set(&self, findings: Option<&Findings>, judged: &mut Judged) -> Option<&'static str> {
         let set = self.set.to_ascii_lowercase();
-        let temporary = set.split(|&byte| byte == b'\n').any(|line| {
-            let value = line.strip_prefix(b"search_path=").unwrap_or_default().trim_ascii_start();
-            value.strip_prefix(b"\"").unwrap_or(value).starts_with(b"pg_temp")
-        });
+        let value = |name: &[u8]| set.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
+        if value(b"seed=").is_some() {
+            judged.beyond.insert(self.name.clone());
+            return Some("it sets the seed of random numbers");
+        }
+        if value(b"standard_conforming_strings=").is_some() {
+            judged.prepares = true;
+            if findings.is_some_and(|findings| findings.backslash) {
+                judged.beyond.insert(self.name.clone());
+            }
+            return Some("it changes how texts are read");
+        }
+        let path = value(b"search_path=").unwrap_or_default().trim_ascii_start();
+        let temporary = path.strip_prefix(b"\"").unwrap_or(path).starts_with(b"pg_temp");
         temporary.then_some("its search_path begins with pg_temp")
     }
 }
@@ -319,6 +372,8 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
         .and(Suspects::BEYOND))
     {
         Some("it leaves something behind in the session")
+    } else if any(Suspects::LAST_VALUE) {
+        Some("it asks for the last value of a sequence")
     } else if !findings.calls.iter().all(|name| is_known(name)) {
         Some("it calls what is not known to be harmless")
     } else {
@@ -380,6 +435,9 @@ mod tests {
             ("plpgsql", "begin perform \"pg_temp\".f(); end"),
             ("plpgsql", "begin perform query_to_xml('select 1', true, true, ''); end"),
             ("plpgsql", "begin listen x; end"),
+            ("plpgsql", "begin return currval('s'); end"),
+            ("sql", "select ('s'::regclass).currval"),
+            ("sql", "select lastval()"),
             ("c", "f"),
             ("plpython3u", "pass"),
         ] {
@@ -393,6 +451,34 @@ mod tests {
             judged(&[["f", "public", "f", "sql", "select 1", "search_path=a, pg_temp", ""]], &[]).suspicious.len(),
             0
         );
+    }
+
+    #[test]
+    fn clauses_that_change_how_texts_are_read_or_stay_are_noticed() {
+        let odd = ["f", "public", "odd", "sql", "select 'x'", "work_mem=1MB\nstandard_conforming_strings=off", ""];
+        let hides = ["f", "public", "hides", "plpgsql", "begin perform 'x\\'', y() --'; end", odd[5], ""];
+        let seeds = ["f", "public", "seeds", "c", "x", "Seed=0.25", "hstore"];
+        let judged = judged(&[odd, hides, seeds, function("calls", "sql", "select seeds()")], &[]);
+        assert_eq!(judged.suspicious.len(), 3);
+        let mut names: Vec<_> = judged.beyond.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"calls"[..], b"hides", b"seeds"].map(Box::from));
+    }
+
+    #[test]
+    fn a_function_that_was_added_to_an_extension_is_looked_at() {
+        for extension in ["hstore", "dblink", "xml2"] {
+            let added = ["f", "public", "f", "sql", "select set_config('app.tenant', 'x', false)", "", extension];
+            assert_eq!(judged(&[added], &[]).suspicious.len(), 1, "{extension}");
+        }
+        for (language, source, extension) in [
+            ("c", "f", "dblink"),
+            ("c", "f", "hstore"),
+            ("sql", "SELECT xpath_nodeset($1,$2,'',$3)", "xml2"),
+            ("sql", "SELECT pg_catalog.strpos(pg_catalog.lower($1), $2)", "citext"),
+        ] {
+            assert_eq!(judged(&[["f", "public", "f", language, source, "", extension]], &[]).suspicious, [""; 0]);
+        }
     }
 
     #[test]
@@ -413,6 +499,24 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_one_argument_is_called_by_a_name_behind_a_dot_too() {
+        let one = |name, source| ["n", "public", name, "sql", source, "", ""];
+        let rows = [
+            one("seed", "select setseed($1)"),
+            one("sets", "select set_config('app.tenant', $1, false)"),
+            one("far", "select (0.5::float8).seed"),
+            one("not", "select ($1).a"),
+            ["n", "public", "box", "c", "LWGEOM_box", "", "postgis"],
+            function("two", "sql", "select set_config('app.tenant', $1, $2 = '')"),
+        ];
+        let mut names: Vec<_> = judged(&rows, &[]).by_notation.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"far"[..], b"seed", b"sets"].map(Box::from));
+        assert!(judged(&rows, &["public.sets", "public.seed", "public.two", "public.box"]).by_notation.is_empty());
+        assert_eq!(judged(&[one("locks", "select (1::bigint).pg_advisory_lock")], &[]).suspicious.len(), 1);
+    }
+
+    #[test]
     fn what_is_trusted_is_not_looked_at() {
         let rows = [["f", "gis", "f", "c", "f", "", "postgis"], ["f", "public", "digest", "c", "x", "", "pgcrypto"]];
         assert_eq!(judged(&rows, &[]).suspicious, ["gis.f (its language cannot be read)"]);
@@ -426,6 +530,9 @@ mod tests {
     fn expressions_that_call_what_is_not_harmless_are_named() {
         let rows = [["x", "", "set_config", "", "rule of v", "", ""], ["x", "", "lower", "", "default in t", "", ""]];
         assert_eq!(judged(&rows, &[]).suspicious, ["rule of v (calls set_config)"]);
+        let asks = judged(&[["x", "", "currval", "", "default in t", "", ""], rows[1]], &[]);
+        assert_eq!(asks.suspicious, ["default in t (calls currval)"]);
+        assert!(!asks.prepares);
     }
 
     #[test]

@@ -180,6 +180,13 @@ pub(super) fn call(
     }
     match lower {
         b"set_config" => settings::set_config(tokens.clone(), found),
+        lower => judge(lower, found),
+    }
+}
+
+/// What a call of a function of this name, in lower case, may do; it is not known to be harmless.
+pub(super) fn judge(lower: &[u8], found: &mut Findings) {
+    match lower {
         b"set_limit" => found.suspects.add(Suspects::SETTINGS),
         b"pg_advisory_unlock" | b"pg_advisory_unlock_shared" | b"pg_advisory_unlock_all" => {
             found.suspects.add(Suspects::LOCK.and(Suspects::UNDO));

@@ -204,6 +204,9 @@ fn sought_after(reset: ResetPolicy) -> (World, ServerTag) {
     let mut world = World::new(doors);
     world.hurried = true;
     let server = add_server(&mut world);
+    // Nothing in its database does anything out of sight.
+    assert!(text(&world.server_got(server)).contains("pg_proc"));
+    world.server_says(server, &messages("C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
     (world, server)
 }
 
@@ -258,9 +261,6 @@ fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
 #[test]
 fn what_goes_ahead_of_a_cleaning_soils_the_server_again() {
     let (mut world, server) = sought_after(ResetPolicy::Auto);
-    // Nothing in its database does anything out of sight.
-    assert!(text(&world.server_got(server)).contains("pg_proc"));
-    world.server_says(server, &messages("C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
     let (one, other) = (add_client(&mut world), add_client(&mut world));
     use_by(&mut world, one, server);
     world.client_says(other, &messages("Q:SELECT_f(1)"));
