@@ -13,6 +13,7 @@ use protocol::PoolId;
 use crate::{
     harmless,
     message::take_text,
+    scan,
     tokens::{Token, Tokens},
 };
 
@@ -120,16 +121,24 @@ pub(crate) struct Settings {
     pub(crate) extras: Pairs,
     /// See [`Settings::context`]; computed when the set is interned.
     context: u64,
+    /// See [`Settings::reading`]; likewise.
+    reading: u64,
 }
 
 impl Settings {
     pub(crate) fn new(reported: Pairs, extras: Pairs) -> Self {
-        Self { reported, extras, context: 0 }
+        Self { reported, extras, context: 0, reading: 0 }
     }
 
     /// A hash of all that may rule what a text means: everything but the application's name. Known of interned sets.
     pub(crate) fn context(&self) -> u64 {
         self.context
+    }
+
+    /// A hash of all that may rule how constants are read, and that PostgreSQL does not look at when it uses a plan. Known of interned sets.
+    #[inline]
+    pub(crate) fn reading(&self) -> u64 {
+        self.reading
     }
 
     /// Whether what is created without the name of a schema is temporary: no word of a statement says so then.
@@ -145,13 +154,16 @@ impl Settings {
     }
 
     fn compute_context(&mut self) {
-        let mut hasher = DefaultHasher::new();
+        let (mut hasher, mut reading) = (DefaultHasher::new(), DefaultHasher::new());
         for (name, value) in self.reported.iter().chain(self.extras.iter()) {
             if !name.eq_ignore_ascii_case(APPLICATION_NAME) && !name.contains(&b'.') {
                 (name.to_ascii_lowercase(), value).hash(&mut hasher);
             }
+            if scan::rules_reading(name) {
+                (name.to_ascii_lowercase(), value).hash(&mut reading);
+            }
         }
-        self.context = hasher.finish();
+        (self.context, self.reading) = (hasher.finish(), reading.finish());
     }
 
     /// These settings, changed as a client asks at start-up.

@@ -24,6 +24,7 @@ use crate::{
     error::{Failure, Report, Severity},
     message::{Header, front, take_text, write, write_query},
     parameters::{Settings, is_identity, write_set},
+    plans::{self, Fate},
     prepared::Copies,
     requests::Arrived,
     scan::scan,
@@ -77,11 +78,16 @@ impl Postgres {
         let same_holder = server.held_last.replace((me, client.secret)) == Some((me, client.secret));
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
-        if !cleans && !forgets && Arc::ptr_eq(&want, &server.settings) {
+        let plans = server.judge_plans(&want, same_holder);
+        if plans == Fate::Spoil {
+            return self.take_another(me, client, tag, server, out);
+        }
+        let forgets_plans = plans == Fate::Go;
+        if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, &server.settings) {
             return;
         }
         if cleans && let Some(whole) = server.cleans_by_steps(&want) {
-            return self.clean_by_steps(client, tag, server, want, whole, out);
+            return self.clean_by_steps(client, tag, server, (want, whole, forgets_plans), out);
         }
         let mut sql = Vec::new();
         if cleans {
@@ -97,10 +103,14 @@ impl Postgres {
                 sql.extend_from_slice(sequences::FORGET);
             }
             server.settings.write_change(&want, &mut sql);
-            if sql.is_empty() {
-                server.settings = want;
-                return;
-            }
+        }
+        if forgets_plans {
+            sql.extend_from_slice(plans::FORGET);
+            sql.push(b';');
+        }
+        if sql.is_empty() {
+            server.settings = want;
+            return;
         }
         sql.extend_from_slice(b"COMMIT");
         let preface = Preface::new(want, cleans, 0, client);
@@ -111,14 +121,20 @@ impl Postgres {
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
     }
 
+    /// What was granted will not do: it is closed, and the client asks again.
+    fn take_another(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.stage = Stage::Closed;
+        client.release(me, tag, server, Verdict::Discard, out);
+        out.push(Effect::Wake { client: me });
+    }
+
     /// Cleans a server by steps: as a `whole`, or of all but the statements that we have prepared.
     fn clean_by_steps(
         &self,
         client: &mut Client,
         tag: ServerTag,
         server: &mut Server,
-        want: Arc<Settings>,
-        whole: bool,
+        (want, whole, forgets_plans): (Arc<Settings>, bool, bool),
         out: &mut Outbox,
     ) {
         if whole {
@@ -142,6 +158,9 @@ impl Postgres {
             let mut sql = Vec::new();
             write_set(&mut sql, name, value);
             steps.step(&sql);
+        }
+        if forgets_plans && !whole {
+            steps.step(plans::FORGET);
         }
         if commits {
             steps.step(b"COMMIT");
@@ -338,7 +357,7 @@ impl Client {
         let mut further = findings.suspects;
         further.remove(MAY_GO_AHEAD);
         let stops = !findings.exits || server.is_prefaced_by_steps();
-        read && further == Suspects::NONE && stops
+        read && further == Suspects::NONE && stops && !server.needs_new_plans_for(findings)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
     named,
     parameters::can_be_named,
-    retold,
+    plans, retold,
     scan::{is_verbatim, may_be_name, scan},
     sequences,
     server::Server,
@@ -182,6 +182,7 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
         return;
     }
     let findings = scan(text);
+    server.note_reading(&findings);
     if findings.suspects.any(Suspects::BEYOND) || server.catalogue.may_go_beyond(&findings.calls) {
         server.soil.add(Soil::BEYOND);
     }
@@ -294,6 +295,9 @@ fn query(
             }
         }
         if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+            return step;
+        }
+        if let Some(step) = plans::before(client, (tag, server), &findings, out) {
             return step;
         }
         if findings.suspects != Suspects::NONE {

@@ -14,7 +14,7 @@ use crate::{
 };
 use calls::Before;
 use kinds::Kind;
-pub(crate) use settings::{is_verbatim, may_be_name};
+pub(crate) use settings::{is_verbatim, may_be_name, rules_reading};
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {
@@ -154,6 +154,7 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
             let exits = found.exits;
             let kind = kinds::begin(word, tokens, found);
             // Behind another statement it is of no interest.
+            found.several |= at.begun;
             found.exits = if std::mem::replace(&mut at.begun, true) { exits } else { found.exits };
             at.prefix = kind == Kind::Prefix;
             at.procedural = kind == Kind::Procedural;

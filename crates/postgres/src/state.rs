@@ -212,7 +212,9 @@ impl Server {
 
     /// Adds these findings to what is known.
     pub(crate) fn note(&mut self, findings: &Findings) {
+        self.note_reading(findings);
         self.suspects.add(findings.suspects);
+        self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.and(Suspects::HIDDEN));
         if findings.suspects.any(Suspects::BEYOND) {
             self.soil.add(Soil::BEYOND);
         } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
@@ -288,6 +290,7 @@ impl Server {
             ResetPolicy::Always => self.soil.add(Soil::STATE),
             ResetPolicy::Auto if self.policy.on_state != OnState::Allow && !self.catalogue.is_clean() => {
                 self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
+                self.plans.temporary = true;
             }
             ResetPolicy::Auto | ResetPolicy::Never => {}
         }
@@ -531,6 +534,7 @@ impl Postgres {
             }
         }
         server.settings = self.parameters.intern(theirs);
+        server.note_left(&server.settings.clone());
         client.settings = Some(self.parameters.intern(wanted));
     }
 

@@ -13,7 +13,7 @@ use crate::{
     client::Client,
     exchange::Note,
     message::{HEADER, front, write},
-    named,
+    named, plans,
     requests::{Arrived, Step, note_bound_names},
     retold,
     scan::scan,
@@ -142,6 +142,9 @@ fn suspect(
         return None;
     }
     if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+        return Some(step);
+    }
+    if let Some(step) = plans::before(client, (tag, server), &findings, out) {
         return Some(step);
     }
     if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {

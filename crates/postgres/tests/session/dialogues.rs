@@ -569,7 +569,7 @@ fn what_goes_ahead_of_a_request_fails_and_the_request_goes_elsewhere() {
         let two = whole(world, add_client);
         world.client_says(two, &messages("P:~hello~~~ B:~~~~~~~~ E:~~~~~ S"));
         let sent = text(&world.server_got(first));
-        assert!(sent.contains("SET \"TimeZone\" = 'UTC';COMMIT~P") && sent.contains("hello~"), "{sent}");
+        assert!(sent.contains("SET \"TimeZone\" = 'UTC';DISCARD PLANS;COMMIT~P") && sent.contains("hello~"), "{sent}");
         let second = whole(world, add_server);
         world.releases.clear();
         world.server_says(first, &messages("1 2 C:BEGIN~ E:SERROR~C57014~Mtoo_slow~~"));
