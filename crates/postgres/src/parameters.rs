@@ -213,6 +213,12 @@ impl Settings {
 
     /// The same without a change of who acts.
     pub(crate) fn write_change_but_identity(&self, to: &Settings, sql: &mut Vec<u8>) {
+        // One may be refused as long as another is set: log_parser_stats and log_statement_stats.
+        for (name, _) in self.extras.iter() {
+            if to.extras.get(name).is_none() && !is_identity(name) {
+                write_reset(sql, name);
+            }
+        }
         for (name, value) in to.reported.iter() {
             if self.reported.get(name).is_some_and(|old| old != value) {
                 write_set(sql, name, value);
@@ -221,11 +227,6 @@ impl Settings {
         for (name, value) in to.extras.iter() {
             if self.extras.get(name) != Some(value) && !is_identity(name) {
                 write_set(sql, name, value);
-            }
-        }
-        for (name, _) in self.extras.iter() {
-            if to.extras.get(name).is_none() && !is_identity(name) {
-                write_reset(sql, name);
             }
         }
     }
@@ -521,7 +522,7 @@ mod tests {
         );
         let to = from.overlaid(&wanted(&[("timezone", "CET"), ("Search_Path", "a, b")]));
         let to = Settings { extras: pairs(&[("work_mem", "1MB"), ("Search_Path", "a, b")]), ..to };
-        let sql = r#"SET "TimeZone" = 'CET';SELECT pg_catalog.set_config('Search_Path','a, b',false);RESET "geqo";"#;
+        let sql = r#"RESET "geqo";SET "TimeZone" = 'CET';SELECT pg_catalog.set_config('Search_Path','a, b',false);"#;
         assert_eq!(change(&from, &to), sql);
         assert_eq!(change(&from, &from), "");
     }
@@ -531,7 +532,7 @@ mod tests {
         let from = Settings::new(Pairs::default(), pairs(&[("role", "a"), ("geqo", "off")]));
         let to =
             Settings::new(Pairs::default(), pairs(&[("role", "b"), ("session_authorization", "c"), ("jit", "off")]));
-        let sql = r#"RESET "role";SET "jit" = 'off';RESET "geqo";SET "session_authorization" = 'c';SET "role" = 'b';"#;
+        let sql = r#"RESET "role";RESET "geqo";SET "jit" = 'off';SET "session_authorization" = 'c';SET "role" = 'b';"#;
         assert_eq!(change(&from, &to), sql);
     }
 

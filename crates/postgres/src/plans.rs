@@ -55,6 +55,11 @@ impl Plans {
         let strings = settings.reported.get(STRINGS).map(Box::from);
         Self { reading: settings.reading(), strings, ..Self::default() }
     }
+
+    /// Somebody has had the server.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used
+    }
 }
 
 /// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first temporary object.

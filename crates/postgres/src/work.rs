@@ -214,7 +214,13 @@ impl Postgres {
             server.soil.add(Soil::ALL);
         }
         match (work.purpose, work.failure) {
-            (Purpose::Learn(_) | Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_), Some(failure)) => {
+            (Purpose::Learn(extras), Some(failure)) => {
+                let (tag, client) = holder(server, clients);
+                if !self.learns_elsewhere(tag, client, me, server, &extras, out) {
+                    reject(me, server, clients, &failure, out);
+                }
+            }
+            (Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_), Some(failure)) => {
                 reject(me, server, clients, &failure, out);
             }
             (Purpose::Preface(preface), None) => self.prefaced(me, server, clients, (*preface, work.cancelled), out),
