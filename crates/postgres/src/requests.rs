@@ -15,7 +15,7 @@ use crate::{
     named,
     parameters::can_be_named,
     plans, retold,
-    scan::{is_verbatim, may_be_name, scan},
+    scan::{is_verbatim, may_be_name, scan, scan_beginning},
     sequences,
     server::Server,
     state::OnState,
@@ -279,7 +279,7 @@ fn query(
     let mut amended = None;
     let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
-        let findings = if message.is_whole() { scan(message.body()) } else { Findings::unreadable() };
+        let findings = if message.is_whole() { scan(message.body()) } else { scan_beginning(message.body()) };
         let mut findings = server.judge(findings);
         if !client.mid_message
             && message.is_whole()

@@ -84,6 +84,11 @@ impl Suspects {
         Self(self.0 | others.0)
     }
 
+    /// What is in both.
+    pub(crate) fn of(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
     /// Takes others away.
     pub(crate) fn remove(&mut self, others: Self) {
         self.0 &= !others.0;

@@ -16,11 +16,11 @@ use crate::{
     named, plans,
     requests::{Arrived, Step, note_bound_names},
     retold,
-    scan::scan,
+    scan::{scan, scan_beginning},
     sequences,
     server::Server,
     state::{OnState, reject},
-    suspects::{Findings, Suspects},
+    suspects::Suspects,
 };
 
 /// Longest Parse that is kept for a client, in bytes.
@@ -137,7 +137,9 @@ fn suspect(
     if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
         return None;
     }
-    let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan));
+    // Of a text that is too long, what has arrived of it comes behind its name.
+    let beginning = || scan_beginning(message.body().get(1..).unwrap_or_default());
+    let mut findings = server.judge(text.map_or_else(beginning, scan));
     if findings.suspects == Suspects::NONE {
         return None;
     }
