@@ -66,3 +66,24 @@ def test_what_fails_behind_discard_all_in_its_pipeline_does_not_undo_it(start, f
         client.query("ROLLBACK")
         assert client.query("SHOW work_mem") == [["5MB"]]
         assert client.query("SHOW application_name") == [["of the start"]]
+
+
+@pytest.mark.parametrize("reset", ["auto", "always"])
+@pytest.mark.parametrize("max_size", [1, 5])
+def test_who_asks_for_temp_buffers_is_served_after_somebodys_temporary_table(start, reset, max_size):
+    """A server refuses it for ever then; another one does not."""
+    pooler = start(max_size=max_size, reset=reset)
+    others = [pooler.wire() for _ in range(max_size)]
+    early = pooler.wire(options="-c temp_buffers=16MB")
+    for other in others:
+        other.query("BEGIN; CREATE TEMP TABLE t_mine (a int) ON COMMIT DROP; INSERT INTO t_mine VALUES (1)")
+    for other in others:
+        other.query("COMMIT")
+    for size in ("16MB", "32MB"):
+        others[0].query("BEGIN; CREATE TEMP TABLE t_mine (a int) ON COMMIT DROP; INSERT INTO t_mine VALUES (1); COMMIT")
+        with pooler.wire(options=f"-c temp_buffers={size}") as client:
+            assert client.query("SHOW temp_buffers") == [[size]]
+        others[0].query("BEGIN; CREATE TEMP TABLE t_mine (a int) ON COMMIT DROP; INSERT INTO t_mine VALUES (1); COMMIT")
+        assert early.query("SHOW temp_buffers") == [["16MB"]]
+    for session in (*others, early):
+        session.close()

@@ -65,6 +65,8 @@ pub(crate) struct Catalogue {
     clean: AtomicBool,
     /// Something in it may prepare statements, or deallocate them.
     prepares: AtomicBool,
+    /// It has functions whose plans a session keeps.
+    keeps_plans: AtomicBool,
     /// A trigger or a stored expression may do what no SQL takes back.
     beyond_unseen: AtomicBool,
     /// It has functions that may do harm and are called by names behind a dot.
@@ -83,6 +85,7 @@ impl Catalogue {
             due_ms: AtomicU64::new(0),
             clean: AtomicBool::new(false),
             prepares: AtomicBool::new(true),
+            keeps_plans: AtomicBool::new(true),
             beyond_unseen: AtomicBool::new(false),
             has_notation: AtomicBool::new(false),
             known: RwLock::default(),
@@ -120,6 +123,11 @@ impl Catalogue {
     /// Something in the database may have to do with prepared statements.
     pub(crate) fn prepares(&self) -> bool {
         self.prepares.load(SeqCst) || self.stale.load(SeqCst) || self.changing.load(SeqCst) > 0
+    }
+
+    /// Something in the database may keep plans of its own.
+    pub(crate) fn keeps_plans(&self) -> bool {
+        self.keeps_plans.load(SeqCst) || self.stale.load(SeqCst) || self.changing.load(SeqCst) > 0
     }
 
     /// Whether all of these functions are known to leave nothing behind.
@@ -195,6 +203,7 @@ impl Catalogue {
     pub(crate) fn failed(&self, why: &str) -> Option<Vec<String>> {
         let told = vec![format!("the catalogue cannot be read: {why}")];
         self.clean.store(false, SeqCst);
+        self.keeps_plans.store(true, SeqCst);
         self.due_ms.store(self.now_ms() + AGAIN_MS, SeqCst);
         self.stale.store(false, SeqCst);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -223,6 +232,7 @@ impl Catalogue {
         let news = (known.suspicious != judged.suspicious || (first && !judged.suspicious.is_empty()))
             .then(|| judged.suspicious.clone());
         self.prepares.store(judged.prepares, SeqCst);
+        self.keeps_plans.store(judged.keeps_plans, SeqCst);
         self.beyond_unseen.store(judged.beyond_unseen, SeqCst);
         self.has_notation.store(!judged.by_notation.is_empty(), Relaxed);
         self.clean.store(judged.suspicious.is_empty(), SeqCst);

@@ -457,6 +457,7 @@ impl Postgres {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         let learned = Learned { settings: server.settings.clone(), facts: server.facts.clone() };
         self.parameters.learn(server.pool, &login.start.settings, &server.defaults, learned.clone());
+        client.tries = 0;
         client.release(me, tag, server, Verdict::Clean, out);
         complete(self.node, me, client, learned, out);
         // What the client has sent meanwhile was not consumed.

@@ -33,6 +33,7 @@ mod message;
 mod named;
 mod outcomes;
 mod parameters;
+mod plans;
 mod preface;
 mod prepared;
 mod replan;

@@ -16,11 +16,12 @@ use crate::{
     error::Failure,
     exchange::Note,
     message::{HEADER, back, front, take_text, write},
+    plans,
     prepared::{Need, Prepared},
     requests::{Arrived, Step, note_bound_names},
     retold, sequences,
     server::Server,
-    state::{OnState, reject},
+    state::{OnState, Pin, reject},
     statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
     suspects::{Findings, Suspects},
 };
@@ -67,10 +68,16 @@ fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<A
 
 /// What rules the meaning of a text parsed now; `None` if nobody else may share it.
 fn context(client: &Client, server: &Server) -> Option<u64> {
-    if server.suspects.any(Suspects::MEANING.and(Suspects::HIDDEN)) {
+    if server.suspects.any(Suspects::MEANING.and(Suspects::HIDDEN)) || hides_tables(client, server) {
         return None;
     }
     client.settings.as_ref().map(|settings| settings.context())
+}
+
+/// A table that only this client knows may stand before one that a text names.
+fn hides_tables(client: &Client, server: &Server) -> bool {
+    // Who is pinned because of an unknown setting may have temporary tables, too.
+    server.suspects.any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
 }
 
 /// A Parse.
@@ -247,6 +254,9 @@ fn refer(
         if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
             return step;
         }
+        if let Some(step) = plans::before(client, (tag, server), findings, out) {
+            return step;
+        }
         if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
             reject(tag, server, message.header.kind, out);
         }
@@ -264,12 +274,17 @@ fn refer(
     let described = client.named.as_ref().is_some_and(|named| named.is_described(text));
     let now = context(client, server);
     let there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
-    if now != Some(statement.context) && !(there && now.is_none()) {
+    let fits = match now {
+        Some(now) => now == statement.context,
+        // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
+        None => {
+            statement.is_own() || (there && !hides_tables(client, server) && !server.suspects.any(Suspects::READING))
+        }
+    };
+    if !fits {
         // It would mean something else if it were parsed now, so it is another statement.
         statement = postgres.statements.intern(now, statement.epoch, &statement.body);
-        if now.is_some() {
-            client.named.as_mut().expect("it has the statement").replace(text, &statement);
-        }
+        client.named.as_mut().expect("it has the statement").replace(text, &statement);
     }
     bring((tag, server), &statement, out);
     let kept = (message.header.kind == front::BIND && !described).then_some(&statement);

@@ -13,6 +13,7 @@ use protocol::PoolId;
 use crate::{
     harmless,
     message::take_text,
+    scan,
     tokens::{Token, Tokens},
 };
 
@@ -120,16 +121,24 @@ pub(crate) struct Settings {
     pub(crate) extras: Pairs,
     /// See [`Settings::context`]; computed when the set is interned.
     context: u64,
+    /// See [`Settings::reading`]; likewise.
+    reading: u64,
 }
 
 impl Settings {
     pub(crate) fn new(reported: Pairs, extras: Pairs) -> Self {
-        Self { reported, extras, context: 0 }
+        Self { reported, extras, context: 0, reading: 0 }
     }
 
     /// A hash of all that may rule what a text means: everything but the application's name. Known of interned sets.
     pub(crate) fn context(&self) -> u64 {
         self.context
+    }
+
+    /// A hash of all that may rule how constants are read, and that PostgreSQL does not look at when it uses a plan. Known of interned sets.
+    #[inline]
+    pub(crate) fn reading(&self) -> u64 {
+        self.reading
     }
 
     /// Whether what is created without the name of a schema is temporary: no word of a statement says so then.
@@ -145,13 +154,16 @@ impl Settings {
     }
 
     fn compute_context(&mut self) {
-        let mut hasher = DefaultHasher::new();
+        let (mut hasher, mut reading) = (DefaultHasher::new(), DefaultHasher::new());
         for (name, value) in self.reported.iter().chain(self.extras.iter()) {
             if !name.eq_ignore_ascii_case(APPLICATION_NAME) && !name.contains(&b'.') {
                 (name.to_ascii_lowercase(), value).hash(&mut hasher);
             }
+            if scan::rules_reading(name) {
+                (name.to_ascii_lowercase(), value).hash(&mut reading);
+            }
         }
-        self.context = hasher.finish();
+        (self.context, self.reading) = (hasher.finish(), reading.finish());
     }
 
     /// These settings, changed as a client asks at start-up.
@@ -201,6 +213,12 @@ impl Settings {
 
     /// The same without a change of who acts.
     pub(crate) fn write_change_but_identity(&self, to: &Settings, sql: &mut Vec<u8>) {
+        // One may be refused as long as another is set: log_parser_stats and log_statement_stats.
+        for (name, _) in self.extras.iter() {
+            if to.extras.get(name).is_none() && !is_identity(name) {
+                write_reset(sql, name);
+            }
+        }
         for (name, value) in to.reported.iter() {
             if self.reported.get(name).is_some_and(|old| old != value) {
                 write_set(sql, name, value);
@@ -209,11 +227,6 @@ impl Settings {
         for (name, value) in to.extras.iter() {
             if self.extras.get(name) != Some(value) && !is_identity(name) {
                 write_set(sql, name, value);
-            }
-        }
-        for (name, _) in self.extras.iter() {
-            if to.extras.get(name).is_none() && !is_identity(name) {
-                write_reset(sql, name);
             }
         }
     }
@@ -509,7 +522,7 @@ mod tests {
         );
         let to = from.overlaid(&wanted(&[("timezone", "CET"), ("Search_Path", "a, b")]));
         let to = Settings { extras: pairs(&[("work_mem", "1MB"), ("Search_Path", "a, b")]), ..to };
-        let sql = r#"SET "TimeZone" = 'CET';SELECT pg_catalog.set_config('Search_Path','a, b',false);RESET "geqo";"#;
+        let sql = r#"RESET "geqo";SET "TimeZone" = 'CET';SELECT pg_catalog.set_config('Search_Path','a, b',false);"#;
         assert_eq!(change(&from, &to), sql);
         assert_eq!(change(&from, &from), "");
     }
@@ -519,7 +532,7 @@ mod tests {
         let from = Settings::new(Pairs::default(), pairs(&[("role", "a"), ("geqo", "off")]));
         let to =
             Settings::new(Pairs::default(), pairs(&[("role", "b"), ("session_authorization", "c"), ("jit", "off")]));
-        let sql = r#"RESET "role";SET "jit" = 'off';RESET "geqo";SET "session_authorization" = 'c';SET "role" = 'b';"#;
+        let sql = r#"RESET "role";RESET "geqo";SET "jit" = 'off';SET "session_authorization" = 'c';SET "role" = 'b';"#;
         assert_eq!(change(&from, &to), sql);
     }
 

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
     Postgres,
@@ -23,7 +23,8 @@ use crate::{
     ending::CANCELLED,
     error::{Failure, Report, Severity},
     message::{Header, front, take_text, write, write_query},
-    parameters::{Settings, is_identity, write_set},
+    parameters::{Pairs, Settings, is_identity, write_set},
+    plans::{self, Fate},
     prepared::Copies,
     requests::Arrived,
     scan::scan,
@@ -37,12 +38,22 @@ use crate::{
 /// Servers that are tried before a client is told that its settings are refused.
 const MAX_TRIES: u8 = 3;
 
+/// The same where it is not for good: another server may take what one has refused because of what it was used for.
+const MAX_REFUSALS: u8 = 2;
+
+/// The same for who wants `temp_buffers`, which a server refuses for ever once somebody has used a temporary table there.
+const MAX_TRIES_FOR_BUFFERS: u8 = 64;
+
+const TEMP_BUFFERS: &[u8] = b"temp_buffers";
+
 /// What is under way ahead of a request.
 pub(crate) struct Preface {
     /// The settings that the server will have.
     pub(crate) settings: Arc<Settings>,
     /// It is cleaned.
     cleaned: bool,
+    /// Nobody has had it before.
+    fresh: bool,
     /// Steps that are still to be answered; if there were none, a ReadyForQuery ends it.
     pub(crate) steps: u16,
     /// PostgreSQL was told to send its answers at once: otherwise they come with those to the request.
@@ -55,7 +66,15 @@ pub(crate) struct Preface {
 
 impl Preface {
     fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, client: &Client) -> Self {
-        Self { settings, cleaned, steps, hurried: false, cancel_sent: false, unnamed: client.unnamed.clone() }
+        Self {
+            settings,
+            cleaned,
+            fresh: false,
+            steps,
+            hurried: false,
+            cancel_sent: false,
+            unnamed: client.unnamed.clone(),
+        }
     }
 }
 
@@ -77,11 +96,17 @@ impl Postgres {
         let same_holder = server.held_last.replace((me, client.secret)) == Some((me, client.secret));
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
-        if !cleans && !forgets && Arc::ptr_eq(&want, &server.settings) {
+        let fresh = !server.plans.is_used();
+        let plans = server.judge_plans(&want, same_holder);
+        if plans == Fate::Spoil {
+            return self.take_another(me, client, tag, server, out);
+        }
+        let forgets_plans = plans == Fate::Go;
+        if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, &server.settings) {
             return;
         }
         if cleans && let Some(whole) = server.cleans_by_steps(&want) {
-            return self.clean_by_steps(client, tag, server, want, whole, out);
+            return self.clean_by_steps(client, tag, server, (want, whole, forgets_plans), out);
         }
         let mut sql = Vec::new();
         if cleans {
@@ -97,18 +122,29 @@ impl Postgres {
                 sql.extend_from_slice(sequences::FORGET);
             }
             server.settings.write_change(&want, &mut sql);
-            if sql.is_empty() {
-                server.settings = want;
-                return;
-            }
+        }
+        if forgets_plans {
+            sql.extend_from_slice(plans::FORGET);
+            sql.push(b';');
+        }
+        if sql.is_empty() {
+            server.settings = want;
+            return;
         }
         sql.extend_from_slice(b"COMMIT");
-        let preface = Preface::new(want, cleans, 0, client);
+        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client) };
         let write_all = |to: &mut Vec<u8>| {
             Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
         };
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
+    }
+
+    /// What was granted will not do: it is closed, and the client asks again.
+    fn take_another(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.stage = Stage::Closed;
+        client.release(me, tag, server, Verdict::Discard, out);
+        out.push(Effect::Wake { client: me });
     }
 
     /// Cleans a server by steps: as a `whole`, or of all but the statements that we have prepared.
@@ -117,8 +153,7 @@ impl Postgres {
         client: &mut Client,
         tag: ServerTag,
         server: &mut Server,
-        want: Arc<Settings>,
-        whole: bool,
+        (want, whole, forgets_plans): (Arc<Settings>, bool, bool),
         out: &mut Outbox,
     ) {
         if whole {
@@ -143,11 +178,36 @@ impl Postgres {
             write_set(&mut sql, name, value);
             steps.step(&sql);
         }
+        if forgets_plans && !whole {
+            steps.step(plans::FORGET);
+        }
         if commits {
             steps.step(b"COMMIT");
         }
         let preface = Preface::new(want, true, steps.count, client);
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
+    }
+
+    /// The server does not take the settings of a client that logs in. True if another one is asked: it is the server's fault if somebody has used a temporary table there
+    /// and the client wants `temp_buffers`.
+    pub(crate) fn learns_elsewhere(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        extras: &Pairs,
+        out: &mut Outbox,
+    ) -> bool {
+        let of_server = extras.get(TEMP_BUFFERS).is_some() && server.plans.is_used();
+        if !of_server || client.tries >= MAX_TRIES_FOR_BUFFERS || matches!(client.phase, Phase::Closed) {
+            return false;
+        }
+        client.tries += 1;
+        server.stage = Stage::Closed;
+        client.release(me, tag, server, Verdict::Discard, out);
+        out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive });
+        true
     }
 
     /// A step of a preface has been carried out, if it is one of steps.
@@ -220,8 +280,14 @@ impl Postgres {
             return client.release(tag, me, server, Verdict::Discard, out);
         }
         client.tries += 1;
-        let hopeless = !preface.cleaned && failure.is_permanent();
-        if (hopeless || client.tries >= MAX_TRIES) && !matches!(client.phase, Phase::Closed) {
+        let for_good = !preface.cleaned && failure.is_permanent();
+        let limit = match () {
+            () if preface.fresh && for_good => 1,
+            () if preface.settings.extras.get(TEMP_BUFFERS).is_some() => MAX_TRIES_FOR_BUFFERS,
+            () if for_good => MAX_REFUSALS,
+            () => MAX_TRIES,
+        };
+        if client.tries >= limit && !matches!(client.phase, Phase::Closed) {
             let report = Report {
                 severity: Severity::Fatal,
                 code: &failure.code,
@@ -338,7 +404,7 @@ impl Client {
         let mut further = findings.suspects;
         further.remove(MAY_GO_AHEAD);
         let stops = !findings.exits || server.is_prefaced_by_steps();
-        read && further == Suspects::NONE && stops
+        read && further == Suspects::NONE && stops && !server.needs_new_plans_for(findings)
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
     named,
     parameters::can_be_named,
-    retold,
-    scan::{is_verbatim, may_be_name, scan},
+    plans, retold,
+    scan::{is_verbatim, may_be_name, scan, scan_beginning},
     sequences,
     server::Server,
     state::OnState,
@@ -182,6 +182,7 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
         return;
     }
     let mut findings = scan(text);
+    server.note_reading(&findings);
     server.catalogue.add_notation(text, &mut findings.calls);
     if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || server.catalogue.may_go_beyond(&findings.calls)
     {
@@ -284,7 +285,8 @@ fn query(
     let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
         let text = message.is_whole().then(|| message.body());
-        let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan), text.unwrap_or_default());
+        let findings = text.map_or_else(|| scan_beginning(message.body()), scan);
+        let mut findings = server.judge(findings, text.unwrap_or_default());
         if !client.mid_message
             && message.is_whole()
             && let Some(given_up) = gives_up(client, server, message.body())
@@ -299,6 +301,9 @@ fn query(
             }
         }
         if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+            return step;
+        }
+        if let Some(step) = plans::before(client, (tag, server), &findings, out) {
             return step;
         }
         if findings.suspects != Suspects::NONE {

@@ -16,17 +16,41 @@ use crate::{
 use calls::Before;
 use kinds::Kind;
 pub(crate) use notation::fields;
-pub(crate) use settings::{is_verbatim, may_be_name};
+pub(crate) use settings::{is_verbatim, may_be_name, rules_reading};
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {
     let mut findings = Findings::default();
-    look(text, &mut findings, true);
+    if look(text, &mut findings, true).unclear {
+        findings = Findings::misread(&findings);
+    }
     if findings.suspects.any(Suspects::SETS_BACK) && amend::mark(text).is_some() {
         // It was amended before: what it sets back is as it should be.
         findings.settle_resets();
     }
     findings
+}
+
+/// Looks over the beginning of a text that is too long to be kept. Anything is supposed of it but that it sets what nobody has seen; unless
+/// that is to be seen, or it is code, which is all of one piece.
+pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
+    let mut seen = Findings::default();
+    let reading = look(text, &mut seen, true);
+    let mut supposed = Findings { custom: seen.custom, ..Findings::unreadable() };
+    let kept = Suspects::UNNAMED.and(Suspects::BOUND_NAME).and(Suspects::STRINGS);
+    supposed.suspects.add(seen.suspects.of(kept));
+    if reading.code {
+        supposed.suspects.add(Suspects::UNNAMED);
+    }
+    supposed
+}
+
+/// What a text is, beside what is found in it.
+struct Reading {
+    /// There is a quotation or a comment without an end.
+    unclear: bool,
+    /// There is procedural code in it.
+    code: bool,
 }
 
 /// Which name is that of a table, so that what is in parentheses behind it are columns.
@@ -70,7 +94,8 @@ struct Place<'a> {
     begun: bool,
 }
 
-fn look(text: &[u8], found: &mut Findings, outermost: bool) {
+fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
+    let mut code = false;
     let mut tokens = Tokens::new(text);
     let mut at = Place {
         start: outermost,
@@ -96,7 +121,10 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
             Token::Symbol(symbol) => read_symbol(&mut at, symbol, &tokens, found),
             Token::Literal(body) => {
                 if at.procedural && outermost {
-                    look(body, found, false);
+                    code = true;
+                    if look(body, found, false).unclear {
+                        *found = Findings::misread(found);
+                    }
                 }
                 at.end_name(Before::Other);
                 at.start = false;
@@ -128,9 +156,7 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) {
             text.windows(word.len()).any(same)
         });
     }
-    if tokens.unclear {
-        *found = Findings::misread(found);
-    }
+    Reading { unclear: tokens.unclear, code }
 }
 
 impl<'a> Place<'a> {
@@ -157,6 +183,7 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
             let exits = found.exits;
             let kind = kinds::begin(word, tokens, found);
             // Behind another statement it is of no interest.
+            found.several |= at.begun;
             found.exits = if std::mem::replace(&mut at.begun, true) { exits } else { found.exits };
             at.prefix = kind == Kind::Prefix;
             at.procedural = kind == Kind::Procedural;
@@ -217,7 +244,9 @@ const STARTS: [&str; 17] = [
 /// Looks over the body of a function in PL/pgSQL.
 pub(crate) fn scan_procedure(body: &[u8]) -> Findings {
     let mut findings = Findings { backslash: body.contains(&b'\\'), ..Findings::default() };
-    look(body, &mut findings, false);
+    if look(body, &mut findings, false).unclear {
+        findings = Findings::misread(&findings);
+    }
     findings
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn before(
         client.last_values = true;
         client.phase = Phase::Applying;
         server.sequences_of = Some(Asker(me, client.secret));
-        server.begin(tag, Purpose::ForgetSequences, &[FORGET], out);
+        server.begin(tag, Purpose::Forget, &[FORGET], out);
         return Some(Step::Later);
     }
     if server.exchange.is_between() {

@@ -17,6 +17,7 @@ use crate::{
     message::{HEADER, Header, back, take_text, write_ready},
     named::{self, Answer},
     parameters::{Pairs, Settings, is_fact},
+    plans::Plans,
     prepared::Prepared,
     replan::Replan,
     retold::Retold,
@@ -79,6 +80,8 @@ pub struct Server {
     pub(crate) unsynced: bool,
     /// Backslashes escape in text constants of the plain kind, or nobody knows.
     pub(crate) odd_strings: bool,
+    /// By which settings its plans may have been made.
+    pub(crate) plans: Plans,
     /// Functions that the configuration calls harmless.
     pub(crate) trusted: Arc<[String]>,
     /// The transaction that is open has changed what the database consists of.
@@ -164,6 +167,7 @@ impl Server {
                 self.facts = Arc::new(self.facts.with(name, value));
             }
         } else if self.settings.reported.get(name) != Some(value) {
+            self.note_reported(name);
             if name == b"standard_conforming_strings" {
                 self.odd_strings = value != b"on";
             }

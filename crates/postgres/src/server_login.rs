@@ -15,6 +15,7 @@ use crate::{
     md5,
     message::{HEADER, Header, back, front, take_text, take_u32, write, write_query, write_sized, write_text},
     parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
+    plans::Plans,
     server::{CancelKey, Server, Stage},
     startup::PROTOCOL_3_0,
     suspects::Suspects,
@@ -150,6 +151,7 @@ impl Postgres {
             catalogue,
             unsynced: false,
             odd_strings: false,
+            plans: Plans::default(),
             trusted,
             changes: false,
             customs: Vec::new(),
@@ -269,6 +271,7 @@ impl Postgres {
     /// The server has what all servers of its pool have.
     pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.defaults = server.settings.clone();
+        server.plans = Plans::new(&server.defaults);
         server.user = server.facts.get(b"session_authorization").map(Into::into);
         let learned = Learned { settings: server.defaults.clone(), facts: server.facts.clone() };
         self.parameters.started(server.pool, learned);

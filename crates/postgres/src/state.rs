@@ -215,7 +215,9 @@ impl Server {
 
     /// Adds these findings to what is known.
     pub(crate) fn note(&mut self, findings: &Findings) {
+        self.note_reading(findings);
         self.suspects.add(findings.suspects);
+        self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.and(Suspects::HIDDEN));
         // A name that cannot be seen may be that of the seed.
         if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) {
             self.soil.add(Soil::BEYOND);
@@ -291,6 +293,7 @@ impl Server {
         let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
         if reads && !self.catalogue.is_clean() {
             self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
+            self.plans.temporary = true;
         } else if self.policy.reset == ResetPolicy::Always {
             self.soil.add(Soil::STATE);
         }
@@ -534,6 +537,7 @@ impl Postgres {
             }
         }
         server.settings = self.parameters.intern(theirs);
+        server.note_left(&server.settings.clone());
         client.settings = Some(self.parameters.intern(wanted));
     }
 

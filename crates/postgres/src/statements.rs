@@ -65,6 +65,11 @@ impl Statement {
         format!("{}{}", *PREFIX, self.id)
     }
 
+    /// Nobody shares it: it was parsed where its meaning is its client's own.
+    pub(crate) fn is_own(&self) -> bool {
+        self.context == own_context(self.id)
+    }
+
     fn is(&self, context: u64, epoch: u32, body: &[u8]) -> bool {
         self.context == context && self.epoch == epoch && *self.body == *body && !self.retired.load(Relaxed)
     }
@@ -73,6 +78,11 @@ impl Statement {
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
     }
+}
+
+/// A context that no settings have by another way than chance.
+fn own_context(id: u32) -> u64 {
+    u64::MAX - u64::from(id)
 }
 
 /// All statements that somebody has: equal ones exist once.
@@ -115,8 +125,7 @@ impl Statements {
         known.last_id = known.last_id.checked_add(1).expect("4 billion statements have not been seen yet");
         let id = known.last_id;
         let findings = scan(body);
-        // A context that no settings have by another way than chance.
-        let own = context.unwrap_or(u64::MAX - u64::from(id));
+        let own = context.unwrap_or_else(|| own_context(id));
         let (edition, retired) = (AtomicU32::new(0), AtomicBool::new(false));
         let statement = Arc::new(Statement { id, context: own, epoch, body: body.into(), findings, edition, retired });
         if context.is_some() {

@@ -47,6 +47,11 @@ impl Suspects {
     /// Changes what the database consists of.
     pub(crate) const DDL: Self = Self(1 << 18);
 
+    /// Changes, perhaps only for the transaction, how constants in functions are read.
+    pub(crate) const READING: Self = Self(1 << 19);
+    /// Changes how text constants are written.
+    pub(crate) const STRINGS: Self = Self(1 << 20);
+
     /// Sets parameters back, for however long.
     pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
     /// What the next CommandCompletes have to be looked at for.
@@ -63,7 +68,7 @@ impl Suspects {
         1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
     );
     /// What is supposed of a text that cannot be read.
-    pub(crate) const ALL: Self = Self(((1 << 15) - 1) | Self::HIDDEN.0 | Self::DDL.0);
+    pub(crate) const ALL: Self = Self(((1 << 15) - 1) | Self::HIDDEN.0 | Self::DDL.0 | Self::READING.0);
     /// What has to be asked of the server's settings for.
     pub(crate) const ASKS_SETTINGS: Self = Self(Self::SETTINGS.0 | Self::HIDDEN.0 | Self::DDL.0);
 
@@ -77,6 +82,11 @@ impl Suspects {
     #[inline]
     pub(crate) const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
+    }
+
+    /// What is in both.
+    pub(crate) fn of(self, others: Self) -> Self {
+        Self(self.0 & others.0)
     }
 
     /// Takes others away.
@@ -103,6 +113,8 @@ pub(crate) struct Findings {
     pub(crate) wide: bool,
     /// Where it may be read otherwise, it may set something back.
     pub(crate) may_reset: bool,
+    /// It has more than one statement.
+    pub(crate) several: bool,
     /// Its first statement ends a transaction.
     pub(crate) exits: bool,
     /// Names with a dot of parameters that it sets: the server does not list these.
@@ -116,8 +128,12 @@ pub(crate) struct Findings {
 impl Findings {
     /// What is supposed of a FunctionCall, whose function is known by number only.
     pub(crate) fn of_call() -> Self {
-        let suspects =
-            Suspects(Suspects::LASTING.0 & !Suspects::UNNAMED.0 | Suspects::SEQUENCE.0 | Suspects::MEANING.0);
+        let suspects = Suspects(
+            Suspects::LASTING.0 & !Suspects::UNNAMED.0
+                | Suspects::SEQUENCE.0
+                | Suspects::MEANING.0
+                | Suspects::READING.0,
+        );
         Self { suspects, ..Self::default() }
     }
 
@@ -125,6 +141,11 @@ impl Findings {
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.suspects == Suspects::NONE && self.calls.is_empty() && !self.backslash && !self.wide
+    }
+
+    /// Nothing is known of it.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.suspects.0 & UNREAD == UNREAD
     }
 
     /// What it sets back needs no attention.
@@ -144,10 +165,12 @@ impl Findings {
 
     /// What is supposed of a text that is too long to be read.
     pub(crate) fn unreadable() -> Self {
-        let all = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
-        Self { suspects: Suspects(all), resets: vec![Box::from(*ALL_PARAMETERS)], exits: true, ..Self::default() }
+        Self { suspects: Suspects(UNREAD), resets: vec![Box::from(*ALL_PARAMETERS)], exits: true, ..Self::default() }
     }
 }
+
+/// What is supposed of a text that nobody has read.
+const UNREAD: u32 = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
 
 /// Stands for all names in [`Findings::resets`].
 pub(crate) const ALL_PARAMETERS: &[u8; 1] = b"*";

@@ -13,14 +13,14 @@ use crate::{
     client::Client,
     exchange::Note,
     message::{HEADER, front, write},
-    named,
+    named, plans,
     requests::{Arrived, Step, note_bound_names},
     retold,
-    scan::scan,
+    scan::{scan, scan_beginning},
     sequences,
     server::Server,
     state::{OnState, reject},
-    suspects::{Findings, Suspects},
+    suspects::Suspects,
 };
 
 /// Longest Parse that is kept for a client, in bytes.
@@ -137,11 +137,16 @@ fn suspect(
     if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
         return None;
     }
-    let mut findings = server.judge(text.map_or_else(Findings::unreadable, scan), text.unwrap_or_default());
+    // Of a text that is too long, what has arrived of it comes behind its name.
+    let beginning = || scan_beginning(message.body().get(1..).unwrap_or_default());
+    let mut findings = server.judge(text.map_or_else(beginning, scan), text.unwrap_or_default());
     if findings.suspects == Suspects::NONE {
         return None;
     }
     if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+        return Some(step);
+    }
+    if let Some(step) = plans::before(client, (tag, server), &findings, out) {
         return Some(step);
     }
     if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {

@@ -61,8 +61,8 @@ pub(crate) enum Purpose {
     Retire,
     /// To clean it before it listens for all.
     CleanListener,
-    /// To have it forget the last values of sequences.
-    ForgetSequences,
+    /// To have it forget the last values of sequences, or plans, before its holder goes on.
+    Forget,
     /// To give it its holder's start-up values, within a transaction.
     Correct(Arc<Settings>),
     /// To run the `connect_query` on a new server.
@@ -89,7 +89,7 @@ impl Work {
 
     /// It is done before the holder's request is sent, not because of what the holder has done already.
     pub(crate) fn precedes_request(&self) -> bool {
-        matches!(self.purpose, Purpose::Preface(_) | Purpose::ForgetSequences)
+        matches!(self.purpose, Purpose::Preface(_) | Purpose::Forget)
     }
 
     /// Rows that come are looked at.
@@ -205,7 +205,7 @@ impl Postgres {
             return;
         }
         let work = server.work.take().expect("the server is at work for us");
-        let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::ForgetSequences);
+        let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Forget);
         if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
             return self.broken(me, server, clients, "a transaction that does not end", out);
         }
@@ -214,10 +214,13 @@ impl Postgres {
             server.soil.add(Soil::ALL);
         }
         match (work.purpose, work.failure) {
-            (
-                Purpose::Learn(_) | Purpose::ForgetSequences | Purpose::Unlisten(_) | Purpose::Correct(_),
-                Some(failure),
-            ) => {
+            (Purpose::Learn(extras), Some(failure)) => {
+                let (tag, client) = holder(server, clients);
+                if !self.learns_elsewhere(tag, client, me, server, &extras, out) {
+                    reject(me, server, clients, &failure, out);
+                }
+            }
+            (Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_), Some(failure)) => {
                 reject(me, server, clients, &failure, out);
             }
             (Purpose::Preface(preface), None) => self.prefaced(me, server, clients, (*preface, work.cancelled), out),
@@ -254,7 +257,7 @@ impl Postgres {
                 let (tag, client) = holder(server, clients);
                 self.unlistened(tag, client, me, server, &channels, out);
             }
-            (Purpose::ForgetSequences, None) => {
+            (Purpose::Forget, None) => {
                 let (tag, client) = holder(server, clients);
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });

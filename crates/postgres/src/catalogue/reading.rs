@@ -121,6 +121,7 @@ pub(super) struct Judged {
     pub(super) custom: Vec<Box<[u8]>>,
     pub(super) suspicious: Vec<String>,
     pub(super) prepares: bool,
+    pub(super) keeps_plans: bool,
 }
 
 impl Reading {
@@ -191,6 +192,7 @@ impl Reading {
             custom: Vec::new(),
             suspicious: Vec::new(),
             prepares: false,
+            keeps_plans: self.unreadable || self.functions.iter().any(Function::keeps_plans),
         };
         // What calls one of these is judged by them.
         let names: HashSet<Box<[u8]>> = self
@@ -265,6 +267,11 @@ fn in_list(list: &[&str], name: &[u8]) -> bool {
 }
 
 impl Function {
+    /// Whether a session keeps what it has planned for it: of SQL, from PostgreSQL 18 on.
+    fn keeps_plans(&self) -> bool {
+        *self.language != *b"c" && *self.language != *b"internal"
+    }
+
     fn full_name(&self) -> String {
         format!("{}.{}", String::from_utf8_lossy(&self.schema), String::from_utf8_lossy(&self.name))
     }

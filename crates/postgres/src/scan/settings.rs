@@ -44,6 +44,27 @@ const HARMLESS: [&str; 24] = [
     "work_mem",
 ];
 
+/// Settings that say what names mean, or who acts: PostgreSQL compares those by which a plan was made.
+const COMPARED: [&str; 8] = [
+    "authorization",
+    "characteristics",
+    "client_encoding",
+    "names",
+    "role",
+    "schema",
+    "search_path",
+    "session_authorization",
+];
+
+/// Whether a parameter may rule how constants are read.
+pub(crate) fn rules_reading(name: &[u8]) -> bool {
+    !name.contains(&b'.') && !is_harmless(name) && !COMPARED.iter().any(|compared| is(name, compared))
+}
+
+fn is_harmless(name: &[u8]) -> bool {
+    HARMLESS.iter().any(|harmless| is(name, harmless)) || name.to_ascii_lowercase().starts_with(b"enable_")
+}
+
 pub(super) fn is(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
 }
@@ -62,7 +83,7 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
             Some(Token::Word(_)) if ahead.clone().next() == Some(Token::Symbol(b'.')) => break,
             Some(Token::Quoted(_)) => break,
             Some(Token::Word(word)) => word,
-            _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING)),
+            _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::READING)),
         };
         if is(word, "local") {
             lasting = false;
@@ -79,11 +100,17 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
     // SET TIME ZONE LOCAL; of other parameters it is a value like any.
     let zone = next_is(tokens, "time");
-    let mut back = false;
+    let (mut back, mut on) = (false, false);
     for token in value {
         match token {
-            Token::Word(word) => back |= is(word, "default") || (zone && is(word, "local")),
-            Token::Literal(text) => temporary_in(text, found),
+            Token::Word(word) => {
+                back |= is(word, "default") || (zone && is(word, "local"));
+                on |= is(word, "on") || is(word, "true");
+            }
+            Token::Literal(text) => {
+                temporary_in(text, found);
+                on |= is(text, "on") || is(text, "true");
+            }
             _ => {}
         }
     }
@@ -94,8 +121,20 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     if name(tokens).is_none() {
         found.suspects.add(Suspects::UNNAMED);
     }
+    let name = name(tokens);
     if !note_name(tokens, found) {
         found.suspects.add(Suspects::MEANING);
+        note_reading(name.as_deref(), on || back, found);
+    }
+}
+
+/// A parameter may be set that rules how constants are read.
+fn note_reading(name: Option<&[u8]>, on: bool, found: &mut Findings) {
+    if name.is_none_or(rules_reading) {
+        found.suspects.add(Suspects::READING);
+    }
+    if !on && name.is_some_and(|name| is(name, "standard_conforming_strings")) {
+        found.suspects.add(Suspects::STRINGS);
     }
 }
 
@@ -190,7 +229,7 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
         found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
     }
     if !name.contains(&b'.') {
-        return HARMLESS.iter().any(|harmless| is(name, harmless)) || name.to_ascii_lowercase().starts_with(b"enable_");
+        return is_harmless(name);
     }
     if found.custom.len() >= MAX_CUSTOM {
         found.suspects.add(Suspects::UNNAMED);
@@ -242,6 +281,8 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
             let harmless = if local && name.contains(&b'.') { true } else { note(name, found) };
             if !harmless {
                 found.suspects.add(Suspects::MEANING);
+                let on = matches!(arguments[1].first, Some(Token::Literal(text)) if is(text, "on"));
+                note_reading(Some(name), on && arguments[1].count == 1, found);
             }
             if !local {
                 found.suspects.add(Suspects::SETTINGS);
@@ -249,8 +290,8 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
                 found.suspects.add(Suspects::TEMPORARY);
             }
         }
-        (1, Some(Token::Number)) => found.suspects.add(settings.and(Suspects::BOUND_NAME)),
-        _ => found.suspects.add(settings.and(Suspects::UNNAMED)),
+        (1, Some(Token::Number)) => found.suspects.add(settings.and(Suspects::BOUND_NAME).and(Suspects::READING)),
+        _ => found.suspects.add(settings.and(Suspects::UNNAMED).and(Suspects::READING)),
     }
 }
 

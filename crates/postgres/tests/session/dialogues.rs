@@ -569,7 +569,7 @@ fn what_goes_ahead_of_a_request_fails_and_the_request_goes_elsewhere() {
         let two = whole(world, add_client);
         world.client_says(two, &messages("P:~hello~~~ B:~~~~~~~~ E:~~~~~ S"));
         let sent = text(&world.server_got(first));
-        assert!(sent.contains("SET \"TimeZone\" = 'UTC';COMMIT~P") && sent.contains("hello~"), "{sent}");
+        assert!(sent.contains("SET \"TimeZone\" = 'UTC';DISCARD PLANS;COMMIT~P") && sent.contains("hello~"), "{sent}");
         let second = whole(world, add_server);
         world.releases.clear();
         world.server_says(first, &messages("1 2 C:BEGIN~ E:SERROR~C57014~Mtoo_slow~~"));
@@ -595,19 +595,28 @@ fn what_ends_transactions_waits_for_the_outcome_of_what_goes_ahead() {
 }
 
 #[test]
-fn a_client_whose_settings_are_refused_is_told_by_the_server() {
-    in_all_pieces(PoolMode::Transaction, |world, one, server| {
+fn a_client_whose_settings_two_servers_refuse_is_told_so() {
+    in_all_pieces(PoolMode::Transaction, |world, one, first| {
         world.client_says(one, &messages("Q:SET"));
-        world.server_says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
-        assert_surveyed(world, server, &[["s", "TimeZone", "CET"]]);
+        world.server_says(first, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+        assert_surveyed(world, first, &[["s", "TimeZone", "CET"]]);
+        world.client_got(one);
         world.pieces = Pieces::Whole;
         let two = add_client(world);
         world.client_says(two, &messages("Q:hello"));
-        world.server_says(server, &messages("E:SERROR~C22023~Mno_such_zone~~ Z:I"));
-        let got = world.client_got(two);
+        world.server_says(first, &messages("1 2 C:BEGIN~ S:TimeZone~UTC~ C:COMMIT~ Z:I C:OK~ Z:I"));
+        world.releases.clear();
+        world.client_says(one, &messages("Q:hello"));
+        world.server_says(first, &messages("E:SERROR~C22023~Mno_such_zone~~"));
+        assert_eq!(verdicts(world), [Verdict::Discard]);
+        assert!(world.client_got(one).is_empty());
+        // Another server might take it. That is new, so there is no hope of a third.
+        let second = add_server(world);
+        world.server_says(second, &messages("E:SERROR~C22023~Mno_such_zone~~"));
+        let got = world.client_got(one);
         assert_eq!(error_code(&got), "22023");
         assert!(got.windows(12).any(|w| w == b"no such zone"));
-        assert_eq!(verdicts(world), [Verdict::Clean, Verdict::Discard]);
+        assert_eq!(verdicts(world), [Verdict::Discard, Verdict::Discard]);
     });
 }
 

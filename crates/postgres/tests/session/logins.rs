@@ -112,7 +112,7 @@ fn start_up_settings_are_learned_from_a_server_once() {
         crate::dialogues::assert_prefaced(
             &mut world,
             server,
-            "SET \"TimeZone\" = 'UTC';RESET \"search_path\";",
+            "RESET \"search_path\";SET \"TimeZone\" = 'UTC';",
             "hello",
         );
     });
