@@ -11,9 +11,11 @@ use protocol::{
 use crate::{
     PoolMode, Postgres,
     client_login::Login,
+    copies::{self, Copies},
     error::{Report, Severity, code},
+    exchange::Admission,
     listeners::Listening,
-    message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write_ready},
+    message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write, write_ready, write_text},
     parameters::Settings,
     preface::ends_request,
     requests::{Arrived, Step, look},
@@ -38,6 +40,8 @@ pub struct Client {
     pub(crate) pin: Option<Pin>,
     /// Its next request waits for the answers to earlier ones.
     pub(crate) awaits_answers: bool,
+    /// Which of its statements may be a COPY.
+    pub(crate) copies: Copies,
     /// It asks for last values of sequences.
     pub(crate) last_values: bool,
     /// What it listens to on a server that it shares with others.
@@ -156,6 +160,7 @@ impl Client {
         server.holder = None;
         server.pinned = false;
         server.told_mid = false;
+        server.copies = false;
         server.exchange.shrink();
         server.settle_change();
     }
@@ -281,8 +286,21 @@ impl Postgres {
                 if server.is_prefaced() && (client.ahead_ended || !client.may_go_ahead(server, &message)) {
                     return at;
                 }
+                match client.admit((*tag, server), header.kind, out) {
+                    Admission::Forward => {}
+                    Admission::Drop => {
+                        client.body_to_server = false;
+                        client.body = (end - here) as u32;
+                        at = here;
+                        continue;
+                    }
+                    Admission::Wait | Admission::Ask | Admission::Break => return at,
+                }
                 let (forward, from) = match look(self, (me, client), (*tag, server), &message, kept, out) {
-                    Step::Forward => (enter(server, header.kind), at),
+                    Step::Forward => {
+                        enter(server, &message);
+                        (true, at)
+                    }
                     Step::Replaced(to) => (true, to),
                     Step::Answered => {
                         // A transaction that is open holds the server.
@@ -333,6 +351,28 @@ impl Postgres {
 }
 
 impl Client {
+    /// Whether a message of this type can be dealt with yet, while a COPY may be under way.
+    #[inline]
+    fn admit(&mut self, (tag, server): (ServerTag, &mut Server), kind: u8, out: &mut Outbox) -> Admission {
+        let admission = server.exchange.admit(kind);
+        match admission {
+            Admission::Forward | Admission::Drop => {}
+            Admission::Wait => self.awaits_answers = true,
+            Admission::Ask => {
+                self.awaits_answers = true;
+                out.insert(Peer::Server(tag), |to| write(to, front::FLUSH, |_| {}));
+            }
+            Admission::Break => {
+                self.awaits_answers = true;
+                out.insert(Peer::Server(tag), |to| {
+                    let reason = format!("unexpected message type 0x{kind:02X} during COPY from stdin");
+                    write(to, front::COPY_FAIL, |to| write_text(to, &reason));
+                });
+            }
+        }
+        admission
+    }
+
     /// Handles a message that needs no server; false if it needs one.
     fn answer_alone(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) -> bool {
         let ready = match (self.skip, kind) {
@@ -359,23 +399,20 @@ impl Client {
     }
 }
 
-/// Enters a message into the server's exchange; false if it is not to be forwarded.
+/// Enters a message into the server's exchange.
 #[inline]
-fn enter(server: &mut Server, kind: u8) -> bool {
+fn enter(server: &mut Server, message: &Arrived<'_>) {
     let exchange = &mut server.exchange;
-    match kind {
-        front::QUERY | front::FUNCTION_CALL => exchange.query(),
+    match message.header.kind {
+        front::QUERY => copies::enter_query(server, message.is_whole().then(|| message.body())),
+        front::FUNCTION_CALL => exchange.query(),
         front::SYNC => exchange.sync(),
+        front::EXECUTE if server.copies => exchange.copy_execute(),
         front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => exchange.extended(),
-        front::COPY_DATA => return exchange.takes_copy(),
-        front::COPY_DONE | front::COPY_FAIL => {
-            let takes_copy = exchange.takes_copy();
-            exchange.copy_end();
-            return takes_copy;
-        }
+        front::COPY_DATA => exchange.copy_data(),
+        front::COPY_DONE | front::COPY_FAIL => exchange.copy_end(),
         _ => {}
     }
-    true
 }
 
 /// Whether a client may give its server back now: nobody owes anything, no message is under way, and no transaction is

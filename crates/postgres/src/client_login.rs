@@ -13,6 +13,7 @@ use scram::Mechanism;
 use crate::{
     Encryption, Look, Postgres, Proof, Unknown, cancel_key,
     client::{Client, Phase, Skip},
+    copies::Copies,
     encryption,
     error::{Report, Severity, code},
     md5,
@@ -127,6 +128,7 @@ impl Postgres {
             named: None,
             pin: None,
             awaits_answers: false,
+            copies: Copies::default(),
             last_values: false,
             listening: None,
             unnamed: None,

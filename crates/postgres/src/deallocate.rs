@@ -19,7 +19,11 @@ pub(crate) fn deallocates(text: &[u8]) -> Option<Deallocate> {
     }
     let mut token = tokens.next();
     if is(&token, "prepare") {
-        token = tokens.next();
+        // It is also a name that a statement may have.
+        match tokens.clone().next() {
+            None | Some(Token::Symbol(b';')) => {}
+            _ => token = tokens.next(),
+        }
     }
     let what = match token {
         Some(Token::Word(word)) if word.eq_ignore_ascii_case(b"all") => Deallocate::All,
@@ -63,6 +67,9 @@ mod tests {
         assert_eq!(deallocates(b"deallocate prepare Foo;"), one("foo"));
         assert_eq!(deallocates(b"DEALLOCATE \"_pg3_0\""), one("_pg3_0"));
         assert_eq!(deallocates(b"DEALLOCATE \"a\"\"b\""), one("a\"b"));
+        assert_eq!(deallocates(b"DEALLOCATE prepare;"), one("prepare"));
+        assert_eq!(deallocates(b"DEALLOCATE prepare prepare"), one("prepare"));
+        assert_eq!(deallocates(b"DEALLOCATE PREPARE ALL"), Some(Deallocate::All));
         assert_eq!(deallocates(b"DEALLOCATE a; select 1"), None);
         assert_eq!(deallocates(b"select 1"), None);
     }

@@ -103,7 +103,7 @@ impl Postgres {
         } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
             Verdict::Reset
         } else {
-            server.exchange.verdict()
+            Verdict::Clean
         };
         self.unpin(client, tag, out);
         client.release(me, tag, server, verdict, out);

@@ -18,6 +18,7 @@ mod cleaning;
 mod client;
 mod client_login;
 mod connect_query;
+mod copies;
 mod deallocate;
 mod directory;
 mod encryption;

@@ -12,6 +12,7 @@ use crate::{
     Postgres,
     cleaning::Soil,
     client::Client,
+    copies,
     deallocate::{Deallocate, deallocates},
     error::Failure,
     exchange::Note,
@@ -242,6 +243,7 @@ fn refer(
         }
         Ok(Some(statement)) => statement,
     };
+    server.copies |= message.header.kind == front::BIND && copies::is_copy(&statement.body);
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(text);
     } else if server.policy.on_state != OnState::Allow

@@ -9,7 +9,7 @@ use crate::{
     client::{Phase, may_release},
     error::{Failure, Report, Severity, code},
     exchange::Note,
-    message::{HEADER, IDLE, back, write, write_ready},
+    message::{HEADER, IDLE, back, front, write, write_ready},
     named,
     retold::Told,
     server::{Relay, Server, Stage, Step},
@@ -83,7 +83,12 @@ impl Postgres {
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         let repeated = server.is_to_repeat(body.unwrap_or_default());
         let prepared = server.exchange.is_extended();
-        server.exchange.answered(back::ERROR_RESPONSE);
+        for _ in 0..server.exchange.failed() {
+            // Behind a COPY that failed before more data came, they mean something again.
+            relay.out.insert(Peer::Server(relay.me), |to| write(to, front::SYNC, |_| {}));
+            server.exchange.sync();
+            server.prepared.iter_mut().for_each(|prepared| prepared.end_pipeline());
+        }
         if server.exchange.is_last() && !server.discarded {
             // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD ALL, which is
             // committed at once. (What does either is the last under way: what follows waits.) A transaction that goes on, after AND
@@ -100,6 +105,7 @@ impl Postgres {
         }
         let tag = server.holder.expect("a client is served");
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        client.copies.failed();
         let mut renamed = named::failed(body, prepared, client, server);
         if repeated {
             return Step::Drop;
@@ -128,9 +134,7 @@ impl Postgres {
             // It has answered less than it was asked.
             named::settle_discarded(relay.client(tag), server);
         }
-        if std::mem::take(&mut relay.client(tag).awaits_answers) {
-            relay.out.push(Effect::Wake { client: tag });
-        }
+        relay.wake_holder(server);
         if !settled && status == IDLE {
             return Step::Forward;
         }
@@ -143,6 +147,8 @@ impl Postgres {
         if !settled {
             return Step::Forward;
         }
+        relay.client(tag).copies.settled();
+        server.copies &= status != IDLE;
         let corrected = server.suspects.any(Suspects::RESET)
             && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
             && status != b'E';

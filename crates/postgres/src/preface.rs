@@ -306,7 +306,7 @@ impl Postgres {
 impl Server {
     /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements included.
     fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
-        if self.exchange.is_doubtful() || want.reported != self.settings.reported || self.changes_identity(want) {
+        if want.reported != self.settings.reported || self.changes_identity(want) {
             return None;
         }
         if !self.soil.has(Soil::ALL)

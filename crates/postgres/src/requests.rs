@@ -9,6 +9,7 @@ use crate::{
     PoolMode, Postgres,
     cleaning::Soil,
     client::Client,
+    copies,
     deallocate::{Deallocate, deallocates},
     harmless,
     message::{HEADER, Header, front, take_text, take_u32, write_ready},
@@ -117,6 +118,7 @@ pub(crate) fn look(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
+    copies::follow(client, server, message);
     if server.suspects.any(Suspects::OF_INTEREST)
         && let Some(step) = retold::before(client, server, message)
     {

@@ -8,6 +8,7 @@ use protocol::{Outbox, Peer, ServerTag};
 use crate::{
     amend::{self, Amended, Outcome, Start, Tag},
     client::Client,
+    copies,
     exchange::Note,
     message::{front, take_text, write_query},
     requests::{Arrived, Step},
@@ -183,7 +184,7 @@ pub(crate) fn query(
             *findings = scan(&amended.text);
             findings.settle_resets();
             out.insert(Peer::Server(tag), |to| write_query(to, &amended.text));
-            server.exchange.query();
+            copies::enter_query(server, Some(&amended.text));
             let retold = server.retold();
             (retold.query, retold.answered, retold.ours) = (Some(amended), 0, 0);
             Some(Step::Replaced(message.end()))

@@ -41,6 +41,8 @@ pub struct Server {
     pub(crate) holder: Option<ClientTag>,
     /// What it owes its holder.
     pub(crate) exchange: Exchange,
+    /// A portal of its holder's transaction may be a COPY.
+    pub(crate) copies: bool,
     /// What Poolhouse itself has asked of it; its answers are nobody else's.
     pub(crate) work: Option<Box<Work>>,
     /// For whom it was prepared last: what is left in it since is of that client.
@@ -214,6 +216,15 @@ impl Relay<'_, '_> {
         }
     }
 
+    /// Something was answered that the holder's next request may wait for.
+    pub(crate) fn wake_holder(&mut self, server: &Server) {
+        if let Some(tag) = server.holder
+            && std::mem::take(&mut self.client(tag).awaits_answers)
+        {
+            self.out.push(Effect::Wake { client: tag });
+        }
+    }
+
     pub(crate) fn client(&mut self, tag: ClientTag) -> &mut Client {
         self.clients.get(tag).expect("the holder of a server has a session")
     }
@@ -265,6 +276,9 @@ impl Postgres {
                 self.for_nobody(&mut relay, server, header, end)
             };
             let here = end.min(relay.bytes.len());
+            if server.exchange.take_moved() {
+                relay.wake_holder(server);
+            }
             match step {
                 Step::Forward => server.body_to_client = true,
                 Step::Drop => {
@@ -345,10 +359,10 @@ impl Postgres {
                 Some(Note::Swallowed) => Step::Drop,
                 Some(_) => Step::Broken("a Parse or Close answered by a BindComplete".to_owned()),
             },
+            back::COPY_IN_RESPONSE if server.exchange.copy_begins() => Step::Forward,
+            back::COPY_IN_RESPONSE => Step::Broken("a COPY that no request has begun".to_owned()),
             back::COMMAND_COMPLETE
-            | back::COPY_BOTH_RESPONSE
             | back::COPY_DONE
-            | back::COPY_IN_RESPONSE
             | back::COPY_OUT_RESPONSE
             | back::EMPTY_QUERY_RESPONSE
             | back::FUNCTION_CALL_RESPONSE

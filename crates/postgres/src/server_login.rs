@@ -129,6 +129,7 @@ impl Postgres {
             for_writes,
             holder: None,
             exchange: Exchange::new(),
+            copies: false,
             work: None,
             body: 0,
             body_to_client: false,

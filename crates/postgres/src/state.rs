@@ -316,7 +316,7 @@ impl Postgres {
         if !plain && !self.finish_with_state(me, client, tag, server, out) {
             return false;
         }
-        client.release(me, tag, server, server.exchange.verdict(), out);
+        client.release(me, tag, server, Verdict::Clean, out);
         true
     }
 

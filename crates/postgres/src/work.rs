@@ -25,8 +25,7 @@ pub(crate) struct Work {
     pub(crate) purpose: Purpose,
     /// Queries that are still to be answered.
     pending: u8,
-    /// Something other than ReadyForQuery has answered the oldest of them. A ReadyForQuery without that is a late
-    /// answer to somebody else.
+    /// Something other than ReadyForQuery has answered the oldest of them.
     pub(crate) answered: bool,
     /// The first error.
     pub(crate) failure: Option<Failure>,
@@ -173,7 +172,6 @@ impl Postgres {
             queries.push(b"ROLLBACK");
         }
         if cleaned || queries.is_empty() {
-            // An empty one tells a late answer from this one.
             queries.push(&cleaning);
         }
         queries.extend(connect_query.as_deref().map(str::as_bytes));
@@ -191,9 +189,6 @@ impl Postgres {
     ) {
         let work = server.work.as_mut().expect("the server is at work for us");
         if !std::mem::take(&mut work.answered) {
-            if server.exchange.is_doubtful() {
-                return;
-            }
             return self.broken(me, server, clients, "a ReadyForQuery without an answer", out);
         }
         if work.pending == 0 {
@@ -333,8 +328,7 @@ impl Server {
     /// Gives it back to its pool, perhaps after a look at its database's catalogue.
     pub(crate) fn give_back(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
         let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
-        let at_rest =
-            usable && self.exchange.status() == IDLE && self.exchange.is_settled() && !self.exchange.is_doubtful();
+        let at_rest = usable && self.exchange.status() == IDLE && self.exchange.is_settled();
         let mark = out.effects.len();
         out.push(Effect::Keep { server: me, briefly: true });
         if !at_rest || !self.ask_catalogue(me, Some(verdict), out) {

@@ -77,6 +77,9 @@ impl Backend {
     }
 
     fn ready(&mut self) {
+        if self.status == b'I' {
+            self.portal = None;
+        }
         let status = self.status;
         self.say(b'Z', &[status]);
     }
@@ -124,6 +127,7 @@ impl Backend {
         match kind {
             b'Q' => {
                 self.unsynced = false;
+                self.named.remove("");
                 self.statement(&text, false);
             }
             b'F' => {
@@ -167,25 +171,34 @@ impl Backend {
             }
             return false;
         }
+        if kind == b'D' && body[0] == b'P' {
+            self.say(b'n', b"");
+            return true;
+        }
         let name = match kind {
             b'B' => texts.nth(1).unwrap_or_default(),
             b'D' | b'C' => texts.next().unwrap_or_default().get(1..).unwrap_or_default().to_owned(),
             b'P' => texts.next().unwrap_or_default(),
             _ => {
-                let Some(text) = self.portal.clone() else { return false };
-                self.statement(&text, true);
+                match self.portal.clone() {
+                    Some(text) => self.statement(&text, true),
+                    None => self.refuse("34000", "no portal", true),
+                }
                 return true;
             }
         };
         if kind == b'C' {
             self.named.remove(&name);
             self.say(b'3', b"");
-        } else if self.status == b'E' {
+        } else if self.status == b'E' && !self.ends(kind, &name, texts.clone().next()) {
             self.refuse("25P02", "aborted", true);
         } else if kind == b'P' {
             let text = texts.next().unwrap_or_default();
             if text == "wrong" {
                 self.error(true);
+            } else if name.is_empty() {
+                self.named.insert(name, text);
+                self.say(b'1', b"");
             } else if let Entry::Vacant(place) = self.named.entry(name.clone()) {
                 place.insert(text);
                 self.say(b'1', b"");
@@ -206,8 +219,15 @@ impl Backend {
         true
     }
 
+    /// A message about a statement that ends a transaction, with the text of a Parse.
+    fn ends(&self, kind: u8, name: &str, parsed: Option<String>) -> bool {
+        let text = if kind == b'P' { parsed } else { self.named.get(name).cloned() };
+        text.as_deref() == Some("end")
+    }
+
     fn statement(&mut self, text: &str, extended: bool) {
-        match text {
+        let text = &text.replace(' ', "");
+        match text.as_str() {
             _ if text == "err" || (self.status == b'E' && text != "end") => return self.error(extended),
             "copy" => {
                 self.say(b'G', &[0; 3]);
@@ -215,7 +235,7 @@ impl Backend {
                 return;
             }
             // A trigger fails after CopyInResponse and before any data is read.
-            "trigger" => {
+            "copytrigger" => {
                 self.say(b'G', &[0; 3]);
                 return self.error(extended);
             }

@@ -228,24 +228,52 @@ fn a_server_waits_for_the_rest_of_a_message_before_it_is_given_back() {
 }
 
 #[test]
-fn a_server_with_a_doubtful_sync_is_told_apart_before_reuse() {
-    for late in ["", "Z:I "] {
-        in_all_pieces(PoolMode::Transaction, |world, client, server| {
-            world.client_says(client, &messages("P:~~~ B:~~ E:~ S"));
-            world.server_says(server, &messages("1 2 G:~~~"));
-            world.client_says(client, &messages("d:bad c S"));
-            world.server_got(server);
-            world.server_says(server, &messages("E:SERROR~~ Z:I"));
-            assert_eq!(verdicts(world), [Verdict::Reset]);
-            assert_eq!(world.server_got(server), messages("Q"));
-            assert!(world.idle.is_empty());
-            world.server_says(server, &messages(&format!("{late}I Z:I")));
-            assert_eq!(world.idle, [server]);
-            world.client_says(client, &messages("Q:next"));
-            world.server_says(server, &messages("C:OK~ Z:I"));
-            assert_eq!(verdicts(world), [Verdict::Reset, Verdict::Clean]);
-        });
-    }
+fn a_sync_behind_a_copy_is_sent_only_if_that_fails_at_once() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("P:~COPY_t~~~ B:~~ E:~ S Q:next"));
+        assert_eq!(world.server_got(server), messages("P:~COPY_t~~~ B:~~ E:~ H"));
+        world.server_says(server, &messages("1 2 G:~~~"));
+        world.server_says(server, &messages("E:SERROR~~"));
+        let got = world.server_got(server);
+        assert!(got.ends_with(&messages("S Q:next")), "{}", text(&got));
+        world.server_says(server, &messages("Z:I C:OK~ Z:I"));
+        assert_eq!(world.client_got(client), messages("1 2 G:~~~ E:SERROR~~ Z:I C:OK~ Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+    });
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("P:~COPY_t~~~ B:~~ E:~ S"));
+        world.server_says(server, &messages("1 2 G:~~~"));
+        world.server_got(server);
+        world.client_says(client, &messages("d:bad c S"));
+        assert_eq!(world.server_got(server), messages("d:bad c S"));
+        world.server_says(server, &messages("E:SERROR~~ Z:I"));
+        assert_eq!(verdicts(world), [Verdict::Clean]);
+    });
+}
+
+#[test]
+fn a_stray_copy_done_never_reaches_a_server() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("P:~SELECT~~~ H"));
+        world.server_says(server, &messages("1"));
+        world.client_says(client, &messages("c B:~~ E:~ S"));
+        assert_eq!(world.server_got(server), messages("P:~SELECT~~~ H B:~~ E:~ S"));
+    });
+}
+
+#[test]
+fn who_waits_in_a_pipeline_is_woken_by_the_error_that_skips_it() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.client_says(client, &messages("P:a~SELECT~~~ S"));
+        world.server_says(server, &messages("1 Z:I"));
+        world.client_got(client);
+        world.server_got(server);
+        world.client_says(client, &messages("P:~WRONG~~~ Q:SELECT Q:DEALLOCATE_a S"));
+        world.server_says(server, &messages("E:SERROR~~"));
+        assert!(world.server_got(server).ends_with(&messages("S")));
+        world.server_says(server, &messages("Z:I"));
+        assert_eq!(world.client_got(client), messages("E:SERROR~~ Z:I"));
+    });
 }
 
 #[test]

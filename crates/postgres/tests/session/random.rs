@@ -105,22 +105,50 @@ fn text(texts: &'static [&'static str]) -> impl Strategy<Value = &'static str> +
     proptest::sample::select(texts)
 }
 
-/// Messages a client may send; with what a failing trigger makes doubtful, or without.
-fn request() -> impl Strategy<Value = Vec<u8>> {
-    let statement = text(&["ok", "ok", "err", "begin", "end", "end", "copy", "out", "empty"]);
+/// A statement by the extended protocol, up to its Execute.
+fn execute(text: &str) -> Vec<Vec<u8>> {
+    vec![
+        message(b'P', format!("\0{text}\0\0\0").as_bytes()),
+        message(b'B', &[0; 8]),
+        message(b'D', b"P\0"),
+        message(b'E', &[0; 5]),
+    ]
+}
+
+/// The body of a FunctionCall, which leaves nothing behind.
+const LOREAD: &[u8] = &954u32.to_be_bytes();
+
+/// Of a COPY that fails nobody can tell whether a Sync came before that, if more data follows: the Sync is taken to have been part of
+/// the COPY, as are those among the units, and a client sends another behind its data.
+fn without_syncs_before_data(mut stream: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut data = false;
+    for at in (0..stream.len()).rev() {
+        match stream[at][0] {
+            b'S' if data => _ = stream.remove(at),
+            b'S' | b'H' => {}
+            kind => data = matches!(kind, b'd' | b'c' | b'f'),
+        }
+    }
+    stream
+}
+
+/// Messages a client may send.
+fn request() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let statement = text(&["ok", "ok", "err", "begin", "end", "end", "copy", "copy trigger", "out", "empty"]);
     let extended = text(&["ok", "ok", "ok", "err"]);
-    prop_oneof![
+    let single = prop_oneof![
         4 => statement.clone().prop_map(|s| message(b'Q', format!("{s}\0").as_bytes())),
         2 => (text(&["P", "B", "C", "D"]), extended).prop_map(|(k, s)| message(k.as_bytes()[0], s.as_bytes())),
         1 => Just(message(b'D', b"s")),
-        2 => statement.prop_map(|s| message(b'E', s.as_bytes())),
+        1 => text(&["ok", "begin", "end", "out"]).prop_map(|s| message(b'E', s.as_bytes())),
         4 => Just(message(b'S', b"")),
         1 => Just(message(b'H', b"")),
-        1 => Just(message(b'F', b"ok")),
+        1 => Just(message(b'F', LOREAD)),
         2 => text(&["line", "bad", ""]).prop_map(|s| message(b'd', s.as_bytes())),
         2 => Just(message(b'c', b"")),
         1 => Just(message(b'f', b"\0")),
-    ]
+    ];
+    prop_oneof![15 => single.prop_map(|message| vec![message]), 3 => statement.prop_map(execute)]
 }
 
 /// Well-behaved clients as there are: units that keep to the rules.
@@ -128,7 +156,7 @@ fn unit() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let q = |s: &str| message(b'Q', format!("{s}\0").as_bytes());
     let m = |k: u8| message(k, b"");
     let copy = |start: Vec<Vec<u8>>, data: &[u8], end: Vec<Vec<u8>>| [start, vec![message(b'd', data)], end].concat();
-    let execute = |s: &str| vec![m(b'P'), m(b'B'), message(b'D', b"p"), message(b'E', s.as_bytes()), m(b'S')];
+    let execute = |s: &str| [execute(s), vec![m(b'S')]].concat();
     proptest::sample::select(vec![
         vec![q("ok")],
         vec![q("begin"), q("ok"), q("end")],
@@ -141,8 +169,11 @@ fn unit() -> impl Strategy<Value = Vec<Vec<u8>>> {
         copy(execute("copy"), b"line", vec![m(b'c'), m(b'S')]),
         copy(execute("copy"), b"bad", vec![m(b'c'), m(b'S')]),
         copy(vec![q("begin"), q("copy")], b"bad", vec![m(b'c'), q("end")]),
+        [execute("copy trigger"), execute("ok")].concat(),
+        [execute("ok"), execute("copy trigger"), vec![q("begin"), q("end")]].concat(),
+        copy(execute("ok"), b"stray", vec![m(b'c'), m(b'S')]),
         vec![q("out")],
-        vec![message(b'F', b"ok")],
+        vec![message(b'F', LOREAD)],
     ])
 }
 
@@ -181,7 +212,6 @@ fn play(mode: PoolMode, streams: Vec<Vec<Vec<u8>>>, steps: Vec<(usize, usize, us
             play.deliver(tags[which % tags.len()], size);
         }
     }
-    let (mut doubt, mut left) = (false, 0);
     for (client, rest) in clients.iter().zip(waiting) {
         play.drain();
         play.world.client_says(*client, &rest);
@@ -189,17 +219,17 @@ fn play(mode: PoolMode, streams: Vec<Vec<Vec<u8>>>, steps: Vec<(usize, usize, us
         play.drain();
         // It leaves, so that others need not wait for what it holds.
         let received = play.world.client_got(*client);
-        doubt |= play.world.releases[left..].iter().any(|(_, verdict)| *verdict != Verdict::Clean);
         play.world.client_leaves(*client);
         play.drain();
-        left = play.world.releases.len();
         play.world.clients.0.insert(client.0, fresh(&play.world, received));
     }
     for (client, stream) in clients.iter().zip(&streams) {
         let received = play.world.client_got(*client);
         let expected = direct(stream);
-        if !doubt {
-            assert_eq!(show(&received), show(&expected));
+        // Who sends in a COPY what has no place there is cut off by PostgreSQL; here the COPY fails, and it goes on.
+        match show(&expected).strip_suffix("E!") {
+            Some(before) => assert!(show(&received).starts_with(before), "{} {before}", show(&received)),
+            None => assert_eq!(show(&received), show(&expected)),
         }
     }
 }
@@ -268,7 +298,7 @@ proptest! {
         streams in proptest::collection::vec(proptest::collection::vec(request(), 0..14), 1..3),
         steps in steps(),
     ) {
-        play(PoolMode::Transaction, streams, steps);
+        play(PoolMode::Transaction, streams.into_iter().map(|parts| without_syncs_before_data(parts.concat())).collect(), steps);
     }
 
     #[test]

@@ -1,0 +1,133 @@
+//! COPY FROM STDIN on the way to a server. While a server takes data it swallows a Sync without an answer, and any other request
+//! ends its connection; as soon as the COPY has failed, both mean something again. Whoever sends a request while neither is known
+//! cannot tell which answers will come. So nothing is sent behind a request that may begin a COPY until the server says whether it
+//! does, and a Sync within the data is not sent at all, unless the COPY fails before more data comes.
+
+use super::{Exchange, Item};
+use crate::message::front;
+
+/// Whether the server takes the data of a COPY, as far as is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Copying {
+    /// Nothing is under way that may begin a COPY.
+    No,
+    /// The last request may begin one.
+    Possible {
+        /// The server was sent a Flush, so that it says what becomes of it.
+        asked: bool,
+    },
+    /// It takes data.
+    Taking {
+        /// Syncs behind the last data that were not forwarded.
+        syncs: u32,
+        /// It was sent a CopyFail because of a request that has no place there.
+        broken: bool,
+    },
+}
+
+/// What to do with a message of the client's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    /// It may be forwarded.
+    Forward,
+    /// The server would ignore it, so it is not forwarded.
+    Drop,
+    /// It waits for an answer of the server's.
+    Wait,
+    /// The same, and the server is sent a Flush.
+    Ask,
+    /// The same, and the server is sent a CopyFail: what has come has no place in a COPY.
+    Break,
+}
+
+impl Exchange {
+    /// What to do with a message of this type.
+    #[inline]
+    pub(crate) fn admit(&mut self, kind: u8) -> Admission {
+        let of_copy = matches!(kind, front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL);
+        match &mut self.copying {
+            // PostgreSQL ignores what is left of a COPY that failed, but a time-out that is due when it reads that makes it
+            // answer with a ReadyForQuery that belongs to no request.
+            Copying::No => {
+                if of_copy {
+                    Admission::Drop
+                } else {
+                    Admission::Forward
+                }
+            }
+            Copying::Possible { .. } if kind == front::FLUSH => Admission::Forward,
+            // A Query is answered without a Flush.
+            Copying::Possible { asked } if !*asked && self.queue.back() == Some(&Item::CopyExecute) => {
+                *asked = true;
+                Admission::Ask
+            }
+            Copying::Possible { .. } => Admission::Wait,
+            Copying::Taking { .. } if of_copy => Admission::Forward,
+            Copying::Taking { syncs, .. } if kind == front::SYNC => {
+                *syncs += 1;
+                Admission::Drop
+            }
+            Copying::Taking { .. } if kind == front::FLUSH => Admission::Drop,
+            Copying::Taking { broken, .. } if !*broken => {
+                *broken = true;
+                Admission::Break
+            }
+            Copying::Taking { .. } => Admission::Wait,
+        }
+    }
+
+    /// A Query that may begin a COPY is forwarded, or several of them.
+    pub(crate) fn copy_query(&mut self) {
+        if !self.skipping {
+            self.queue.push_back(Item::CopyQuery);
+            self.copying = Copying::Possible { asked: false };
+        }
+    }
+
+    /// An Execute that may begin a COPY is forwarded.
+    pub(crate) fn copy_execute(&mut self) {
+        if !self.skipping {
+            self.queue.push_back(Item::CopyExecute);
+            self.copying = Copying::Possible { asked: false };
+        }
+    }
+
+    /// Data is forwarded.
+    #[inline]
+    pub(crate) fn copy_data(&mut self) {
+        if let Copying::Taking { syncs, .. } = &mut self.copying {
+            *syncs = 0;
+        }
+    }
+
+    /// A CopyDone or CopyFail is forwarded.
+    pub(crate) fn copy_end(&mut self) {
+        self.copying = match self.queue.back_mut() {
+            // It may go on with another COPY.
+            Some(Item::CopyQuery) => Copying::Possible { asked: false },
+            Some(item) if *item == Item::CopyExecute => {
+                *item = Item::Extended(1);
+                Copying::No
+            }
+            _ => Copying::No,
+        };
+    }
+
+    /// The server says that it takes data. False if that could not be foreseen, and more was sent meanwhile.
+    pub(crate) fn copy_begins(&mut self) -> bool {
+        self.advance();
+        if self.queue.len() != 1 || matches!(self.queue[0], Item::Extended(0 | 2..)) {
+            return false;
+        }
+        self.copying = Copying::Taking { syncs: 0, broken: false };
+        self.moved = true;
+        true
+    }
+
+    /// What may have begun a COPY has been answered. Returns how many Syncs were kept back.
+    pub(super) fn copy_over(&mut self) -> u32 {
+        let was = std::mem::replace(&mut self.copying, Copying::No);
+        self.moved |= was != Copying::No;
+        if let Copying::Taking { syncs, .. } = was { syncs } else { 0 }
+    }
+}
