@@ -200,6 +200,8 @@ impl Protocol for Postgres {
         client.lease = Some(tag);
         server.holder = Some(me);
         server.ready_withheld = None;
+        server.mid_pipeline = false;
+        server.unnamed.begin_lease();
         if let Some(prepared) = &mut server.prepared {
             prepared.begin_lease();
         }

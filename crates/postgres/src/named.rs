@@ -367,7 +367,7 @@ pub(crate) fn write_named_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
 }
 
 /// A Close that does nothing.
-fn write_idle_close(to: &mut Vec<u8>) {
+pub(crate) fn write_idle_close(to: &mut Vec<u8>) {
     write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *NOTHING).as_bytes()));
 }
 
@@ -390,12 +390,7 @@ pub(crate) enum Answer {
 /// A request was answered, or (not `done`) discarded because of an error before it.
 pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
     if matches!(note, Note::Hidden | Note::Unnamed) {
-        if !done {
-            server.unnamed = None;
-            if let Some(client) = client {
-                client.drop_unnamed();
-            }
-        }
+        server.unnamed.settle(done, false, server.holder.zip(client));
         return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };
     }
     let named = client.and_then(|client| client.named.as_mut());
@@ -422,8 +417,12 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
 
 /// What the server has discarded never was.
 pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
-    for note in server.exchange.take_discarded() {
-        settle(note, false, Some(client), server);
+    for (number, note) in server.exchange.take_discarded().into_iter().enumerate() {
+        if note == Note::Unnamed && number == 0 {
+            server.unnamed.settle(false, true, server.holder.map(|holder| (holder, &mut *client)));
+        } else {
+            settle(note, false, Some(client), server);
+        }
     }
 }
 

@@ -35,8 +35,6 @@ pub(crate) enum Step {
     Answered,
     /// The server is asked something first; then the message is to be handed over again.
     Later,
-    /// The unnamed statement is elsewhere, and it is too late to bring it here.
-    Lost,
     /// Too many requests are unanswered.
     TooMany,
 }
@@ -135,15 +133,16 @@ pub(crate) fn look(
     }
     server.keep_more(message);
     match message.header.kind {
-        front::QUERY => query((me, client), (tag, server), message, kept, out),
         front::SYNC => {
             if let Some(prepared) = &mut server.prepared {
                 prepared.end_pipeline();
             }
+            server.unnamed.end_pipeline();
             Step::Forward
         }
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
+        front::QUERY => query((me, client), (tag, server), message, kept, out),
         front::FUNCTION_CALL => {
             if message.may_wait() {
                 return Step::Wait;
@@ -320,10 +319,9 @@ fn query(
             server.suspect(&findings);
         }
     }
-    // A simple query destroys the statement.
-    server.unnamed = None;
-    client.drop_unnamed();
-    *kept = None;
+    if let Some(step) = unnamed::query((me, client), (tag, server), message, kept, out) {
+        return step;
+    }
     amended.unwrap_or(Step::Forward)
 }
 
