@@ -46,6 +46,8 @@ pub struct Client {
     pub(crate) pool: PoolId,
     /// The Parse of its unnamed statement, if it may be needed again.
     pub(crate) unnamed: Option<Box<[u8]>>,
+    /// That has the server forget all prepared statements.
+    pub(crate) unnamed_forgets: bool,
     /// Counts its unnamed statements.
     pub(crate) unnamed_version: u32,
     /// Proof of the right to cancel its work.

@@ -12,7 +12,7 @@ use crate::{
     Postgres,
     cleaning::Soil,
     client::Client,
-    deallocate::{Deallocate, deallocates},
+    deallocate::{Deallocate, deallocates, forgets_all},
     error::Failure,
     exchange::Note,
     message::{HEADER, back, front, take_text, write},
@@ -25,6 +25,9 @@ use crate::{
     statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
     suspects::{Findings, Suspects},
 };
+
+/// Most portals of a pipeline that are known to forget all statements.
+const MAX_FORGETTING: usize = 64;
 
 /// Follows a message about the statement whose name is at `name`.
 pub(crate) fn follow(
@@ -235,6 +238,7 @@ fn refer(
         // The same, or it is one that was prepared there by other means, and what it does is not known here.
         Ok(None) => {
             if message.header.kind == front::BIND {
+                server.note_bound(message, false);
                 let findings = server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() }, b"");
                 server.suspect(&findings);
             }
@@ -242,6 +246,10 @@ fn refer(
         }
         Ok(Some(statement)) => statement,
     };
+    if message.header.kind == front::BIND {
+        let forgets = statement.findings.suspects.any(Suspects::FORGET);
+        server.note_bound(message, forgets && forgets_all(&statement.body));
+    }
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(text);
     } else if server.policy.on_state != OnState::Allow
@@ -289,6 +297,34 @@ fn refer(
     bring((tag, server), &statement, out);
     let kept = (message.header.kind == front::BIND && !described).then_some(&statement);
     forward_as((tag, server), message, &name, &statement.name(), kept, out)
+}
+
+impl Server {
+    /// A Bind of a statement is forwarded that may forget all statements.
+    #[inline]
+    pub(crate) fn note_bound(&mut self, message: &Arrived<'_>, forgets: bool) {
+        if forgets || !self.forgetting.is_empty() {
+            let portal = take_text(&mut message.body()).unwrap_or_default();
+            self.forgetting.retain(|known| **known != *portal);
+            if forgets && self.forgetting.len() < MAX_FORGETTING {
+                self.forgetting.push(portal.into());
+            }
+        }
+    }
+}
+
+/// An Execute, where portals are known that forget all statements.
+pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
+    let portal = take_text(&mut message.body()).unwrap_or_default();
+    if !server.forgetting.iter().any(|known| **known == *portal) {
+        return;
+    }
+    if let Some(named) = &mut client.named {
+        named.forget_all();
+    }
+    if let Some(prepared) = &mut server.prepared {
+        prepared.doubt_all();
+    }
 }
 
 /// Forwards a Bind or Describe with another name of its statement; a Bind that may have to be repeated is `kept`.

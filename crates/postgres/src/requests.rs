@@ -138,6 +138,9 @@ pub(crate) fn look(
                 prepared.end_pipeline();
             }
             server.unnamed.end_pipeline();
+            if let Some(named) = &mut client.named {
+                named.end_pipeline();
+            }
             Step::Forward
         }
         // The server discards it.
@@ -155,7 +158,12 @@ pub(crate) fn look(
             if message.header.kind == front::BIND {
                 *kept = None;
                 note_bound_names(server, message);
+                server.note_bound(message, client.unnamed_forgets);
             }
+            Step::Forward
+        }
+        front::EXECUTE if !server.forgetting.is_empty() => {
+            named::execute(client, server, message);
             Step::Forward
         }
         front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => match message.statement_name() {

@@ -47,6 +47,8 @@ pub struct Server {
     pub(crate) held_last: Option<(ClientTag, u64)>,
     /// Its unnamed statement.
     pub(crate) unnamed: Unnamed,
+    /// Portals of statements that forget all prepared statements.
+    pub(crate) forgetting: Vec<Box<[u8]>>,
     /// A message of the extended protocol was forwarded, and no Sync since: what comes next may be skipped.
     pub(crate) mid_pipeline: bool,
     /// Its named statements, once it has had any.

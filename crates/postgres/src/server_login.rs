@@ -133,6 +133,7 @@ impl Postgres {
             body: 0,
             body_to_client: false,
             unnamed: crate::unnamed::Unnamed::default(),
+            forgetting: Vec::new(),
             mid_pipeline: false,
             held_last: None,
             prepared: None,

@@ -14,6 +14,7 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
     client::Client,
+    deallocate::forgets_all,
     exchange::Note,
     message::{HEADER, front, write},
     named, plans,
@@ -295,6 +296,7 @@ pub(crate) fn follow(
                 return step;
             }
             replace((me, client), (tag, server), message, kept, out);
+            client.unnamed_forgets = text.is_some_and(forgets_all);
             if let Some(body) = amended {
                 // It is kept in this form, so that its Bind is known as that of an amended statement.
                 let mut parse = Vec::new();
@@ -321,6 +323,7 @@ pub(crate) fn follow(
                     server.retell_bind(message.body(), &text);
                 }
                 note_bound_names(server, message);
+                server.note_bound(message, client.unnamed_forgets);
             }
             let owner = Owner::of(me, client);
             if server.unnamed.owner != Some(owner) {
