@@ -3,6 +3,7 @@
 import pytest
 
 import wire as w
+from cluster import PASSWORDS
 
 
 @pytest.mark.parametrize("what", ["s1", "ALL"])
@@ -60,3 +61,52 @@ def test_deallocate_in_a_failed_transaction_fails_in_a_pipeline_too(start):
         assert codes == [["22012"], ["25P02"], []]
         client.send(w.bind(name="s1"), w.execute(), w.SYNC)
         assert [kind for kind, _ in client.until_ready()[0]] == [b"2", b"D", b"C"]
+
+
+def told(client, flights):
+    """Of each ReadyForQuery what is before it: errors by their code, rows by their values."""
+    seen = []
+    for flight in flights:
+        client.send(*flight)
+        for _ in range(sum(part == w.SYNC or part[:1] == b"Q" for part in flight)):
+            got, status = client.until_ready()
+            seen.append(([w.error_fields(body)["C"] if kind == b"E" else w.row(body) if kind == b"D" else (kind, body if kind == b"C" else b"")
+                          for kind, body in got], status))
+    return seen
+
+
+RUN, EXECUTE = [w.bind(name="s1"), w.execute()], [w.bind(), w.execute()]
+FIRST, SECOND = w.parse("SELECT 1", name="s1"), w.parse("SELECT 2", name="s1")
+FORGET_BY_NAME = [w.parse("DEALLOCATE ALL", name="d"), w.bind(name="d", portal="p"), w.execute("p")]
+IN_ONE_PIPELINE = {
+    "parsed again": [[FIRST, *RUN, w.parse("{}"), *EXECUTE, SECOND, *RUN, w.SYNC], [*RUN, w.SYNC]],
+    "parsed again as it was": [[FIRST, *RUN, w.parse("{}"), *EXECUTE, FIRST, *RUN, w.SYNC], [*RUN, w.SYNC]],
+    "known from before": [[FIRST, w.SYNC], [w.parse("{}"), *EXECUTE, SECOND, *RUN, w.SYNC], [*RUN, w.SYNC]],
+    "parsed twice": [[FIRST, w.SYNC], [w.parse("{}"), *EXECUTE, SECOND, FIRST, w.SYNC], [*RUN, w.SYNC]],
+    "used without being there": [[FIRST, w.parse("{}"), *EXECUTE, *RUN, w.SYNC], [FIRST, *RUN, w.SYNC]],
+    "in the next pipeline": [[FIRST, w.parse("{}"), *EXECUTE, w.SYNC, SECOND, *RUN, w.SYNC, w.query("SELECT 3"), *RUN, w.SYNC]],
+    "behind an error": [[FIRST, w.SYNC], [w.bind(name="nobody"), w.parse("{}"), *EXECUTE, SECOND, w.SYNC, *RUN, w.SYNC], [*RUN, w.SYNC]],
+    "only bound": [[FIRST, w.parse("{}"), w.bind(), SECOND, w.SYNC], [*RUN, w.SYNC]],
+    "by a query": [[FIRST, w.SYNC], [w.query("{}"), SECOND, *RUN, w.SYNC], [*RUN, w.SYNC]],
+    "by a query behind an open pipeline": [[FIRST, w.query("{}"), SECOND, *RUN, w.SYNC], [*RUN, w.SYNC]],
+    "several times": [[FIRST, w.parse("{}"), *EXECUTE, SECOND, w.SYNC, w.parse("{}"), *EXECUTE, FIRST, w.SYNC], [*RUN, w.SYNC]],
+    "by a statement with a name": [[FIRST, *RUN, *FORGET_BY_NAME, SECOND, *RUN, w.SYNC], [*RUN, w.SYNC]],
+    "several times in one": [[FIRST, w.parse("DEALLOCATE ALL"), *EXECUTE, SECOND, *EXECUTE, FIRST, *RUN, w.SYNC], [*RUN, w.SYNC]],
+}
+
+
+@pytest.mark.poolhouse_only
+@pytest.mark.parametrize("state", ["replay", "allow"])
+@pytest.mark.parametrize("what", ["DEALLOCATE ALL", "DISCARD ALL"])
+@pytest.mark.parametrize("flights", IN_ONE_PIPELINE)
+def test_what_is_forgotten_may_be_parsed_again_in_the_same_pipeline(start, cluster, flights, what, state):
+    def place(part):
+        return part if b"{}" not in part else w.parse(what) if part[:1] == b"P" else w.query(what)
+
+    flights = [[place(part) for part in flight] for flight in IN_ONE_PIPELINE[flights]]
+    pooler = start(max_size=1, on_session_state=state)
+    with pooler.wire() as client, pooler.wire() as other, w.Wire(cluster.port).login("app", PASSWORDS["app"]) as direct:
+        # The server has the text already.
+        other.send(FIRST, *RUN, w.SYNC)
+        other.until_ready()
+        assert told(client, flights) == told(direct, flights)

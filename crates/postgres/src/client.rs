@@ -50,6 +50,8 @@ pub struct Client {
     pub(crate) pool: PoolId,
     /// The Parse of its unnamed statement, if it may be needed again.
     pub(crate) unnamed: Option<Box<[u8]>>,
+    /// That has the server forget all prepared statements.
+    pub(crate) unnamed_forgets: bool,
     /// Counts its unnamed statements.
     pub(crate) unnamed_version: u32,
     /// Proof of the right to cancel its work.
@@ -316,14 +318,17 @@ impl Postgres {
                         return at;
                     }
                     Step::Later => return at,
-                    Step::Lost => return lost_statement(me, client, bytes.len(), out),
                     Step::TooMany => return too_many_outstanding(me, client, bytes.len(), out),
                 };
-                if let Some((tag, server)) = &lease {
+                if let Some((tag, server)) = &mut lease {
                     if server.exchange.is_full() {
                         return too_many_outstanding(me, client, bytes.len(), out);
                     }
                     if forward {
+                        server.mid_pipeline |= matches!(
+                            header.kind,
+                            front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE
+                        );
                         client.ahead_ended = server.is_prefaced() && ends_request(header);
                         client.retried = false;
                         client.stand(me, Standing::Active, out);
@@ -434,17 +439,6 @@ fn unacceptable(header: Header) -> String {
     } else {
         format!("invalid length {length} of a message of type {name} (it is {} to {})", HEADER - 1, limit(kind))
     }
-}
-
-fn lost_statement(me: ClientTag, client: &mut Client, consumed: usize, out: &mut Outbox) -> usize {
-    let report = Report {
-        severity: Severity::Fatal,
-        code: code::FEATURE_NOT_SUPPORTED,
-        message: "the unnamed statement was parsed on another server",
-        hint: "Send Parse and Bind together, or within a transaction.",
-    };
-    client.fail(me, &report, Blame::Client, out);
-    consumed
 }
 
 fn too_many_outstanding(me: ClientTag, client: &mut Client, consumed: usize, out: &mut Outbox) -> usize {

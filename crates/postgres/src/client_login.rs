@@ -132,6 +132,7 @@ impl Postgres {
             last_values: false,
             listening: None,
             unnamed: None,
+            unnamed_forgets: false,
             unnamed_version: 0,
             pool: PoolId(u32::MAX),
             secret: 0,

@@ -10,6 +10,20 @@ pub(crate) enum Deallocate {
     One(Vec<u8>),
 }
 
+/// Whether the text has the server forget all prepared statements, and does nothing beside.
+pub(crate) fn forgets_all(text: &[u8]) -> bool {
+    let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
+    may && (discards_all(text) || deallocates(text) == Some(Deallocate::All))
+}
+
+fn discards_all(text: &[u8]) -> bool {
+    let mut tokens = Tokens::new(text);
+    let mut is = |other: &[u8]| matches!(tokens.next(), Some(Token::Word(word)) if word.eq_ignore_ascii_case(other));
+    is(b"discard")
+        && is(b"all")
+        && matches!((tokens.next(), tokens.next()), (None, _) | (Some(Token::Symbol(b';')), None))
+}
+
 /// Whether the text is a DEALLOCATE and nothing else.
 pub(crate) fn deallocates(text: &[u8]) -> Option<Deallocate> {
     let mut tokens = Tokens::new(text);
@@ -72,6 +86,16 @@ mod tests {
         assert_eq!(deallocates(b"DEALLOCATE PREPARE ALL"), Some(Deallocate::All));
         assert_eq!(deallocates(b"DEALLOCATE a; select 1"), None);
         assert_eq!(deallocates(b"select 1"), None);
+    }
+
+    #[test]
+    fn what_forgets_everything_is_recognised() {
+        for sql in [&b"DEALLOCATE ALL"[..], b"discard all;", b"/* all */ Discard All", b"deallocate prepare all"] {
+            assert!(forgets_all(sql), "{}", String::from_utf8_lossy(sql));
+        }
+        for sql in [&b"DEALLOCATE a"[..], b"discard plans", b"discard all; select 1", b"select 'discard all'", b""] {
+            assert!(!forgets_all(sql), "{}", String::from_utf8_lossy(sql));
+        }
     }
 
     #[test]

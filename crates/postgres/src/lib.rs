@@ -201,6 +201,9 @@ impl Protocol for Postgres {
         client.lease = Some(tag);
         server.holder = Some(me);
         server.ready_withheld = None;
+        server.mid_pipeline = false;
+        server.forgetting = Vec::new();
+        server.unnamed.begin_lease();
         if let Some(prepared) = &mut server.prepared {
             prepared.begin_lease();
         }

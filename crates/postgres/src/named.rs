@@ -13,7 +13,7 @@ use crate::{
     cleaning::Soil,
     client::Client,
     copies,
-    deallocate::{Deallocate, deallocates},
+    deallocate::{Deallocate, deallocates, forgets_all},
     error::Failure,
     exchange::Note,
     message::{HEADER, back, front, take_text, write},
@@ -26,6 +26,9 @@ use crate::{
     statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
     suspects::{Findings, Suspects},
 };
+
+/// Most portals of a pipeline that are known to forget all statements.
+const MAX_FORGETTING: usize = 64;
 
 /// Follows a message about the statement whose name is at `name`.
 pub(crate) fn follow(
@@ -236,6 +239,7 @@ fn refer(
         // The same, or it is one that was prepared there by other means, and what it does is not known here.
         Ok(None) => {
             if message.header.kind == front::BIND {
+                server.note_bound(message, false);
                 let findings = server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() }, b"");
                 server.suspect(&findings);
             }
@@ -243,7 +247,11 @@ fn refer(
         }
         Ok(Some(statement)) => statement,
     };
-    server.copies |= message.header.kind == front::BIND && copies::is_copy(&statement.body);
+    if message.header.kind == front::BIND {
+        server.copies |= copies::is_copy(&statement.body);
+        let forgets = statement.findings.suspects.any(Suspects::FORGET);
+        server.note_bound(message, forgets && forgets_all(&statement.body));
+    }
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(text);
     } else if server.policy.on_state != OnState::Allow
@@ -291,6 +299,34 @@ fn refer(
     bring((tag, server), &statement, out);
     let kept = (message.header.kind == front::BIND && !described).then_some(&statement);
     forward_as((tag, server), message, &name, &statement.name(), kept, out)
+}
+
+impl Server {
+    /// A Bind of a statement is forwarded that may forget all statements.
+    #[inline]
+    pub(crate) fn note_bound(&mut self, message: &Arrived<'_>, forgets: bool) {
+        if forgets || !self.forgetting.is_empty() {
+            let portal = take_text(&mut message.body()).unwrap_or_default();
+            self.forgetting.retain(|known| **known != *portal);
+            if forgets && self.forgetting.len() < MAX_FORGETTING {
+                self.forgetting.push(portal.into());
+            }
+        }
+    }
+}
+
+/// An Execute, where portals are known that forget all statements.
+pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
+    let portal = take_text(&mut message.body()).unwrap_or_default();
+    if !server.forgetting.iter().any(|known| **known == *portal) {
+        return;
+    }
+    if let Some(named) = &mut client.named {
+        named.forget_all();
+    }
+    if let Some(prepared) = &mut server.prepared {
+        prepared.doubt_all();
+    }
 }
 
 /// Forwards a Bind or Describe with another name of its statement; a Bind that may have to be repeated is `kept`.
@@ -369,7 +405,7 @@ pub(crate) fn write_named_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
 }
 
 /// A Close that does nothing.
-fn write_idle_close(to: &mut Vec<u8>) {
+pub(crate) fn write_idle_close(to: &mut Vec<u8>) {
     write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *NOTHING).as_bytes()));
 }
 
@@ -392,12 +428,7 @@ pub(crate) enum Answer {
 /// A request was answered, or (not `done`) discarded because of an error before it.
 pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
     if matches!(note, Note::Hidden | Note::Unnamed) {
-        if !done {
-            server.unnamed = None;
-            if let Some(client) = client {
-                client.drop_unnamed();
-            }
-        }
+        server.unnamed.settle(done, false, server.holder.zip(client));
         return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };
     }
     let named = client.and_then(|client| client.named.as_mut());
@@ -424,8 +455,12 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
 
 /// What the server has discarded never was.
 pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
-    for note in server.exchange.take_discarded() {
-        settle(note, false, Some(client), server);
+    for (number, note) in server.exchange.take_discarded().into_iter().enumerate() {
+        if note == Note::Unnamed && number == 0 {
+            server.unnamed.settle(false, true, server.holder.map(|holder| (holder, &mut *client)));
+        } else {
+            settle(note, false, Some(client), server);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     exchange::Note,
     message::{HEADER, IDLE, back, front, write, write_ready},
     named,
+    requests::end_pipeline,
     retold::Told,
     server::{Relay, Server, Stage, Step},
     state::OnState,
@@ -83,12 +84,7 @@ impl Postgres {
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
         let repeated = server.is_to_repeat(body.unwrap_or_default());
         let prepared = server.exchange.is_extended();
-        for _ in 0..server.exchange.failed() {
-            // Behind a COPY that failed before more data came, they mean something again.
-            relay.out.insert(Peer::Server(relay.me), |to| write(to, front::SYNC, |_| {}));
-            server.exchange.sync();
-            server.prepared.iter_mut().for_each(|prepared| prepared.end_pipeline());
-        }
+        let syncs = server.exchange.failed();
         if server.exchange.is_last() && !server.discarded {
             // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD ALL, which is
             // committed at once. (What does either is the last under way: what follows waits.) A transaction that goes on, after AND
@@ -107,6 +103,12 @@ impl Postgres {
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
         client.copies.failed();
         let mut renamed = named::failed(body, prepared, client, server);
+        for _ in 0..syncs {
+            // Behind a COPY that failed before more data came, they mean something again.
+            relay.out.insert(Peer::Server(relay.me), |to| write(to, front::SYNC, |_| {}));
+            server.exchange.sync();
+            end_pipeline(client, server);
+        }
         if repeated {
             return Step::Drop;
         }

@@ -165,14 +165,15 @@ impl Postgres {
         let mut bytes = Vec::new();
         let mut steps = Steps::new(&mut bytes);
         let mut beyond = want.beyond(&own).peekable();
+        let commits = !whole || beyond.peek().is_some();
         match there {
             Some(copies) => steps.clean(copies == Copies::There),
-            None => steps.step(b"DISCARD ALL"),
+            None if commits => steps.step(b"DISCARD ALL"),
+            None => steps.last(b"DISCARD ALL"),
         }
-        if whole && beyond.peek().is_some() {
+        if whole && commits {
             steps.step(cleaning::BEGIN);
         }
-        let commits = !whole || beyond.peek().is_some();
         for (name, value) in beyond {
             let mut sql = Vec::new();
             write_set(&mut sql, name, value);
@@ -182,7 +183,7 @@ impl Postgres {
             steps.step(plans::FORGET);
         }
         if commits {
-            steps.step(b"COMMIT");
+            steps.last(b"COMMIT");
         }
         let preface = Preface::new(want, true, steps.count, client);
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);

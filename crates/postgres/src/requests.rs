@@ -36,8 +36,6 @@ pub(crate) enum Step {
     Answered,
     /// The server is asked something first; then the message is to be handed over again.
     Later,
-    /// The unnamed statement is elsewhere, and it is too late to bring it here.
-    Lost,
     /// Too many requests are unanswered.
     TooMany,
 }
@@ -137,15 +135,13 @@ pub(crate) fn look(
     }
     server.keep_more(message);
     match message.header.kind {
-        front::QUERY => query((me, client), (tag, server), message, kept, out),
         front::SYNC => {
-            if let Some(prepared) = &mut server.prepared {
-                prepared.end_pipeline();
-            }
+            end_pipeline(client, server);
             Step::Forward
         }
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
+        front::QUERY => query((me, client), (tag, server), message, kept, out),
         front::FUNCTION_CALL => {
             if message.may_wait() {
                 return Step::Wait;
@@ -158,7 +154,12 @@ pub(crate) fn look(
             if message.header.kind == front::BIND {
                 *kept = None;
                 note_bound_names(server, message);
+                server.note_bound(message, client.unnamed_forgets);
             }
+            Step::Forward
+        }
+        front::EXECUTE if !server.forgetting.is_empty() => {
+            named::execute(client, server, message);
             Step::Forward
         }
         front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => match message.statement_name() {
@@ -169,6 +170,19 @@ pub(crate) fn look(
         },
         _ => Step::Forward,
     }
+}
+
+/// A Sync is forwarded.
+#[inline]
+pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
+    if let Some(prepared) = &mut server.prepared {
+        prepared.end_pipeline();
+    }
+    server.unnamed.end_pipeline();
+    if let Some(named) = &mut client.named {
+        named.end_pipeline();
+    }
+    server.mid_pipeline = false;
 }
 
 /// A text of a client that keeps its server to its end: what matters is whether that can be cleaned then.
@@ -322,10 +336,9 @@ fn query(
             server.suspect(&findings);
         }
     }
-    // A simple query destroys the statement.
-    server.unnamed = None;
-    client.drop_unnamed();
-    *kept = None;
+    if let Some(step) = unnamed::query((me, client), (tag, server), message, kept, out) {
+        return step;
+    }
     amended.unwrap_or(Step::Forward)
 }
 

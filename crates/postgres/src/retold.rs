@@ -229,7 +229,7 @@ pub(crate) fn in_session(
 ) -> Step {
     let kind = message.header.kind;
     if kind == front::QUERY {
-        server.unnamed = None;
+        server.unnamed.owner = None;
     }
     let own = server.connect_query.is_none()
         && client.start.as_ref().is_some_and(|start| Arc::ptr_eq(start, &server.defaults));

@@ -25,7 +25,7 @@ use crate::{
     server_login::Login,
     state::StatePolicy,
     suspects::Suspects,
-    unnamed::Owner,
+    unnamed::Unnamed,
     version::Version,
     work::Work,
 };
@@ -47,8 +47,12 @@ pub struct Server {
     pub(crate) work: Option<Box<Work>>,
     /// For whom it was prepared last: what is left in it since is of that client.
     pub(crate) held_last: Option<(ClientTag, u64)>,
-    /// Whose unnamed statement it has.
-    pub(crate) unnamed: Option<Owner>,
+    /// Its unnamed statement.
+    pub(crate) unnamed: Unnamed,
+    /// Portals of statements that forget all prepared statements.
+    pub(crate) forgetting: Vec<Box<[u8]>>,
+    /// A message of the extended protocol was forwarded, and no Sync since: what comes next may be skipped.
+    pub(crate) mid_pipeline: bool,
     /// Its named statements, once it has had any.
     pub(crate) prepared: Option<Box<Prepared>>,
     pub(crate) policy: StatePolicy,
@@ -436,7 +440,9 @@ impl Postgres {
                 self.stepped(relay.me, server, relay.clients, relay.out);
                 Step::Handled
             }
-            back::PARSE_COMPLETE | back::BIND_COMPLETE if work.is_lookup() || prefaces => Step::Drop,
+            back::PARSE_COMPLETE | back::BIND_COMPLETE | back::CLOSE_COMPLETE if work.is_lookup() || prefaces => {
+                Step::Drop
+            }
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
             back::DATA_ROW => {
                 if !work.row(relay.bytes.get(relay.at + HEADER..end)) {

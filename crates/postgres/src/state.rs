@@ -637,7 +637,8 @@ pub(crate) fn refuse(tag: ServerTag, server: &mut Server, kind: u8, failing: &[u
         write(to, front::BIND, |to| to.extend_from_slice(&[0; 8]));
         write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
     });
-    server.unnamed = None;
+    server.unnamed.owner = None;
+    server.mid_pipeline = true;
     server.exchange.noted(Note::Swallowed);
     server.exchange.noted(Note::Swallowed);
     server.exchange.extended();

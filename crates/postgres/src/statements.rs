@@ -148,6 +148,11 @@ pub(crate) struct Named {
     pending: VecDeque<Pending>,
     /// Bytes of their names and texts.
     pending_bytes: usize,
+    /// Requests without an answer that were ever made.
+    asked: u64,
+    /// All that was there when so many of those had been made is forgotten by something in the pipeline under way, and how many such
+    /// things are not answered.
+    forgotten: Option<(u64, u32)>,
 }
 
 struct Held {
@@ -187,12 +192,15 @@ impl Named {
     /// The meaning of a name for a request of this pipeline: what was asked for earlier in it will have been done, or
     /// this request will be discarded, too.
     pub(crate) fn meaning(&mut self, name: &[u8], pipeline: u32) -> Meaning {
-        if let Some(pending) = self.pending.iter().rev().find(|pending| *pending.name == *name) {
+        if let Some(pending) = self.last_pending(name) {
             return match &pending.parsed {
                 _ if pending.pipeline != pipeline => Meaning::Undecided,
                 Some(statement) => Meaning::Statement(statement.clone()),
                 None => Meaning::Nothing,
             };
+        }
+        if self.forgotten.is_some() {
+            return Meaning::Nothing;
         }
         self.clock += 1;
         let Some(held) = self.map.get_mut(name) else { return Meaning::Nothing };
@@ -202,8 +210,9 @@ impl Named {
 
     /// What a name means if no request without an answer fails.
     pub(crate) fn expected(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        match self.pending.iter().rev().find(|pending| *pending.name == *name) {
+        match self.last_pending(name) {
             Some(pending) => pending.parsed.clone(),
+            None if self.forgotten.is_some() => None,
             None => self.map.get(name).map(|held| held.statement.clone()),
         }
     }
@@ -246,7 +255,27 @@ impl Named {
         self.ask(Pending { name: name.into(), parsed: None, described: false, pipeline });
     }
 
+    /// Something was forwarded that forgets all statements: what stands behind it in its pipeline is done only if it is.
+    pub(crate) fn forget_all(&mut self) {
+        let before = self.forgotten.map_or(0, |(_, times)| times);
+        self.forgotten = Some((self.asked, before + 1));
+    }
+
+    /// A Sync was forwarded: what stands behind it waits until it is known whether they are forgotten.
+    #[inline]
+    pub(crate) fn end_pipeline(&mut self) {
+        self.forgotten = None;
+    }
+
+    /// The last request without an answer that is about this name, and not forgotten.
+    fn last_pending(&self, name: &[u8]) -> Option<&Pending> {
+        let first = self.asked - self.pending.len() as u64;
+        let forgotten = self.forgotten.map_or(0, |(asked, _)| asked.saturating_sub(first) as usize);
+        self.pending.iter().skip(forgotten).rev().find(|pending| *pending.name == *name)
+    }
+
     fn ask(&mut self, pending: Pending) {
+        self.asked += 1;
         self.pending_bytes += pending.bytes();
         self.pending.push_back(pending);
     }
@@ -277,6 +306,8 @@ impl Named {
 
     /// Forgets all statements.
     pub(crate) fn clear(&mut self) {
+        self.forgotten = self.forgotten.and_then(|(asked, times)| Some((asked, times.checked_sub(1)?)));
+        self.forgotten = self.forgotten.filter(|(_, times)| *times > 0);
         self.map.clear();
         self.bytes = 0;
     }

@@ -41,7 +41,17 @@ impl<'a> Steps<'a> {
     /// One statement.
     pub(crate) fn step(&mut self, sql: &[u8]) {
         write_parse(self.to, b"", sql);
-        write_execution(self.to, b"");
+        write_bind(self.to, b"");
+        write_execute(self.to);
+        self.count += 1;
+    }
+
+    /// The last statement. It is gone as soon as it is bound: a client that has no unnamed statement is to find none.
+    pub(crate) fn last(&mut self, sql: &[u8]) {
+        write_parse(self.to, b"", sql);
+        write_bind(self.to, b"");
+        write(self.to, front::CLOSE, |to| to.extend_from_slice(b"S\0"));
+        write_execute(self.to);
         self.count += 1;
     }
 
@@ -65,12 +75,20 @@ fn write_parse(to: &mut Vec<u8>, name: &[u8], sql: &[u8]) {
 }
 
 fn write_execution(to: &mut Vec<u8>, name: &[u8]) {
+    write_bind(to, name);
+    write_execute(to);
+}
+
+fn write_bind(to: &mut Vec<u8>, name: &[u8]) {
     write(to, front::BIND, |to| {
         to.push(0);
         to.extend_from_slice(name);
         // No parameters, and text for all results.
         to.extend_from_slice(&[0; 7]);
     });
-    // All rows of the unnamed portal.
+}
+
+/// All rows of the unnamed portal.
+fn write_execute(to: &mut Vec<u8>) {
     write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
 }

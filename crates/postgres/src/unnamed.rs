@@ -4,13 +4,17 @@
 //!
 //! The text is kept only of a statement that was not bound together with its parsing: most are, and those cost
 //! nothing here. Named statements are followed elsewhere.
+//!
+//! What stands behind something else in its pipeline may be skipped because of an error there, and then the statement is what it was
+//! before. Where that matters, what was before is remembered until the answers have come ([`Doubt`]).
 
-use std::ops::Range;
+use std::{collections::VecDeque, ops::Range};
 
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
     client::Client,
+    deallocate::forgets_all,
     exchange::Note,
     message::{HEADER, front, write},
     named, plans,
@@ -25,6 +29,9 @@ use crate::{
 
 /// Longest Parse that is kept for a client, in bytes.
 const MAX_KEPT: usize = 16 * 1024;
+
+/// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped.
+const MAX_DOUBTED: usize = 256 * 1024;
 
 /// Whose statement a server has, and which of its statements: servers that it used before may have older ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,10 +58,209 @@ impl Client {
     }
 }
 
+/// What a server has for an unnamed statement.
+#[derive(Default)]
+pub(crate) struct Unnamed {
+    /// Whose statement it is, once all that was forwarded has been done. `None`: anybody's, perhaps one of ours. Of a client that has no
+    /// statement the server has none, either.
+    pub(crate) owner: Option<Owner>,
+    /// Noted requests about it that have no answer yet, but for those of the doubt.
+    pending: u32,
+    doubt: Option<Box<Doubt>>,
+}
+
+/// Requests of one pipeline that may be skipped, and what there was before.
+struct Doubt {
+    /// Noted requests that come before these.
+    earlier: u32,
+    /// The server has the client's statement, as far as these are answered.
+    at_hand: bool,
+    /// The end of their pipeline was forwarded: what follows may find the one statement or the other.
+    ended: bool,
+    /// One of them was skipped, and with it all behind it.
+    skipped: bool,
+    /// Oldest first.
+    asked: VecDeque<Asked>,
+    /// Bytes of the texts in that.
+    bytes: usize,
+}
+
+/// A noted request.
+enum Asked {
+    /// One of ours, which has the server have what the client has.
+    Bring,
+    /// The client's: it replaces or destroys its statement. The Parse of the one before, if that was kept.
+    Replace(Option<Box<[u8]>>),
+}
+
+impl Unnamed {
+    /// A client gets the server, which owes nothing.
+    pub(crate) fn begin_lease(&mut self) {
+        (self.pending, self.doubt) = (0, None);
+    }
+
+    /// The end of a pipeline is forwarded.
+    #[inline]
+    pub(crate) fn end_pipeline(&mut self) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.ended = true;
+        }
+    }
+
+    /// Which statement the client has depends on answers to an earlier pipeline.
+    fn is_undecided(&self) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.ended)
+    }
+
+    /// What is forwarded now is done for sure: nothing of what is in doubt matters any more.
+    fn supersede(&mut self) {
+        if let Some(doubt) = self.doubt.take() {
+            self.pending = doubt.earlier + doubt.asked.len() as u32;
+        }
+    }
+
+    /// What is noted next may be skipped.
+    fn doubt(&mut self, at_hand: bool) -> &mut Doubt {
+        let earlier = if self.doubt.is_none() { std::mem::take(&mut self.pending) } else { 0 };
+        let new = || Doubt { earlier, at_hand, ended: false, skipped: false, asked: VecDeque::new(), bytes: 0 };
+        self.doubt.get_or_insert_with(|| Box::new(new()))
+    }
+
+    /// A noted request was answered, or (not `done`) it failed, or was skipped because of an error before it; `reached`: it is not known
+    /// to be the latter. `holder` has the server.
+    pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(ClientTag, &mut Client)>) {
+        let Some(doubt) = &mut self.doubt else {
+            self.pending -= 1;
+            if let Some((_, client)) = holder
+                && !done
+                && self.pending == 0
+            {
+                client.unnamed = None;
+            }
+            return;
+        };
+        if doubt.earlier > 0 {
+            doubt.earlier -= 1;
+            if let Some(Asked::Replace(before)) = doubt.asked.front_mut()
+                && !done
+                && doubt.earlier == 0
+            {
+                *before = None;
+            }
+            return;
+        }
+        let asked = doubt.asked.pop_front().expect("only what was asked is settled");
+        let Some((me, client)) = holder else { return };
+        doubt.at_hand |= done;
+        if let Asked::Replace(before) = asked
+            && !done
+            && !doubt.skipped
+        {
+            doubt.skipped = true;
+            // Before a Parse that has something to replace stands a message that is answered if the Parse is read.
+            let failed = reached && before.is_some();
+            doubt.at_hand |= failed;
+            client.unnamed = before.filter(|_| !failed);
+        }
+        if doubt.asked.is_empty() {
+            self.owner = doubt.at_hand.then(|| Owner::of(me, client));
+            self.doubt = None;
+        }
+    }
+}
+
+impl Doubt {
+    /// The client's statement is replaced.
+    fn replace(&mut self, before: Option<Box<[u8]>>) {
+        let before = before.filter(|parse| self.bytes + parse.len() <= MAX_DOUBTED);
+        self.bytes += before.as_ref().map_or(0, |parse| parse.len());
+        self.asked.push_back(Asked::Replace(before));
+    }
+}
+
 /// Whether the server has the client's unnamed statement, and nothing more need be known of it.
 #[inline]
 pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> bool {
-    server.unnamed == Some(Owner::of(me, client)) && client.unnamed.is_none()
+    server.unnamed.owner == Some(Owner::of(me, client)) && client.unnamed.is_none() && server.unnamed.doubt.is_none()
+}
+
+/// A simple query is forwarded, which destroys the statement. `Some`: it has to wait.
+#[inline]
+pub(crate) fn query(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Option<Step> {
+    if server.mid_pipeline {
+        keep(client, message, kept);
+        if server.unnamed.is_undecided() {
+            client.awaits_answers = true;
+            return Some(Step::Wait);
+        }
+        if client.unnamed.is_some() {
+            // What is answered to this tells whether the query is read.
+            let before = client.unnamed.take();
+            let at_hand = server.unnamed.owner == Some(Owner::of(me, client));
+            out.insert(Peer::Server(tag), named::write_idle_close);
+            server.unnamed.doubt(at_hand).replace(before);
+            server.exchange.noted(Note::Hidden);
+        }
+    } else {
+        server.unnamed.supersede();
+        server.unnamed.owner = Some(Owner::of(me, client));
+    }
+    *kept = None;
+    replaced(me, client, server);
+    None
+}
+
+/// The client has another statement, or none, and so has the server, if it had the one before.
+#[inline]
+fn replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
+    let at_hand = server.unnamed.owner == Some(Owner::of(me, client));
+    client.drop_unnamed();
+    server.unnamed.owner = at_hand.then(|| Owner::of(me, client));
+}
+
+/// Makes a span that was to be kept a Parse that is.
+fn keep(client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
+    if let Some(span) = kept.take() {
+        client.unnamed = Some(message.bytes[span].into());
+    }
+}
+
+/// A Parse or Close of the statement is about to be forwarded. What there was before is remembered if it
+/// may be skipped.
+fn replace(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) {
+    let at_hand = server.unnamed.owner == Some(Owner::of(me, client));
+    if server.mid_pipeline {
+        keep(client, message, kept);
+    } else {
+        server.unnamed.supersede();
+        *kept = None;
+    }
+    let loses = !at_hand || client.unnamed.is_some();
+    if server.mid_pipeline && (loses || server.unnamed.doubt.is_some()) {
+        let before = client.unnamed.take();
+        if before.is_some() {
+            out.insert(Peer::Server(tag), named::write_idle_close);
+            server.exchange.noted(Note::Swallowed);
+        }
+        server.unnamed.doubt(at_hand).replace(before);
+    } else {
+        server.unnamed.pending += 1;
+    }
+    server.exchange.noted(Note::Unnamed);
+    client.drop_unnamed();
+    server.unnamed.owner = Some(Owner::of(me, client));
 }
 
 /// Follows a message about the unnamed statement. `kept` is the span of a Parse that has not been bound.
@@ -65,6 +271,11 @@ pub(crate) fn follow(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
+    let replaces = matches!(message.header.kind, front::PARSE | front::CLOSE);
+    if server.unnamed.is_undecided() && (server.mid_pipeline || !replaces) {
+        client.awaits_answers = true;
+        return Step::Wait;
+    }
     match message.header.kind {
         front::PARSE => {
             if message.may_wait() {
@@ -72,36 +283,35 @@ pub(crate) fn follow(
             }
             let text = if message.is_whole() { message.body().get(1..) } else { None };
             if let Some(step) = named::deallocate(client, (tag, server), message, out) {
-                server.unnamed = None;
-                client.drop_unnamed();
-                *kept = None;
+                if matches!(step, Step::Replaced(_)) {
+                    // It stays with this server.
+                    client.drop_unnamed();
+                    server.unnamed.owner = Some(Owner::of(me, client));
+                    *kept = None;
+                }
                 return step;
             }
             let mut amended = None;
             if let Some(step) = suspect((me, client), (tag, server), (message, text), &mut amended, out) {
                 return step;
             }
-            client.drop_unnamed();
-            server.unnamed = Some(Owner::of(me, client));
+            replace((me, client), (tag, server), message, kept, out);
+            client.unnamed_forgets = text.is_some_and(forgets_all);
             if let Some(body) = amended {
                 // It is kept in this form, so that its Bind is known as that of an amended statement.
                 let mut parse = Vec::new();
                 named::write_named_parse(&mut parse, b"", &body);
                 out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
                 client.unnamed = Some(parse.into());
-                *kept = None;
-                server.exchange.noted(Note::Unnamed);
                 return Step::Replaced(message.end());
             }
             let span = message.at..message.end();
             *kept = (message.is_whole() && span.len() <= MAX_KEPT).then_some(span);
-            server.exchange.noted(Note::Unnamed);
             return Step::Replaced(message.at);
         }
         front::CLOSE => {
-            server.unnamed = None;
-            client.drop_unnamed();
-            *kept = None;
+            replace((me, client), (tag, server), message, kept, out);
+            return Step::Replaced(message.at);
         }
         kind => {
             if kind == front::BIND {
@@ -113,12 +323,12 @@ pub(crate) fn follow(
                     server.retell_bind(message.body(), &text);
                 }
                 note_bound_names(server, message);
+                server.note_bound(message, client.unnamed_forgets);
             }
             let owner = Owner::of(me, client);
-            if server.unnamed != Some(owner) {
-                return bring(client, (tag, server), owner, out);
-            }
-            if kind == front::BIND {
+            if server.unnamed.owner != Some(owner) {
+                bring(client, (tag, server), owner, out);
+            } else if kind == front::BIND {
                 *kept = None;
             }
         }
@@ -160,15 +370,12 @@ fn suspect(
 }
 
 /// Makes sure that the server has the client's unnamed statement, or none.
-fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) -> Step {
-    if !server.exchange.is_settled() {
-        return if server.unnamed.is_none() && client.unnamed.is_none() { Step::Forward } else { Step::Lost };
-    }
+fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| match &client.unnamed {
         Some(parse) => to.extend_from_slice(parse),
         None => write(to, front::CLOSE, |to| to.extend_from_slice(b"S\0")),
     });
+    server.unnamed.doubt(false).asked.push_back(Asked::Bring);
     server.exchange.noted(Note::Hidden);
-    server.unnamed = Some(owner);
-    Step::Forward
+    server.unnamed.owner = Some(owner);
 }

@@ -145,8 +145,7 @@ impl Server {
         assert!(self.work.is_none(), "a server is at work for one purpose at a time");
         assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
         out.insert(Peer::Server(me), write);
-        // A simple query destroys the unnamed statement.
-        self.unnamed = None;
+        self.unnamed.owner = None;
         self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None, cancelled: false }));
     }
 }

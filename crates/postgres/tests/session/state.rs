@@ -92,7 +92,9 @@ fn a_prepared_reset_is_told_as_one() {
         world.client_says(client, &messages(pipeline));
         let sent = text(&world.server_got(server));
         assert!(sent.contains("/* poolhouse: RESET */ SET \"TimeZone\" = 'CET'"), "{sent}");
-        world.server_says(server, &messages("1 2 C:SET~ 1 2 C:SET~ Z:I"));
+        // Whether the second Parse is read, or skipped, would be told by what is answered before it.
+        let told = if sent.contains("poolhouse_") { "3 " } else { "" };
+        world.server_says(server, &messages(&format!("1 2 C:SET~ {told}1 2 C:SET~ Z:I")));
         assert_eq!(world.client_got(client), messages("1 2 C:RESET~ 1 2 C:SET~ Z:I"));
     }
 }
