@@ -18,9 +18,10 @@ mod listener;
 mod mailbox;
 mod orders;
 mod pace;
-mod reactor;
+pub mod reactor;
 mod registry;
 mod resolver;
+mod shared;
 mod shared_pool;
 mod snapshot;
 mod socket;
@@ -28,6 +29,7 @@ mod throttle;
 mod tls;
 mod worker;
 
+pub use clock::Clock;
 pub use config::{
     Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts,
     Upstreams,
