@@ -62,7 +62,13 @@ use self::{
     servers::{Local, ServerConn},
     sides::Side,
 };
-pub(crate) use self::{clients::STATES, servers::MovingServer, sides::Asker, surveys::Survey, turns::TICK};
+pub(crate) use self::{
+    clients::STATES,
+    servers::MovingServer,
+    sides::Asker,
+    surveys::Survey,
+    turns::{Sleep, TICK},
+};
 use crate::{
     mailbox::{Mailbox, Message, Post},
     pace::Pace,

@@ -1,4 +1,4 @@
-//! The loop of a worker, in parts.
+//! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when to do which.
 
 use std::{io, sync::atomic::Ordering::SeqCst, time::Duration};
 
