@@ -38,11 +38,11 @@ impl Default for DriverConfig {
 
 /// A socket that listens, and the rules for those who come.
 #[derive(Debug)]
-pub struct ListenerSpec {
+pub struct ListenerSpec<S = OwnedFd> {
     /// For metrics and logs: the address as configured.
     pub name: String,
     /// Bound and listening; TCP or Unix.
-    pub socket: OwnedFd,
+    pub socket: S,
     /// Whether it is TCP (then TCP_NODELAY and keepalive are set on what it accepts).
     pub tcp: bool,
     /// Soft and hard limit of clients.

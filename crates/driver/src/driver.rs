@@ -1,14 +1,6 @@
-//! Starting the workers, and their end.
+//! Starting the workers on threads and sockets, and their end.
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
-    },
-    thread::JoinHandle,
-};
+use std::{io, os::fd::OwnedFd, sync::Arc, thread::JoinHandle};
 
 use protocol::Protocol;
 
@@ -16,14 +8,10 @@ use crate::{
     clock::Clock,
     config::{DriverConfig, ListenerSpec, Upstreams},
     handle::Handle,
-    listener::Listener,
-    mailbox::{Mailbox, Message},
-    reactor::{Reactor, Seed},
-    registry::Registry,
-    resolver::Resolver,
+    reactor::epoll::{Epoll, Seed},
+    shared::Shared,
     socket,
-    throttle::Throttle,
-    worker::{Board, Shared, TICK, Worker},
+    worker::{TICK, Worker},
 };
 
 /// A running driver.
@@ -43,42 +31,22 @@ impl Driver {
         upstreams: Arc<dyn Upstreams>,
         listeners: Vec<ListenerSpec>,
     ) -> io::Result<Self> {
-        assert!((1..=255).contains(&config.workers), "1 to 255 workers");
         let mut seeds = Vec::new();
-        let mut mailboxes = Vec::new();
+        let mut wakers = Vec::new();
         for _ in 0..config.workers {
             let (seed, waker) = Seed::new(TICK)?;
             seeds.push(seed);
-            mailboxes.push(Mailbox::new(waker));
+            wakers.push(waker);
         }
-        let mut rules = Vec::new();
-        let mut sockets = Vec::new();
-        for spec in listeners {
+        for spec in &listeners {
             if spec.tcp {
                 socket::prepare_listener(&spec.socket, spec.timeouts.client_idle)?;
             } else {
                 rustix::io::ioctl_fionbio(&spec.socket, true)?;
             }
-            rules.push(Listener::new(spec.name, spec.tcp, spec.gate, spec.timeouts, spec.tls));
-            sockets.push(spec.socket);
         }
-        let shared = Arc::new(Shared {
-            protocol,
-            board: (0..config.workers).map(|_| Board::new(rules.len())).collect(),
-            throttle: Throttle::new(config.max_auth_failures),
-            listeners: rules,
-            registry: Registry::new(upstreams),
-            mailboxes,
-            resolver: Resolver::start(),
-            clock: Clock::start(),
-            draining: AtomicBool::new(false),
-            leaving: AtomicBool::new(false),
-            listening: AtomicUsize::new(sockets.len()),
-            any_drained: AtomicBool::new(false),
-            panics: AtomicU64::new(0),
-            config,
-        });
-        shared.registry.open_at_start(shared.clock.now());
+        let (shared, sockets) = Shared::new(config, protocol, upstreams, listeners, wakers, Clock::start());
+        let shared = Arc::new(shared);
         let mut threads = Vec::new();
         let mut sockets = Some(sockets);
         for (number, seed) in seeds.into_iter().enumerate() {
@@ -113,25 +81,16 @@ impl Driver {
 }
 
 /// The life of one worker's thread.
-fn work<P: Protocol>(number: u8, shared: Arc<Shared<P>>, seed: Seed, sockets: Vec<OwnedFd>) -> io::Result<()> {
-    let reactor = Reactor::new(seed, shared.config.buffer_size);
-    let mut worker = Worker::new(number, shared, reactor);
-    for (listener, socket) in sockets.into_iter().enumerate() {
-        worker.listen(listener as u32, socket)?;
-    }
-    worker.run()
+fn work<P: Protocol>(number: u8, shared: Arc<Shared<P, Epoll>>, seed: Seed, sockets: Vec<OwnedFd>) -> io::Result<()> {
+    let reactor = Epoll::new(seed, shared.config.buffer_size);
+    Worker::listening(number, shared, reactor, sockets)?.run()
 }
 
 /// Marks a worker as ended, however it ends.
-struct Ended<P: Protocol>(Arc<Shared<P>>, usize);
+struct Ended<P: Protocol>(Arc<Shared<P, Epoll>>, usize);
 
 impl<P: Protocol> Drop for Ended<P> {
     fn drop(&mut self) {
-        self.0.board[self.1].ended.store(true, SeqCst);
-        // The others cannot go on without it: its servers and its mail are gone.
-        let meant = self.0.draining.load(SeqCst) || self.0.leaving.load(SeqCst);
-        if std::thread::panicking() || !meant {
-            self.0.tell_all(|| Message::Stop);
-        }
+        self.0.on_ended(self.1, std::thread::panicking());
     }
 }

@@ -18,11 +18,11 @@ use crate::{
     config::Changes,
     mailbox::Message,
     orders::Wish,
-    reactor,
+    reactor::Reactor,
     registry::Demand,
+    shared::{Board, Shared},
     shared_pool::{Guarded, SharedPool},
     snapshot::{CapUsage, ClientInfo, PoolState, ServerInfo, Snapshot, WorkerSnapshot},
-    worker::{Board, Shared},
 };
 
 /// How long an answer of a worker is waited for.
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub struct Handle(Arc<dyn Steering>);
 
 impl Handle {
-    pub(crate) fn new<P: Protocol>(shared: Arc<Shared<P>>) -> Self {
+    pub(crate) fn new<P: Protocol, R: Reactor>(shared: Arc<Shared<P, R>>) -> Self {
         Self(shared)
     }
 
@@ -145,20 +145,20 @@ trait Steering: Send + Sync {
     fn is_drained(&self) -> bool;
 }
 
-impl<P: Protocol> Shared<P> {
-    pub(crate) fn tell_all(&self, message: impl Fn() -> Message<P>) {
+impl<P: Protocol, R: Reactor> Shared<P, R> {
+    pub(crate) fn tell_all(&self, message: impl Fn() -> Message<P, R>) {
         for mailbox in &self.mailboxes {
             mailbox.send(message());
         }
     }
 
     /// Asks the workers that have not ended, and says how many these are.
-    fn ask(&self, question: &dyn Fn() -> Message<P>) -> usize {
+    fn ask(&self, question: &dyn Fn() -> Message<P, R>) -> usize {
         let present = self.mailboxes.iter().zip(&self.board).filter(|(_, board)| !board.ended.load(SeqCst));
         present.map(|(mailbox, _)| mailbox.send(question())).count()
     }
 
-    fn ask_all<T>(&self, limit: usize, question: impl Fn(SyncSender<Vec<T>>) -> Message<P>) -> Vec<T> {
+    fn ask_all<T>(&self, limit: usize, question: impl Fn(SyncSender<Vec<T>>) -> Message<P, R>) -> Vec<T> {
         let (reply, answers) = sync_channel(self.mailboxes.len());
         let asked = self.ask(&|| question(reply.clone()));
         let mut all = Vec::new();
@@ -180,7 +180,7 @@ impl<P: Protocol> Shared<P> {
     }
 
     /// Changes a pool from outside. What it then wants done is left to the worker that looks after it.
-    fn operate<R>(&self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> R) -> R {
+    fn operate<T>(&self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
         let mailbox = &self.mailboxes[pool.id.0 as usize % self.mailboxes.len()];
         let mut guarded = pool.lock();
         let result = f(&mut guarded);
@@ -197,7 +197,7 @@ impl<P: Protocol> Shared<P> {
     }
 }
 
-impl<P: Protocol> Steering for Shared<P> {
+impl<P: Protocol, R: Reactor> Steering for Shared<P, R> {
     fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
         let listeners = self.listeners.iter().enumerate().map(|(i, listener)| {
@@ -225,7 +225,7 @@ impl<P: Protocol> Steering for Shared<P> {
             workers: workers.collect(),
             auth_failures: self.throttle.failures(),
             session_panics: self.panics.load(Relaxed),
-            reactor: reactor::NAME,
+            reactor: R::NAME,
             draining: self.draining.load(Relaxed) || self.leaving.load(Relaxed),
         }
     }

@@ -2,12 +2,14 @@
 //! the network path. It knows no protocol: sessions tell it what to do through the seam.
 //!
 //! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. [`Lines`] are the outgoing connections of somebody who
-//! asks on his own account: the load generator.
+//! asks on his own account: the load generator. A [`Crew`] does the work of the proxy on one thread, over a [`reactor`] of somebody else's:
+//! the simulator.
 
 #![forbid(unsafe_code)]
 
 mod clock;
 mod config;
+mod crew;
 mod descriptors;
 mod driver;
 mod evictions;
@@ -18,9 +20,10 @@ mod listener;
 mod mailbox;
 mod orders;
 mod pace;
-mod reactor;
+pub mod reactor;
 mod registry;
 mod resolver;
+mod shared;
 mod shared_pool;
 mod snapshot;
 mod socket;
@@ -28,10 +31,12 @@ mod throttle;
 mod tls;
 mod worker;
 
+pub use clock::Clock;
 pub use config::{
     Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts,
     Upstreams,
 };
+pub use crew::{Crew, Intent};
 pub use descriptors::raise_descriptor_limit;
 pub use driver::Driver;
 pub use handle::Handle;

@@ -10,7 +10,6 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     ops::Deref,
-    os::fd::OwnedFd,
     rc::Rc,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -22,9 +21,11 @@ use protocol::Secured;
 use crate::{
     clock::Clock,
     config::Address,
-    reactor::{Buffer, Completion, ConnId, Data, Owner, Reactor, Seed, Submitted, Waker},
+    reactor::{
+        Buffer, Completion, ConnId, Data, Owner, Reactor, Submitted,
+        epoll::{Epoll, Seed, Waker},
+    },
     resolver::{self, Resolver},
-    socket,
     tls::{Failed, TlsConnector},
 };
 
@@ -137,7 +138,7 @@ pub enum LineFault {
 
 /// See the module.
 pub struct Lines {
-    reactor: Reactor,
+    reactor: Epoll,
     resolver: Resolver,
     answers: Arc<Answers>,
     clock: Clock,
@@ -186,10 +187,10 @@ impl Lines {
     pub fn new(origin: Instant) -> io::Result<Self> {
         let (seed, waker) = Seed::new(Duration::ZERO)?;
         Ok(Self {
-            reactor: Reactor::new(seed, BUFFER_SIZE),
+            reactor: Epoll::new(seed, BUFFER_SIZE),
             resolver: Resolver::start(),
             answers: Arc::new(Answers { inbox: Mutex::default(), waker }),
-            clock: Clock::since(origin),
+            clock: Clock::Real(origin),
             lines: Vec::new(),
             serial: 0,
             notes: VecDeque::new(),
@@ -221,7 +222,10 @@ impl Lines {
         let line = Line { serial: name.serial, address: Arc::clone(&address), conn: None, addresses: VecDeque::new() };
         self.lines[index] = Some(line);
         match &*address {
-            Address::Unix(path) => self.connect(name, socket::connect_unix(path)),
+            Address::Unix(path) => {
+                let conn = self.reactor.connect_unix(path, Owner::Server(key));
+                self.on_begun(name, conn);
+            }
             Address::Tcp { host, port } => match host.parse::<IpAddr>() {
                 Ok(ip) => self.try_addresses(name, [SocketAddr::new(ip, *port)].into()),
                 Err(_) => {
@@ -379,11 +383,11 @@ impl Lines {
             self.impatient.push_back((late, name));
         }
         self.line(name).addresses = addresses;
-        self.connect(name, socket::connect_tcp(address));
+        let conn = self.reactor.connect_tcp(address, Owner::Server(name.key));
+        self.on_begun(name, conn);
     }
 
-    fn connect(&mut self, name: Name, socket: io::Result<OwnedFd>) {
-        let conn = socket.and_then(|socket| self.reactor.connect(socket, Owner::Server(name.key)));
+    fn on_begun(&mut self, name: Name, conn: io::Result<ConnId>) {
         match conn {
             Ok(conn) => self.line(name).conn = Some(conn),
             Err(error) => self.next_address(name, &error),

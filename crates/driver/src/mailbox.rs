@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     net::SocketAddr,
-    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -16,7 +15,7 @@ use pool::{Action, CheckOutFailed, Grant, ServerId};
 use protocol::{ClientTag, Peer, PoolId, Protocol};
 
 use crate::{
-    reactor::Waker,
+    reactor::{Reactor, Wake},
     registry::Demand,
     snapshot::{ClientInfo, ServerInfo},
     worker::{Asker, MovingServer, Survey},
@@ -26,11 +25,11 @@ use crate::{
 /// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request, one survey or one eviction under way), for a
 /// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the
 /// answer; posts have `MAX_POSTED`.
-pub(crate) enum Message<P: Protocol> {
+pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A client that this worker shall serve.
-    Client { socket: OwnedFd, listener: u32, admitted: Admitted },
+    Client { socket: R::Socket, listener: u32, admitted: Admitted },
     /// A server for a client of this worker.
-    Server(Box<MovingServer<P>>, Grant),
+    Server(Box<MovingServer<P, R>>, Grant),
     /// An idle server that lives here was granted to a client of another worker: send it there.
     Bring(PoolId, Grant),
     /// A server that was granted to a client of this worker has died on the way.
@@ -95,21 +94,21 @@ pub(crate) enum Admitted {
 }
 
 /// See the file's head.
-pub(crate) struct Mailbox<P: Protocol> {
-    queue: Mutex<VecDeque<Message<P>>>,
+pub(crate) struct Mailbox<P: Protocol, R: Reactor> {
+    queue: Mutex<VecDeque<Message<P, R>>>,
     sleeping: AtomicBool,
-    waker: Waker,
+    waker: R::Waker,
     /// What the posts in it weigh, in bytes.
     pub(crate) posted: AtomicUsize,
 }
 
-impl<P: Protocol> Mailbox<P> {
-    pub(crate) fn new(waker: Waker) -> Self {
+impl<P: Protocol, R: Reactor> Mailbox<P, R> {
+    pub(crate) fn new(waker: R::Waker) -> Self {
         Self { queue: Mutex::default(), sleeping: AtomicBool::new(false), waker, posted: AtomicUsize::new(0) }
     }
 
     /// Leaves a message; knocks only if the worker sleeps.
-    pub(crate) fn send(&self, message: Message<P>) {
+    pub(crate) fn send(&self, message: Message<P, R>) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
         if self.sleeping.swap(false, SeqCst)
             && let Err(error) = self.waker.wake()
@@ -120,7 +119,7 @@ impl<P: Protocol> Mailbox<P> {
     }
 
     /// Takes all messages.
-    pub(crate) fn take(&self, into: &mut VecDeque<Message<P>>) {
+    pub(crate) fn take(&self, into: &mut VecDeque<Message<P, R>>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         into.append(&mut queue);
     }

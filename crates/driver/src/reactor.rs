@@ -1,8 +1,8 @@
 //! The reactor's interface: operations are submitted, completions are received.
 //!
-//! It is completion-shaped so that an io_uring implementation fits behind it; the one there is
-//! ([`readiness`]) emulates it on epoll through mio. Buffers come from the worker's own ring and
-//! belong to the reactor until a completion hands them out. The reactor knows no protocol, no pool
+//! It is completion-shaped so that an io_uring implementation fits behind it; the one for sockets
+//! ([`epoll`]) emulates it on readiness. Another one stands in the simulator, over a network that is not there. A worker knows its
+//! reactor by its type, so that nothing is called through a pointer. A reactor knows no protocol, no pool
 //! and no session: only connections, and the [`Owner`] each completion is addressed to.
 //!
 //! Rules of the interface, which hold for every implementation:
@@ -15,25 +15,22 @@
 //!   has decrypted. TLS goes with a connection that is detached.
 
 mod buffers;
-mod readiness;
+pub(crate) mod epoll;
 
-use std::{io, ops::Range, os::fd::OwnedFd, rc::Rc, sync::Arc};
+use std::{io, net::SocketAddr, ops::Range, path::Path, rc::Rc, sync::Arc, time::Duration};
 
-pub(crate) use buffers::Buffer;
 use protocol::Secured;
 
-pub(crate) use readiness::{Moved, Reactor, Seed, Waker};
-
-/// What a worker's reactor is called in metrics.
-pub(crate) const NAME: &str = "epoll";
+pub use self::buffers::{Buffer, Ring, writable};
+pub use crate::tls::Channel;
 
 /// A connection within its reactor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ConnId(pub u32);
+pub struct ConnId(pub u32);
 
 /// To whom a connection's completions are addressed: a slot of the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// A listening socket.
     Listener(u32),
     /// A client.
@@ -46,29 +43,67 @@ pub(crate) enum Owner {
     Side(u32),
 }
 
-/// The end of an operation.
+/// The end of an operation. `S` is a socket.
 #[derive(Debug)]
-pub(crate) enum Completion {
+pub enum Completion<S> {
     /// A client connected.
-    Accepted { listener: u32, socket: OwnedFd },
-    /// Accepting failed for want of descriptors or memory; accepting goes on at `resume_accept`.
-    AcceptFailed { listener: u32, error: io::Error },
+    Accepted {
+        /// Where.
+        listener: u32,
+        /// Its connection, which no reactor knows yet.
+        socket: S,
+    },
+    /// Accepting failed for want of descriptors or memory; accepting goes on at [`Reactor::resume_accept`].
+    AcceptFailed {
+        /// Where.
+        listener: u32,
+        /// Why.
+        error: io::Error,
+    },
     /// A connect ended.
-    Connected { owner: Owner, result: io::Result<()> },
+    Connected {
+        /// Whose it was.
+        owner: Owner,
+        /// Whether the connection is open.
+        result: io::Result<()>,
+    },
     /// Bytes came; none means the end of the stream. The receive is over and must be submitted again.
-    Received { owner: Owner, buffer: Rc<Buffer>, length: usize },
+    Received {
+        /// To whom.
+        owner: Owner,
+        /// They stand at its beginning; [`Reactor::give_back`] takes it.
+        buffer: Rc<Buffer>,
+        /// How many they are.
+        length: usize,
+    },
     /// The TLS handshake is done. The receive goes on.
-    Secured { owner: Owner, secured: Box<Secured> },
+    Secured {
+        /// Whose.
+        owner: Owner,
+        /// What it has shown.
+        secured: Box<Secured>,
+    },
     /// The connection is broken. No other completion follows.
-    Broken { owner: Owner, error: io::Error },
+    Broken {
+        /// Whose.
+        owner: Owner,
+        /// How.
+        error: io::Error,
+    },
     /// All that was to be sent has left.
-    Sent { owner: Owner },
+    Sent {
+        /// Who sent it.
+        owner: Owner,
+    },
     /// The peer has gone while nothing was being received. Told once.
-    HungUp { owner: Owner },
+    HungUp {
+        /// Whose peer.
+        owner: Owner,
+    },
 }
 
 /// What to send.
-pub(crate) enum Data<'a> {
+pub enum Data<'a> {
     /// A part of a ring buffer, which is kept until it has left.
     Ring(&'a Rc<Buffer>, Range<usize>),
     /// A part of what many connections are sent, which is kept until it has left all of them.
@@ -79,7 +114,7 @@ pub(crate) enum Data<'a> {
 
 impl Data<'_> {
     /// What they are.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Data::Ring(buffer, range) => &buffer[range.clone()],
             Data::Shared(bytes, range) => &bytes[range.clone()],
@@ -90,11 +125,115 @@ impl Data<'_> {
 
 /// What became of a send at submission.
 #[derive(Debug)]
-pub(crate) enum Submitted {
+pub enum Submitted {
     /// It left at once.
     Done,
     /// [`Completion::Sent`] follows.
     Pending,
     /// The connection is broken; no completion follows.
     Broken(io::Error),
+}
+
+/// Wakes a reactor that is waiting, from any thread.
+pub trait Wake: Send + Sync + 'static {
+    /// Its wait ends, or the next one ends at once.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    fn wake(&self) -> io::Result<()>;
+}
+
+/// Sockets of one worker: see the file's head. Call order: [`wait`](Self::wait), then [`next`](Self::next) until it has nothing more;
+/// anything else at any time between.
+pub trait Reactor: 'static {
+    /// A connection that no reactor knows: accepted, or let go of. Dropping it closes it.
+    type Socket: Send + 'static;
+    /// A connection between two reactors.
+    type Moved: Send + 'static;
+    /// What wakes it.
+    type Waker: Wake;
+
+    /// What it is called in metrics.
+    const NAME: &'static str;
+
+    /// Looks at what there is, and waits for it (for a tick, or `at_most`) if `may_sleep`. All completions must have been
+    /// taken with [`next`](Self::next) before.
+    ///
+    /// # Errors
+    /// When nothing more can be learnt from it.
+    fn wait(&mut self, may_sleep: bool, at_most: Option<Duration>) -> io::Result<()>;
+
+    /// The next completion, until there is none and it is time to wait.
+    fn next(&mut self) -> Option<Completion<Self::Socket>>;
+
+    /// Takes over a connected (or listening) socket.
+    ///
+    /// # Errors
+    /// When it cannot be watched; so for the following three.
+    fn attach(&mut self, socket: Self::Socket, owner: Owner) -> io::Result<ConnId>;
+
+    /// Takes over a connection that another reactor has detached.
+    #[allow(clippy::missing_errors_doc)]
+    fn attach_moved(&mut self, moved: Self::Moved, owner: Owner) -> io::Result<ConnId>;
+
+    /// Begins to connect to an address; [`Completion::Connected`] follows.
+    #[allow(clippy::missing_errors_doc)]
+    fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId>;
+
+    /// Begins to connect to a Unix socket; [`Completion::Connected`] follows.
+    #[allow(clippy::missing_errors_doc)]
+    fn connect_unix(&mut self, path: &Path, owner: Owner) -> io::Result<ConnId>;
+
+    /// Addresses later completions to somebody else (a dial that became a server).
+    fn set_owner(&mut self, id: ConnId, owner: Owner);
+
+    /// Receives once.
+    fn receive(&mut self, id: ConnId);
+
+    /// Sends after all that was submitted before. What is submitted during a TLS handshake is dropped.
+    fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted;
+
+    /// Bytes that were to be sent and are still here.
+    fn unsent(&self, id: ConnId) -> usize;
+
+    /// Whether anything that was to be sent is still here.
+    fn is_sending(&self, id: ConnId) -> bool;
+
+    /// Goes on in TLS. `received` came from the peer already and is part of the handshake.
+    fn start_tls(&mut self, id: ConnId, channel: Channel, received: &[u8]) -> Submitted;
+
+    /// Takes back the receive and gives the connection back, to be attached to another reactor. Nothing may be
+    /// waiting to be sent.
+    ///
+    /// # Errors
+    /// When it cannot be let go of: then it is closed.
+    fn detach(&mut self, id: ConnId) -> io::Result<Self::Moved>;
+
+    /// Says that nothing more will be sent, before a close that comes at once: so that the last words arrive.
+    fn part(&mut self, id: ConnId);
+
+    /// Says that nothing more will be sent, and gives the socket up to whoever wants to know whether the peer
+    /// [has answered](Self::has_answered). What has not been sent is lost.
+    ///
+    /// # Errors
+    /// When it cannot be let go of: then it is closed.
+    fn take_leave(&mut self, id: ConnId) -> io::Result<Self::Socket>;
+
+    /// Whether the peer of a socket of which leave was taken has ended its side, too. What it sent before is thrown away.
+    fn has_answered(socket: &Self::Socket) -> bool;
+
+    /// Closes the connection; what has not been sent is lost.
+    fn close(&mut self, id: ConnId);
+
+    /// Gives a buffer back that a completion handed out.
+    fn give_back(&mut self, buffer: Rc<Buffer>);
+
+    /// Goes on accepting after [`Completion::AcceptFailed`].
+    fn resume_accept(&mut self, id: ConnId);
+
+    /// The peer's address; `None` for a Unix socket or one that has gone.
+    fn peer(&self, id: ConnId) -> Option<SocketAddr>;
+
+    /// How long the host of a peer on TCP may be silent before it is taken for dead.
+    fn set_patience(&self, id: ConnId, patience: Duration);
 }

@@ -1,7 +1,7 @@
 //! All pools of the process and the budget they share. Knows no protocol.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError, RwLock, atomic::Ordering::Relaxed},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Registry {
 /// The budget, and whose seat is whose.
 struct Purse {
     budget: Budget,
-    caps: HashMap<String, Cap>,
+    caps: BTreeMap<String, Cap>,
     seats: HashMap<MemberId, Seat>,
     /// What another process holds of our caps, by name.
     reserved: HashMap<String, u32>,
@@ -60,7 +60,7 @@ pub(crate) enum Demand {
 impl Registry {
     pub(crate) fn new(upstreams: Arc<dyn Upstreams>) -> Self {
         let purse =
-            Purse { budget: Budget::new(), caps: HashMap::new(), seats: HashMap::new(), reserved: HashMap::new() };
+            Purse { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved: HashMap::new() };
         Self { upstreams, pools: RwLock::default(), purse: Mutex::new(purse), orders: Mutex::default() }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
     path::Path,
     time::Duration,
@@ -76,11 +76,6 @@ fn begin(socket: Socket, address: &SockAddr) -> io::Result<OwnedFd> {
 /// The peer's address; `None` for a Unix socket or one that has gone.
 pub(crate) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
     SockRef::from(socket).peer_addr().ok()?.as_socket()
-}
-
-/// The peer's IP address, with IPv4 in its own form.
-pub(crate) fn peer_ip(socket: &OwnedFd) -> Option<IpAddr> {
-    peer(socket).map(|address| address.ip().to_canonical())
 }
 
 /// Says that no more will be sent, on a connection that is [asked](has_answered) whether its peer has heard.

@@ -24,7 +24,8 @@ use rustls::{
 };
 
 pub use acceptor::{ClientCertificates, TlsAcceptor};
-pub(crate) use channel::{Channel, Heard, MAX_RECORD};
+pub use channel::Channel;
+pub(crate) use channel::{Heard, MAX_RECORD};
 pub use connector::{TlsConnector, Trust};
 
 /// Certificates that one file may hold.

@@ -18,6 +18,7 @@
 //! - [`gathering`]: waiting a moment for more requests;
 //! - [`leases`]: check-out, check-in, and what the pool and the budget want done;
 //! - [`sharing`]: servers that clients share;
+//! - [`turns`]: the loop, and its parts;
 //! - [`upkeep`]: everything that happens because time passes;
 //! - [`inspect`]: telling an operator what is there.
 
@@ -42,17 +43,12 @@ mod sharing;
 mod sides;
 mod stalls;
 mod surveys;
+mod turns;
 mod upkeep;
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool, AtomicU64, AtomicUsize,
-            Ordering::{Relaxed, SeqCst},
-        },
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -61,85 +57,32 @@ use protocol::{ClientTag, CloseReason, Outbox, Peer, PoolId, Protocol, Refusal, 
 use slab::Slab;
 
 use self::{
-    clients::{ClientConn, STATES},
+    clients::ClientConn,
     dials::Dial,
     servers::{Local, ServerConn},
     sides::Side,
 };
-pub(crate) use self::{servers::MovingServer, sides::Asker, surveys::Survey};
+pub(crate) use self::{
+    clients::STATES,
+    servers::MovingServer,
+    sides::Asker,
+    surveys::Survey,
+    turns::{Sleep, TICK},
+};
 use crate::{
-    clock::Clock,
-    config::DriverConfig,
-    listener::Listener,
     mailbox::{Mailbox, Message, Post},
     pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
-    registry::{Demand, Registry},
-    resolver::Resolver,
+    registry::Demand,
+    shared::Shared,
     shared_pool::SharedPool,
-    throttle::Throttle,
 };
 
-/// The longest a worker sleeps; time-outs are this exact.
-pub(crate) const TICK: Duration = Duration::from_millis(20);
-/// Messages handled before the reactor gets its turn.
-const MAX_MAIL: usize = 256;
-
-/// What all workers share.
-pub(crate) struct Shared<P: Protocol> {
-    pub(crate) protocol: Arc<P>,
-    pub(crate) config: DriverConfig,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) registry: Registry,
-    pub(crate) mailboxes: Vec<Mailbox<P>>,
-    pub(crate) board: Vec<Board>,
-    pub(crate) throttle: Throttle,
-    pub(crate) resolver: Resolver,
-    pub(crate) clock: Clock,
-    pub(crate) draining: AtomicBool,
-    /// Another process listens now.
-    pub(crate) leaving: AtomicBool,
-    /// Sockets that a worker still accepts from: until there is none, each worker may get clients.
-    pub(crate) listening: AtomicUsize,
-    /// The clients of some database are to go.
-    pub(crate) any_drained: AtomicBool,
-    /// Calls into sessions that panicked.
-    pub(crate) panics: AtomicU64,
-}
-
-/// What one worker publishes for everybody: written by it alone, once per turn of its loop.
-pub(crate) struct Board {
-    /// Clients it serves or will serve; the acceptor adds, the worker subtracts.
-    pub(crate) clients: AtomicU64,
-    pub(crate) transactions: AtomicU64,
-    pub(crate) moves: AtomicU64,
-    pub(crate) cpu_ns: AtomicU64,
-    /// Per listener: clients by state.
-    pub(crate) states: Vec<[AtomicU64; STATES]>,
-    /// Per listener: since when its longest idle client has been idle.
-    pub(crate) oldest_idle: Vec<AtomicU64>,
-    pub(crate) ended: AtomicBool,
-}
-
-impl Board {
-    pub(crate) fn new(listeners: usize) -> Self {
-        Self {
-            clients: AtomicU64::new(0),
-            transactions: AtomicU64::new(0),
-            moves: AtomicU64::new(0),
-            cpu_ns: AtomicU64::new(0),
-            states: (0..listeners).map(|_| Default::default()).collect(),
-            oldest_idle: (0..listeners).map(|_| AtomicU64::new(u64::MAX)).collect(),
-            ended: AtomicBool::new(false),
-        }
-    }
-}
-
 /// See the file's head.
-pub(crate) struct Worker<P: Protocol> {
+pub(crate) struct Worker<P: Protocol, R: Reactor> {
     number: u8,
-    shared: Arc<Shared<P>>,
-    reactor: Reactor,
+    shared: Arc<Shared<P, R>>,
+    reactor: R,
     now: Time,
     clients: Slab<ClientConn<P::Client>>,
     servers: Slab<ServerConn<P::Server>>,
@@ -180,8 +123,8 @@ pub(crate) struct Worker<P: Protocol> {
     turns: Vec<(u32, u32)>,
     /// Clients that are closed as soon as their last bytes have left.
     lingering: VecDeque<(u32, u32, Time)>,
-    partings: partings::Partings,
-    mail: VecDeque<Message<P>>,
+    partings: partings::Partings<R>,
+    mail: VecDeque<Message<P, R>>,
     work: VecDeque<Work>,
     actions: VecDeque<(Arc<SharedPool>, Action)>,
     demands: Vec<Demand>,
@@ -247,8 +190,23 @@ enum Work {
     ServerGone { server: u32, id: ServerId, reason: CloseReason },
 }
 
-impl<P: Protocol> Worker<P> {
-    pub(crate) fn new(number: u8, shared: Arc<Shared<P>>, reactor: Reactor) -> Self {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// A worker that accepts clients on these sockets, one for each listener, or on none. They are spread over all workers from here.
+    pub(crate) fn listening(
+        number: u8,
+        shared: Arc<Shared<P, R>>,
+        reactor: R,
+        sockets: Vec<R::Socket>,
+    ) -> std::io::Result<Self> {
+        let mut worker = Self::new(number, shared, reactor);
+        for (listener, socket) in (0..).zip(sockets) {
+            let conn = worker.reactor.attach(socket, Owner::Listener(listener))?;
+            worker.listening.push((listener, conn));
+        }
+        Ok(worker)
+    }
+
+    fn new(number: u8, shared: Arc<Shared<P, R>>, reactor: R) -> Self {
         let listeners = shared.listeners.len();
         Self {
             number,
@@ -277,7 +235,7 @@ impl<P: Protocol> Worker<P> {
             delayed: VecDeque::new(),
             turns: Vec::new(),
             lingering: VecDeque::new(),
-            partings: partings::Partings::default(),
+            partings: partings::Partings::new(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
             actions: VecDeque::new(),
@@ -301,69 +259,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Takes a listening socket; clients are spread over all workers from here.
-    pub(crate) fn listen(&mut self, listener: u32, socket: std::os::fd::OwnedFd) -> std::io::Result<()> {
-        let conn = self.reactor.attach(socket, Owner::Listener(listener))?;
-        self.listening.push((listener, conn));
-        Ok(())
-    }
-
-    /// Works until told to stop, or drained.
-    pub(crate) fn run(mut self) -> std::io::Result<()> {
-        self.gathering.prepare();
-        while !self.stopping {
-            self.now = self.shared.clock.now();
-            if self.now >= self.next_tick {
-                self.tell_time();
-                self.upkeep();
-                self.settle();
-                self.flush();
-                // A little early, so that the timer's next tick is not just missed.
-                self.next_tick = self.now + TICK / 4 * 3;
-            }
-            if !self.soiled.is_empty() {
-                self.clean_soiled();
-                self.settle();
-                self.flush();
-            }
-            self.publish();
-            if (self.draining || self.leaving) && self.is_last_client_gone() {
-                break;
-            }
-            self.gathering.pause(self.now);
-            let mailbox = &self.shared.mailboxes[usize::from(self.number)];
-            let may_sleep = self.mail.is_empty() && mailbox.may_sleep();
-            let at_most = self.soiled.front().map(|(due, ..)| due.since(self.now));
-            self.reactor.wait(may_sleep, at_most)?;
-            mailbox.awake();
-            while let Some(completion) = self.reactor.next() {
-                self.now = self.shared.clock.now();
-                self.handle_completion(completion);
-                self.settle();
-            }
-            self.flush();
-            self.now = self.shared.clock.now();
-            self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
-            for _ in 0..MAX_MAIL {
-                let Some(message) = self.mail.pop_front() else { break };
-                self.handle_message(message);
-                self.settle();
-            }
-            self.flush();
-            self.settle();
-        }
-        self.publish();
-        Ok(())
-    }
-
-    /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked after here.
-    fn is_last_client_gone(&self) -> bool {
-        // First whether any can come: who is accepted is counted before the socket is let go.
-        let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
-        self.clients.is_empty() && self.shared.listening.load(SeqCst) == 0 && self.shared.board.iter().all(gone)
-    }
-
-    fn handle_completion(&mut self, completion: Completion) {
+    fn handle_completion(&mut self, completion: Completion<R::Socket>) {
         match completion {
             Completion::Received { owner, buffer, length } => {
                 match owner {
@@ -411,7 +307,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    fn handle_message(&mut self, message: Message<P>) {
+    fn handle_message(&mut self, message: Message<P, R>) {
         match message {
             Message::Client { socket, listener, admitted } => self.add_client(socket, listener, admitted),
             Message::Server(server, grant) => self.on_server_arrived(*server, grant),
@@ -513,7 +409,7 @@ impl<P: Protocol> Worker<P> {
         ServerTag::new(self.number, slot)
     }
 
-    fn mailbox(&self, home: Home) -> &Mailbox<P> {
+    fn mailbox(&self, home: Home) -> &Mailbox<P, R> {
         &self.shared.mailboxes[usize::from(home.0)]
     }
 

@@ -83,7 +83,7 @@ fn an_address_that_does_not_answer_gives_way_to_the_next() {
     let full = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let silent = full.local_addr().unwrap();
     socket2::SockRef::from(&full).listen(0).unwrap();
-    let _queue: Vec<_> = (0..2).map(|_| socket::connect_tcp(silent).unwrap()).collect();
+    let _queue: Vec<_> = (0..2).map(|_| crate::socket::connect_tcp(silent).unwrap()).collect();
     thread::sleep(Duration::from_millis(50));
     let port = serve(|socket| echo(socket, 1));
     let mut lines = lines();

@@ -8,7 +8,7 @@ const MAX_FREE: usize = 8;
 
 /// One receive buffer.
 #[derive(Debug)]
-pub(crate) struct Buffer(Box<[u8]>);
+pub struct Buffer(Box<[u8]>);
 
 impl std::ops::Deref for Buffer {
     type Target = [u8];
@@ -18,29 +18,34 @@ impl std::ops::Deref for Buffer {
 }
 
 /// Hands out buffers and takes them back.
-pub(super) struct Ring {
+#[derive(Debug)]
+pub struct Ring {
     size: usize,
     free: Vec<Rc<Buffer>>,
 }
 
 impl Ring {
-    pub(super) fn new(size: usize) -> Self {
+    /// Of buffers of so many bytes.
+    ///
+    /// # Panics
+    /// When they would have none.
+    pub fn new(size: usize) -> Self {
         assert!(size > 0);
         Self { size, free: Vec::with_capacity(MAX_FREE) }
     }
 
     /// Bytes of each buffer.
-    pub(super) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.size
     }
 
     /// A buffer that nobody else refers to.
-    pub(super) fn take(&mut self) -> Rc<Buffer> {
+    pub fn take(&mut self) -> Rc<Buffer> {
         self.free.pop().unwrap_or_else(|| Rc::new(Buffer(vec![0; self.size].into_boxed_slice())))
     }
 
     /// Takes back a reference; the buffer is reused when it was the last one.
-    pub(super) fn put(&mut self, buffer: Rc<Buffer>) {
+    pub fn put(&mut self, buffer: Rc<Buffer>) {
         if self.free.len() < MAX_FREE && Rc::strong_count(&buffer) == 1 {
             self.free.push(buffer);
         }
@@ -48,7 +53,10 @@ impl Ring {
 }
 
 /// The bytes of a buffer that was just taken, to write into.
-pub(super) fn writable(buffer: &mut Rc<Buffer>) -> &mut [u8] {
+///
+/// # Panics
+/// When somebody else refers to it.
+pub fn writable(buffer: &mut Rc<Buffer>) -> &mut [u8] {
     &mut Rc::get_mut(buffer).expect("a buffer from the ring has one owner").0
 }
 

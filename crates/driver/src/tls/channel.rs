@@ -18,8 +18,8 @@ const OVERHEAD: usize = 64;
 /// Handshake messages that one input can lead to, and alerts that an error can: more is a defect.
 const MAX_ANSWERS: usize = 64;
 
-/// One TLS connection.
-pub(crate) struct Channel {
+/// One TLS connection. Only a reactor of sockets has a use for it.
+pub struct Channel {
     side: Side,
     /// The beginning of a record whose rest has not come. Without memory when there is none.
     incoming: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Clients: accepting them, and handing their bytes to their sessions.
 
-use std::{net::IpAddr, os::fd::OwnedFd, rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::{net::IpAddr, rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use pool::{Admission, IdleTicket, Time};
 use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
-    reactor::{Buffer, ConnId, Owner},
+    reactor::{Buffer, ConnId, Owner, Reactor},
     socket,
     throttle::Place,
 };
@@ -85,10 +85,10 @@ pub(crate) struct ClientConn<C> {
     pub(super) sent_away: Option<Sent>,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- coming ----
 
-    pub(super) fn on_accepted(&mut self, listener: u32, socket: OwnedFd) {
+    pub(super) fn on_accepted(&mut self, listener: u32, socket: R::Socket) {
         let shared = std::sync::Arc::clone(&self.shared);
         let rules = &shared.listeners[listener as usize];
         if shared.draining.load(Relaxed) {
@@ -136,13 +136,7 @@ impl<P: Protocol> Worker<P> {
         self.shared.mailboxes[chosen].send(Message::Evict { listener });
     }
 
-    pub(super) fn add_client(&mut self, socket: OwnedFd, listener: u32, admitted: Admitted) {
-        let peer = if self.shared.listeners[listener as usize].tcp { socket::peer(&socket) } else { None };
-        let origin = Origin {
-            listener: listener as u16,
-            address: peer.map(|peer| peer.ip().to_canonical()),
-            port: peer.map_or(0, |peer| peer.port()),
-        };
+    pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
         let slot = self.clients.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
             Ok(conn) => conn,
@@ -150,6 +144,12 @@ impl<P: Protocol> Worker<P> {
                 tracing::error!(%error, "cannot watch a new client");
                 return self.client_has_left(listener, admitted);
             }
+        };
+        let peer = self.shared.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
+        let origin = Origin {
+            listener: listener as u16,
+            address: peer.map(|peer| peer.ip().to_canonical()),
+            port: peer.map_or(0, |peer| peer.port()),
         };
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
@@ -213,7 +213,7 @@ impl<P: Protocol> Worker<P> {
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
         let patience = socket::patience(shared.spec().timeouts.over(rules.timeouts()).client_idle);
         if rules.tcp && patience != rules.patience {
-            socket::set_patience(self.reactor.socket(client.conn), patience);
+            self.reactor.set_patience(client.conn, patience);
         }
         if shared.drained.load(Relaxed) {
             let (client, serial) = (slot as u32, client.serial);
@@ -441,7 +441,7 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
         let client = &self.clients[slot];
         let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
-        if tcp { socket::peer_ip(self.reactor.socket(client.conn)) } else { None }
+        if tcp { self.reactor.peer(client.conn).map(|peer| peer.ip().to_canonical()) } else { None }
     }
 
     pub(super) fn client_address(&self, slot: usize) -> String {
@@ -449,7 +449,7 @@ impl<P: Protocol> Worker<P> {
         if !self.shared.listeners[usize::from(client.listener)].tcp {
             return "unix".to_owned();
         }
-        socket::peer(self.reactor.socket(client.conn)).map_or_else(|| "gone".to_owned(), |a| a.to_string())
+        self.reactor.peer(client.conn).map_or_else(|| "gone".to_owned(), |a| a.to_string())
     }
 
     pub(super) fn database(&self, slot: usize) -> String {

@@ -13,6 +13,7 @@ use std::{
 use protocol::{Blame, CloseReason, Effect, Outbox, Protocol, ServerTag, Sessions};
 
 use super::{Work, Worker, leases::Lease};
+use crate::reactor::Reactor;
 
 /// Why the connections end. Where it was is on standard error, whereto the runtime writes it.
 const WHY: &str = "a session of Poolhouse panicked: this is a defect, please report it";
@@ -31,7 +32,7 @@ impl<S> Sessions<ServerTag, S> for Nobody {
     }
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Takes back the outbox of a call that panicked. Nothing of what is in it is done.
     #[cold]
     pub(super) fn discard(&mut self, mut out: Outbox) {

@@ -4,7 +4,11 @@ use pool::Time;
 use protocol::{CloseReason, Protocol, Refusal};
 
 use super::{Work, Worker, clients::State};
-use crate::{mailbox::Admitted, reactor::Data, throttle};
+use crate::{
+    mailbox::Admitted,
+    reactor::{Data, Reactor},
+    throttle,
+};
 
 /// Bytes of a kept-back answer to a failed login.
 const MAX_KEPT_BACK: usize = 4096;
@@ -28,7 +32,7 @@ pub(super) enum Turn {
     Waived,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- turns ----
 
     /// Whether the client must wait for its turn to log in.

@@ -5,7 +5,6 @@ use std::{
     collections::VecDeque,
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -24,9 +23,8 @@ use super::{
 use crate::{
     config::Address,
     mailbox::{Message, Question},
-    reactor::{ConnId, Owner},
+    reactor::{ConnId, Owner, Reactor},
     shared_pool::{self, SharedPool},
-    socket,
 };
 
 /// A connection in the making.
@@ -45,7 +43,7 @@ pub(super) struct Dial {
     since: Time,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Begins a connection for a slot of the pool.
     pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
         self.pool(pool.id);
@@ -87,7 +85,10 @@ impl<P: Protocol> Worker<P> {
         let slot = self.dials.insert(dial);
         self.set_whereabouts(pool_id, id, Local::Dial(slot as u32));
         match address {
-            Address::Unix(path) => self.try_connect(slot, socket::connect_unix(&path)),
+            Address::Unix(path) => {
+                let conn = self.reactor.connect_unix(&path, Owner::Dial(slot as u32));
+                self.on_dial_begun(slot, conn);
+            }
             Address::Tcp { host, port } => match host.parse::<IpAddr>() {
                 Ok(ip) => self.dial_addresses(slot, [SocketAddr::new(ip, port)].into()),
                 Err(_) => {
@@ -121,11 +122,11 @@ impl<P: Protocol> Worker<P> {
         let address = addresses.pop_front().expect("there is an address to try");
         self.dials[slot].addresses = addresses;
         self.dials[slot].since = self.now;
-        self.try_connect(slot, socket::connect_tcp(address));
+        let conn = self.reactor.connect_tcp(address, Owner::Dial(slot as u32));
+        self.on_dial_begun(slot, conn);
     }
 
-    fn try_connect(&mut self, slot: usize, socket: io::Result<OwnedFd>) {
-        let conn = socket.and_then(|socket| self.reactor.connect(socket, Owner::Dial(slot as u32)));
+    fn on_dial_begun(&mut self, slot: usize, conn: io::Result<ConnId>) {
         match conn {
             Ok(conn) => self.dials[slot].conn = Some(conn),
             Err(error) => self.next_address(slot, &error),

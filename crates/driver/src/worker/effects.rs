@@ -6,7 +6,7 @@ use protocol::{Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, 
 use slab::Slab;
 
 use super::{Work, Worker, clients::ClientConn, leases::Lease, posts::LastPost, servers::ServerConn};
-use crate::reactor::{Buffer, Data, Submitted};
+use crate::reactor::{Buffer, Data, Reactor, Submitted};
 
 /// Where the spans of an outbox point.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ impl<S> Sessions<ServerTag, S> for ServerSessions<'_, S> {
     }
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// An empty outbox; `execute` takes it back.
     pub(super) fn outbox(&mut self) -> Outbox {
         self.outboxes.pop().unwrap_or_default()

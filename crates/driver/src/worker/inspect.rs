@@ -3,9 +3,12 @@
 use protocol::{Protocol, Refusal};
 
 use super::{Worker, leases::Lease, servers::Phase};
-use crate::snapshot::{ClientInfo, ServerInfo};
+use crate::{
+    reactor::Reactor,
+    snapshot::{ClientInfo, ServerInfo},
+};
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn inspect_clients(&self, limit: usize) -> Vec<ClientInfo> {
         let one = |(slot, client): (usize, &super::clients::ClientConn<P::Client>)| {
             let server = match client.lease {

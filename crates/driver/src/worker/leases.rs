@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     mailbox::Message,
+    reactor::Reactor,
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
 };
@@ -53,7 +54,7 @@ fn waiter_parts(waiter: WaiterId) -> (u32, u32) {
     (ClientTag(waiter.0 as u32).slot() as u32, (waiter.0 >> 32) as u32)
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one queue, and a number
     /// that is new for each wish that could be confused with another.
     pub(super) fn waiter_id(&self, slot: usize, waiter: u32) -> WaiterId {
@@ -61,7 +62,7 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// Asks a pool's state machine something under its lock, and queues what it wants done.
-    pub(super) fn operate<R>(&mut self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> R) -> R {
+    pub(super) fn operate<T>(&mut self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
         let mut guarded = pool.lock();
         let result = f(&mut guarded);
         while let Some(action) = guarded.pool.poll_action() {

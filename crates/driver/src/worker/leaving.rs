@@ -15,12 +15,12 @@ use super::{
     held::Held,
     leases::Lease,
 };
-use crate::{evictions::YOUNG, listener::Sent, mailbox::Admitted};
+use crate::{evictions::YOUNG, listener::Sent, mailbox::Admitted, reactor::Reactor};
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The driver's own wish that a client goes: its session tells it why.
     pub(super) fn refuse(&mut self, slot: usize, why: Refusal) {
         if self.clients[slot].closing {

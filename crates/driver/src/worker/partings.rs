@@ -1,13 +1,13 @@
 //! Connections that we have ended and whose clients have not yet ended theirs: kept for a few seconds to see whether they do.
 //! Those that do not have vanished or are frozen, which is what an operator wants to know. Knows sockets, no clients.
 
-use std::{collections::VecDeque, os::fd::OwnedFd, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use pool::Time;
 
 use crate::{
     listener::{Listener, Sent},
-    socket,
+    reactor::Reactor,
 };
 
 /// How long a peer has to end its side. One that lives needs a round trip and a turn of its event loop.
@@ -18,28 +18,31 @@ const LOOK: Duration = Duration::from_millis(250);
 const MAX_PARTINGS: usize = 256;
 
 /// See the file's head.
-#[derive(Default)]
-pub(super) struct Partings {
+pub(super) struct Partings<R: Reactor> {
     /// In the order in which they were ended.
-    waiting: VecDeque<Parting>,
+    waiting: VecDeque<Parting<R::Socket>>,
     next_look: Time,
 }
 
-struct Parting {
-    socket: OwnedFd,
+struct Parting<S> {
+    socket: S,
     listener: u16,
     why: Sent,
     until: Time,
 }
 
-impl Partings {
+impl<R: Reactor> Partings<R> {
+    pub(super) fn new() -> Self {
+        Self { waiting: VecDeque::new(), next_look: Time(0) }
+    }
+
     /// Whether another one can be watched.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < MAX_PARTINGS
     }
 
-    /// Watches a connection that was just [ended](socket::take_leave).
-    pub(super) fn watch(&mut self, socket: OwnedFd, listener: u16, why: Sent, now: Time) {
+    /// Watches a connection that was just [ended](Reactor::take_leave).
+    pub(super) fn watch(&mut self, socket: R::Socket, listener: u16, why: Sent, now: Time) {
         self.waiting.push_back(Parting { socket, listener, why, until: now + ANSWER_TIME });
     }
 
@@ -50,7 +53,7 @@ impl Partings {
         }
         self.next_look = now + LOOK;
         self.waiting.retain(|parting| {
-            if socket::has_answered(&parting.socket) {
+            if R::has_answered(&parting.socket) {
                 return false;
             }
             let late = now >= parting.until;

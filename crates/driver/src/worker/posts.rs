@@ -12,7 +12,10 @@ use pool::Time;
 use protocol::{Effect, Peer, Protocol};
 
 use super::{Work, Worker, defects::call, effects::Source};
-use crate::mailbox::{Message, Post};
+use crate::{
+    mailbox::{Message, Post},
+    reactor::Reactor,
+};
 
 /// Bytes that may wait in a worker's mailbox before sessions that post are listened to no more. Each post counts with what it takes
 /// itself.
@@ -24,7 +27,7 @@ const OVERHEAD: usize = size_of::<Post>();
 /// The bytes last posted from an outbox, and where they are in it: the same bytes for many are kept once.
 pub(super) type LastPost = Option<(Range<usize>, Arc<[u8]>)>;
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A session leaves `inserted[range]` for another.
     pub(super) fn post(&mut self, to: Peer, key: u64, inserted: &[u8], range: Range<usize>, last: &mut LastPost) {
         let bytes = match last {

@@ -5,7 +5,7 @@ use pool::ServerId;
 use protocol::{Bytes, Effect, Outbox, Peer, PoolId, Protocol, ServerTag};
 
 use super::{Worker, effects::Source};
-use crate::reactor::Data;
+use crate::reactor::{Data, Reactor};
 
 /// A request up to this size is copied behind a prelude; a longer one goes out on its own.
 const MAX_JOINED: usize = 16 * 1024;
@@ -30,7 +30,7 @@ impl Prelude {
     }
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Executes what a session wishes at a grant. If that is only to send something to the server, it is kept back.
     pub(super) fn execute_grant(&mut self, tag: ServerTag, mut out: Outbox) {
         if !matches!(out.effects[..], [Effect::Send { to: Peer::Server(to), bytes: Bytes::Insert(_) }] if to == tag) {

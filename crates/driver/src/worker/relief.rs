@@ -17,7 +17,7 @@ use super::{
     servers::Phase,
     sharing::{MUX, Place},
 };
-use crate::{mailbox::Message, shared_pool::SharedPool};
+use crate::{mailbox::Message, reactor::Reactor, shared_pool::SharedPool};
 
 /// An answer that takes no longer is nothing unusual.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -86,7 +86,7 @@ impl RoundTrips {
     }
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A shared server says something. True if it was silent for long.
     pub(super) fn heard_from(&mut self, slot: usize) -> bool {
         let now = self.now;

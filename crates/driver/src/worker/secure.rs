@@ -7,7 +7,7 @@ use protocol::{Blame, CloseReason, Peer, Protocol, Secured, TlsFailure};
 use super::{Worker, defects::call, effects::Source, servers::Phase};
 use crate::{
     config::{Address, PoolSpec},
-    reactor::Submitted,
+    reactor::{Reactor, Submitted},
     shared_pool,
     tls::{Channel, Failed, TlsError},
 };
@@ -21,7 +21,7 @@ pub(super) fn connect(spec: &PoolSpec, address: &Address) -> Result<Channel, Tls
     }
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A session asked for TLS. `received` is what it left of its input: it belongs to the handshake.
     pub(super) fn upgrade(&mut self, peer: Peer, received: &[u8]) {
         assert!(self.upgrading.take() == Some(peer), "a session upgrades its own connection");

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     config::Address,
-    reactor::{Buffer, ConnId, Moved, Owner},
+    reactor::{Buffer, ConnId, Owner, Reactor},
     shared_pool::{self, SharedPool},
 };
 
@@ -91,16 +91,16 @@ impl<S> ServerConn<S> {
 }
 
 /// A server on its way to another worker.
-pub(crate) struct MovingServer<P: Protocol> {
+pub(crate) struct MovingServer<P: Protocol, R: Reactor> {
     session: P::Server,
-    connection: Moved,
+    connection: R::Moved,
     pool: Arc<SharedPool>,
     id: ServerId,
     address: Address,
     born: Time,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- their bytes ----
 
     pub(super) fn on_server_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
@@ -322,7 +322,7 @@ impl<P: Protocol> Worker<P> {
     // ---- moving ----
 
     /// Takes a granted server out of this worker. `None` if it cannot leave: then it is closed.
-    pub(super) fn move_out(&mut self, slot: usize) -> Option<MovingServer<P>> {
+    pub(super) fn move_out(&mut self, slot: usize) -> Option<MovingServer<P, R>> {
         if self.servers[slot].ending {
             return None;
         }
@@ -345,7 +345,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    pub(super) fn on_server_arrived(&mut self, moving: MovingServer<P>, grant: Grant) {
+    pub(super) fn on_server_arrived(&mut self, moving: MovingServer<P, R>, grant: Grant) {
         let MovingServer { session, connection, pool, id, address, born } = moving;
         self.pool(pool.id);
         let slot = self.servers.vacant_key();

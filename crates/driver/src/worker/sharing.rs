@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     mailbox::Message,
-    reactor::{Data, Submitted},
+    reactor::{Data, Reactor, Submitted},
     shared_pool::SharedPool,
 };
 
@@ -82,7 +82,7 @@ pub(super) struct Share {
     pub(super) stalled: Stalled,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn mux(&mut self, pool: PoolId) -> Option<&mut Mux> {
         self.muxes.get_mut(pool.0 as usize)?.as_deref_mut()
     }

@@ -21,8 +21,7 @@ use super::{
 use crate::{
     config::Address,
     mailbox::Message,
-    reactor::{ConnId, Data, Owner, Submitted},
-    socket,
+    reactor::{ConnId, Data, Owner, Reactor, Submitted},
     tls::Channel,
 };
 
@@ -68,7 +67,7 @@ enum Step {
     Plain,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A session passes on a request of its client.
     pub(super) fn pass_on_cancel(&mut self, asker: ClientTag, target: ClientTag, secret: u64) {
         let Some(client) = self.clients.get(asker.slot()) else { return };
@@ -127,11 +126,11 @@ impl<P: Protocol> Worker<P> {
     pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
         let id = server.id;
-        let socket = match &server.address {
-            Address::Unix(path) => socket::connect_unix(path),
-            Address::Tcp { .. } => match socket::peer(self.reactor.socket(server.conn)) {
-                Some(address) => socket::connect_tcp(address),
+        let peer = match &server.address {
+            Address::Unix(_) => None,
+            Address::Tcp { .. } => match self.reactor.peer(server.conn) {
                 None => return,
+                peer => peer,
             },
         };
         let step = match upgrade {
@@ -142,7 +141,13 @@ impl<P: Protocol> Worker<P> {
             },
         };
         let side = self.sides.vacant_key();
-        match socket.and_then(|socket| self.reactor.connect(socket, Owner::Side(side as u32))) {
+        let owner = Owner::Side(side as u32);
+        let connected = match (&self.servers[slot].address, peer) {
+            (_, Some(address)) => self.reactor.connect_tcp(address, owner),
+            (Address::Unix(path), None) => self.reactor.connect_unix(path, owner),
+            (Address::Tcp { .. }, None) => unreachable!("seen above"),
+        };
+        match connected {
             Ok(conn) => {
                 let until = self.now + SIDE_TIME;
                 let pool = self.servers[slot].pool.id;

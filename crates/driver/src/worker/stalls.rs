@@ -12,6 +12,7 @@ use pool::Time;
 use protocol::{Blame, CloseReason, Protocol};
 
 use super::{Work, Worker, leases::Lease};
+use crate::reactor::Reactor;
 
 /// Bytes that a client may leave unread before the server that it shares is listened to no more.
 pub(super) const MAX_BEHIND: usize = 256 << 10;
@@ -64,7 +65,7 @@ impl Stalled {
     }
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client has not taken all that came for it.
     pub(super) fn note_unread(&mut self, slot: usize) {
         let Lease::Shared { server, .. } = self.clients[slot].lease else { return };

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use protocol::{ClientTag, Protocol, Seen};
 
 use super::{Work, Worker, clients::State, defects::call, effects::Source, sides::Asker};
-use crate::mailbox::Message;
+use crate::{mailbox::Message, reactor::Reactor};
 
 /// A question on its way.
 pub(crate) struct Survey {
@@ -15,7 +15,7 @@ pub(crate) struct Survey {
     answer: Vec<u8>,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A session asks.
     pub(super) fn begin_survey(&mut self, client: ClientTag, question: &[u8]) {
         let Some(serial) = self.clients.get(client.slot()).map(|client| client.serial) else { return };

@@ -11,7 +11,10 @@ use super::{
     delays::Turn,
     leases::Lease,
 };
-use crate::config::{PoolTimeouts, Timeouts};
+use crate::{
+    config::{PoolTimeouts, Timeouts},
+    reactor::Reactor,
+};
 
 /// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
 /// times of pools are this exact.
@@ -33,7 +36,7 @@ impl OwnTimes {
     }
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn upkeep(&mut self) {
         for conn in std::mem::take(&mut self.accept_later) {
             self.reactor.resume_accept(conn);
@@ -60,10 +63,8 @@ impl<P: Protocol> Worker<P> {
                 self.pool_upkeep(&pool);
             }
         }
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let board = &self.shared.board[usize::from(self.number)];
-        let ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-        board.cpu_ns.store(ns, Relaxed);
+        board.cpu_ns.store(self.shared.clock.cpu_time(), Relaxed);
     }
 
     /// Clients that take too long to log in, or have been idle too long.

@@ -4,7 +4,7 @@ use std::{io::Write, os::unix::net::UnixStream};
 
 use super::*;
 use crate::{
-    reactor::{Owner, Seed},
+    reactor::{Owner, Reactor, epoll::Seed},
     tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsIdentity, Trust},
 };
 
@@ -21,7 +21,7 @@ fn acceptor() -> TlsAcceptor {
 fn a_turn_takes_part_in_so_many_handshakes_and_none_is_forgotten() {
     let (acceptor, connector) = (acceptor(), TlsConnector::new(&Trust::Anybody, None, &[]).unwrap());
     let (seed, _waker) = Seed::new(std::time::Duration::from_millis(20)).unwrap();
-    let mut reactor = Reactor::new(seed, 32 * 1024);
+    let mut reactor = Epoll::new(seed, 32 * 1024);
     let mut peers = Vec::new();
     for client in 0..CLIENTS {
         let (here, mut there) = UnixStream::pair().unwrap();

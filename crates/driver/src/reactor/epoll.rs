@@ -9,8 +9,10 @@ mod secure;
 use std::{
     collections::VecDeque,
     io,
+    net::SocketAddr,
     ops::Range,
     os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::Path,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -24,10 +26,7 @@ use rustix::{
 };
 use slab::Slab;
 
-use super::{
-    Buffer, Completion, ConnId, Data, Owner, Submitted,
-    buffers::{Ring, writable},
-};
+use super::{Buffer, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
 use crate::{socket, tls::Channel};
 
 /// Events taken from the kernel at once.
@@ -42,8 +41,14 @@ const MAX_UNSENT: usize = 192 << 20;
 const WAKER: Token = Token(usize::MAX);
 const TICKER: Token = Token(usize::MAX - 1);
 
-/// Wakes a reactor that is waiting, from any thread.
+/// Wakes it.
 pub(crate) type Waker = mio::Waker;
+
+impl Wake for Waker {
+    fn wake(&self) -> io::Result<()> {
+        mio::Waker::wake(self)
+    }
+}
 
 /// What a reactor grows from: made by the thread that starts the workers, so that a failure is told there.
 pub(crate) struct Seed {
@@ -52,7 +57,7 @@ pub(crate) struct Seed {
 }
 
 impl Seed {
-    /// Its reactor will never wait longer than `tick`. Zero: it waits until something happens, or for [`Reactor::alarm`].
+    /// Its reactor will never wait longer than `tick`. Zero: it waits until something happens, or for [`Epoll::alarm`].
     pub(crate) fn new(tick: Duration) -> io::Result<(Self, Waker)> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
@@ -67,7 +72,7 @@ impl Seed {
 }
 
 /// See [`super`].
-pub(crate) struct Reactor {
+pub(crate) struct Epoll {
     poll: Poll,
     ticker: OwnedFd,
     /// The ticker comes again by itself.
@@ -149,7 +154,7 @@ impl Chunk {
     }
 }
 
-impl Reactor {
+impl Epoll {
     pub(crate) fn new(seed: Seed, buffer_size: usize) -> Self {
         Self {
             poll: seed.poll,
@@ -181,176 +186,20 @@ impl Reactor {
         Ok(())
     }
 
-    /// Takes over a connected (or listening) socket.
-    pub(crate) fn attach(&mut self, socket: OwnedFd, owner: Owner) -> io::Result<ConnId> {
-        self.register(socket, None, owner, false)
+    /// There may be completions to be taken.
+    pub(crate) fn has_news(&self) -> bool {
+        self.next_in_batch < self.batch.len() || !self.ready.is_empty()
     }
+}
 
-    /// Takes over a connection that another reactor has detached.
-    pub(crate) fn attach_moved(&mut self, moved: Moved, owner: Owner) -> io::Result<ConnId> {
-        self.register(moved.socket, moved.tls, owner, false)
-    }
+impl Reactor for Epoll {
+    type Socket = OwnedFd;
+    type Moved = Moved;
+    type Waker = Waker;
 
-    /// Takes over a socket whose connect is under way; [`Completion::Connected`] follows.
-    pub(crate) fn connect(&mut self, socket: OwnedFd, owner: Owner) -> io::Result<ConnId> {
-        self.register(socket, None, owner, true)
-    }
+    const NAME: &'static str = "epoll";
 
-    fn register(
-        &mut self,
-        socket: OwnedFd,
-        tls: Option<Box<Channel>>,
-        owner: Owner,
-        connecting: bool,
-    ) -> io::Result<ConnId> {
-        let entry = self.conns.vacant_entry();
-        let id = ConnId(u32::try_from(entry.key()).expect("descriptors are fewer than 2^32"));
-        let interest = match owner {
-            Owner::Listener(_) => Interest::READABLE,
-            _ => Interest::READABLE | Interest::WRITABLE,
-        };
-        self.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), Token(entry.key()), interest)?;
-        entry.insert(Conn {
-            socket: Some(socket),
-            owner,
-            readable: false,
-            hangup: false,
-            hangup_told: false,
-            receiving: false,
-            connecting,
-            queued: false,
-            unsent: None,
-            tls,
-        });
-        Ok(id)
-    }
-
-    /// Addresses later completions to somebody else (a dial that became a server).
-    pub(crate) fn set_owner(&mut self, id: ConnId, owner: Owner) {
-        self.conn(id).owner = owner;
-    }
-
-    /// Receives once.
-    pub(crate) fn receive(&mut self, id: ConnId) {
-        let conn = self.conn(id);
-        if conn.receiving {
-            return;
-        }
-        conn.receiving = true;
-        if conn.has_input() {
-            self.enqueue(id);
-        }
-    }
-
-    /// Whether anything that was to be sent is still here.
-    pub(crate) fn is_sending(&self, id: ConnId) -> bool {
-        self.conns[id.0 as usize].unsent.is_some()
-    }
-
-    /// Bytes that were to be sent and are still here.
-    pub(crate) fn unsent(&self, id: ConnId) -> usize {
-        self.conns[id.0 as usize].unsent.as_ref().map_or(0, |unsent| unsent.bytes)
-    }
-
-    /// Sends after all that was submitted before. What is submitted during a TLS handshake is dropped.
-    pub(crate) fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
-        if self.conns[id.0 as usize].tls.is_some() {
-            return self.send_secured(id, &data);
-        }
-        self.submit(id, data)
-    }
-
-    fn submit(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
-        let conn = &mut self.conns[id.0 as usize];
-        let bytes = data.bytes();
-        let mut sent = 0;
-        if conn.unsent.is_none() {
-            let socket = conn.socket.as_ref().expect("only open connections send");
-            match send_some(socket, bytes) {
-                Ok(n) if n == bytes.len() => return Submitted::Done,
-                Ok(n) => sent = n,
-                Err(error) => return Submitted::Broken(error),
-            }
-        }
-        let chunk = match &data {
-            // A small part does not keep a whole buffer.
-            Data::Ring(buffer, range) if bytes.len() - sent >= buffer.len() / 4 => {
-                Chunk::Ring(Rc::clone(buffer), range.start + sent..range.end)
-            }
-            Data::Shared(bytes, range) => Chunk::Shared(Arc::clone(bytes), range.start + sent..range.end),
-            _ => Chunk::Own(bytes[sent..].into(), 0),
-        };
-        let unsent =
-            conn.unsent.get_or_insert_with(|| Box::new(Unsent { chunks: VecDeque::with_capacity(1), bytes: 0 }));
-        unsent.bytes += bytes.len() - sent;
-        if unsent.bytes > MAX_UNSENT {
-            return Submitted::Broken(io::Error::other("the peer does not read what is sent to it"));
-        }
-        unsent.chunks.push_back(chunk);
-        Submitted::Pending
-    }
-
-    /// Takes back the receive and gives the connection back, to be attached to another reactor. Nothing may be
-    /// waiting to be sent.
-    pub(crate) fn detach(&mut self, id: ConnId) -> io::Result<Moved> {
-        assert!(!self.is_sending(id), "a connection with unsent bytes does not move");
-        let tls = self.conn(id).tls.take();
-        let socket = self.forget(id);
-        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
-        Ok(Moved { socket, tls })
-    }
-
-    /// Says that nothing more will be sent, before a close that comes at once: so that the last words arrive.
-    pub(crate) fn part(&mut self, id: ConnId) {
-        self.say_goodbye(id);
-        socket::part(self.socket(id));
-    }
-
-    /// Says that nothing more will be sent, and gives the socket up to whoever wants to know whether the peer heard it. What has not
-    /// been sent is lost.
-    pub(crate) fn take_leave(&mut self, id: ConnId) -> io::Result<OwnedFd> {
-        self.say_goodbye(id);
-        socket::take_leave(self.socket(id));
-        let socket = self.forget(id);
-        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
-        Ok(socket)
-    }
-
-    /// Closes the connection; what has not been sent is lost. Closing takes it out of epoll too.
-    pub(crate) fn close(&mut self, id: ConnId) {
-        if self.conns[id.0 as usize].tls.is_some() {
-            self.say_goodbye(id);
-        }
-        drop(self.forget(id));
-    }
-
-    fn forget(&mut self, id: ConnId) -> OwnedFd {
-        let conn = self.conn(id);
-        conn.receiving = false;
-        conn.unsent = None;
-        conn.tls = None;
-        self.closed.push(id.0);
-        self.conns[id.0 as usize].socket.take().expect("a connection is closed once")
-    }
-
-    /// The socket, for its addresses and options.
-    pub(crate) fn socket(&self, id: ConnId) -> &OwnedFd {
-        self.conns[id.0 as usize].socket.as_ref().expect("the connection is open")
-    }
-
-    /// Gives a buffer back that a completion handed out.
-    pub(crate) fn give_back(&mut self, buffer: Rc<Buffer>) {
-        self.ring.put(buffer);
-    }
-
-    /// Goes on accepting after [`Completion::AcceptFailed`].
-    pub(crate) fn resume_accept(&mut self, id: ConnId) {
-        self.enqueue(id);
-    }
-
-    /// Asks the kernel what there is, and waits for it (for a tick at most) if `may_sleep`. All completions must have been
-    /// taken with [`next`](Self::next) before.
-    pub(crate) fn wait(&mut self, may_sleep: bool, at_most: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, may_sleep: bool, at_most: Option<Duration>) -> io::Result<()> {
         debug_assert!(self.next_in_batch == self.batch.len());
         for slot in self.closed.drain(..) {
             self.conns.remove(slot as usize);
@@ -387,13 +236,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// There may be completions to be taken.
-    pub(crate) fn has_news(&self) -> bool {
-        self.next_in_batch < self.batch.len() || !self.ready.is_empty()
-    }
-
-    /// The next completion, until there is none and it is time to wait.
-    pub(crate) fn next(&mut self) -> Option<Completion> {
+    fn next(&mut self) -> Option<Completion<OwnedFd>> {
         loop {
             if let Some(&(slot, readiness)) = self.batch.get(self.next_in_batch) {
                 let id = ConnId(slot);
@@ -427,7 +270,180 @@ impl Reactor {
         }
     }
 
-    fn on_writable(&mut self, id: ConnId) -> Option<Completion> {
+    fn attach(&mut self, socket: OwnedFd, owner: Owner) -> io::Result<ConnId> {
+        self.register(socket, None, owner, false)
+    }
+
+    fn attach_moved(&mut self, moved: Moved, owner: Owner) -> io::Result<ConnId> {
+        self.register(moved.socket, moved.tls, owner, false)
+    }
+
+    fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
+        self.register(socket::connect_tcp(address)?, None, owner, true)
+    }
+
+    fn connect_unix(&mut self, path: &Path, owner: Owner) -> io::Result<ConnId> {
+        self.register(socket::connect_unix(path)?, None, owner, true)
+    }
+
+    fn set_owner(&mut self, id: ConnId, owner: Owner) {
+        self.conn(id).owner = owner;
+    }
+
+    fn receive(&mut self, id: ConnId) {
+        let conn = self.conn(id);
+        if conn.receiving {
+            return;
+        }
+        conn.receiving = true;
+        if conn.has_input() {
+            self.enqueue(id);
+        }
+    }
+
+    fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
+        if self.conns[id.0 as usize].tls.is_some() {
+            return self.send_secured(id, &data);
+        }
+        self.submit(id, data)
+    }
+
+    fn unsent(&self, id: ConnId) -> usize {
+        self.conns[id.0 as usize].unsent.as_ref().map_or(0, |unsent| unsent.bytes)
+    }
+
+    fn is_sending(&self, id: ConnId) -> bool {
+        self.conns[id.0 as usize].unsent.is_some()
+    }
+
+    fn start_tls(&mut self, id: ConnId, channel: Channel, received: &[u8]) -> Submitted {
+        self.begin_tls(id, channel, received)
+    }
+
+    fn detach(&mut self, id: ConnId) -> io::Result<Moved> {
+        assert!(!self.is_sending(id), "a connection with unsent bytes does not move");
+        let tls = self.conn(id).tls.take();
+        let socket = self.forget(id);
+        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
+        Ok(Moved { socket, tls })
+    }
+
+    fn part(&mut self, id: ConnId) {
+        self.say_goodbye(id);
+        socket::part(self.socket(id));
+    }
+
+    fn take_leave(&mut self, id: ConnId) -> io::Result<OwnedFd> {
+        self.say_goodbye(id);
+        socket::take_leave(self.socket(id));
+        let socket = self.forget(id);
+        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
+        Ok(socket)
+    }
+
+    fn has_answered(socket: &OwnedFd) -> bool {
+        socket::has_answered(socket)
+    }
+
+    fn close(&mut self, id: ConnId) {
+        if self.conns[id.0 as usize].tls.is_some() {
+            self.say_goodbye(id);
+        }
+        drop(self.forget(id));
+    }
+
+    fn give_back(&mut self, buffer: Rc<Buffer>) {
+        self.ring.put(buffer);
+    }
+
+    fn resume_accept(&mut self, id: ConnId) {
+        self.enqueue(id);
+    }
+
+    fn peer(&self, id: ConnId) -> Option<SocketAddr> {
+        socket::peer(self.socket(id))
+    }
+
+    fn set_patience(&self, id: ConnId, patience: Duration) {
+        socket::set_patience(self.socket(id), patience);
+    }
+}
+
+impl Epoll {
+    fn register(
+        &mut self,
+        socket: OwnedFd,
+        tls: Option<Box<Channel>>,
+        owner: Owner,
+        connecting: bool,
+    ) -> io::Result<ConnId> {
+        let entry = self.conns.vacant_entry();
+        let id = ConnId(u32::try_from(entry.key()).expect("descriptors are fewer than 2^32"));
+        let interest = match owner {
+            Owner::Listener(_) => Interest::READABLE,
+            _ => Interest::READABLE | Interest::WRITABLE,
+        };
+        self.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), Token(entry.key()), interest)?;
+        entry.insert(Conn {
+            socket: Some(socket),
+            owner,
+            readable: false,
+            hangup: false,
+            hangup_told: false,
+            receiving: false,
+            connecting,
+            queued: false,
+            unsent: None,
+            tls,
+        });
+        Ok(id)
+    }
+
+    fn submit(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
+        let conn = &mut self.conns[id.0 as usize];
+        let bytes = data.bytes();
+        let mut sent = 0;
+        if conn.unsent.is_none() {
+            let socket = conn.socket.as_ref().expect("only open connections send");
+            match send_some(socket, bytes) {
+                Ok(n) if n == bytes.len() => return Submitted::Done,
+                Ok(n) => sent = n,
+                Err(error) => return Submitted::Broken(error),
+            }
+        }
+        let chunk = match &data {
+            // A small part does not keep a whole buffer.
+            Data::Ring(buffer, range) if bytes.len() - sent >= buffer.len() / 4 => {
+                Chunk::Ring(Rc::clone(buffer), range.start + sent..range.end)
+            }
+            Data::Shared(bytes, range) => Chunk::Shared(Arc::clone(bytes), range.start + sent..range.end),
+            _ => Chunk::Own(bytes[sent..].into(), 0),
+        };
+        let unsent =
+            conn.unsent.get_or_insert_with(|| Box::new(Unsent { chunks: VecDeque::with_capacity(1), bytes: 0 }));
+        unsent.bytes += bytes.len() - sent;
+        if unsent.bytes > MAX_UNSENT {
+            return Submitted::Broken(io::Error::other("the peer does not read what is sent to it"));
+        }
+        unsent.chunks.push_back(chunk);
+        Submitted::Pending
+    }
+
+    fn forget(&mut self, id: ConnId) -> OwnedFd {
+        let conn = self.conn(id);
+        conn.receiving = false;
+        conn.unsent = None;
+        conn.tls = None;
+        self.closed.push(id.0);
+        self.conns[id.0 as usize].socket.take().expect("a connection is closed once")
+    }
+
+    /// The socket, for its addresses and options.
+    fn socket(&self, id: ConnId) -> &OwnedFd {
+        self.conns[id.0 as usize].socket.as_ref().expect("the connection is open")
+    }
+
+    fn on_writable(&mut self, id: ConnId) -> Option<Completion<OwnedFd>> {
         let conn = &mut self.conns[id.0 as usize];
         let owner = conn.owner;
         let socket = conn.socket.as_ref()?;
@@ -461,7 +477,7 @@ impl Reactor {
         Some(Completion::Sent { owner })
     }
 
-    fn on_readable(&mut self, id: ConnId) -> Option<Completion> {
+    fn on_readable(&mut self, id: ConnId) -> Option<Completion<OwnedFd>> {
         let conn = &mut self.conns[id.0 as usize];
         let owner = conn.owner;
         let socket = conn.socket.as_ref()?;
@@ -504,7 +520,7 @@ impl Reactor {
         }
     }
 
-    fn accept(&mut self, id: ConnId, listener: u32) -> Option<Completion> {
+    fn accept(&mut self, id: ConnId, listener: u32) -> Option<Completion<OwnedFd>> {
         let conn = &mut self.conns[id.0 as usize];
         let socket = conn.socket.as_ref()?;
         for _ in 0..ACCEPT_BATCH {

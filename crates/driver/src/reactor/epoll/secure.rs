@@ -1,11 +1,11 @@
 //! What TLS adds to the reactor: between the socket and whoever submits stands a [`Channel`]. Plaintext leaves this file in a buffer of the
 //! ring, as if it had come from the socket.
 
-use std::io;
+use std::{io, os::fd::OwnedFd};
 
 use rustix::io::Errno;
 
-use super::{Channel, Reactor, receive_some, send_some, writable};
+use super::{Channel, Epoll, receive_some, send_some, writable};
 use crate::{
     reactor::{Buffer, Completion, ConnId, Data, Submitted},
     socket,
@@ -15,9 +15,9 @@ use crate::{
 /// Handshakes that are taken part in before others get their turn: one can take a millisecond.
 pub(super) const HANDSHAKE_BATCH: u32 = 16;
 
-impl Reactor {
+impl Epoll {
     /// Goes on in TLS. `received` came from the peer already and is part of the handshake.
-    pub(crate) fn start_tls(&mut self, id: ConnId, mut channel: Channel, received: &[u8]) -> Submitted {
+    pub(super) fn begin_tls(&mut self, id: ConnId, mut channel: Channel, received: &[u8]) -> Submitted {
         assert!(self.ring.size() > MAX_RECORD, "a buffer must hold a record of TLS");
         if received.len() >= self.ring.size() {
             return Submitted::Broken(io::Error::other("too long a beginning of a TLS handshake"));
@@ -56,7 +56,7 @@ impl Reactor {
         if bytes.is_empty() { Submitted::Done } else { self.submit(id, Data::Bytes(bytes)) }
     }
 
-    pub(super) fn receive_secured(&mut self, id: ConnId) -> Option<Completion> {
+    pub(super) fn receive_secured(&mut self, id: ConnId) -> Option<Completion<OwnedFd>> {
         let conn = self.conn(id);
         let owner = conn.owner;
         let tls = conn.tls.as_mut()?;
@@ -80,7 +80,7 @@ impl Reactor {
 
     /// Receives once and lets the channel take it. If that brought nothing to tell, others get their turn before the next look: a
     /// peer may go on for ever with records that hold nothing.
-    fn look(&mut self, id: ConnId) -> Option<Completion> {
+    fn look(&mut self, id: ConnId) -> Option<Completion<OwnedFd>> {
         let mut cipher = self.ring.take();
         let conn = &mut self.conns[id.0 as usize];
         let (owner, socket) = (conn.owner, conn.socket.as_ref().expect("the connection is open"));
@@ -133,7 +133,7 @@ impl Reactor {
         }
     }
 
-    fn pass_on(&mut self, id: ConnId, heard: Heard, plain: std::rc::Rc<Buffer>) -> Option<Completion> {
+    fn pass_on(&mut self, id: ConnId, heard: Heard, plain: std::rc::Rc<Buffer>) -> Option<Completion<OwnedFd>> {
         let conn = &mut self.conns[id.0 as usize];
         let (owner, length) = (conn.owner, heard.length);
         let tls = conn.tls.as_mut().expect("the connection is in TLS");
@@ -157,7 +157,7 @@ impl Reactor {
         None
     }
 
-    fn broken(&mut self, id: ConnId, error: io::Error) -> Completion {
+    fn broken(&mut self, id: ConnId, error: io::Error) -> Completion<OwnedFd> {
         let conn = self.conn(id);
         conn.receiving = false;
         conn.readable = false;

@@ -1,0 +1,105 @@
+//! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when to do which.
+
+use std::{io, sync::atomic::Ordering::SeqCst, time::Duration};
+
+use protocol::Protocol;
+
+use super::Worker;
+use crate::{reactor::Reactor, shared::Board};
+
+/// The longest a worker sleeps; time-outs are this exact.
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+/// Messages handled before the reactor gets its turn.
+const MAX_MAIL: usize = 256;
+
+/// For how long a worker may wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleep {
+    /// Nothing is left to be done.
+    pub(crate) permitted: bool,
+    /// Something is due then.
+    pub(crate) at_most: Option<Duration>,
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Works on a thread of its own until told to stop, or drained.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        self.gathering.prepare();
+        while let Some(sleep) = self.get_ready() {
+            self.wait(sleep)?;
+            while self.handle_next() {}
+            self.handle_mail();
+        }
+        Ok(())
+    }
+
+    /// Begins a turn: does what time has made due, and says how long there may be a wait now. `None`: the worker has ended.
+    ///
+    /// A turn goes on with [`wait`](Self::wait), with [`handle_next`](Self::handle_next) until there is nothing left, and ends with
+    /// [`handle_mail`](Self::handle_mail).
+    pub(crate) fn get_ready(&mut self) -> Option<Sleep> {
+        if self.stopping {
+            self.publish();
+            return None;
+        }
+        self.now = self.shared.clock.now();
+        if self.now >= self.next_tick {
+            self.tell_time();
+            self.upkeep();
+            self.settle();
+            self.flush();
+            // A little early, so that the timer's next tick is not just missed.
+            self.next_tick = self.now + TICK / 4 * 3;
+        }
+        if !self.soiled.is_empty() {
+            self.clean_soiled();
+            self.settle();
+            self.flush();
+        }
+        self.publish();
+        if (self.draining || self.leaving) && self.is_last_client_gone() {
+            return None;
+        }
+        self.gathering.pause(self.now);
+        let permitted = self.mail.is_empty() && self.shared.mailboxes[usize::from(self.number)].may_sleep();
+        let at_most = self.soiled.front().map(|(due, ..)| due.since(self.now));
+        Some(Sleep { permitted, at_most })
+    }
+
+    /// Waits until something happens.
+    pub(crate) fn wait(&mut self, sleep: Sleep) -> io::Result<()> {
+        self.reactor.wait(sleep.permitted, sleep.at_most)?;
+        self.shared.mailboxes[usize::from(self.number)].awake();
+        Ok(())
+    }
+
+    /// Handles one completion; false if there was none.
+    pub(crate) fn handle_next(&mut self) -> bool {
+        let Some(completion) = self.reactor.next() else { return false };
+        self.now = self.shared.clock.now();
+        self.handle_completion(completion);
+        self.settle();
+        true
+    }
+
+    /// Ends a turn with what others have written.
+    pub(crate) fn handle_mail(&mut self) {
+        self.flush();
+        self.now = self.shared.clock.now();
+        self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
+        for _ in 0..MAX_MAIL {
+            let Some(message) = self.mail.pop_front() else { break };
+            self.handle_message(message);
+            self.settle();
+        }
+        self.flush();
+        self.settle();
+    }
+
+    /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked after here.
+    fn is_last_client_gone(&self) -> bool {
+        // First whether any can come: who is accepted is counted before the socket is let go.
+        let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
+        self.clients.is_empty() && self.shared.listening.load(SeqCst) == 0 && self.shared.board.iter().all(gone)
+    }
+}
