@@ -69,8 +69,9 @@ def make_cluster(directory, clients):
     cluster.make()
     with (cluster.data / "postgresql.conf").open("a") as conf:
         # Temporary tables leave dead rows in the catalogs, which would slow down every look at them.
+        # Who switches sequential scans off makes plans look dear, and every new session would load the compiler for them.
         conf.write(f"max_connections = {2 * clients + 60}\nautovacuum = on\nautovacuum_naptime = 5s\nlog_min_messages = fatal\n"
-                   f"log_min_error_statement = panic\n")
+                   f"log_min_error_statement = panic\njit_above_cost = -1\n")
     cluster.stop("immediate")
     cluster.start()
     with cluster.superuser() as db:
