@@ -274,8 +274,10 @@ def odd_literals(c):
 
 @step("escapes", 0.5)
 def change_what_literals_mean(c):
+    """Seldom for long: a server that was used so is closed, and one that is always new would show nothing of what others leave."""
+    back = [c.sql("SET standard_conforming_strings = on")] if c.chance.random() < 0.9 else []
     return [c.sql(f"SET standard_conforming_strings = {c.chance.choice(['off', 'on', 'on'])}"),
-            c.sql(r"SET app.user = 'back\\slash'"), c.sql(r"SELECT 'it\'; SET app.depth = 77 --'")]
+            c.sql(r"SET app.user = 'back\\slash'"), c.sql(r"SELECT 'it\'; SET app.depth = 77 --'"), *back]
 
 
 @step("role", 1.5)
