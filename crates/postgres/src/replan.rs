@@ -71,6 +71,13 @@ impl Server {
         }
     }
 
+    /// The server has refused the request, and it is not sent again before the server is ready: what the client asks for next has to wait,
+    /// or it would be answered first.
+    #[inline]
+    pub(crate) fn is_about_to_repeat(&self) -> bool {
+        self.replan.as_ref().is_some_and(|replan| replan.stage == Stage::Refused)
+    }
+
     /// The server sent this error: whether the request is to be repeated instead of passing that on.
     pub(crate) fn is_to_repeat(&mut self, error: &[u8]) -> bool {
         let Some(replan) = &mut self.replan else { return false };

@@ -116,6 +116,10 @@ pub(crate) fn look(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
+    if server.is_about_to_repeat() {
+        client.awaits_answers = true;
+        return Step::Wait;
+    }
     copies::follow(client, server, message);
     if server.suspects.any(Suspects::OF_INTEREST)
         && let Some(step) = retold::before(client, server, message)

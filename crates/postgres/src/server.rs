@@ -329,7 +329,12 @@ impl Postgres {
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
                 Ok(status) if server.exchange.ready(status) => {
                     server.unsynced = false;
-                    if server.repeat(relay.me, relay.out) { Step::Drop } else { self.ready(relay, server, status, end) }
+                    if server.repeat(relay.me, relay.out) {
+                        relay.wake_holder(server);
+                        Step::Drop
+                    } else {
+                        self.ready(relay, server, status, end)
+                    }
                 }
                 Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
                 Err(step) => step,

@@ -177,3 +177,25 @@ fn a_deallocate_behind_a_copy_is_answered_at_every_moment_of_that() {
         assert!(!text(&world.server_got(server)).contains("DEALLOCATE"), "after {asked_after} messages");
     }
 }
+
+#[test]
+fn what_comes_while_a_request_is_about_to_be_repeated_is_asked_behind_it() {
+    for next in ["Q:select_2", "S", "H S", "B:~a~~~~~~~ E:~~~~~ S"] {
+        let mut world = World::trusting(PoolMode::Transaction);
+        let (server, client) = (add_server(&mut world), add_client(&mut world));
+        let name = parse(&mut world, client, server);
+        world.client_says(client, &messages(USE));
+        world.server_got(server);
+        // PostgreSQL sends an error at once, and that it is ready a moment later.
+        world.server_says(server, &messages("E:SERROR~C0A000~Mno~RRevalidateCachedQuery~~"));
+        world.client_says(client, &messages(next));
+        assert_eq!(text(&world.server_got(server)), "", "{next}");
+        world.server_says(server, &messages("Z:I"));
+        let renamed = |request: &str| request.replace("~a~", &format!("~{name}~"));
+        let again = format!("C:S{name}~ P:{name}~select_1~~~ {}", renamed(USE));
+        let got = text(&world.server_got(server));
+        assert!(got.starts_with(&text(&ours(&again))) && got.len() > text(&ours(&again)).len(), "{next}: {got}");
+        world.server_says(server, &messages("3 1 2 C:SELECT_1~ Z:I"));
+        assert_eq!(world.client_got(client), messages("2 C:SELECT_1~ Z:I"), "{next}");
+    }
+}
