@@ -96,6 +96,22 @@ fn parse(
     if message.may_wait() {
         return Step::Wait;
     }
+    let meaning = match meaning(client, server, &message.bytes[name.clone()]) {
+        Ok(meaning) => meaning,
+        Err(step) => return step,
+    };
+    if let Some(known) = meaning {
+        // The server refuses it, since it gets one of that name first; but before that it reads the text.
+        take_name((tag, server), out);
+        let (header, before) = renamed(message, &name, &TAKEN);
+        out.insert(Peer::Server(tag), |to| {
+            [&header[..], before, TAKEN.as_bytes()].iter().for_each(|part| to.extend_from_slice(part))
+        });
+        let pipeline = server.prepared.get_or_insert_default().pipeline();
+        client.named.as_mut().expect("it has the statement").parse(&message.bytes[name.clone()], known, pipeline);
+        server.exchange.noted(Note::Taken);
+        return Step::Replaced(name.end);
+    }
     if !message.is_whole() {
         // Too long to be kept: it stays with this server, under its own name.
         server.suspects.add(Suspects::PREPARE);
@@ -107,21 +123,6 @@ fn parse(
     }
     let text = &message.bytes[name.end + 1..message.end()];
     let name = &message.bytes[name];
-    let meaning = match meaning(client, server, name) {
-        Ok(meaning) => meaning,
-        Err(step) => return step,
-    };
-    if let Some(known) = meaning {
-        // The server refuses it, since it gets one of that name first; but before that it reads the text.
-        take_name((tag, server), out);
-        out.insert(Peer::Server(tag), |to| write_named_parse(to, TAKEN.as_bytes(), text));
-        server.prepared.get_or_insert_default();
-        let (named, prepared) = (client.named.as_mut(), server.prepared.as_ref());
-        let pipeline = prepared.expect("just made").pipeline();
-        named.expect("it has the statement").parse(name, known, pipeline);
-        server.exchange.noted(Note::Taken);
-        return Step::Replaced(message.end());
-    }
     let amended = retold::named_parse(client, server, text);
     let text = amended.as_deref().unwrap_or(text);
     let statement = postgres.statements.intern(context(client, server), server.catalogue.epoch(), text);
@@ -338,11 +339,8 @@ fn forward_as(
     kept: Option<&Arc<Statement>>,
     out: &mut Outbox,
 ) -> Step {
-    let before = message.at + HEADER..name.start;
-    let length = message.header.length as usize - name.len() + ours.len();
-    let mut header = [message.header.kind, 0, 0, 0, 0];
-    header[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-    let parts: [&[u8]; 3] = [&header, &message.bytes[before], ours.as_bytes()];
+    let (header, before) = renamed(message, name, ours);
+    let parts: [&[u8]; 3] = [&header, before, ours.as_bytes()];
     out.insert(Peer::Server(tag), |to| parts.iter().for_each(|part| to.extend_from_slice(part)));
     if let Some(statement) = kept
         && message.is_whole()
@@ -351,6 +349,14 @@ fn forward_as(
     }
     server.exchange.extended();
     Step::Replaced(name.end)
+}
+
+/// What stands before the name of a statement in a message, if that is replaced by ours: the header, and what is between them.
+fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; HEADER], &'a [u8]) {
+    let length = message.header.length as usize - name.len() + ours.len();
+    let mut header = [message.header.kind, 0, 0, 0, 0];
+    header[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    (header, &message.bytes[message.at + HEADER..name.start])
 }
 
 /// Makes sure that the server has the statement.

@@ -5,7 +5,7 @@ use protocol::{ClientTag, ServerTag};
 
 use crate::{
     dialogues::{add_client, add_server, error_code, in_all_pieces, text, verdicts},
-    world::{World, messages, whole},
+    world::{Pieces, World, messages, whole},
 };
 
 const PARSE: &str = "P:a~select_1~~~";
@@ -198,4 +198,21 @@ fn what_comes_while_a_request_is_about_to_be_repeated_is_asked_behind_it() {
         world.server_says(server, &messages("3 1 2 C:SELECT_1~ Z:I"));
         assert_eq!(world.client_got(client), messages("2 C:SELECT_1~ Z:I"), "{next}");
     }
+}
+
+#[test]
+fn a_name_is_taken_for_a_text_that_is_too_long_to_be_kept_as_well() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let (server, client) = (add_server(&mut world), add_client(&mut world));
+    parse(&mut world, client, server);
+    let long = "x".repeat(2 * world.max_held);
+    world.pieces = Pieces::Of(5000);
+    world.client_says(client, &messages(&format!("P:a~{long}~~~ S")));
+    let idle = "C:Spoolhouse#00~ P:poolhouse#00~~~~";
+    let got = world.server_got(server);
+    assert_eq!(got, ours(&format!("{idle} P:poolhouse#00~{long}~~~ S")));
+    world.server_says(server, &ours("3 1 E:SERROR~C42P05~Mprepared_statement_\"poolhouse#00\"_already_exists~~ Z:I"));
+    let got = world.client_got(client);
+    assert_eq!(error_code(&got), "42P05");
+    assert!(text(&got).contains("prepared statement \"a\" already exists"), "{}", text(&got));
 }
