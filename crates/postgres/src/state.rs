@@ -172,7 +172,7 @@ impl Server {
             // Only what the text says counts.
             findings.suspects.remove(Suspects::HIDDEN);
         }
-        let judged = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Reject;
+        let judged = self.policy.reset != ResetPolicy::Never;
         if judged && !findings.calls.is_empty() && !self.catalogue.knows(&findings.calls) {
             findings.suspects.add(Suspects::HIDDEN);
             if self.catalogue.is_beyond_cleaning(&findings.calls) {
