@@ -113,6 +113,8 @@ pub(crate) struct Findings {
     pub(crate) wide: bool,
     /// Where it may be read otherwise, it may set something back.
     pub(crate) may_reset: bool,
+    /// Likewise, it may leave behind what no SQL takes back.
+    pub(crate) may_go_beyond: bool,
     /// It has more than one statement.
     pub(crate) several: bool,
     /// Its first statement ends a transaction.
@@ -159,6 +161,9 @@ impl Findings {
         let mut supposed = Self { custom: found.custom.clone(), ..Self::unreadable() };
         if !found.may_reset {
             supposed.settle_resets();
+        }
+        if found.may_go_beyond {
+            supposed.suspects.add(Suspects::BEYOND);
         }
         supposed
     }
