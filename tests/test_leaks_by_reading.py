@@ -17,3 +17,19 @@ pytestmark = pytest.mark.poolhouse_only
 @pytest.mark.parametrize("on_session_state", ["replay", "pin", "reject"])
 def test_what_a_text_does_that_a_function_is_given_is_met_by_nobody(share, on_session_state, act):
     share(on_session_state=on_session_state).nobody_meets(strictly(act))
+
+
+def test_a_function_that_changes_the_encoding_for_its_transaction_hides_nothing(share, cluster, removed):
+    world.make(cluster)
+    removed("DROP FUNCTION public.made()")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute("CREATE FUNCTION public.made() RETURNS int LANGUAGE plpgsql AS $$ BEGIN SET LOCAL client_encoding = sjis; RETURN 1; END $$")
+    # In SJIS the backslash is the second half of a letter, so the text ends before the comma.
+    evil = b"SELECT E'\x83\x5c', set_config($a$app.tenant$a$, $a$evil$a$, false) --'"
+
+    def act(session):
+        strictly("SELECT 1")(session)
+        session.send(w.parse("SELECT public.made()"), w.bind(), w.execute(), w.message(b"P", b"\0" + evil + b"\0\0\0"), w.bind(), w.execute(), w.SYNC)
+        assert len(look.rows(session.until_ready()[0])) == 2
+
+    share().nobody_meets(act)

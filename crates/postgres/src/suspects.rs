@@ -51,6 +51,8 @@ impl Suspects {
     pub(crate) const READING: Self = Self(1 << 19);
     /// Changes how text constants are written.
     pub(crate) const STRINGS: Self = Self(1 << 20);
+    /// Changes, perhaps only for the transaction, which bytes are letters.
+    pub(crate) const LETTERS: Self = Self(1 << 21);
 
     /// Sets parameters back, for however long.
     pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);

@@ -397,6 +397,9 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
         Some("it runs what cannot be read")
     } else if any(Suspects::SETTINGS.and(Suspects::UNNAMED)) {
         Some("it sets parameters of the session")
+    } else if any(Suspects::LETTERS) {
+        // Perhaps for its transaction only, but what comes behind it is read before that is known.
+        Some("it changes how texts are read")
     } else if any(Suspects::TEMPORARY) {
         Some("it uses temporary objects")
     } else if any(Suspects::LOCK) {
@@ -543,12 +546,14 @@ mod tests {
             function("body", "sql", ""),
             function("round", "sql", ""),
             function("names", "plpgsql", "begin perform round('a'); end"),
+            function("encodes", "plpgsql", "begin set local client_encoding = sjis; end"),
             calls("setseed", "body"),
             calls("seeds", "aggregate"),
             calls("aggregate", "round"),
             calls("random", "harmless"),
         ];
         let found = judged(&rows, &[]);
+        assert!(found.suspicious.contains(&"public.encodes (it changes how texts are read)".to_owned()));
         let mut names: Vec<_> = found.beyond.into_iter().collect();
         names.sort();
         assert_eq!(names, [&b"aggregate"[..], b"body", b"names", b"round", b"seeds"].map(Box::from));

@@ -225,6 +225,9 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
         // The bodies of functions are read otherwise then.
         found.suspects.add(Suspects::HIDDEN);
     }
+    if is(name, "client_encoding") || is(name, "names") {
+        found.suspects.add(Suspects::LETTERS);
+    }
     if is(name, "seed") {
         found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
     }
