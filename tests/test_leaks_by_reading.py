@@ -33,3 +33,19 @@ def test_a_function_that_changes_the_encoding_for_its_transaction_hides_nothing(
         assert len(look.rows(session.until_ready()[0])) == 2
 
     share().nobody_meets(act)
+
+
+@pytest.mark.parametrize("name, value, back", [("DateStyle", "German, DMY", "ISO, MDY"), ("standard_conforming_strings", "off", "on")])
+@pytest.mark.parametrize("application_name", ["", "another"])
+def test_a_function_planned_while_pg_settings_was_updated_is_planned_anew(share, cluster, removed, name, value, back, application_name):
+    world.make(cluster)
+    removed("DROP FUNCTION public.made()")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute(r"CREATE FUNCTION public.made() RETURNS text LANGUAGE plpgsql AS "
+                   r"$$ DECLARE d date := '01/02/2020'; BEGIN RETURN to_char(d, 'MM') || 'a\\b'; END $$")
+    shared = share(wait="8s")
+    update = f"UPDATE pg_settings SET setting = '{{}}' WHERE name = '{name}'"
+    with shared.session() as one:
+        strictly(f"{update.format(value)}; SELECT public.made(); {update.format(back)}")(one)
+        with shared.session(application_name=application_name) as other:
+            assert strictly("SELECT public.made()")(other) == [(r"01a\\b",)]

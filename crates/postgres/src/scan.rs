@@ -159,7 +159,8 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     }
     if at.updates && at.settings_table {
         // Its rule sets what is updated.
-        found.suspects.add(Suspects::HIDDEN.and(Suspects::SETTINGS).and(Suspects::MEANING));
+        let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::READING).and(Suspects::STRINGS);
+        found.suspects.add(Suspects::HIDDEN.and(settings));
     }
     if outermost {
         found.backslash |= tokens.backslash;
