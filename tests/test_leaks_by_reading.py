@@ -49,3 +49,13 @@ def test_a_function_planned_while_pg_settings_was_updated_is_planned_anew(share,
         strictly(f"{update.format(value)}; SELECT public.made(); {update.format(back)}")(one)
         with shared.session(application_name=application_name) as other:
             assert strictly("SELECT public.made()")(other) == [(r"01a\\b",)]
+
+
+def test_a_setting_that_who_acts_is_not_shown_is_met_by_nobody(share):
+    shared = share(wait="8s")
+    for act in ("BEGIN; SET dynamic_library_path = '/evil'; SET ROLE leaks_reader; COMMIT",
+                "BEGIN; UPDATE pg_settings SET setting = '/evil' WHERE name = 'dynamic_library_path'; SET ROLE leaks_reader; COMMIT"):
+        with shared.session(world.ADMIN) as one:
+            strictly(act)(one)
+        with shared.session(world.ADMIN) as other:
+            assert strictly("SHOW dynamic_library_path")(other) == [("$libdir",)], act

@@ -479,6 +479,9 @@ impl Postgres {
         if survey.settings_asked() {
             let before = server.settings.clone();
             self.take_over(me, client, server, &survey, out);
+            if server.may_not_see_all() {
+                server.soil.add(Soil::STATE);
+            }
             if server.policy.on_state == OnState::Pin && before != server.settings && !server.discarded {
                 pin = pin.or(Some(Pin::Settings));
             }

@@ -56,6 +56,9 @@ const COMPARED: [&str; 8] = [
     "session_authorization",
 ];
 
+/// Settings that the server does not show to everybody who may set them.
+const NOT_SHOWN: [&str; 3] = ["dynamic_library_path", "extension_control_path", "session_preload_libraries"];
+
 /// Whether a parameter may rule how constants are read.
 pub(crate) fn rules_reading(name: &[u8]) -> bool {
     !name.contains(&b'.') && !is_harmless(name) && !COMPARED.iter().any(|compared| is(name, compared))
@@ -227,6 +230,9 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
     }
     if is(name, "client_encoding") || is(name, "names") {
         found.suspects.add(Suspects::LETTERS);
+    }
+    if NOT_SHOWN.iter().any(|hidden| is(name, hidden)) {
+        found.suspects.add(Suspects::UNNAMED);
     }
     if is(name, "seed") {
         found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
