@@ -59,3 +59,23 @@ def test_a_setting_that_who_acts_is_not_shown_is_met_by_nobody(share):
             strictly(act)(one)
         with shared.session(world.ADMIN) as other:
             assert strictly("SHOW dynamic_library_path")(other) == [("$libdir",)], act
+
+
+@pytest.mark.parametrize("asked, act", [
+    ({}, "SET plpgsql.variable_conflict = use_column"),
+    ({}, "BEGIN; SELECT set_config('plpgsql.variable_conflict', 'use_column', true)"),
+    ({"options": "-c plpgsql.variable_conflict=use_column"}, "SELECT 1"),
+])
+def test_a_function_compiled_by_the_settings_of_another_is_met_by_nobody(share, cluster, removed, asked, act):
+    world.make(cluster)
+    removed("DROP FUNCTION public.made()")
+    with cluster.superuser(world.QUIET) as db:
+        db.execute("CREATE FUNCTION public.made() RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE id int := 5; "
+                   "BEGIN RETURN (SELECT id FROM (VALUES (7)) AS v(id)); END $$")
+    shared = share(wait="8s")
+    with shared.session(world.ADMIN, **asked) as one:
+        strictly(act)(one)
+        assert strictly("SELECT public.made(); COMMIT")(one) == [("7",)]
+    with shared.session(world.ADMIN) as other:
+        with pytest.raises(w.ServerError, match="ambiguous"):
+            strictly("SELECT public.made()")(other)
