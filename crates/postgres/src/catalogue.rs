@@ -22,7 +22,10 @@ use std::{
 
 pub(crate) use reading::Reading;
 
-use crate::scan::fields;
+use crate::{
+    harmless::MAX_NAME,
+    scan::{fields, names},
+};
 
 /// Milliseconds after which the catalogue is asked again.
 const AGAIN_MS: u64 = 10_000;
@@ -69,8 +72,8 @@ pub(crate) struct Catalogue {
     keeps_plans: AtomicBool,
     /// A trigger or a stored expression may do what no SQL takes back.
     beyond_unseen: AtomicBool,
-    /// It has functions that may do harm and are called by names behind a dot.
-    has_notation: AtomicBool,
+    /// It has functions whose names have to be looked for in all texts.
+    watches_names: AtomicBool,
     known: RwLock<Known>,
 }
 
@@ -87,7 +90,7 @@ impl Catalogue {
             prepares: AtomicBool::new(true),
             keeps_plans: AtomicBool::new(true),
             beyond_unseen: AtomicBool::new(false),
-            has_notation: AtomicBool::new(false),
+            watches_names: AtomicBool::new(false),
             known: RwLock::default(),
         }
     }
@@ -103,7 +106,7 @@ struct Known {
     mark: Box<[u8]>,
     /// Names, in lower case, of functions that were found to be harmless.
     functions: HashSet<Box<[u8]>>,
-    /// Names of functions after which a server cannot be cleaned.
+    /// Names of functions and aggregates after which a server cannot be cleaned.
     beyond: HashSet<Box<[u8]>>,
     /// Names of functions that may do harm and take one argument.
     by_notation: HashSet<Box<[u8]>>,
@@ -111,6 +114,18 @@ struct Known {
     custom: Vec<Box<[u8]>>,
     /// What is not harmless, for people.
     suspicious: Vec<String>,
+}
+
+impl Known {
+    /// Whether this may be the name of a function after which a server cannot be cleaned, to a server that cuts off long names, and to which
+    /// letters beyond ASCII may have come in another encoding than the catalogue's.
+    fn may_be_beyond(&self, name: &[u8]) -> bool {
+        let cut_off = |known: &[u8]| known.len() + 4 > MAX_NAME && name.starts_with(known);
+        name.is_empty()
+            || self.beyond.contains(name)
+            || (name.len() > MAX_NAME && self.beyond.iter().any(|known| cut_off(known)))
+            || (!name.is_ascii() && self.beyond.iter().any(|known| !known.is_ascii()))
+    }
 }
 
 impl Catalogue {
@@ -136,27 +151,27 @@ impl Catalogue {
         self.is_clean() && calls.iter().all(|name| known.functions.contains(name))
     }
 
-    /// Whether one of these functions leaves behind what no SQL takes back.
-    pub(crate) fn is_beyond_cleaning(&self, calls: &[Box<[u8]>]) -> bool {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        calls.iter().any(|name| known.beyond.contains(name))
+    /// Whether any text may, behind itself, leave behind what no SQL takes back.
+    pub(crate) fn may_go_beyond(&self) -> bool {
+        self.beyond_unseen.load(SeqCst)
     }
 
-    /// Whether a text that calls these functions may, by them or behind itself, leave behind what no SQL takes back.
-    pub(crate) fn may_go_beyond(&self, calls: &[Box<[u8]>]) -> bool {
-        self.beyond_unseen.load(SeqCst) || (!calls.is_empty() && self.is_beyond_cleaning(calls))
+    /// Whether it has functions that leave such behind: a text that cannot be read may call them.
+    pub(crate) fn has_beyond(&self) -> bool {
+        self.watches_names() && !self.known.read().unwrap_or_else(PoisonError::into_inner).beyond.is_empty()
     }
 
-    /// Whether a name behind a dot may be that of a function that does harm.
+    /// Whether there are functions whose names have to be looked for in all texts.
     #[inline]
-    pub(crate) fn has_notation(&self) -> bool {
-        self.has_notation.load(Relaxed)
+    pub(crate) fn watches_names(&self) -> bool {
+        self.watches_names.load(Relaxed)
     }
 
-    /// Adds to these calls the functions that this text may call without a parenthesis and that may do harm.
-    pub(crate) fn add_notation(&self, text: &[u8], calls: &mut Vec<Box<[u8]>>) {
-        if !self.has_notation() {
-            return;
+    /// Adds to these calls the functions that this text may call without a parenthesis and that may do harm. True if the name of one that leaves
+    /// behind what no SQL takes back stands anywhere in it: it need not look like a call, nor like one of the database's own.
+    pub(crate) fn look_for_names(&self, text: &[u8], calls: &mut Vec<Box<[u8]>>) -> bool {
+        if !self.watches_names() {
+            return false;
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         fields(text, |name| {
@@ -164,6 +179,11 @@ impl Catalogue {
                 calls.push(name.into());
             }
         });
+        let mut beyond = false;
+        if !known.beyond.is_empty() {
+            names(text, |name| beyond |= known.may_be_beyond(name));
+        }
+        beyond
     }
 
     /// Names of custom parameters that functions set.
@@ -234,7 +254,7 @@ impl Catalogue {
         self.prepares.store(judged.prepares, SeqCst);
         self.keeps_plans.store(judged.keeps_plans, SeqCst);
         self.beyond_unseen.store(judged.beyond_unseen, SeqCst);
-        self.has_notation.store(!judged.by_notation.is_empty(), Relaxed);
+        self.watches_names.store(!judged.by_notation.is_empty() || !judged.beyond.is_empty(), Relaxed);
         self.clean.store(judged.suspicious.is_empty(), SeqCst);
         *known = Known {
             mark: judged.mark,

@@ -259,7 +259,7 @@ fn refer(
         && (!statement.findings.is_plain()
             || server.odd_strings
             || server.suspects != Suspects::NONE
-            || server.catalogue.has_notation())
+            || server.catalogue.watches_names())
     {
         let findings = &server.judge(statement.findings.clone(), &statement.body);
         if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {

@@ -11,7 +11,7 @@ use crate::{
     message::IDLE,
     parameters::Settings,
     requests::Step,
-    scan::rules_reading,
+    scan::{rules_compiling, rules_reading},
     server::Server,
     state::{OnState, Pin},
     suspects::{Findings, Suspects},
@@ -33,8 +33,8 @@ pub(crate) struct Plans {
     mixed: bool,
     /// Somebody has had the server.
     used: bool,
-    /// What its holder has for `standard_conforming_strings`: how a text is cut into words is never looked at again.
-    strings: Option<Box<[u8]>>,
+    /// What its holder has for the parameters by which functions are compiled: how their texts are cut into words is never looked at again.
+    compiling: Box<[u8]>,
     /// Somebody may have had a temporary object there.
     pub(crate) temporary: bool,
 }
@@ -49,11 +49,21 @@ pub(crate) enum Fate {
     Spoil,
 }
 
+/// The parameters by which functions are compiled, and their values.
+fn compiling(settings: &Settings) -> Box<[u8]> {
+    let mut all = Vec::new();
+    for (name, value) in
+        settings.reported.iter().chain(settings.extras.iter()).filter(|(name, _)| rules_compiling(name))
+    {
+        all.extend_from_slice(&[&name.to_ascii_lowercase(), &b"="[..], value, b"\0"].concat());
+    }
+    all.into()
+}
+
 impl Plans {
     /// Those of a server that has none yet.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let strings = settings.reported.get(STRINGS).map(Box::from);
-        Self { reading: settings.reading(), strings, ..Self::default() }
+        Self { reading: settings.reading(), compiling: compiling(settings), ..Self::default() }
     }
 
     /// Somebody has had the server.
@@ -100,8 +110,8 @@ impl Server {
     #[cold]
     fn judge_other_plans(&mut self, want: &Settings, same_holder: bool, used: bool) -> Fate {
         let there = used && self.catalogue.keeps_plans();
-        let strings = want.reported.get(STRINGS);
-        if there && self.plans.strings.as_deref() != strings {
+        let compiling = compiling(want);
+        if there && self.plans.compiling != compiling {
             return Fate::Spoil;
         }
         if there && same_holder {
@@ -109,7 +119,7 @@ impl Server {
             self.plans.mixed = true;
             return Fate::Stay;
         }
-        self.plans.strings = strings.map(Box::from);
+        self.plans.compiling = compiling;
         (self.plans.reading, self.plans.mixed) = (want.reading(), false);
         if there { Fate::Go } else { Fate::Stay }
     }

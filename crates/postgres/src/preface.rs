@@ -329,6 +329,12 @@ impl Server {
         !reports || want.extras.iter().any(|(name, _)| is_identity(name))
     }
 
+    /// Whether who acts may see less of the settings than who has set them.
+    pub(crate) fn may_not_see_all(&self) -> bool {
+        self.own_facts.get(b"is_superuser") == Some(&b"on"[..])
+            && self.settings.extras.iter().any(|(name, _)| is_identity(name))
+    }
+
     /// The preface whose outcome is not known.
     fn preface(&mut self) -> Option<&mut Preface> {
         match &mut self.work.as_mut()?.purpose {

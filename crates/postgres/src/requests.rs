@@ -203,9 +203,8 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     }
     let mut findings = scan(text);
     server.note_reading(&findings);
-    server.catalogue.add_notation(text, &mut findings.calls);
-    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || server.catalogue.may_go_beyond(&findings.calls)
-    {
+    let named = server.catalogue.look_for_names(text, &mut findings.calls);
+    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || named || server.catalogue.may_go_beyond() {
         server.soil.add(Soil::BEYOND);
     }
 }

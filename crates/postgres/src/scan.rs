@@ -15,8 +15,9 @@ use crate::{
 };
 use calls::Before;
 use kinds::Kind;
-pub(crate) use notation::fields;
-pub(crate) use settings::{is_verbatim, may_be_name, rules_reading};
+pub(crate) use notation::{fields, names};
+use settings::next_is;
+pub(crate) use settings::{is_verbatim, may_be_name, rules_compiling, rules_reading};
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {
@@ -53,6 +54,9 @@ struct Reading {
     code: bool,
 }
 
+/// What is supposed of code that cannot be read.
+const UNREAD_CODE: Suspects = Suspects::ALL.and(Suspects::BEYOND);
+
 /// Which name is that of a table, so that what is in parentheses behind it are columns.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Table {
@@ -76,6 +80,8 @@ struct Place<'a> {
     open: u64,
     /// The name just read, if it is one: whether it is quoted, and qualified.
     name: Option<(&'a [u8], bool, bool)>,
+    /// It is qualified by the schema of temporary objects.
+    temporary: bool,
     /// What stands before that name, and all that qualifies it.
     before_name: Before<'a>,
     /// What was read last.
@@ -104,6 +110,7 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
         depth: 0,
         open: 0,
         name: None,
+        temporary: false,
         before_name: Before::Other,
         last: Before::Other,
         dot: false,
@@ -122,8 +129,13 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
             Token::Literal(body) => {
                 if at.procedural && outermost {
                     code = true;
-                    if look(body, found, false).unclear {
-                        *found = Findings::misread(found);
+                    match notation::code(text, body) {
+                        Some(body) => {
+                            if look(&body, found, false).unclear {
+                                *found = Findings::misread(found);
+                            }
+                        }
+                        None => found.suspects.add(UNREAD_CODE),
                     }
                 }
                 at.end_name(Before::Other);
@@ -133,6 +145,9 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
                 // Whatever it names.
                 let of_name = if token == Token::EscapedName { Suspects::BEYOND } else { Suspects::NONE };
                 found.suspects.add(Suspects::HIDDEN.and(of_name));
+                if at.procedural {
+                    found.suspects.add(UNREAD_CODE);
+                }
                 at.end_name(Before::Other);
                 at.start = false;
             }
@@ -144,17 +159,15 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     }
     if at.updates && at.settings_table {
         // Its rule sets what is updated.
-        found.suspects.add(Suspects::HIDDEN.and(Suspects::SETTINGS).and(Suspects::MEANING));
+        let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::READING).and(Suspects::STRINGS);
+        found.suspects.add(Suspects::HIDDEN.and(settings));
     }
     if outermost {
         found.backslash |= tokens.backslash;
         found.wide |= !text.is_ascii();
     }
     if found.backslash || found.wide || tokens.unclear {
-        found.may_reset |= ["reset", "discard", "default", "zone"].iter().any(|word| {
-            let same = |part: &[u8]| part.eq_ignore_ascii_case(word.as_bytes());
-            text.windows(word.len()).any(same)
-        });
+        notation::look_for_words(text, found);
     }
     Reading { unclear: tokens.unclear, code }
 }
@@ -172,6 +185,7 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
     if !qualified {
         at.before_name = at.last;
     }
+    at.temporary = qualified && (at.temporary || at.name.is_some_and(|(schema, ..)| is_temporary(schema)));
     if !quoted && !qualified {
         if at.prefix {
             let option = ["analyze", "analyse", "verbose"].iter().any(|option| settings::is(word, option));
@@ -200,6 +214,10 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
         at.table = if at.table == Table::Next { Table::Last } else { Table::No };
     }
     anywhere(word, at, found);
+    if at.procedural && at.outermost && !["language", "plpgsql"].iter().any(|known| settings::is(word, known)) {
+        // Of another language than that nothing is known.
+        found.suspects.add(UNREAD_CODE);
+    }
     if !at.outermost && !quoted && !qualified {
         // In procedural code a statement begins after many words, and a text may be composed.
         procedural(word, at.last, tokens, found);
@@ -211,7 +229,9 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
 /// A word of procedural code: it may begin a statement.
 fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mut Findings) {
     let is = |other: &str| settings::is(word, other);
-    if is("execute") {
+    // ON CONFLICT DO is no statement.
+    let composes = is("execute") || (is("do") && !next_is(tokens, "nothing") && !next_is(tokens, "update"));
+    if composes {
         found.suspects.add(Suspects::ALL);
     } else if is("set") && !last.may_end() {
         // UPDATE t SET
@@ -221,7 +241,7 @@ fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mu
 }
 
 /// Words that begin a statement wherever they stand in procedural code.
-const STARTS: [&str; 17] = [
+const STARTS: [&str; 16] = [
     "set",
     "reset",
     "discard",
@@ -238,7 +258,6 @@ const STARTS: [&str; 17] = [
     "import",
     "reassign",
     "refresh",
-    "do",
 ];
 
 /// Looks over the body of a function in PL/pgSQL.
@@ -269,6 +288,10 @@ fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &
                 Some((name, quoted, qualified)) => {
                     let of_table = std::mem::take(&mut at.table) == Table::Last;
                     let before = at.before_name;
+                    if at.temporary && !before.is_one_of(&["table", "exists", "into"]) {
+                        // What a temporary function does is in no catalogue that others read.
+                        found.suspects.add(Suspects::HIDDEN.and(Suspects::BEYOND));
+                    }
                     if !of_table {
                         let procedural = !at.outermost && !quoted && !qualified && calls::is_procedural(name, before);
                         if !procedural {
@@ -328,10 +351,15 @@ fn anywhere(word: &[u8], at: &mut Place<'_>, found: &mut Findings) {
             at.settings_table = true;
             return;
         }
-        (7.., b'p') if word[..7].eq_ignore_ascii_case(b"pg_temp") => Suspects::TEMPORARY,
+        (7.., b'p') if is_temporary(word) => Suspects::TEMPORARY,
         _ => return,
     };
     found.suspects.add(suspects);
+}
+
+/// Whether a schema is one of temporary objects.
+fn is_temporary(schema: &[u8]) -> bool {
+    schema.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"pg_temp"))
 }
 
 /// CREATE TEMP, INTO TEMP

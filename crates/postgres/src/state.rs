@@ -151,13 +151,16 @@ impl Server {
     pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
         // With odd strings the bodies of functions are read otherwise, too.
         let known = !self.odd_strings && (self.suspects == Suspects::NONE || self.meaning_is_known());
-        if self.catalogue.has_notation() {
-            self.catalogue.add_notation(text, &mut findings.calls);
-        }
-        if (findings.is_plain() && known) || self.policy.on_state == OnState::Allow {
+        let beyond =
+            self.catalogue.look_for_names(text, &mut findings.calls) && self.policy.reset != ResetPolicy::Never;
+        if (findings.is_plain() && known && !beyond) || self.policy.on_state == OnState::Allow {
             return findings;
         }
-        self.judge_odd(findings, known)
+        let mut judged = self.judge_odd(findings, known);
+        if beyond || (judged.is_unread() && self.policy.reset != ResetPolicy::Never && self.catalogue.has_beyond()) {
+            judged.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
+        }
+        judged
     }
 
     #[cold]
@@ -172,12 +175,9 @@ impl Server {
             // Only what the text says counts.
             findings.suspects.remove(Suspects::HIDDEN);
         }
-        let judged = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Reject;
+        let judged = self.policy.reset != ResetPolicy::Never;
         if judged && !findings.calls.is_empty() && !self.catalogue.knows(&findings.calls) {
             findings.suspects.add(Suspects::HIDDEN);
-            if self.catalogue.is_beyond_cleaning(&findings.calls) {
-                findings.suspects.add(Suspects::BEYOND);
-            }
         }
         findings
     }
@@ -479,6 +479,9 @@ impl Postgres {
         if survey.settings_asked() {
             let before = server.settings.clone();
             self.take_over(me, client, server, &survey, out);
+            if server.may_not_see_all() {
+                server.soil.add(Soil::STATE);
+            }
             if server.policy.on_state == OnState::Pin && before != server.settings && !server.discarded {
                 pin = pin.or(Some(Pin::Settings));
             }

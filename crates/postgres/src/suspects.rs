@@ -51,6 +51,8 @@ impl Suspects {
     pub(crate) const READING: Self = Self(1 << 19);
     /// Changes how text constants are written.
     pub(crate) const STRINGS: Self = Self(1 << 20);
+    /// Changes, perhaps only for the transaction, which bytes are letters.
+    pub(crate) const LETTERS: Self = Self(1 << 21);
 
     /// Sets parameters back, for however long.
     pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
@@ -113,6 +115,8 @@ pub(crate) struct Findings {
     pub(crate) wide: bool,
     /// Where it may be read otherwise, it may set something back.
     pub(crate) may_reset: bool,
+    /// Likewise, it may leave behind what no SQL takes back.
+    pub(crate) may_go_beyond: bool,
     /// It has more than one statement.
     pub(crate) several: bool,
     /// Its first statement ends a transaction.
@@ -159,6 +163,9 @@ impl Findings {
         let mut supposed = Self { custom: found.custom.clone(), ..Self::unreadable() };
         if !found.may_reset {
             supposed.settle_resets();
+        }
+        if found.may_go_beyond {
+            supposed.suspects.add(Suspects::BEYOND);
         }
         supposed
     }

@@ -20,6 +20,9 @@ const EXPRESSIONS: [&str; 10] = [
     "SELECT concat('partitions of ', partrelid::regclass), partexprs::text FROM pg_partitioned_table WHERE partexprs IS NOT NULL",
 ];
 
+/// The functions that an aggregate calls.
+const OF_AGGREGATE: &str = "ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggminvtransfn, aggmfinalfn]";
+
 /// Catalogues whose rows matter, and the columns that name them.
 const MARKED: [(&str, &str); 15] = [
     ("pg_statistic_ext", "oid"),
@@ -40,7 +43,8 @@ const MARKED: [(&str, &str); 15] = [
 ];
 
 /// The SQL. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n` if it can be called with one
-/// argument and so by notation), schema, name, language, source, SET clauses, extension.
+/// argument and so by notation), schema, name, language, source, SET clauses, extension. Of a function or an aggregate that calls another without
+/// a source that says so (`c`): its schema, the other's name, and in the place of a source its own name.
 pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     let mut sql = String::from(GUARD);
     // Each row's transaction and number, summed up: any change shows, but by a chance of one in millions.
@@ -74,6 +78,15 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
             " UNION ALL SELECT concat('function ', proname), prosqlbody::text FROM pg_proc WHERE oid >= 16384 AND prosqlbody IS NOT NULL",
         );
     }
+    let bodies = if version >= 14 { "concat(prosqlbody, proargdefaults)" } else { "proargdefaults::text" };
+    sql.push_str(&format!(
+        "SELECT DISTINCT 'c', n.nspname, called.proname, '', p.proname, '', '' FROM \
+         (SELECT oid, (regexp_matches({bodies}, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid \
+         FROM pg_proc WHERE oid >= 16384 AND {changed} \
+         UNION ALL SELECT aggfnoid, unnest({OF_AGGREGATE})::oid FROM pg_aggregate WHERE aggfnoid::oid >= 16384 AND {changed}) \
+         AS c(caller, called) JOIN pg_proc AS p ON p.oid = c.caller JOIN pg_namespace AS n ON n.oid = p.pronamespace \
+         JOIN pg_proc AS called ON called.oid = c.called WHERE called.provolatile = 'v' OR called.oid >= 16384;"
+    ));
     let extensions = TO_BE_CALLED.join("', '");
     sql.push_str(&format!(
         "WITH e(place, tree) AS MATERIALIZED (SELECT * FROM ({expressions}) AS all_of_them WHERE {changed}) \
@@ -81,8 +94,7 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
          (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid FROM e \
          UNION ALL SELECT concat('operator ', oprname), oprcode::oid FROM pg_operator WHERE oid >= 16384 AND {changed} \
          UNION ALL SELECT concat('cast to ', casttarget::regtype), castfunc FROM pg_cast WHERE oid >= 16384 AND {changed} \
-         UNION ALL SELECT concat('aggregate ', aggfnoid), unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggminvtransfn, \
-         aggmfinalfn])::oid FROM pg_aggregate WHERE aggfnoid::oid >= 16384 AND {changed}) \
+         UNION ALL SELECT concat('aggregate ', aggfnoid), unnest({OF_AGGREGATE})::oid FROM pg_aggregate WHERE aggfnoid::oid >= 16384 AND {changed}) \
          AS c(place, function) JOIN pg_proc AS p ON p.oid = c.function WHERE p.oid < 16384 OR p.proname = 'set_limit' OR EXISTS (SELECT FROM pg_depend AS d \
          JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
          AND d.objid = p.oid AND d.deptype = 'e' AND e.extname IN ('{extensions}')) GROUP BY p.proname \

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     harmless,
     message::take_u32,
-    scan::{fields, scan, scan_procedure},
+    scan::{names, scan, scan_procedure},
     suspects::{Findings, Suspects},
 };
 
@@ -94,6 +94,13 @@ struct Function {
 /// A function that a stored expression calls, and where that is.
 type Expression = (Box<[u8]>, Box<[u8]>);
 
+/// A call by a function whose body is stored as an expression, or by an aggregate.
+struct Silent {
+    schema: Box<[u8]>,
+    caller: Box<[u8]>,
+    called: Box<[u8]>,
+}
+
 /// What a server has answered so far.
 pub(crate) struct Reading {
     /// Held until the answer is there, or the server has gone.
@@ -107,6 +114,8 @@ pub(crate) struct Reading {
     functions: Vec<Function>,
     /// Functions that stored expressions call, and where.
     expressions: Vec<Expression>,
+    /// What calls others without a source that says so.
+    silent: Vec<Silent>,
     /// Something was too long.
     unreadable: bool,
 }
@@ -135,6 +144,7 @@ impl Reading {
             same: false,
             functions: Vec::new(),
             expressions: Vec::new(),
+            silent: Vec::new(),
             unreadable: false,
         }
     }
@@ -171,6 +181,7 @@ impl Reading {
                 set: set.into(),
                 extension: extension.into(),
             }),
+            b"c" => self.silent.push(Silent { schema: schema.into(), called: name.into(), caller: source.into() }),
             b"x" => self.expressions.push((name.into(), source.into())),
             _ => return None,
         }
@@ -205,6 +216,19 @@ impl Reading {
             self.functions.iter().filter(|function| function.by_notation).map(|function| &*function.name).collect();
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
         let mut callers: HashMap<Box<[u8]>, Vec<Box<[u8]>>> = HashMap::new();
+        for call in self.silent.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
+            if harmless::is_beyond_cleaning(&call.called) {
+                judged.beyond.insert(call.caller.clone());
+            }
+            callers.entry(call.called.clone()).or_default().push(call.caller.clone());
+        }
+        // Aggregates are called, too.
+        let own: HashSet<&[u8]> = self
+            .functions
+            .iter()
+            .map(|function| &*function.name)
+            .chain(self.silent.iter().map(|call| &*call.caller))
+            .collect();
         for function in &self.functions {
             let to_be_called = in_list(TO_BE_CALLED, &function.extension);
             if to_be_called && !function.is_readable() {
@@ -215,7 +239,7 @@ impl Reading {
             } else if in_list(TRUSTED, &function.extension) && !function.is_readable() {
                 function.judge_set(None, &mut judged)
             } else {
-                function.judge(&is_known, &by_notation, &mut judged, &mut callers)
+                function.judge(&is_known, &own, &mut judged, &mut callers)
             };
             // Of those that cannot be read there are many, and some have the names of columns.
             if why.is_some_and(|why| why != UNREADABLE) && function.by_notation {
@@ -266,6 +290,19 @@ fn in_list(list: &[&str], name: &[u8]) -> bool {
     list.iter().any(|known| known.as_bytes() == name)
 }
 
+fn full_name(schema: &[u8], name: &[u8]) -> String {
+    format!("{}.{}", String::from_utf8_lossy(schema), String::from_utf8_lossy(name))
+}
+
+/// Whether the configuration says by its name, or by its schema, that a function is harmless.
+fn is_listed(trusted: &[String], schema: &[u8], name: &[u8]) -> bool {
+    let full = full_name(schema, name);
+    trusted.iter().any(|entry| match entry.strip_suffix(".*") {
+        Some(listed) => listed.as_bytes() == schema,
+        None => *entry == full,
+    })
+}
+
 impl Function {
     /// Whether a session keeps what it has planned for it: of SQL, from PostgreSQL 18 on.
     fn keeps_plans(&self) -> bool {
@@ -273,19 +310,13 @@ impl Function {
     }
 
     fn full_name(&self) -> String {
-        format!("{}.{}", String::from_utf8_lossy(&self.schema), String::from_utf8_lossy(&self.name))
+        full_name(&self.schema, &self.name)
     }
 
     /// Whether the configuration says that it is harmless.
     fn is_trusted(&self, trusted: &[String]) -> bool {
-        let full = self.full_name();
-        trusted.iter().any(|entry| match entry.strip_prefix("extension:") {
-            Some(extension) => extension.as_bytes() == &*self.extension,
-            None => match entry.strip_suffix(".*") {
-                Some(schema) => schema.as_bytes() == &*self.schema,
-                None => *entry == full,
-            },
-        })
+        let extension = |entry: &String| entry.strip_prefix("extension:").map(str::as_bytes) == Some(&*self.extension);
+        trusted.iter().any(extension) || is_listed(trusted, &self.schema, &self.name)
     }
 
     /// Its source says what it does. Such functions are added to extensions by people, too.
@@ -302,7 +333,7 @@ impl Function {
     fn judge(
         &self,
         is_known: &dyn Fn(&[u8]) -> bool,
-        by_notation: &HashSet<&[u8]>,
+        own: &HashSet<&[u8]>,
         judged: &mut Judged,
         callers: &mut HashMap<Box<[u8]>, Vec<Box<[u8]>>>,
     ) -> Option<&'static str> {
@@ -323,11 +354,9 @@ impl Function {
         if findings.suspects.any(Suspects::BEYOND) {
             judged.beyond.insert(self.name.clone());
         } else {
-            for called in &findings.calls {
-                callers.entry(called.clone()).or_default().push(self.name.clone());
-            }
-            fields(&self.source, |name| {
-                if by_notation.contains(name) {
+            // Whether it looks like a call or not.
+            names(&self.source, |name| {
+                if own.contains(name) && *name != *self.name {
                     callers.entry(name.into()).or_default().push(self.name.clone());
                 }
             });
@@ -368,6 +397,9 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
         Some("it runs what cannot be read")
     } else if any(Suspects::SETTINGS.and(Suspects::UNNAMED)) {
         Some("it sets parameters of the session")
+    } else if any(Suspects::LETTERS) {
+        // Perhaps for its transaction only, but what comes behind it is read before that is known.
+        Some("it changes how texts are read")
     } else if any(Suspects::TEMPORARY) {
         Some("it uses temporary objects")
     } else if any(Suspects::LOCK) {
@@ -503,6 +535,29 @@ mod tests {
         assert!(!judged(&[far, calls, fires], &[]).beyond_unseen);
         assert!(!judged(&[far, calls, seeds, fires], &["public.seed"]).beyond_unseen);
         assert!(judged(&[["x", "", "setseed", "", "default in t", "", ""]], &[]).beyond_unseen);
+    }
+
+    #[test]
+    fn what_calls_without_a_source_is_beyond_cleaning_with_what_it_calls() {
+        let seeds = function("seeds", "sql", "select setseed(0.5)");
+        let calls = |called, caller| ["c", "public", called, "", caller, "", ""];
+        let rows = [
+            seeds,
+            function("body", "sql", ""),
+            function("round", "sql", ""),
+            function("names", "plpgsql", "begin perform round('a'); end"),
+            function("encodes", "plpgsql", "begin set local client_encoding = sjis; end"),
+            calls("setseed", "body"),
+            calls("seeds", "aggregate"),
+            calls("aggregate", "round"),
+            calls("random", "harmless"),
+        ];
+        let found = judged(&rows, &[]);
+        assert!(found.suspicious.contains(&"public.encodes (it changes how texts are read)".to_owned()));
+        let mut names: Vec<_> = found.beyond.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"aggregate"[..], b"body", b"names", b"round", b"seeds"].map(Box::from));
+        assert_eq!(judged(&rows, &["public.body", "public.seeds"]).beyond.len(), 0);
     }
 
     #[test]

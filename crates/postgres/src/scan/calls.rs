@@ -148,7 +148,7 @@ impl Before<'_> {
         self == Before::Other || self.is_one_of(&["begin", "then", "else", "loop"])
     }
 
-    fn is_one_of(self, others: &[&str]) -> bool {
+    pub(super) fn is_one_of(self, others: &[&str]) -> bool {
         others.iter().any(|other| self.is(other))
     }
 }

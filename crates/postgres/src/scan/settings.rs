@@ -56,9 +56,20 @@ const COMPARED: [&str; 8] = [
     "session_authorization",
 ];
 
+/// Settings that the server does not show to everybody who may set them.
+const NOT_SHOWN: [&str; 3] = ["dynamic_library_path", "extension_control_path", "session_preload_libraries"];
+
 /// Whether a parameter may rule how constants are read.
 pub(crate) fn rules_reading(name: &[u8]) -> bool {
-    !name.contains(&b'.') && !is_harmless(name) && !COMPARED.iter().any(|compared| is(name, compared))
+    let known = name.contains(&b'.') || is_harmless(name);
+    rules_compiling(name) || !known && !COMPARED.iter().any(|compared| is(name, compared))
+}
+
+/// Whether a parameter may rule how a session compiles a function in PL/pgSQL, which it does once.
+pub(crate) fn rules_compiling(name: &[u8]) -> bool {
+    const OF_LANGUAGE: &[u8] = b"plpgsql.";
+    let of_language = name.get(..OF_LANGUAGE.len()).is_some_and(|start| start.eq_ignore_ascii_case(OF_LANGUAGE));
+    of_language || is(name, "standard_conforming_strings")
 }
 
 fn is_harmless(name: &[u8]) -> bool {
@@ -216,6 +227,13 @@ pub(crate) fn may_be_name(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(of_name)
 }
 
+/// Of standard_conforming_strings it matters to what it is set: see `note_reading`.
+fn note_compiling(name: &[u8], found: &mut Findings) {
+    if rules_compiling(name) && name.contains(&b'.') {
+        found.suspects.add(Suspects::READING.and(Suspects::STRINGS));
+    }
+}
+
 fn note(name: &[u8], found: &mut Findings) -> bool {
     if !is_verbatim(name) || !can_be_named(name) {
         found.suspects.add(Suspects::UNNAMED);
@@ -224,6 +242,13 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
     if is(name, "standard_conforming_strings") {
         // The bodies of functions are read otherwise then.
         found.suspects.add(Suspects::HIDDEN);
+    }
+    if is(name, "client_encoding") || is(name, "names") {
+        found.suspects.add(Suspects::LETTERS);
+    }
+    note_compiling(name, found);
+    if NOT_SHOWN.iter().any(|hidden| is(name, hidden)) {
+        found.suspects.add(Suspects::UNNAMED);
     }
     if is(name, "seed") {
         found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
@@ -278,6 +303,7 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
     match (arguments[0].count, arguments[0].first) {
         (1, Some(Token::Literal(name))) if is_verbatim(name) => {
             // Whether it is local is not always to be seen.
+            note_compiling(name, found);
             let harmless = if local && name.contains(&b'.') { true } else { note(name, found) };
             if !harmless {
                 found.suspects.add(Suspects::MEANING);
