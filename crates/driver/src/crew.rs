@@ -22,7 +22,8 @@ pub struct Crew<P: Protocol, R: Reactor> {
 
 /// One worker, and what it does next.
 struct Member<P: Protocol, R: Reactor> {
-    worker: Worker<P, R>,
+    /// None: it has ended, and its connections with it.
+    worker: Option<Worker<P, R>>,
     next: Next,
 }
 
@@ -65,7 +66,7 @@ impl<P: Protocol, R: Reactor> Crew<P, R> {
         let member = |(number, reactor)| {
             let sockets = sockets.take().unwrap_or_default();
             let worker = Worker::listening(number as u8, Arc::clone(&shared), reactor, sockets)?;
-            Ok(Member { worker, next: Next::GetReady })
+            Ok(Member { worker: Some(worker), next: Next::GetReady })
         };
         let members = reactors.into_iter().enumerate().map(member).collect::<io::Result<_>>()?;
         Ok(Self { shared, members })
@@ -91,11 +92,13 @@ impl<P: Protocol, R: Reactor> Crew<P, R> {
     /// # Errors
     /// When its reactor fails.
     pub fn step(&mut self, worker: usize) -> io::Result<()> {
-        let Member { worker: member, next } = &mut self.members[worker];
+        let Member { worker: place, next } = &mut self.members[worker];
+        let Some(member) = place else { return Ok(()) };
         *next = match *next {
             Next::GetReady => match member.get_ready() {
                 Some(sleep) => Next::Wait(sleep),
                 None => {
+                    *place = None;
                     self.shared.on_ended(worker, false);
                     Next::Nothing
                 }

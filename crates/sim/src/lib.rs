@@ -3,6 +3,9 @@
 #![forbid(unsafe_code)]
 
 pub mod agenda;
+pub mod databases;
+pub mod network;
+pub mod product;
 pub mod random;
 pub mod runner;
 pub mod seam;

@@ -3,13 +3,13 @@
 use std::{process::ExitCode, time::Instant};
 
 use sim::{
-    runner,
+    product, runner,
     seam::{self, Toy},
     toys::Fault,
     world,
 };
 
-const USAGE: &str = "usage: sim world|seam [--schedules N] [--seed N] [--steps N] [--trace]
+const USAGE: &str = "usage: sim world|seam|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
             seam also: [--toy exclusive|several|shared]";
 
 struct Options {
@@ -64,6 +64,24 @@ fn main() -> ExitCode {
             |tally| {
                 steps += tally.steps;
                 ended = [0, 1, 2].map(|i| ended[i] + tally.ended[i]);
+            },
+        ),
+        "postgres" => runner::run_on_all(
+            options.seed,
+            options.schedules,
+            |seed| product::postgres::run(seed, options.trace),
+            |done| {
+                steps += done.steps;
+                ended[0] += done.faults;
+            },
+        ),
+        "redis" => runner::run_on_all(
+            options.seed,
+            options.schedules,
+            |seed| product::redis::run(seed, options.trace),
+            |done| {
+                steps += done.steps;
+                ended[0] += done.faults;
             },
         ),
         "world" => runner::run(

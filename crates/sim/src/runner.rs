@@ -4,6 +4,11 @@
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
 };
 
 /// A schedule that went wrong.
@@ -36,6 +41,42 @@ pub fn run<T>(
     Ok(())
 }
 
+/// The same on all processors. Of several schedules that go wrong, the one with the smallest seed of those that were begun is told.
+pub fn run_on_all<T: Send>(
+    seed: u64,
+    schedules: u64,
+    schedule: impl Fn(u64) -> T + Sync,
+    done: impl FnMut(T) + Send,
+) -> Result<(), Violation> {
+    let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (done, worst) = (Mutex::new(done), Mutex::new(None::<Violation>));
+    let work = || {
+        while !stopped.load(SeqCst) {
+            let number = next.fetch_add(1, SeqCst);
+            if number >= schedules {
+                break;
+            }
+            let seed = seed.wrapping_add(number);
+            match catch_unwind(AssertUnwindSafe(|| schedule(seed))) {
+                Ok(result) => done.lock().expect("nobody panics with it")(result),
+                Err(payload) => {
+                    stopped.store(true, SeqCst);
+                    let mut worst = worst.lock().expect("nobody panics with it");
+                    if worst.as_ref().is_none_or(|other| seed < other.seed) {
+                        *worst = Some(Violation { seed, what: text(&*payload) });
+                    }
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    worst.into_inner().expect("nobody panics with it").map_or(Ok(()), Err)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +88,15 @@ mod tests {
         let violation = result.expect_err("one is bad");
         assert_eq!((violation.seed, good), (43, 3));
         assert!(violation.what.contains("it is forty-three"), "{}", violation.what);
+    }
+
+    #[test]
+    fn on_all_processors_every_seed_has_its_turn_once() {
+        let mut seen = Vec::new();
+        run_on_all(7, 100, |seed| seed, |seed| seen.push(seed)).expect("none is bad");
+        seen.sort_unstable();
+        assert_eq!(seen, (7..107).collect::<Vec<_>>());
+        let bad = run_on_all(7, 100, |seed| assert_ne!(seed, 50), |()| ());
+        assert_eq!(bad.expect_err("one is bad").seed, 50);
     }
 }

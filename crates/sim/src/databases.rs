@@ -1,0 +1,43 @@
+//! Databases that are not there: they speak real protocols to bytes, in a time that somebody else tells. They know neither pools nor
+//! sockets, and nothing of who connects to them.
+
+pub mod postgres;
+pub mod redis;
+
+use std::time::Duration;
+
+/// A connection to a database, as numbered by it.
+pub type Connection = u64;
+
+/// A database with any number of connections. Deterministic: the same calls give the same bytes.
+///
+/// Call order: [`connect`](Self::connect) first; then [`receive`](Self::receive) as bytes come, and [`tick`](Self::tick) when
+/// [`due`](Self::due) has come; after each of these the output and the closed connections are taken. [`hang_up`](Self::hang_up) ends it.
+pub trait Database {
+    /// Somebody has connected.
+    fn connect(&mut self, now: Duration) -> Connection;
+
+    /// Bytes came, in any pieces. A connection that is closed ignores them.
+    fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration);
+
+    /// The peer has gone, or the connection is broken: what the session held is let go of.
+    fn hang_up(&mut self, connection: Connection, now: Duration);
+
+    /// When something is to happen by itself: a sleep ends, a time-out is due.
+    fn due(&self) -> Option<Duration>;
+
+    /// Does what is due.
+    fn tick(&mut self, now: Duration);
+
+    /// What was said since this was asked last, in the order in which it was said.
+    fn take_output(&mut self) -> Vec<(Connection, Vec<u8>)>;
+
+    /// Connections that the database has closed since this was asked last: after all that it said there.
+    fn take_closed(&mut self) -> Vec<Connection>;
+
+    /// An administrator ends a session: with last words as that database has them, or without (`politely` is false: the process died).
+    fn kill(&mut self, connection: Connection, politely: bool, now: Duration);
+
+    /// Connections that are open, in order of their making.
+    fn open(&self) -> Vec<Connection>;
+}

@@ -1,0 +1,66 @@
+//! Carrying out what only Poolhouse asks for: surveys of a session, and procedural code.
+
+use std::collections::VecDeque;
+
+use super::{
+    execute::Done, failure::Failure, functions::Stop, session::Session, shared::Shared, sql::Procedural, values::Value,
+};
+
+impl Session {
+    /// Procedural code.
+    pub(super) fn procedure(&mut self, shared: &mut Shared, steps: &[Procedural]) -> Result<Done, Stop> {
+        for step in steps {
+            match step {
+                Procedural::Run(statement) => {
+                    self.analyse(statement, &[])?;
+                    _ = self.run(shared, statement, &[], &mut Vec::new())?;
+                }
+                Procedural::Raise { code, message, hint } => {
+                    let failure = Failure::new(code, message.clone());
+                    let failure = failure.context("PL/pgSQL function inline_code_block line 1 at RAISE");
+                    return Err(match hint {
+                        Some(hint) => failure.hint(hint.clone()).into(),
+                        None => failure.into(),
+                    });
+                }
+            }
+        }
+        Ok(Done::new("DO"))
+    }
+
+    /// What Poolhouse wants to know of a session.
+    pub(super) fn survey(&self, shared: &Shared, settings: bool, names: &[String], prefix: &str) -> Done {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let mut rows = VecDeque::new();
+        let mut pin = |there: bool, word: &str| {
+            if there {
+                rows.push_back(vec![text("p"), text(word), Value::Null]);
+            }
+        };
+        pin(!self.temps.is_empty(), "temporary");
+        pin(self.portals.values().any(|portal| portal.hold), "cursor");
+        pin(shared.held(self.me).next().is_some(), "lock");
+        for channel in &self.channels {
+            rows.push_back(vec![text("l"), text(channel), Value::Null]);
+        }
+        let is_ours = |name: &str| {
+            let number = name.strip_prefix(prefix).unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let mut named = self.statements.iter().filter(|(name, _)| !name.is_empty());
+        if named.any(|(name, prepared)| prepared.from_sql || !is_ours(name)) {
+            rows.push_back(vec![text("p"), text("prepare"), Value::Null]);
+        }
+        if settings {
+            let hex = |text: &str| Value::Text(text.bytes().map(|byte| format!("{byte:02x}")).collect());
+            for (name, value) in self.settings.of_session() {
+                rows.push_back(vec![text("s"), hex(name), hex(&value)]);
+            }
+            for name in names {
+                let value = self.settings.show(name).map_or(Value::Null, |value| hex(&value));
+                rows.push_back(vec![text("s"), hex(name), value]);
+            }
+        }
+        Done::rows("SELECT", rows)
+    }
+}

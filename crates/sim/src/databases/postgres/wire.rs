@@ -1,0 +1,118 @@
+//! Messages of the protocol as bytes: reading those of a client, writing those of a server. It knows nothing of what they mean.
+
+/// Bytes before the body of a message: kind and length.
+const HEADER: usize = 5;
+
+/// Appends a message.
+pub(super) fn message(to: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    to.push(kind);
+    let start = to.len();
+    to.extend_from_slice(&[0; 4]);
+    body(to);
+    let length = (to.len() - start) as u32;
+    to[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Appends a text with the zero that ends it.
+pub(super) fn text(to: &mut Vec<u8>, text: &[u8]) {
+    to.extend_from_slice(text);
+    to.push(0);
+}
+
+/// What came first on a connection, before messages have kinds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct First {
+    pub(super) code: u32,
+    pub(super) body: Vec<u8>,
+}
+
+/// Takes a message off the front of what came; `None` if it is not whole yet, an error if it cannot be one.
+pub(super) fn take_message(input: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>, ()> {
+    let Some(header) = input.get(..HEADER) else { return Ok(None) };
+    let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
+    if !(4..=1 << 30).contains(&length) {
+        return Err(());
+    }
+    if input.len() < length + 1 {
+        return Ok(None);
+    }
+    let kind = input[0];
+    let body = input[HEADER..=length].to_vec();
+    input.drain(..=length);
+    Ok(Some((kind, body)))
+}
+
+/// The same for what comes first.
+pub(super) fn take_first(input: &mut Vec<u8>) -> Result<Option<First>, ()> {
+    let Some(header) = input.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*header) as usize;
+    if !(8..=10_000).contains(&length) {
+        return Err(());
+    }
+    if input.len() < length {
+        return Ok(None);
+    }
+    let code = u32::from_be_bytes([input[4], input[5], input[6], input[7]]);
+    let body = input[8..length].to_vec();
+    input.drain(..length);
+    Ok(Some(First { code, body }))
+}
+
+/// Reads the body of a message.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Up to a zero.
+    pub(super) fn text(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|&byte| byte == 0)?;
+        let (text, rest) = (&self.0[..end], &self.0[end + 1..]);
+        self.0 = rest;
+        Some(text)
+    }
+
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        Some(self.bytes(1)?[0])
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_be_bytes(*self.bytes(2)?.first_chunk()?))
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_be_bytes(*self.bytes(4)?.first_chunk()?))
+    }
+
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// A list of numbers, with its length before it.
+    pub(super) fn u16s(&mut self) -> Option<Vec<u16>> {
+        let count = self.u16()?;
+        (0..count).map(|_| self.u16()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_taken_when_it_is_whole() {
+        let mut bytes = Vec::new();
+        message(&mut bytes, b'Q', |to| text(to, b"x"));
+        let mut input = bytes[..6].to_vec();
+        assert_eq!(take_message(&mut input), Ok(None));
+        input.extend_from_slice(&[0, b'S']);
+        assert_eq!(take_message(&mut input), Ok(Some((b'Q', b"x\0".to_vec()))));
+        assert_eq!(input, b"S");
+    }
+
+    #[test]
+    fn what_is_no_message_is_noticed() {
+        assert_eq!(take_message(&mut vec![b'Q', 0, 0, 0, 3]), Err(()));
+        assert_eq!(take_first(&mut vec![0, 0, 0, 7]), Err(()));
+    }
+}

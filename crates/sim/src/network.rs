@@ -1,0 +1,366 @@
+//! A network that is not there: connections with delays, in pieces, with windows that fill, resets, half-closes and hosts that
+//! fall silent. Time is told from outside. It knows no protocol, and neither workers nor databases: only ends of connections.
+//!
+//! As TCP has it: what is sent arrives in order; a close with bytes unread is a reset; what is sent to a closed end comes back as a reset;
+//! what has arrived before a reset can still be read.
+
+mod reactor;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use pool::Time;
+
+use crate::random::Rng;
+
+pub use reactor::{Knock, Seat, Socket, VirtualReactor};
+
+/// One end of a connection. The other end of `2n` is `2n + 1`.
+pub type EndId = u32;
+
+/// How the network is.
+#[derive(Clone, Debug)]
+pub struct Weather {
+    /// How long bytes take on the average.
+    pub delay: Duration,
+    /// Percent of sends that arrive in pieces.
+    pub pieces: u64,
+    /// Most bytes on the way or not yet read, in one direction.
+    pub window: usize,
+    /// Percent of receives that get less than there is.
+    pub short_reads: u64,
+}
+
+/// What a host does with those who connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Host {
+    /// It accepts them.
+    Accepts,
+    /// It refuses them.
+    Refuses,
+    /// Nothing comes back: neither to them nor on connections that there are.
+    Silent,
+}
+
+/// All connections. Clones are the same network.
+#[derive(Clone)]
+pub struct Network(Arc<Mutex<State>>);
+
+pub(crate) struct State {
+    now: Time,
+    rng: Rng,
+    weather: Weather,
+    ends: Vec<End>,
+    /// What is on its way: when it arrives, in which order it was sent, and what it is.
+    on_the_way: BTreeMap<(Time, u64), (EndId, Parcel)>,
+    sent: u64,
+    /// Clients' ends at the listener that nobody has accepted yet.
+    backlog: VecDeque<EndId>,
+    host: Host,
+    /// Ends at the database that it has not been told of.
+    arrived: VecDeque<EndId>,
+    /// Ends outside of the reactors to which something has happened.
+    news: BTreeSet<EndId>,
+    /// While the host is silent: what was to arrive there or come from there, in order.
+    withheld: Vec<(EndId, Parcel)>,
+}
+
+enum Parcel {
+    /// The connection is made, or refused.
+    Answer(bool),
+    /// A client's connection reaches the listener.
+    Knock,
+    /// A connection reaches the database.
+    Call,
+    Bytes(Vec<u8>),
+    Fin,
+    Reset,
+}
+
+#[derive(Default)]
+struct End {
+    inbox: VecDeque<u8>,
+    /// Sent to it and not yet in its inbox.
+    coming: usize,
+    /// The last of what was sent to it arrives then; nothing overtakes it.
+    last: Time,
+    /// The peer will send no more.
+    fin: bool,
+    reset: bool,
+    open: bool,
+    /// `Some(false)`: refused.
+    answer: Option<bool>,
+    /// It sends no more.
+    shut: bool,
+    closed: bool,
+    /// Its peer is the database.
+    upstream: bool,
+}
+
+impl Network {
+    /// A network with nobody in it. `seed` decides about every delay and piece.
+    pub fn new(seed: u64, weather: Weather) -> Self {
+        let state = State {
+            now: Time(0),
+            rng: Rng::new(seed),
+            weather,
+            ends: Vec::new(),
+            on_the_way: BTreeMap::new(),
+            sent: 0,
+            backlog: VecDeque::new(),
+            host: Host::Accepts,
+            arrived: VecDeque::new(),
+            news: BTreeSet::new(),
+            withheld: Vec::new(),
+        };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When something arrives next.
+    pub fn next_at(&self) -> Option<Time> {
+        self.lock().on_the_way.keys().next().map(|(at, _)| *at)
+    }
+
+    /// It is so late now: what has come meanwhile is there.
+    pub fn advance(&self, now: Time) {
+        self.lock().advance(now);
+    }
+
+    /// A client begins to connect to the listener; it may send at once.
+    pub fn connect(&self) -> EndId {
+        let mut state = self.lock();
+        let end = state.wire(false);
+        state.ends[end as usize].open = true;
+        state.post(end + 1, Parcel::Knock);
+        end
+    }
+
+    /// A connection that has reached the database since this was asked last.
+    pub fn accept(&self) -> Option<EndId> {
+        self.lock().arrived.pop_front()
+    }
+
+    /// Ends outside of the reactors to which something has happened since this was asked last, in order.
+    pub fn take_news(&self) -> Vec<EndId> {
+        std::mem::take(&mut self.lock().news).into_iter().collect()
+    }
+
+    /// Whether there is any such.
+    pub fn has_news(&self) -> bool {
+        let state = self.lock();
+        !state.news.is_empty() || !state.arrived.is_empty()
+    }
+
+    /// Sends as much as the window takes; says how much. What is sent over a broken connection is lost.
+    pub fn send(&self, end: EndId, bytes: &[u8]) -> usize {
+        self.lock().send(end, bytes).unwrap_or(bytes.len())
+    }
+
+    /// What has come; at most so much of it.
+    pub fn receive(&self, end: EndId, most: usize) -> Vec<u8> {
+        let mut state = self.lock();
+        let most = most.min(state.ends[end as usize].inbox.len());
+        state.take(end, most)
+    }
+
+    /// How much there is to receive.
+    pub fn readable(&self, end: EndId) -> usize {
+        self.lock().ends[end as usize].inbox.len()
+    }
+
+    /// Nothing more will come: the peer has ended its side, or the connection is broken.
+    pub fn is_over(&self, end: EndId) -> bool {
+        let state = self.lock();
+        let end = &state.ends[end as usize];
+        end.inbox.is_empty() && (end.fin || end.reset)
+    }
+
+    /// The connection was broken off.
+    pub fn is_reset(&self, end: EndId) -> bool {
+        self.lock().ends[end as usize].reset
+    }
+
+    /// Closes an end.
+    pub fn close(&self, end: EndId) {
+        self.lock().close(end);
+    }
+
+    /// Sends no more, and still receives.
+    pub fn shut(&self, end: EndId) {
+        self.lock().shut(end);
+    }
+
+    /// Breaks a connection off on both sides.
+    pub fn reset(&self, end: EndId) {
+        let mut state = self.lock();
+        state.post(end, Parcel::Reset);
+        state.post(end ^ 1, Parcel::Reset);
+    }
+
+    /// The database's host is otherwise now. What a silent one withheld arrives when it speaks again.
+    pub fn set_host(&self, host: Host) {
+        self.lock().set_host(host);
+    }
+
+    /// What the host does now.
+    pub fn host(&self) -> Host {
+        self.lock().host
+    }
+
+    /// Connections to the database that are open here, seen from the reactors' side; and all that were ever made.
+    pub fn upstream_connections(&self) -> (usize, usize) {
+        let state = self.lock();
+        let ours = || state.ends.iter().step_by(2).filter(|end| end.upstream);
+        (ours().filter(|end| !end.closed).count(), ours().count())
+    }
+}
+
+impl State {
+    fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while let Some(entry) = self.on_the_way.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            let (end, parcel) = entry.remove();
+            if self.host == Host::Silent && self.ends[end as usize].upstream && !matches!(parcel, Parcel::Answer(_)) {
+                self.withheld.push((end, parcel));
+            } else {
+                self.deliver(end, parcel);
+            }
+        }
+    }
+
+    fn set_host(&mut self, host: Host) {
+        self.host = host;
+        if host != Host::Silent {
+            for (end, parcel) in std::mem::take(&mut self.withheld) {
+                self.deliver(end, parcel);
+            }
+        }
+    }
+
+    fn deliver(&mut self, id: EndId, parcel: Parcel) {
+        let end = &mut self.ends[id as usize];
+        match parcel {
+            Parcel::Answer(open) => {
+                end.answer = Some(open);
+                end.open = open;
+            }
+            Parcel::Knock => {
+                end.open = true;
+                self.backlog.push_back(id);
+            }
+            Parcel::Call => {
+                end.open = true;
+                self.arrived.push_back(id);
+            }
+            Parcel::Bytes(bytes) => {
+                end.coming -= bytes.len();
+                if end.closed {
+                    return self.post(id ^ 1, Parcel::Reset);
+                }
+                end.inbox.extend(bytes);
+            }
+            Parcel::Fin => end.fin = true,
+            Parcel::Reset => end.reset = true,
+        }
+        self.news.insert(id);
+    }
+
+    /// A connection with both of its ends.
+    fn wire(&mut self, upstream: bool) -> EndId {
+        let id = u32::try_from(self.ends.len()).expect("a schedule has few connections");
+        self.ends.push(End { upstream, ..End::default() });
+        self.ends.push(End { upstream, ..End::default() });
+        id
+    }
+
+    /// Begins to connect to the database.
+    fn dial(&mut self) -> EndId {
+        let end = self.wire(true);
+        match self.host {
+            Host::Accepts => {
+                self.post(end, Parcel::Answer(true));
+                self.post(end + 1, Parcel::Call);
+            }
+            Host::Refuses => self.post(end, Parcel::Answer(false)),
+            Host::Silent => {}
+        }
+        end
+    }
+
+    fn post(&mut self, to: EndId, parcel: Parcel) {
+        let delay = self.rng.around(self.weather.delay);
+        let end = &mut self.ends[to as usize];
+        end.last = end.last.max(self.now + delay);
+        if let Parcel::Bytes(bytes) = &parcel {
+            end.coming += bytes.len();
+        }
+        self.sent += 1;
+        self.on_the_way.insert((end.last, self.sent), (to, parcel));
+    }
+
+    /// How much of it was taken; `None` if the connection is broken.
+    fn send(&mut self, from: EndId, bytes: &[u8]) -> Option<usize> {
+        let end = &self.ends[from as usize];
+        assert!(!end.closed && !end.shut, "only who has not closed sends");
+        if end.reset {
+            return None;
+        }
+        let (taken, mut at) = (self.room(&self.ends[(from ^ 1) as usize]).min(bytes.len()), 0);
+        while at < taken {
+            let piece =
+                if self.rng.percent(self.weather.pieces) { 1 + self.rng.index(taken - at) } else { taken - at };
+            self.post(from ^ 1, Parcel::Bytes(bytes[at..at + piece].to_vec()));
+            at += piece;
+        }
+        Some(taken)
+    }
+
+    /// How much may be sent to this end now.
+    fn room(&self, to: &End) -> usize {
+        self.weather.window.saturating_sub(to.inbox.len() + to.coming)
+    }
+
+    fn take(&mut self, from: EndId, most: usize) -> Vec<u8> {
+        let end = &mut self.ends[from as usize];
+        let bytes = end.inbox.drain(..most).collect();
+        if most > 0 {
+            // The window opens.
+            self.news.insert(from ^ 1);
+        }
+        bytes
+    }
+
+    fn shut(&mut self, id: EndId) {
+        if !std::mem::replace(&mut self.ends[id as usize].shut, true) {
+            self.post(id ^ 1, Parcel::Fin);
+        }
+    }
+
+    fn close(&mut self, id: EndId) {
+        let end = &mut self.ends[id as usize];
+        if std::mem::replace(&mut end.closed, true) {
+            return;
+        }
+        if !end.inbox.is_empty() {
+            self.post(id ^ 1, Parcel::Reset);
+        } else if !end.shut && !end.reset {
+            end.shut = true;
+            self.post(id ^ 1, Parcel::Fin);
+        }
+    }
+
+    fn peer(id: EndId) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 20_000 + (id / 2 % 40_000) as u16))
+    }
+}

@@ -1,0 +1,357 @@
+//! A reactor over the network that is not there. It keeps the rules of the interface, and gives completions of one round in any order. What
+//! it counts tells whether peers' bytes stay within bounds. TLS is not possible here.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::SocketAddr,
+    path::Path,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use driver::reactor::{Buffer, Channel, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
+
+use super::{EndId, Network, State};
+use crate::random::Rng;
+
+/// Wakes a virtual reactor.
+#[derive(Clone, Default)]
+pub struct Knock(Arc<AtomicBool>);
+
+impl Knock {
+    /// Whether it was woken since its last wait.
+    pub fn is_awake(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Wake for Knock {
+    fn wake(&self) -> io::Result<()> {
+        self.0.store(true, SeqCst);
+        Ok(())
+    }
+}
+
+/// A connection, or the listener, that no reactor has. Dropping it closes it.
+pub struct Socket {
+    network: Network,
+    /// None: the listener.
+    end: Option<EndId>,
+}
+
+impl Socket {
+    /// The one at which clients arrive.
+    pub fn listener(network: &Network) -> Self {
+        Self { network: network.clone(), end: None }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            self.network.close(end);
+        }
+    }
+}
+
+/// The connections of a reactor, shared with whoever decides when its worker takes a step, and checks it.
+#[derive(Clone)]
+pub struct Seat {
+    network: Network,
+    knock: Knock,
+    conns: Rc<RefCell<BTreeMap<u32, Conn>>>,
+    most_unsent: Rc<Cell<usize>>,
+}
+
+/// See the file's head.
+pub struct VirtualReactor {
+    seat: Seat,
+    rng: Rng,
+    next_id: u32,
+    /// Whose turn it is in this round.
+    round: VecDeque<u32>,
+    ring: Ring,
+}
+
+struct Conn {
+    end: Option<EndId>,
+    owner: Owner,
+    receiving: bool,
+    connecting: bool,
+    hangup_told: bool,
+    unsent: VecDeque<u8>,
+}
+
+impl Seat {
+    /// Whether a wait would end now.
+    pub fn is_awaited(&self) -> bool {
+        let state = self.network.lock();
+        self.knock.is_awake() || self.conns.borrow().values().any(|conn| conn.has_news(&state))
+    }
+
+    /// The most bytes that ever waited to be sent to one peer.
+    pub fn most_unsent(&self) -> usize {
+        self.most_unsent.get()
+    }
+
+    /// Connections to the database that there are or are being made, without those beside a server's.
+    pub fn servers(&self) -> usize {
+        self.conns.borrow().values().filter(|conn| matches!(conn.owner, Owner::Server(_) | Owner::Dial(_))).count()
+    }
+}
+
+impl Conn {
+    fn has_news(&self, state: &State) -> bool {
+        let Some(end) = self.end else { return !state.backlog.is_empty() };
+        let (end, peer) = (&state.ends[end as usize], &state.ends[(end ^ 1) as usize]);
+        if self.connecting {
+            return end.answer.is_some();
+        }
+        let over = end.fin || end.reset;
+        let sendable = !self.unsent.is_empty() && (end.reset || state.room(peer) > 0);
+        sendable || if self.receiving { over || !end.inbox.is_empty() } else { over && !self.hangup_told }
+    }
+}
+
+impl VirtualReactor {
+    /// A reactor, and its connections as seen from outside. The same seed: the same order of completions.
+    pub fn new(network: &Network, seed: u64, buffer_size: usize) -> (Self, Seat) {
+        let seat = Seat {
+            network: network.clone(),
+            knock: Knock::default(),
+            conns: Rc::default(),
+            most_unsent: Rc::default(),
+        };
+        let reactor = Self {
+            seat: seat.clone(),
+            rng: Rng::new(seed),
+            next_id: 0,
+            round: VecDeque::new(),
+            ring: Ring::new(buffer_size),
+        };
+        (reactor, seat)
+    }
+
+    /// What wakes it.
+    pub fn waker(&self) -> Knock {
+        self.seat.knock.clone()
+    }
+
+    fn register(&mut self, end: Option<EndId>, owner: Owner, connecting: bool) -> ConnId {
+        let id = self.next_id;
+        self.next_id += 1;
+        let conn = Conn { end, owner, receiving: false, connecting, hangup_told: false, unsent: VecDeque::new() };
+        self.seat.conns.borrow_mut().insert(id, conn);
+        ConnId(id)
+    }
+
+    fn with<T>(&self, id: ConnId, f: impl FnOnce(&mut Conn) -> T) -> T {
+        f(self.seat.conns.borrow_mut().get_mut(&id.0).expect("the connection is open"))
+    }
+
+    /// Its end, unless it is the listener.
+    fn forget(&mut self, id: ConnId) -> Option<EndId> {
+        self.seat.conns.borrow_mut().remove(&id.0).expect("a connection is closed once").end
+    }
+
+    /// What there is to be said of a connection now.
+    fn look(&mut self, id: u32) -> Option<Completion<Socket>> {
+        let mut conns = self.seat.conns.borrow_mut();
+        let conn = conns.get_mut(&id)?;
+        let owner = conn.owner;
+        let mut state = self.seat.network.lock();
+        if !conn.has_news(&state) {
+            return None;
+        }
+        let Some(at) = conn.end else {
+            let Owner::Listener(listener) = owner else { unreachable!("only listeners have no end") };
+            let end = state.backlog.pop_front();
+            let socket = Socket { network: self.seat.network.clone(), end };
+            return Some(Completion::Accepted { listener, socket });
+        };
+        if conn.connecting {
+            conn.connecting = false;
+            let open = state.ends[at as usize].answer == Some(true);
+            let result = if open { Ok(()) } else { Err(io::ErrorKind::ConnectionRefused.into()) };
+            return Some(Completion::Connected { owner, result });
+        }
+        if !conn.unsent.is_empty() {
+            let Some(sent) = state.send(at, conn.unsent.make_contiguous()) else {
+                return Some(Completion::Broken { owner, error: io::ErrorKind::ConnectionReset.into() });
+            };
+            conn.unsent.drain(..sent);
+            if conn.unsent.is_empty() {
+                return Some(Completion::Sent { owner });
+            }
+        }
+        let end = &state.ends[at as usize];
+        if !conn.receiving {
+            if (end.fin || end.reset) && !std::mem::replace(&mut conn.hangup_told, true) {
+                return Some(Completion::HungUp { owner });
+            }
+            return None;
+        }
+        if end.inbox.is_empty() && !end.fin && !end.reset {
+            return None;
+        }
+        conn.receiving = false;
+        if end.inbox.is_empty() && end.reset {
+            return Some(Completion::Broken { owner, error: io::ErrorKind::ConnectionReset.into() });
+        }
+        let mut length = end.inbox.len().min(self.ring.size());
+        if length > 1 && self.rng.percent(state.weather.short_reads) {
+            length = 1 + self.rng.index(length);
+        }
+        let bytes = state.take(at, length);
+        let mut buffer = self.ring.take();
+        writable(&mut buffer)[..length].copy_from_slice(&bytes);
+        Some(Completion::Received { owner, buffer, length })
+    }
+}
+
+impl Drop for VirtualReactor {
+    fn drop(&mut self) {
+        for conn in self.seat.conns.take().into_values() {
+            conn.end.into_iter().for_each(|end| self.seat.network.close(end));
+        }
+    }
+}
+
+impl Reactor for VirtualReactor {
+    type Socket = Socket;
+    type Moved = Socket;
+    type Waker = Knock;
+
+    const NAME: &'static str = "virtual";
+
+    fn wait(&mut self, _may_sleep: bool, _at_most: Option<Duration>) -> io::Result<()> {
+        self.seat.knock.0.store(false, SeqCst);
+        let mut round: Vec<u32> = self.seat.conns.borrow().keys().copied().collect();
+        for at in (1..round.len()).rev() {
+            round.swap(at, self.rng.index(at + 1));
+        }
+        self.round = round.into();
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Completion<Socket>> {
+        while let Some(id) = self.round.pop_front() {
+            if let Some(completion) = self.look(id) {
+                // A second look in the same round: sent first, then received; one connection after another is accepted.
+                if matches!(completion, Completion::Sent { .. } | Completion::Accepted { .. }) {
+                    self.round.push_front(id);
+                }
+                return Some(completion);
+            }
+        }
+        None
+    }
+
+    fn attach(&mut self, mut socket: Socket, owner: Owner) -> io::Result<ConnId> {
+        let end = socket.end.take();
+        Ok(self.register(end, owner, false))
+    }
+
+    fn attach_moved(&mut self, moved: Socket, owner: Owner) -> io::Result<ConnId> {
+        self.attach(moved, owner)
+    }
+
+    fn connect_tcp(&mut self, _address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
+        let end = self.seat.network.lock().dial();
+        Ok(self.register(Some(end), owner, true))
+    }
+
+    fn connect_unix(&mut self, _path: &Path, owner: Owner) -> io::Result<ConnId> {
+        self.connect_tcp(SocketAddr::from(([127, 0, 0, 1], 1)), owner)
+    }
+
+    fn set_owner(&mut self, id: ConnId, owner: Owner) {
+        self.with(id, |conn| conn.owner = owner);
+    }
+
+    fn receive(&mut self, id: ConnId) {
+        self.with(id, |conn| conn.receiving = true);
+    }
+
+    fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
+        let bytes = data.bytes();
+        self.with(id, |conn| {
+            let mut sent = 0;
+            if conn.unsent.is_empty() {
+                let end = conn.end.expect("nothing is sent to a listener");
+                match self.seat.network.lock().send(end, bytes) {
+                    Some(taken) => sent = taken,
+                    None => return Submitted::Broken(io::ErrorKind::BrokenPipe.into()),
+                }
+            }
+            if sent == bytes.len() {
+                return Submitted::Done;
+            }
+            conn.unsent.extend(&bytes[sent..]);
+            self.seat.most_unsent.set(self.seat.most_unsent.get().max(conn.unsent.len()));
+            Submitted::Pending
+        })
+    }
+
+    fn unsent(&self, id: ConnId) -> usize {
+        self.with(id, |conn| conn.unsent.len())
+    }
+
+    fn is_sending(&self, id: ConnId) -> bool {
+        self.with(id, |conn| !conn.unsent.is_empty())
+    }
+
+    fn start_tls(&mut self, _id: ConnId, _channel: Channel, _received: &[u8]) -> Submitted {
+        unreachable!("nobody has TLS here")
+    }
+
+    fn detach(&mut self, id: ConnId) -> io::Result<Socket> {
+        assert!(!self.is_sending(id), "a connection with unsent bytes does not move");
+        let end = self.forget(id);
+        Ok(Socket { network: self.seat.network.clone(), end })
+    }
+
+    fn part(&mut self, id: ConnId) {
+        let end = self.with(id, |conn| conn.end.expect("a listener has no peer"));
+        self.seat.network.lock().shut(end);
+    }
+
+    fn take_leave(&mut self, id: ConnId) -> io::Result<Socket> {
+        let end = self.forget(id);
+        self.seat.network.lock().shut(end.expect("a listener has no peer"));
+        Ok(Socket { network: self.seat.network.clone(), end })
+    }
+
+    fn has_answered(socket: &Socket) -> bool {
+        let mut state = socket.network.lock();
+        let Some(end) = socket.end else { return true };
+        let most = state.ends[end as usize].inbox.len();
+        state.take(end, most);
+        let end = &state.ends[end as usize];
+        end.fin || end.reset
+    }
+
+    fn close(&mut self, id: ConnId) {
+        if let Some(end) = self.forget(id) {
+            self.seat.network.lock().close(end);
+        }
+    }
+
+    fn give_back(&mut self, buffer: Rc<Buffer>) {
+        self.ring.put(buffer);
+    }
+
+    fn resume_accept(&mut self, _id: ConnId) {}
+
+    fn peer(&self, id: ConnId) -> Option<SocketAddr> {
+        self.with(id, |conn| conn.end.map(State::peer))
+    }
+
+    fn set_patience(&self, _id: ConnId, _patience: Duration) {}
+}

@@ -1,0 +1,247 @@
+//! The product itself in virtual time: real workers and real sessions, between clients that know what every answer must be and databases
+//! that are not there. Everything is decided by the seed: who works next, how long bytes take, what breaks.
+//!
+//! Checked at every step: each answer is the one that the client's own database gives; an acknowledged write is there, once; no more connections
+//! than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the end, when all clients have left: nothing is held, and no session of the
+//! database has anything left in it.
+
+mod house;
+mod player;
+pub mod postgres;
+pub mod redis;
+mod site;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use pool::Time;
+use protocol::Protocol;
+
+use crate::{
+    databases::Database,
+    network::{EndId, Host, Network},
+    random::Rng,
+};
+
+use house::House;
+use player::{Around, Player, Speech};
+use site::Site;
+
+/// A schedule that takes more steps goes round in circles.
+const MAX_STEPS: u64 = 3_000_000;
+/// After the last client has left, all must have come to rest so long after.
+const REST: Duration = Duration::from_secs(30);
+
+/// What is done by one schedule.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Done {
+    /// Steps of workers.
+    pub steps: u64,
+    /// What clients were answered, in messages.
+    pub faults: u64,
+    /// Tells schedules apart: the same seed must give the same.
+    pub print: u64,
+}
+
+/// What goes wrong in a schedule, and how often.
+#[derive(Clone, Debug)]
+pub struct Chaos {
+    /// Around how long until the next fault; `None`: nothing ever goes wrong.
+    pub every: Option<Duration>,
+}
+
+/// A schedule under way.
+pub struct World<P: Protocol, S: Speech> {
+    house: House<P>,
+    network: Network,
+    site: Site<S::Database>,
+    players: Vec<Player<S>>,
+    rng: Rng,
+    now: Time,
+    /// Ends to which something has happened.
+    news: BTreeSet<EndId>,
+    chaos: Chaos,
+    next_fault: Option<Time>,
+    /// When the database's host is well again.
+    recovery: Option<Time>,
+    max_servers: usize,
+    max_unsent: usize,
+    done: Done,
+    trace: bool,
+}
+
+impl<P: Protocol, S: Speech> World<P, S> {
+    /// Plays until all players have lived, and all has come to rest.
+    fn play(mut self, leftovers: impl Fn(&S::Database) -> Vec<String>) -> Done {
+        self.plan_fault();
+        while !self.players.iter().all(Player::is_done) {
+            self.step();
+        }
+        self.next_fault = None;
+        self.chaos.every = None;
+        let until = self.now + REST;
+        while self.now < until && !self.is_at_rest() {
+            self.step();
+        }
+        assert!(self.is_at_rest(), "something is held though everybody has left: {}", self.describe());
+        // What holds others up is gone soon after.
+        let until = self.now + Duration::from_millis(100);
+        while self.now < until {
+            self.step();
+        }
+        let left = leftovers(&self.site.database);
+        assert!(left.is_empty(), "left in the database: {left:?}");
+        self.house.handle().drain();
+        let until = self.now + REST;
+        while self.now < until && !(self.house.has_ended() && self.site.database.open().is_empty()) {
+            self.step();
+        }
+        assert!(self.house.has_ended(), "the workers do not end");
+        assert!(self.site.database.open().is_empty(), "a connection outlives the workers");
+        self.done
+    }
+
+    fn describe(&self) -> String {
+        let snapshot = self.house.handle().snapshot();
+        let pools: Vec<_> = snapshot.pools.iter().map(|pool| pool.counts).collect();
+        format!("{:?} {pools:?}, sessions: {:?}", snapshot.listeners, self.site)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let snapshot = self.house.handle().snapshot();
+        let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
+        let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use == 0);
+        nobody && unused
+    }
+
+    fn step(&mut self) {
+        self.done.steps += 1;
+        assert!(self.done.steps < MAX_STEPS, "the schedule does not end");
+        self.network.advance(self.now);
+        self.site.accept(&self.network, self.now);
+        self.news.extend(self.network.take_news());
+        if self.rng.per_myriad(100) {
+            let some = self.rng.around(Duration::from_micros(20));
+            self.pass(self.now + some);
+        }
+        let workers = self.house.ready();
+        let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
+        let mut choices = workers.len() + players.len() + self.news.len();
+        let due = self.site.due().is_some_and(|due| due <= self.now);
+        choices += usize::from(due);
+        let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
+        choices += usize::from(fault);
+        if choices == 0 {
+            return self.pass_to_next();
+        }
+        let mut lot = self.rng.index(choices);
+        if let Some(worker) = workers.get(lot) {
+            self.note(1, *worker as u64);
+            self.house.step(*worker);
+            return self.check();
+        }
+        lot -= workers.len();
+        if let Some(player) = players.get(lot) {
+            self.note(2, *player as u64);
+            return self.with_player(*player, Player::act);
+        }
+        lot -= players.len();
+        if let Some(end) = self.news.iter().nth(lot).copied() {
+            self.note(3, u64::from(end));
+            self.news.remove(&end);
+            if self.site.has(end) {
+                return self.site.listen(&self.network, end, self.now);
+            }
+            if let Some(player) = self.players.iter().position(|player| player.has(end)) {
+                return self.with_player(player, |player, around| player.listen(end, around));
+            }
+            return;
+        }
+        lot -= self.news.len();
+        if due && lot == 0 {
+            self.note(4, 0);
+            return self.site.tick(&self.network, self.now);
+        }
+        self.note(5, 0);
+        self.break_something();
+    }
+
+    fn with_player(&mut self, player: usize, f: impl FnOnce(&mut Player<S>, &Around<'_, S::Database>)) {
+        let around = Around {
+            network: &self.network,
+            real: &self.site.database,
+            now: self.now,
+            faults: self.done.faults,
+        };
+        f(&mut self.players[player], &around);
+    }
+
+    fn pass(&mut self, to: Time) {
+        self.now = to;
+        self.house.set_time(to);
+        self.network.advance(to);
+    }
+
+    fn pass_to_next(&mut self) {
+        let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
+        let times = [self.network.next_at(), self.house.next_at(), players, self.site.due(), self.next_fault, self.recovery];
+        let next = times.into_iter().flatten().min();
+        let next = next.unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
+        self.pass(next.max(self.now));
+    }
+
+    fn note(&mut self, what: u64, of: u64) {
+        let print = &mut self.done.print;
+        for value in [what, of, self.now.0] {
+            *print = (*print ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(5);
+        }
+        if self.trace {
+            println!("{:>12.6} {what} {of}", self.now.0 as f64 / 1e9);
+        }
+    }
+
+    fn check(&self) {
+        let servers = self.house.servers();
+        assert!(servers <= self.max_servers, "{servers} connections where {} are allowed", self.max_servers);
+        let unsent = self.house.most_unsent();
+        assert!(unsent <= self.max_unsent, "{unsent} bytes wait for one peer");
+    }
+
+    fn plan_fault(&mut self) {
+        self.next_fault = self.chaos.every.map(|mean| self.now + self.rng.around(mean));
+    }
+
+    fn break_something(&mut self) {
+        if self.recovery.take_if(|at| *at <= self.now).is_some() {
+            self.network.set_host(Host::Accepts);
+            self.site.speak(&self.network);
+            return;
+        }
+        self.plan_fault();
+        self.done.faults += 1;
+        let open = self.site.database.open();
+        match self.rng.below(10) {
+            0..=2 if !open.is_empty() => {
+                let (victim, politely) = (open[self.rng.index(open.len())], self.rng.percent(60));
+                self.site.kill(&self.network, victim, politely, self.now);
+            }
+            3..=5 if !open.is_empty() => {
+                let victim = open[self.rng.index(open.len())];
+                self.site.cut(&self.network, victim);
+            }
+            6 => open.iter().for_each(|victim| self.site.kill(&self.network, *victim, false, self.now)),
+            7 | 8 if self.recovery.is_none() => {
+                self.network.set_host(if self.rng.percent(50) { Host::Refuses } else { Host::Silent });
+                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
+            }
+            _ => {
+                let handle = self.house.handle();
+                match self.rng.below(3) {
+                    0 => handle.reconnect(None),
+                    1 => _ = handle.pause(None),
+                    _ => _ = handle.resume(None),
+                }
+                _ = handle.resume(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! A client that knows what every answer must be: all that it sends goes to a database of its own, too, and what comes back is compared
+//! message by message. Knows the protocol only by its [`Speech`].
+//!
+//! A player lives several times. A life is a connection: it opens, asks and leaves, politely or not. After a fault (a session of the database
+//! that was killed, a network that broke) an answer may be missing, or an error that says so may stand in its place: then the life is over, and nothing
+//! is known of what was under way. A wrong answer is never excused.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    time::Duration,
+};
+
+use pool::Time;
+
+use super::site::elapsed;
+use crate::{
+    databases::{Connection, Database},
+    network::{EndId, Network},
+    random::Rng,
+};
+
+/// An unanswered request is a violation after so long. Longer than any time-out that is configured.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// What was left for a client by others comes at the latest so long after.
+const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// One message of the database, as compared.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What it is.
+    pub kind: Kind,
+    /// What it says, less what differs between any two sessions.
+    pub text: Vec<u8>,
+}
+
+/// What a message is to a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A part of an answer.
+    Part,
+    /// The last part of an answer.
+    End,
+    /// Something that comes unasked.
+    Aside,
+    /// A parameter's name and value, with a zero between: what counts is what holds at the end of an answer.
+    Setting,
+    /// An error that may stand for anything after a fault.
+    Fault,
+    /// The same, after a cancel request.
+    Cancelled,
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.kind, String::from_utf8_lossy(&self.text))
+    }
+}
+
+/// What is sent at once.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// How many answers end because of it.
+    pub answers: usize,
+}
+
+/// How a player speaks, and what it asks.
+pub trait Speech {
+    /// The database of its own, and the real one's kind.
+    type Database: Database;
+
+    /// A database for it alone.
+    fn reference(&self) -> Self::Database;
+
+    /// A connection begins: what is said first.
+    fn open(&mut self, rng: &mut Rng) -> Request;
+
+    /// The next request, by what the reference answered to all before.
+    fn ask(&mut self, rng: &mut Rng) -> Request;
+
+    /// A message of the reference was seen.
+    fn learn(&mut self, message: &Message);
+
+    /// A message of the product was seen, in full.
+    fn hear(&mut self, bytes: &[u8]);
+
+    /// What is said to leave politely.
+    fn farewell(&self) -> Vec<u8>;
+
+    /// The first message of `bytes` with its length, if it is complete; `None` as a message for one that is not compared.
+    fn cut(&mut self, bytes: &[u8], opening: bool) -> Option<(usize, Option<Message>)>;
+
+    /// Messages of the opening in an order that can be compared.
+    fn sort_opening(&self, messages: &mut Vec<Message>);
+
+    /// All that was asked is answered: what the real database holds of this player is as its own has it.
+    fn check(&mut self, real: &Self::Database, own: &Self::Database);
+
+    /// The life ended with something under way: nothing but what was acknowledged is known.
+    fn check_after_fault(&mut self, real: &Self::Database, own: &Self::Database);
+
+    /// A request to cancel what is under way, to be sent on a connection of its own.
+    fn cancel(&self) -> Option<Vec<u8>>;
+}
+
+/// See the file's head.
+pub struct Player<S: Speech> {
+    /// Which one.
+    pub number: usize,
+    speech: S,
+    own: S::Database,
+    rng: Rng,
+    life: Option<Life>,
+    lives: u64,
+    /// When it does something by itself.
+    pub wake: Time,
+    /// Connections that carry a cancel request.
+    cancels: Vec<EndId>,
+}
+
+struct Life {
+    end: EndId,
+    own: Connection,
+    unsent: VecDeque<u8>,
+    expected: VecDeque<Message>,
+    /// What parameters are to be known at the end of each answer that is due.
+    known: VecDeque<BTreeMap<Vec<u8>, Vec<u8>>>,
+    told: BTreeMap<Vec<u8>, Vec<u8>>,
+    heard_of: BTreeMap<Vec<u8>, Vec<u8>>,
+    asides: VecDeque<Message>,
+    received: Vec<u8>,
+    heard: Vec<Message>,
+    opening: bool,
+    requests: u64,
+    /// Answers that are due.
+    due: usize,
+    since: Time,
+    faults: u64,
+    cancelled: bool,
+    /// What was asked, for people.
+    story: Vec<String>,
+    /// It has said farewell, and waits for the end.
+    left: bool,
+    awaits_asides: Option<Time>,
+}
+
+fn learn(parameters: &mut BTreeMap<Vec<u8>, Vec<u8>>, message: &Message) {
+    let end = message.text.iter().position(|byte| *byte == 0).expect("a name ends");
+    parameters.insert(message.text[..end].to_vec(), message.text[end + 1..].to_vec());
+}
+
+impl Life {
+    /// An answer has ended: the client knows of its parameters what it is to know.
+    fn check_settings(&mut self, number: usize) {
+        let known = self.known.pop_front().expect("an answer was due");
+        if known != self.heard_of {
+            let differ = |(name, value): &(&Vec<u8>, &Vec<u8>)| self.heard_of.get(*name) != Some(*value);
+            let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+            let wrong: Vec<_> = known.iter().filter(differ).map(|(name, value)| (text(name), text(value))).collect();
+            panic!("{} was not told {wrong:?}", self.tale(number));
+        }
+    }
+
+    /// Who it is, and what it has asked.
+    fn tale(&self, number: usize) -> String {
+        format!("{}\nplayer {number}", self.story.join("\n"))
+    }
+}
+
+/// The surroundings of a player.
+pub struct Around<'a, D> {
+    /// The network.
+    pub network: &'a Network,
+    /// The real database.
+    pub real: &'a D,
+    /// So late it is.
+    pub now: Time,
+    /// Faults so far.
+    pub faults: u64,
+}
+
+impl<S: Speech> Player<S> {
+    /// A player that will live so often.
+    pub fn new(number: usize, speech: S, lives: u64, mut rng: Rng) -> Self {
+        let wake = Time(rng.below(50_000_000));
+        Self { number, own: speech.reference(), speech, rng, life: None, lives, wake, cancels: Vec::new() }
+    }
+
+    /// Whether an end is its own.
+    pub fn has(&self, end: EndId) -> bool {
+        self.life.as_ref().is_some_and(|life| life.end == end) || self.cancels.contains(&end)
+    }
+
+    /// It has lived as often as it was to.
+    pub fn is_done(&self) -> bool {
+        self.life.is_none() && self.lives == 0 && self.cancels.is_empty()
+    }
+
+    /// It does what it wants to do by itself.
+    pub fn act(&mut self, around: &Around<'_, S::Database>) {
+        let pause = if self.rng.percent(70) { Duration::from_micros(200) } else { Duration::from_millis(8) };
+        self.wake = around.now + self.rng.around(pause);
+        let Some(life) = &mut self.life else {
+            if self.lives > 0 {
+                self.begin(around);
+            } else {
+                self.wake = Time(u64::MAX);
+            }
+            return;
+        };
+        if life.due > 0 {
+            let next = life.expected.front();
+            assert!(around.now.since(life.since) < PATIENCE, "{} waits for ever for {next:?}", life.tale(self.number));
+        }
+        if life.left {
+            return;
+        }
+        if life.due == 0 && !life.asides.is_empty() {
+            let until = *life.awaits_asides.get_or_insert(around.now + ASIDE_PATIENCE);
+            let hurt = around.faults > life.faults;
+            assert!(around.now < until || hurt, "{} is not told: {:?}", life.tale(self.number), life.asides);
+            if !hurt {
+                return;
+            }
+        }
+        // It vanishes, now and then, whatever is under way.
+        if self.rng.per_myriad(if life.due > 0 { 40 } else { 15 }) {
+            return self.vanish(around);
+        }
+        if life.due > 0 && self.rng.per_myriad(60) && !life.opening {
+            self.send_cancel(around);
+            return;
+        }
+        let life = self.life.as_mut().expect("it lives");
+        // It waits for its answers, mostly.
+        if life.opening || (life.due > 0 && !(life.due < 4 && self.rng.percent(4))) {
+            return;
+        }
+        if life.requests == 0 {
+            if life.due > 0 {
+                return;
+            }
+            if self.rng.percent(30) {
+                return self.vanish(around);
+            }
+            let farewell = self.speech.farewell();
+            if farewell.is_empty() {
+                return self.end_life(around, false);
+            }
+            life.left = true;
+            life.unsent.extend(farewell);
+            self.flush(around.network);
+            return;
+        }
+        life.requests -= 1;
+        let request = self.speech.ask(&mut self.rng);
+        self.say(request, around);
+    }
+
+    fn begin(&mut self, around: &Around<'_, S::Database>) {
+        self.lives -= 1;
+        let end = around.network.connect();
+        let own = self.own.connect(elapsed(around.now));
+        self.life = Some(Life {
+            end,
+            own,
+            unsent: VecDeque::new(),
+            expected: VecDeque::new(),
+            known: VecDeque::new(),
+            told: BTreeMap::new(),
+            heard_of: BTreeMap::new(),
+            asides: VecDeque::new(),
+            received: Vec::new(),
+            heard: Vec::new(),
+            opening: true,
+            requests: 1 + self.rng.below(24),
+            due: 0,
+            since: around.now,
+            faults: around.faults,
+            cancelled: false,
+            story: Vec::new(),
+            left: false,
+            awaits_asides: None,
+        });
+        let request = self.speech.open(&mut self.rng);
+        self.say(request, around);
+    }
+
+    /// Says something, to the product and to the reference.
+    fn say(&mut self, request: Request, around: &Around<'_, S::Database>) {
+        let life = self.life.as_mut().expect("who speaks lives");
+        if life.due == 0 {
+            life.since = around.now;
+        }
+        life.due += request.answers;
+        life.story.push(request.bytes.escape_ascii().to_string());
+        life.unsent.extend(&request.bytes);
+        self.own.receive(life.own, &request.bytes, elapsed(around.now));
+        while let Some(due) = self.own.due() {
+            self.own.tick(due);
+        }
+        let mut said: Vec<u8> = Vec::new();
+        for (connection, bytes) in self.own.take_output() {
+            assert_eq!(connection, life.own, "nobody else is there");
+            said.extend(bytes);
+        }
+        let mut messages = Vec::new();
+        let mut at = 0;
+        while let Some((length, message)) = self.speech.cut(&said[at..], life.opening) {
+            at += length;
+            messages.extend(message);
+        }
+        assert_eq!(at, said.len(), "a reference says whole messages");
+        if life.opening {
+            self.speech.sort_opening(&mut messages);
+        }
+        for message in messages {
+            self.speech.learn(&message);
+            match message.kind {
+                Kind::Aside => life.asides.push_back(message),
+                Kind::Setting => learn(&mut life.told, &message),
+                kind => {
+                    life.expected.push_back(message);
+                    if kind == Kind::End {
+                        life.known.push_back(life.told.clone());
+                    }
+                }
+            }
+        }
+        self.flush(around.network);
+    }
+
+    fn flush(&mut self, network: &Network) {
+        let Some(life) = &mut self.life else { return };
+        if life.unsent.is_empty() || network.is_reset(life.end) {
+            return;
+        }
+        let most = if self.rng.percent(20) { 1 + self.rng.index(life.unsent.len()) } else { life.unsent.len() };
+        let sent = network.send(life.end, &life.unsent.make_contiguous()[..most]);
+        life.unsent.drain(..sent);
+    }
+
+    fn vanish(&mut self, around: &Around<'_, S::Database>) {
+        let end = self.life.as_ref().expect("who vanishes lives").end;
+        if self.rng.percent(30) {
+            around.network.reset(end);
+        }
+        self.end_life(around, true);
+    }
+
+    fn end_life(&mut self, around: &Around<'_, S::Database>, uncertain: bool) {
+        let life = self.life.take().expect("it ends once");
+        around.network.close(life.end);
+        if uncertain && life.due > 0 {
+            self.speech.check_after_fault(around.real, &self.own);
+        }
+        self.own.hang_up(life.own, elapsed(around.now));
+        while let Some(due) = self.own.due() {
+            self.own.tick(due);
+        }
+        self.own.take_output();
+        self.own.take_closed();
+        self.wake = around.now + self.rng.around(Duration::from_millis(3));
+    }
+
+    fn send_cancel(&mut self, around: &Around<'_, S::Database>) {
+        let Some(bytes) = self.speech.cancel() else { return };
+        let life = self.life.as_mut().expect("it lives");
+        life.cancelled = true;
+        let end = around.network.connect();
+        around.network.send(end, &bytes);
+        self.cancels.push(end);
+    }
+
+    /// Something has happened to an end of its own.
+    pub fn listen(&mut self, end: EndId, around: &Around<'_, S::Database>) {
+        if let Some(at) = self.cancels.iter().position(|cancel| *cancel == end) {
+            if around.network.is_over(end) {
+                around.network.close(end);
+                self.cancels.remove(at);
+            }
+            return;
+        }
+        self.flush(around.network);
+        let Some(life) = &mut self.life else { return };
+        let bytes = around.network.receive(end, usize::MAX);
+        life.received.extend(bytes);
+        while let Some(life) = &mut self.life {
+            let opening = life.opening;
+            let Some((length, message)) = self.speech.cut(&life.received, opening) else { break };
+            let bytes: Vec<u8> = life.received.drain(..length).collect();
+            self.speech.hear(&bytes);
+            if let Some(message) = message {
+                self.compare(message, around);
+            }
+        }
+        if self.life.is_some() && around.network.is_over(end) {
+            self.lose(around);
+        }
+    }
+
+    fn compare(&mut self, message: Message, around: &Around<'_, S::Database>) {
+        let life = self.life.as_mut().expect("who hears lives");
+        let hurt = around.faults > life.faults;
+        if message.kind == Kind::Setting {
+            return learn(&mut life.heard_of, &message);
+        }
+        if message.kind == Kind::Aside {
+            let expected = life.asides.pop_front();
+            let right = expected.as_ref() == Some(&message) || hurt;
+            assert!(right, "{} is told {message:?} instead of {expected:?}", life.tale(self.number));
+            return;
+        }
+        if life.opening {
+            let done = message.kind == Kind::End;
+            let fault = message.kind == Kind::Fault;
+            life.heard.push(message);
+            if fault && hurt {
+                return self.end_life(around, true);
+            }
+            if done {
+                let mut heard = std::mem::take(&mut life.heard);
+                self.speech.sort_opening(&mut heard);
+                for message in heard {
+                    let expected = life.expected.pop_front();
+                    assert_eq!(expected.as_ref(), Some(&message), "player {} is welcomed otherwise", self.number);
+                }
+                life.check_settings(self.number);
+                life.opening = false;
+                life.due -= 1;
+                life.since = around.now;
+            }
+            return;
+        }
+        let expected = life.expected.front();
+        if expected == Some(&message) {
+            life.expected.pop_front();
+        } else {
+            let excused = (hurt && message.kind == Kind::Fault) || (life.cancelled && message.kind == Kind::Cancelled);
+            assert!(excused, "{} gets {message:?} instead of {expected:?}", life.tale(self.number));
+            return self.end_life(around, true);
+        }
+        if message.kind == Kind::End {
+            life.check_settings(self.number);
+            life.due = life.due.checked_sub(1).expect("no answer comes that was not asked for");
+            life.since = around.now;
+            if life.due == 0 && !life.cancelled {
+                assert!(life.expected.is_empty(), "{} is owed {:?}", life.tale(self.number), life.expected);
+                self.speech.check(around.real, &self.own);
+            }
+            self.wake = self.wake.min(around.now + self.rng.around(Duration::from_micros(100)));
+        }
+    }
+
+    /// The product has ended the connection.
+    fn lose(&mut self, around: &Around<'_, S::Database>) {
+        let life = self.life.as_ref().expect("who is left alone lives");
+        let hurt = around.faults > life.faults;
+        let next = life.expected.front();
+        assert!(life.left || hurt, "{} is disconnected; due: {next:?}", life.tale(self.number));
+        let uncertain = life.due > 0;
+        self.end_life(around, uncertain);
+    }
+}

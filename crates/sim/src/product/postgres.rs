@@ -1,0 +1,162 @@
+//! Schedules of the PostgreSQL sessions: who may log in, what is configured, and what is drawn for each seed.
+
+mod programs;
+mod speech;
+
+use std::{sync::Arc, time::Duration};
+
+use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
+use pool::{GateConfig, PoolConfig};
+use postgres::{
+    Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown,
+};
+use protocol::{Origin, PoolId};
+
+use super::{Chaos, Done, House, Player, Site, World, house::Rules};
+use crate::{
+    databases::{Database, postgres as model},
+    network::{Network, Weather},
+    random::Rng,
+};
+
+use speech::Voice;
+
+const POOL: PoolId = PoolId(0);
+
+/// The one pool, for everybody.
+#[derive(Clone)]
+struct Doors {
+    mode: PoolMode,
+    state: StatePolicy,
+    config: PoolConfig,
+}
+
+impl Upstreams for Doors {
+    fn spec(&self, _: PoolId) -> PoolSpec {
+        PoolSpec {
+            database: "sim".into(),
+            user: "app".into(),
+            hosts: Address::Tcp { host: "127.0.0.1".into(), port: 5432 }.into(),
+            config: self.config.clone(),
+            tls: None,
+            caps: vec![("all".into(), 0)],
+            timeouts: PoolTimeouts::default(),
+            revision: 0,
+        }
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
+}
+
+impl Directory for Doors {
+    fn encryption(&self, _: u16) -> Encryption {
+        Encryption::Off
+    }
+
+    fn proof(&self, _: Origin, _: &str, _: &str) -> Result<Proof, Unknown> {
+        Ok(Proof::Trust)
+    }
+
+    fn answered(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
+        unreachable!("nobody is looked up")
+    }
+
+    fn looks(&self, _: &str) -> Vec<Look> {
+        Vec::new()
+    }
+
+    fn refuted(&self, _: &str, _: &str) {}
+
+    fn route(&self, _: &str, _: &str) -> Result<Route, Unknown> {
+        Ok(Route { pool: POOL, mode: self.mode, pass_through: false, add_host: false })
+    }
+
+    fn catalogue_read(&self, _: PoolId, _: &[String]) {}
+
+    fn server_login(&self, _: PoolId) -> ServerLogin {
+        ServerLogin {
+            database: "sim".into(),
+            database_id: "sim".into(),
+            user: "app".into(),
+            mode: self.mode,
+            state: self.state,
+            ..ServerLogin::default()
+        }
+    }
+}
+
+/// Plays the schedule of a seed.
+///
+/// # Panics
+/// When anything is not as it must be.
+pub fn run(seed: u64, trace: bool) -> Done {
+    let mut rng = Rng::new(seed);
+    let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
+    let players = 1 + rng.index(5);
+    let max_size = if mode == PoolMode::Session { players as u32 + 1 } else { 2 + rng.below(3) as u32 };
+    let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
+    let config = PoolConfig {
+        max_size,
+        max_connecting: 1 + rng.below(2) as u32,
+        max_idle_time: rng.percent(30).then_some(Duration::from_millis(40)),
+        max_life_time: rng.percent(20).then_some(Duration::from_millis(150)),
+        max_wait_time: Some(Duration::from_secs(60)),
+        unavailable_wait_time: Some(Duration::from_secs(30)),
+        check_after_idle: rng.percent(30).then_some(Duration::from_millis(5)),
+        connect_timeout: Duration::from_millis(500),
+        backoff_min: Duration::from_millis(2),
+        backoff_max: Duration::from_millis(50),
+        ..PoolConfig::default()
+    };
+    let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
+    let doors = Arc::new(Doors { mode, state, config });
+    let weather = Weather {
+        delay: Duration::from_micros(rng.pick(&[1, 30, 1000])),
+        pieces: rng.pick(&[0, 10, 60]),
+        window: rng.pick(&[64 << 10, 64 << 10, 700]),
+        short_reads: rng.pick(&[0, 10]),
+    };
+    let network = Network::new(rng.next(), weather);
+    let workers = 1 + rng.index(3);
+    let rules = Rules {
+        driver: DriverConfig { workers, buffer_size: rng.pick(&[512, 4096]), ..DriverConfig::default() },
+        gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
+        timeouts: Timeouts::default(),
+    };
+    let chaos = Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) };
+    let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
+    // Who keeps a server of his own leaves two: one for those who listen, one for everybody else.
+    let pinners = if mode == PoolMode::Session { players } else { max_size as usize - 2 };
+    let made = |number: usize| {
+        let voice = Voice::new(number, number < pinners, mode == PoolMode::Session);
+        Player::new(number, voice, 1 + rng.below(4), Rng::new(rng.next()))
+    };
+    let players = (0..players).map(made).collect();
+    let world = World {
+        house,
+        network,
+        site: Site::new(model::Postgres::new()),
+        players,
+        rng,
+        now: pool::Time(0),
+        news: Default::default(),
+        chaos,
+        next_fault: None,
+        recovery: None,
+        max_servers: max_size as usize,
+        max_unsent: 2 << 20,
+        done: Done::default(),
+        trace,
+    };
+    world.play(|database| {
+        let held = |connection| {
+            let mut left = database.leftovers(connection);
+            left.retain(|what| !what.starts_with("setting"));
+            left.extend(database.in_transaction(connection).then(|| "a transaction".to_owned()));
+            left
+        };
+        database.open().into_iter().flat_map(held).collect()
+    })
+}

@@ -1,0 +1,263 @@
+//! What a player asks of PostgreSQL: random requests that touch nobody else's things, so that its own database knows every answer.
+
+use super::speech::message;
+use crate::{product::player::Request, random::Rng};
+
+/// The requests of one player.
+pub(super) struct Programs {
+    number: usize,
+    pins: bool,
+    session: bool,
+    /// Its name changes after a fault, when it is not known what became of its last rows.
+    alias: u32,
+    next_row: i64,
+    value: u32,
+    /// The transaction status after all that was asked.
+    pub(super) status: u8,
+    /// Rows that are in the ledger for certain.
+    pub(super) acknowledged: Vec<i64>,
+}
+
+fn text(parts: &[&[u8]]) -> Vec<u8> {
+    parts.iter().flat_map(|part| [part, &b"\0"[..]].concat()).collect()
+}
+
+fn query(sql: &str) -> Vec<u8> {
+    message(b'Q', &text(&[sql.as_bytes()]))
+}
+
+fn parse(name: &str, sql: &str) -> Vec<u8> {
+    message(b'P', &[text(&[name.as_bytes(), sql.as_bytes()]), vec![0, 0]].concat())
+}
+
+fn bind(portal: &str, name: &str, arguments: &[&str]) -> Vec<u8> {
+    let mut body = text(&[portal.as_bytes(), name.as_bytes()]);
+    body.extend([0, 0]);
+    body.extend((arguments.len() as u16).to_be_bytes());
+    for argument in arguments {
+        body.extend((argument.len() as u32).to_be_bytes());
+        body.extend(argument.as_bytes());
+    }
+    body.extend([0, 0]);
+    message(b'B', &body)
+}
+
+fn execute(portal: &str, rows: u32) -> Vec<u8> {
+    message(b'E', &[text(&[portal.as_bytes()]), rows.to_be_bytes().to_vec()].concat())
+}
+
+fn describe(kind: u8, name: &str) -> Vec<u8> {
+    message(b'D', &[&[kind][..], &text(&[name.as_bytes()])].concat())
+}
+
+fn close(kind: u8, name: &str) -> Vec<u8> {
+    message(b'C', &[&[kind][..], &text(&[name.as_bytes()])].concat())
+}
+
+fn sync() -> Vec<u8> {
+    message(b'S', b"")
+}
+
+/// A statement by the extended protocol, without a Sync.
+fn run(sql: &str, arguments: &[&str], described: bool) -> Vec<u8> {
+    let describe = if described { describe(b'P', "") } else { Vec::new() };
+    [parse("", sql), bind("", "", arguments), describe, execute("", 0)].concat()
+}
+
+impl Programs {
+    pub(super) fn new(number: usize, pins: bool, session: bool) -> Self {
+        Self { number, pins, session, alias: 0, next_row: 1, value: 0, status: b'I', acknowledged: Vec::new() }
+    }
+
+    /// Under which name its rows are in the ledger.
+    pub(super) fn who(&self) -> String {
+        format!("p{}x{}", self.number, self.alias)
+    }
+
+    pub(super) fn become_another(&mut self) {
+        self.alias += 1;
+        self.acknowledged.clear();
+    }
+
+    /// The parameters of its next connection.
+    pub(super) fn begin(&mut self, rng: &mut Rng) -> Vec<(String, String)> {
+        self.status = b'I';
+        let mut parameters = vec![("user".into(), "app".into()), ("database".into(), "sim".into())];
+        if rng.percent(30) {
+            parameters.push(("application_name".into(), format!("player {}", self.number)));
+        }
+        if rng.percent(20) {
+            parameters.push(("options".into(), format!("-c app.tenant=start{}", self.number)));
+        }
+        parameters
+    }
+
+    /// What it asks next.
+    pub(super) fn next(&mut self, rng: &mut Rng) -> Request {
+        if self.status != b'I' && rng.percent(if self.status == b'E' { 60 } else { 30 }) {
+            return one(self.statement_of(rng.pick(&["COMMIT", "COMMIT", "ROLLBACK"]), rng));
+        }
+        match rng.below(100) {
+            0..=44 => {
+                let sql = self.sql(rng);
+                one(self.statement_of(&sql, rng))
+            }
+            45..=54 => one(self.insert(rng)),
+            55..=66 => self.prepared(rng),
+            67..=74 => self.pipeline(rng),
+            75..=78 => {
+                let several: Vec<String> = (0..2 + rng.below(3)).map(|_| self.sql(rng)).collect();
+                one(query(&several.join("; ")))
+            }
+            79..=82 => self.copy(rng),
+            83..=86 => one(self.statement_of("BEGIN", rng)),
+            87..=89 => one(query("SELECT pg_sleep(0.003)")),
+            90..=91 => one([parse("", "SELECT $1"), sync()].concat()),
+            92..=93 => one(query("")),
+            _ if self.pins => {
+                let sql = self.pinning(rng);
+                one(self.statement_of(&sql, rng))
+            }
+            _ => {
+                let sql = self.sql(rng);
+                one(self.statement_of(&sql, rng))
+            }
+        }
+    }
+
+    /// A statement, by whichever protocol.
+    fn statement_of(&mut self, sql: &str, rng: &mut Rng) -> Vec<u8> {
+        if rng.percent(60) { query(sql) } else { [run(sql, &[], rng.percent(50)), sync()].concat() }
+    }
+
+    fn fresh(&mut self) -> u32 {
+        self.value += 1;
+        self.value
+    }
+
+    /// A statement that leaves nothing that pins.
+    fn sql(&mut self, rng: &mut Rng) -> String {
+        let name = rng.pick(&["app.tenant", "app.user", "application_name", "work_mem", "statement_timeout"]);
+        let value = match name {
+            "work_mem" => format!("{}MB", 4 + rng.below(3)),
+            "statement_timeout" => format!("{}s", 500 + rng.below(3)),
+            _ => format!("v{}of{}", self.fresh(), self.number),
+        };
+        let n = self.number;
+        match rng.below(22) {
+            0..=3 => format!("SET {name} = '{value}'"),
+            4 => format!("SET LOCAL {name} = '{value}'"),
+            5 => format!("RESET {name}"),
+            6 => rng.pick(&["RESET ALL", "DISCARD ALL", "RESET ALL", "DEALLOCATE ALL"]).to_owned(),
+            7 => format!("SELECT set_config('{name}', '{value}', {})", rng.pick(&["true", "false"])),
+            8..=10 => format!("SELECT current_setting('{name}', true)"),
+            11 => format!("SHOW {}", rng.pick(&["application_name", "work_mem", "statement_timeout"])),
+            12..=13 => format!("SELECT count(*) FROM ledger WHERE who = '{}'", self.who()),
+            14 => "SELECT 1/0".into(),
+            15 => rng.pick(&["COMMIT", "ROLLBACK", "BEGIN"]).to_owned(),
+            16 => format!("NOTIFY c{n}, 'n{}'", self.fresh()),
+            17 => format!("LISTEN c{n}"),
+            18 => format!("UNLISTEN {}", rng.pick(&["*", &format!("c{n}")])),
+            19 => format!("SELECT pg_advisory_xact_lock({n})"),
+            _ => format!("SELECT 'text {} of {n}'", self.fresh()),
+        }
+    }
+
+    /// A statement that needs a server of one's own.
+    fn pinning(&mut self, rng: &mut Rng) -> String {
+        let n = self.number;
+        match rng.below(14) {
+            0 | 1 => "CREATE TEMP TABLE t (v text)".into(),
+            2 => "INSERT INTO t VALUES ('mine')".into(),
+            3 => "SELECT count(*) FROM t".into(),
+            4 => "DROP TABLE t".into(),
+            5 => format!("SELECT pg_advisory_lock({n})"),
+            6 => format!("SELECT pg_advisory_unlock({n})"),
+            7 => format!("PREPARE q AS SELECT 'prepared {n}'"),
+            8 => "EXECUTE q".into(),
+            9 => "DEALLOCATE q".into(),
+            10 => format!("DECLARE h CURSOR WITH HOLD FOR SELECT 'held {n}'"),
+            11 => "FETCH h".into(),
+            12 => "CLOSE h".into(),
+            _ => "SELECT count(*) FROM t".into(),
+        }
+    }
+
+    fn row(&mut self) -> i64 {
+        self.next_row += 1;
+        self.next_row - 1
+    }
+
+    fn insert(&mut self, rng: &mut Rng) -> Vec<u8> {
+        let (who, row) = (self.who(), self.row());
+        if rng.percent(50) {
+            return self.statement_of(&format!("INSERT INTO ledger VALUES ('{who}', {row})"), rng);
+        }
+        [run("INSERT INTO ledger VALUES ($1, $2)", &[&who, &row.to_string()], false), sync()].concat()
+    }
+
+    /// Something with a named statement.
+    fn prepared(&mut self, rng: &mut Rng) -> Request {
+        let name = rng.pick(&["a", "b"]);
+        // Where a client has two names for one text, errors tell either.
+        let sql = match (rng.below(3), name) {
+            (0, "a") => "SELECT $1",
+            (0, _) => "SELECT $1 ",
+            (1, "a") => "SELECT 'shared'",
+            (1, _) => "SELECT 'other'",
+            (_, "a") => "SELECT current_setting('app.tenant', true)",
+            _ => "SELECT current_setting('app.user', true)",
+        };
+        let arguments: &[&str] = if rng.percent(50) { &["bound"] } else { &[] };
+        let again = || [bind("", name, arguments), execute("", 0), sync()].concat();
+        one(match rng.below(8) {
+            0..=1 => [close(b'S', name), parse(name, sql), sync()].concat(),
+            2 => [parse(name, sql), describe(b'S', name), sync()].concat(),
+            3..=5 => again(),
+            6 => [describe(b'S', name), sync()].concat(),
+            _ => [close(b'S', name), sync()].concat(),
+        })
+    }
+
+    /// Several requests up to one Sync, some with an error in the middle.
+    fn pipeline(&mut self, rng: &mut Rng) -> Request {
+        let mut bytes = Vec::new();
+        for _ in 0..1 + rng.below(4) {
+            let sql = match rng.below(6) {
+                0 => format!("INSERT INTO ledger VALUES ('{}', {})", self.who(), self.row()),
+                1 => "SELECT 1/0".to_owned(),
+                2 => rng.pick(&["BEGIN", "COMMIT"]).to_owned(),
+                _ => self.sql(rng),
+            };
+            bytes.extend(run(&sql, &[], rng.percent(30)));
+            if rng.percent(10) {
+                bytes.extend(message(b'H', b""));
+            }
+        }
+        bytes.extend(sync());
+        if rng.percent(20) {
+            bytes.extend(query("SELECT 'behind'"));
+            return Request { bytes, answers: 2 };
+        }
+        one(bytes)
+    }
+
+    /// Rows by COPY, with what may go wrong there.
+    fn copy(&mut self, rng: &mut Rng) -> Request {
+        if rng.percent(20) {
+            return one(query("COPY (SELECT 'out') TO STDOUT"));
+        }
+        let rows: String = (0..1 + rng.below(3)).map(|_| format!("{}\t{}\n", self.who(), self.row())).collect();
+        let data = if rng.percent(20) { "rubbish\n".to_owned() } else { rows };
+        let end = if rng.percent(15) { message(b'f', b"no\0") } else { message(b'c', b"") };
+        let sql = "COPY ledger FROM STDIN";
+        if rng.percent(60) {
+            return one([query(sql), message(b'd', data.as_bytes()), end].concat());
+        }
+        one([run(sql, &[], false), message(b'd', data.as_bytes()), end, sync()].concat())
+    }
+}
+
+fn one(bytes: Vec<u8>) -> Request {
+    Request { bytes, answers: 1 }
+}

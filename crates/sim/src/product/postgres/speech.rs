@@ -1,0 +1,146 @@
+//! PostgreSQL as a player speaks it: how messages are cut, what of them is compared, and which rows must be in the ledger.
+
+use super::programs::Programs;
+use crate::{
+    databases::postgres as model,
+    product::player::{Kind, Message, Request, Speech},
+    random::Rng,
+};
+
+/// A player's voice.
+pub(super) struct Voice {
+    programs: Programs,
+    /// The key for cancel requests, of the present connection.
+    key: Option<[u8; 8]>,
+}
+
+impl Voice {
+    /// `pins`: it may use what needs a server of its own.
+    pub(super) fn new(number: usize, pins: bool, session: bool) -> Self {
+        Self { programs: Programs::new(number, pins, session), key: None }
+    }
+}
+
+/// A message with its length in front.
+pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u32 + 4).to_be_bytes();
+    [&[kind], &length[..], body].concat()
+}
+
+/// A row of one empty column.
+const EMPTY: &[u8] = &[b'D', 0, 0, 0, 10, 0, 1, 0, 0, 0, 0];
+
+/// Errors that a fault excuses: connections that are lost, servers that shut down, no server to be had.
+fn is_fault(code: &str) -> bool {
+    code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") || code.starts_with("58")
+}
+
+/// The fields of an error or notice by their letters.
+fn field(body: &[u8], wanted: u8) -> String {
+    let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&wanted));
+    found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
+}
+
+impl Speech for Voice {
+    type Database = model::Postgres;
+
+    fn reference(&self) -> model::Postgres {
+        model::Postgres::new()
+    }
+
+    fn open(&mut self, rng: &mut Rng) -> Request {
+        self.key = None;
+        let mut body = (3u32 << 16).to_be_bytes().to_vec();
+        for (name, value) in self.programs.begin(rng) {
+            body.extend(format!("{name}\0{value}\0").as_bytes());
+        }
+        body.push(0);
+        let length = (body.len() as u32 + 4).to_be_bytes();
+        Request { bytes: [&length[..], &body].concat(), answers: 1 }
+    }
+
+    fn ask(&mut self, rng: &mut Rng) -> Request {
+        self.programs.next(rng)
+    }
+
+    fn learn(&mut self, message: &Message) {
+        if message.kind == Kind::End {
+            self.programs.status = *message.text.last().expect("it has a status");
+        }
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        if bytes[0] == b'K' && bytes.len() == 13 {
+            self.key = Some(bytes[5..].try_into().expect("eight bytes"));
+        }
+    }
+
+    fn farewell(&self) -> Vec<u8> {
+        message(b'X', b"")
+    }
+
+    fn cut(&mut self, bytes: &[u8], opening: bool) -> Option<(usize, Option<Message>)> {
+        let length = 1 + u32::from_be_bytes(bytes.get(1..5)?.try_into().expect("four bytes")) as usize;
+        let body = bytes.get(5..length)?;
+        let kind = bytes[0];
+        let message = match kind {
+            b'K' => None,
+            b'S' => Some(Message { kind: Kind::Setting, text: body[..body.len() - 1].to_vec() }),
+            b'E' | b'N' => {
+                let code = field(body, b'C');
+                let text = format!("{} {} {code} {}", char::from(kind), field(body, b'S'), field(body, b'M'));
+                let kind = match () {
+                    () if kind == b'N' => Kind::Part,
+                    () if code == "57014" => Kind::Cancelled,
+                    () if is_fault(&code) => Kind::Fault,
+                    () => Kind::Part,
+                };
+                Some(Message { kind, text: text.into_bytes() })
+            }
+            // Process ids differ.
+            b'A' => Some(Message { kind: Kind::Aside, text: [b"A", &body[4..]].concat() }),
+            b'Z' => Some(Message { kind: Kind::End, text: bytes[..length].to_vec() }),
+            b'R' if opening => None,
+            // A parameter of an application that anybody ever set on a server is empty there, and not NULL.
+            b'D' if body == [0, 1, 255, 255, 255, 255] => Some(Message { kind: Kind::Part, text: EMPTY.to_vec() }),
+            _ => Some(Message { kind: Kind::Part, text: bytes[..length].to_vec() }),
+        };
+        Some((length, message))
+    }
+
+    fn sort_opening(&self, messages: &mut Vec<Message>) {
+        let end = messages.pop();
+        messages.sort_by(|a, b| a.text.cmp(&b.text));
+        messages.extend(end);
+    }
+
+    fn check(&mut self, real: &model::Postgres, own: &model::Postgres) {
+        let who = self.programs.who();
+        let (real, own) = (rows(real, &who), rows(own, &who));
+        assert!(self.programs.status != b'I' || real == own, "{who} has {real:?} in the ledger instead of {own:?}");
+        if self.programs.status == b'I' {
+            self.programs.acknowledged = own;
+        }
+    }
+
+    fn check_after_fault(&mut self, real: &model::Postgres, _: &model::Postgres) {
+        let who = self.programs.who();
+        let real = rows(real, &who);
+        let known = &self.programs.acknowledged;
+        assert!(known.iter().all(|n| real.contains(n)), "{who} has {real:?} in the ledger, acknowledged were {known:?}");
+        let mut once = real.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), real.len(), "a row of {who} is there twice: {real:?}");
+        self.programs.become_another();
+    }
+
+    fn cancel(&self) -> Option<Vec<u8>> {
+        let key = self.key?;
+        Some([&16u32.to_be_bytes()[..], &80_877_102u32.to_be_bytes(), &key].concat())
+    }
+}
+
+fn rows(database: &model::Postgres, who: &str) -> Vec<i64> {
+    database.ledger().into_iter().filter(|(name, _)| name == who).map(|(_, n)| n).collect()
+}

@@ -1,0 +1,140 @@
+//! Schedules of the Redis sessions: who may log in, what is configured, and what is drawn for each seed.
+
+mod programs;
+mod speech;
+
+use std::{sync::Arc, time::Duration};
+
+use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
+use pool::{GateConfig, PoolConfig};
+use protocol::{Encryption, Origin, PoolId};
+use redis::{Directory, Redis, ServerLogin, Version, Welcome};
+
+use super::{Chaos, Done, House, Player, Site, World, house::Rules};
+use crate::{
+    databases::{Database, redis as model},
+    network::{Network, Weather},
+    random::Rng,
+};
+
+use speech::Voice;
+
+/// Logical databases that players use.
+const DATABASES: u32 = 2;
+
+/// A pool for each logical database and version.
+#[derive(Clone)]
+struct Doors {
+    config: PoolConfig,
+}
+
+impl Upstreams for Doors {
+    fn spec(&self, pool: PoolId) -> PoolSpec {
+        PoolSpec {
+            database: format!("{}", pool.0 / 2),
+            user: String::new(),
+            hosts: Address::Tcp { host: "127.0.0.1".into(), port: 6379 }.into(),
+            config: self.config.clone(),
+            tls: None,
+            caps: vec![("all".into(), 0)],
+            timeouts: PoolTimeouts::default(),
+            revision: 0,
+        }
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
+}
+
+impl Directory for Doors {
+    fn encryption(&self, _: u16) -> Encryption {
+        Encryption::Off
+    }
+
+    fn welcome(&self, _: Origin) -> Welcome {
+        Welcome::Open
+    }
+
+    fn is_password(&self, _: &str, _: &[u8]) -> bool {
+        false
+    }
+
+    fn route(&self, _: &str, database: u32, version: Version) -> Result<PoolId, String> {
+        if database >= DATABASES {
+            return Err("ERR DB index is out of range".into());
+        }
+        Ok(PoolId(database * 2 + u32::from(version == Version::Resp3)))
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let version = if pool.0 % 2 == 1 { Version::Resp3 } else { Version::Resp2 };
+        ServerLogin { database: pool.0 / 2, version, ..ServerLogin::default() }
+    }
+}
+
+/// Plays the schedule of a seed.
+///
+/// # Panics
+/// When anything is not as it must be.
+pub fn run(seed: u64, trace: bool) -> Done {
+    let mut rng = Rng::new(seed);
+    let players = 1 + rng.index(5);
+    let max_size = players as u32 + 2;
+    let config = PoolConfig {
+        max_size,
+        max_connecting: 1 + rng.below(2) as u32,
+        max_idle_time: rng.percent(30).then_some(Duration::from_millis(40)),
+        max_life_time: rng.percent(20).then_some(Duration::from_millis(150)),
+        max_wait_time: Some(Duration::from_secs(60)),
+        unavailable_wait_time: Some(Duration::from_secs(30)),
+        check_after_idle: rng.percent(30).then_some(Duration::from_millis(5)),
+        connect_timeout: Duration::from_millis(500),
+        backoff_min: Duration::from_millis(2),
+        backoff_max: Duration::from_millis(50),
+        ..PoolConfig::default()
+    };
+    let doors = Arc::new(Doors { config });
+    let weather = Weather {
+        delay: Duration::from_micros(rng.pick(&[1, 30, 1000])),
+        pieces: rng.pick(&[0, 10, 60]),
+        window: rng.pick(&[64 << 10, 64 << 10, 700]),
+        short_reads: rng.pick(&[0, 10]),
+    };
+    let network = Network::new(rng.next(), weather);
+    let workers = 1 + rng.index(3);
+    let rules = Rules {
+        driver: DriverConfig { workers, buffer_size: rng.pick(&[512, 4096]), ..DriverConfig::default() },
+        gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
+        timeouts: Timeouts::default(),
+    };
+    let chaos = Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) };
+    let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
+    let made =
+        |number: usize| Player::new(number, Voice::new(number), 1 + rng.below(4), Rng::new(rng.next()));
+    let players = (0..players).map(made).collect();
+    let world = World {
+        house,
+        network,
+        site: Site::new(model::Redis::new(None)),
+        players,
+        rng,
+        now: pool::Time(0),
+        news: Default::default(),
+        chaos,
+        next_fault: None,
+        recovery: None,
+        max_servers: max_size as usize * 2 * DATABASES as usize,
+        max_unsent: 2 << 20,
+        done: Done::default(),
+        trace,
+    };
+    world.play(|database| {
+        let held = |connection| {
+            let mut left = database.leftovers(connection);
+            left.retain(|what| !what.starts_with("the database") && !what.starts_with("database") && !what.starts_with("the name"));
+            left
+        };
+        database.open().into_iter().flat_map(held).collect()
+    })
+}

@@ -1,0 +1,122 @@
+//! What a player asks of Redis: random commands that touch nobody else's keys and channels, so that its own database knows every answer.
+
+use crate::{product::player::Request, random::Rng};
+
+/// The commands of one player.
+pub(super) struct Programs {
+    number: usize,
+    /// Its keys change after a fault, when it is not known what became of its last commands.
+    alias: u32,
+    next_row: u32,
+    /// It may subscribe in this life: in RESP2 little else is possible then. No transactions: subscriptions cannot change in these here.
+    subscribes: bool,
+    /// MULTI is open.
+    queueing: bool,
+    /// Rows that are in its list for certain.
+    pub(super) acknowledged: Vec<Vec<u8>>,
+}
+
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
+
+impl Programs {
+    pub(super) fn new(number: usize) -> Self {
+        Self { number, alias: 0, next_row: 1, subscribes: false, queueing: false, acknowledged: Vec::new() }
+    }
+
+    /// The key of the list of its rows.
+    pub(super) fn ledger(&self) -> Vec<u8> {
+        self.key("rows").into_bytes()
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("p{}x{}:{name}", self.number, self.alias)
+    }
+
+    pub(super) fn become_another(&mut self) {
+        self.alias += 1;
+        self.acknowledged.clear();
+    }
+
+    /// What it says first.
+    pub(super) fn begin(&mut self, rng: &mut Rng) -> Request {
+        self.queueing = false;
+        let resp3 = rng.percent(40);
+        self.subscribes = resp3 && rng.percent(50);
+        one(if resp3 { command(&["HELLO", "3"]) } else { command(&["PING"]) })
+    }
+
+    /// What it asks next.
+    pub(super) fn next(&mut self, rng: &mut Rng) -> Request {
+        let mut request = Request::default();
+        let many = if rng.percent(25) { 2 + rng.below(6) } else { 1 };
+        for _ in 0..many {
+            let next = self.single(rng);
+            request.bytes.extend(next.bytes);
+            request.answers += next.answers;
+        }
+        request
+    }
+
+    fn single(&mut self, rng: &mut Rng) -> Request {
+        let key = self.key(rng.pick(&["a", "b", "c"]));
+        let list = self.key(rng.pick(&["l", "m"]));
+        let rows = self.key("rows");
+        let value = format!("v{}of{}", self.row(), self.number);
+        let channel = format!("c{}", self.number);
+        let words: Vec<&str> = match rng.below(34) {
+            0..=3 => vec!["GET", &key],
+            4..=6 => vec!["SET", &key, &value],
+            7 => vec!["DEL", &key],
+            8 => vec!["INCR", &key],
+            9 => vec!["APPEND", &key, &value],
+            10..=13 => vec!["RPUSH", &rows, &value],
+            14 => vec!["LRANGE", &rows, "0", "-1"],
+            15 => vec!["LPUSH", &list, &value],
+            16 => vec!["RPOP", &list],
+            17 => vec!["MGET", &key, &rows],
+            18 => vec!["PING", &value],
+            19 => vec!["ECHO", &value],
+            20 if !self.queueing && !self.subscribes => {
+                self.queueing = true;
+                vec!["MULTI"]
+            }
+            21..=24 if self.queueing => {
+                self.queueing = false;
+                vec![rng.pick(&["EXEC", "EXEC", "DISCARD"])]
+            }
+            21 if !self.subscribes => vec!["WATCH", &key],
+            22 => vec!["UNWATCH"],
+            23 => vec!["BLPOP", &list, "0.01"],
+            24 => vec!["CLIENT", "SETNAME", &value],
+            25 => vec!["CLIENT", "GETNAME"],
+            26 => vec!["EVAL", "return redis.call('get', KEYS[1])", "1", &key],
+            27 => vec!["EVAL", "return redis.call('incr', KEYS[1])", "1", &key],
+            28 => vec!["NOSUCHCOMMAND", &value],
+            29 => vec!["GET"],
+            30 if self.subscribes => vec!["SUBSCRIBE", &channel],
+            31 if self.subscribes => vec!["UNSUBSCRIBE", &channel],
+            32 => vec!["PUBLISH", &channel, &value],
+            33 if !self.queueing => {
+                let bytes = [command(&["SELECT", "1"]), command(&["SET", &key, &value]), command(&["SELECT", "0"])];
+                return Request { bytes: bytes.concat(), answers: 3 };
+            }
+            _ => vec!["EXISTS", &key],
+        };
+        one(command(&words))
+    }
+
+    fn row(&mut self) -> u32 {
+        self.next_row += 1;
+        self.next_row - 1
+    }
+}
+
+fn one(bytes: Vec<u8>) -> Request {
+    Request { bytes, answers: 1 }
+}

@@ -1,0 +1,135 @@
+//! A database on the network: what comes over connections is handed to it, and what it says is sent. Knows no protocol.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    time::Duration,
+};
+
+use pool::Time;
+
+use crate::{
+    databases::{Connection, Database},
+    network::{EndId, Network},
+};
+
+/// See the file's head.
+pub struct Site<D> {
+    /// The database.
+    pub database: D,
+    wires: BTreeMap<EndId, Wire>,
+    ends: BTreeMap<Connection, EndId>,
+}
+
+impl<D: Database> fmt::Debug for Site<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} open, on the wires {:?}", self.database.open(), self.ends)
+    }
+}
+
+struct Wire {
+    connection: Connection,
+    /// Said and not sent yet.
+    unsent: VecDeque<u8>,
+    /// It is closed when all has been sent.
+    closing: bool,
+}
+
+/// Since time zero.
+pub fn elapsed(now: Time) -> Duration {
+    Duration::from_nanos(now.0)
+}
+
+impl<D: Database> Site<D> {
+    /// A database to which nobody is connected.
+    pub fn new(database: D) -> Self {
+        Self { database, wires: BTreeMap::new(), ends: BTreeMap::new() }
+    }
+
+    /// Whether an end is one of its.
+    pub fn has(&self, end: EndId) -> bool {
+        self.wires.contains_key(&end)
+    }
+
+    /// Takes those who have arrived.
+    pub fn accept(&mut self, network: &Network, now: Time) {
+        while let Some(end) = network.accept() {
+            let connection = self.database.connect(elapsed(now));
+            self.wires.insert(end, Wire { connection, unsent: VecDeque::new(), closing: false });
+            self.ends.insert(connection, end);
+            self.listen(network, end, now);
+        }
+    }
+
+    /// Something has happened to an end.
+    pub fn listen(&mut self, network: &Network, end: EndId, now: Time) {
+        let Some(wire) = self.wires.get(&end) else { return };
+        let connection = wire.connection;
+        let bytes = network.receive(end, usize::MAX);
+        if !bytes.is_empty() {
+            self.database.receive(connection, &bytes, elapsed(now));
+        }
+        if network.is_over(end) {
+            self.database.hang_up(connection, elapsed(now));
+            self.let_go(network, end);
+        }
+        self.speak(network);
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, network: &Network, now: Time) {
+        self.database.tick(elapsed(now));
+        self.speak(network);
+    }
+
+    /// When that is.
+    pub fn due(&self) -> Option<Time> {
+        self.database.due().map(|due| Time(due.as_nanos() as u64))
+    }
+
+    /// Sends what was said, as far as windows allow.
+    pub fn speak(&mut self, network: &Network) {
+        for (connection, bytes) in self.database.take_output() {
+            if let Some(wire) = self.ends.get(&connection).and_then(|end| self.wires.get_mut(end)) {
+                wire.unsent.extend(bytes);
+            }
+        }
+        for connection in self.database.take_closed() {
+            if let Some(wire) = self.ends.get(&connection).and_then(|end| self.wires.get_mut(end)) {
+                wire.closing = true;
+            }
+        }
+        let mut done = Vec::new();
+        for (end, wire) in &mut self.wires {
+            if !wire.unsent.is_empty() {
+                let sent = network.send(*end, wire.unsent.make_contiguous());
+                wire.unsent.drain(..sent);
+            }
+            if wire.closing && wire.unsent.is_empty() {
+                done.push(*end);
+            }
+        }
+        for end in done {
+            self.let_go(network, end);
+        }
+    }
+
+    fn let_go(&mut self, network: &Network, end: EndId) {
+        network.close(end);
+        let wire = self.wires.remove(&end).expect("it is one of its");
+        self.ends.remove(&wire.connection);
+    }
+
+    /// Breaks the connection of a session off, or ends it; see [`Database::kill`].
+    pub fn kill(&mut self, network: &Network, connection: Connection, politely: bool, now: Time) {
+        self.database.kill(connection, politely, elapsed(now));
+        self.speak(network);
+    }
+
+    /// The network breaks a connection off.
+    pub fn cut(&mut self, network: &Network, connection: Connection) {
+        if let Some(end) = self.ends.get(&connection) {
+            network.reset(*end);
+        }
+    }
+}
