@@ -5,7 +5,7 @@ use std::io::Write;
 
 use protocol::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
 
-use super::{Client, Purpose, Taken};
+use super::{Client, Lease, Purpose, Taken};
 use crate::{
     Redis,
     command::Roster,
@@ -67,12 +67,11 @@ impl Redis {
             }
             Ok(_) => {}
         }
-        client.roll = Some(what);
-        let start = out.inserted.len();
-        let question = [&[id.as_bytes(), client.user.as_bytes(), what.name().as_bytes()], words].concat();
-        resp::command(&mut out.inserted, &question);
+        if what == Roster::Unblock {
+            return self.ask_to_unblock(me, client, given[0], out);
+        }
+        client.ask_all(me, what, words, out);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
-        out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
         Taken::Yes
     }
 
@@ -128,10 +127,7 @@ impl Redis {
                 out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
             }
             Roster::KillOne => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
-            Roster::Unblock => match number(answer).and_then(|id| u32::try_from(id).ok()) {
-                Some(id) if id != 0 => return self.unblock(me, client, id, out),
-                _ => out.insert(Peer::Client(me), |to| to.extend_from_slice(b":0\r\n")),
-            },
+            Roster::Unblock => return client.unblock(me, answer, out),
         }
         if itself && matches!(what, Roster::Kill | Roster::KillOne) {
             return client.close(me, CloseReason::Done, out);
@@ -140,22 +136,39 @@ impl Redis {
         out.push(Effect::Wake { client: me });
     }
 
-    /// Has Redis let the client go on that waits on this connection of its.
-    fn unblock(&self, me: ClientTag, client: &mut Client, connection: u32, out: &mut Outbox) {
-        let with_error = client.unblocks_with_error;
+    /// Asks for a server by which Redis can be told to let somebody go on. Where that client waits is asked when the server is there: what
+    /// was true before may have become another client's connection.
+    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, whom: &[u8], out: &mut Outbox) -> Taken {
         match self.directory.route(&client.user, 0, client.version) {
-            Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock { connection, with_error }, out),
-            Err(why) => {
-                client.say_error(me, &format!("ERR Poolhouse: {why}"), out);
-                out.push(Effect::Standing { client: me, standing: client.standing() });
-                out.push(Effect::Wake { client: me });
-            }
+            Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock(Box::from(whom)), out),
+            Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
         }
         client.elsewhere = true;
+        Taken::Yes
     }
 }
 
 impl Client {
+    /// Asks all clients, itself included.
+    pub(super) fn ask_all(&mut self, me: ClientTag, what: Roster, words: &[&[u8]], out: &mut Outbox) {
+        self.roll = Some(what);
+        let (id, start) = (self.id.to_string(), out.inserted.len());
+        let question = [&[id.as_bytes(), self.user.as_bytes(), what.name().as_bytes()], words].concat();
+        resp::command(&mut out.inserted, &question);
+        out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
+    }
+
+    /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is due already.
+    fn unblock(&self, me: ClientTag, connection: &[u8], out: &mut Outbox) {
+        // It may have been lost meanwhile, and the client been told so.
+        if let Lease::Held(tag) = self.lease {
+            let connection = if connection.is_empty() { b"0" } else { connection };
+            let how: &[u8] = if self.unblocks_with_error { b"ERROR" } else { b"TIMEOUT" };
+            out.insert(Peer::Server(tag), |to| resp::command(to, &[b"CLIENT", b"UNBLOCK", connection, how]));
+        }
+        out.push(Effect::Wake { client: me });
+    }
+
     /// As Redis calls it.
     fn user_name(&self) -> &str {
         if self.user.is_empty() { "default" } else { &self.user }
