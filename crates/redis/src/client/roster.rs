@@ -220,7 +220,7 @@ impl<'a> Filter<'a> {
             return Ok(filter);
         }
         if let (Roster::Unblock, [given, how @ ..]) = (what, words) {
-            filter.ids.push(number(given).ok_or("ERR value is not an integer or out of range")?);
+            filter.ids.push(resp::integer(given).ok_or("ERR value is not an integer or out of range")?);
             let known = |how: &&[u8]| how.eq_ignore_ascii_case(b"TIMEOUT") || how.eq_ignore_ascii_case(b"ERROR");
             if !how.iter().all(known) {
                 return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".to_owned());
@@ -249,7 +249,7 @@ impl<'a> Filter<'a> {
             } else if is("USER") {
                 filter.user = Some(value);
             } else if is("MAXAGE") {
-                filter.age = Some(number(value).ok_or("ERR maxage is not an integer or out of range")?);
+                filter.age = Some(resp::integer(value).ok_or("ERR maxage is not an integer or out of range")?);
             } else if is("SKIPME") {
                 filter.skips_me = match value.to_ascii_lowercase().as_slice() {
                     b"yes" => true,
@@ -288,16 +288,12 @@ impl<'a> Filter<'a> {
 }
 
 fn id(what: Roster, text: &[u8]) -> Result<i64, String> {
-    match (what, number(text)) {
+    match (what, resp::integer(text)) {
         (Roster::Kill, Some(id)) if id > 0 => Ok(id),
         (Roster::List | Roster::Info, Some(id)) => Ok(id),
         (Roster::Kill, _) => Err("ERR client-id should be greater than 0".to_owned()),
         _ => Err("ERR Invalid client ID".to_owned()),
     }
-}
-
-fn number(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 #[cfg(test)]
