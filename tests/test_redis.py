@@ -197,6 +197,14 @@ def test_what_is_no_command_is_refused_in_the_words_of_redis(pool, server):
     assert poolhouse.connect().ping()
 
 
+@pytest.mark.parametrize("words", [("SELECT", "01"), ("SELECT", "+1"), ("SELECT", "-0"), ("HELLO", "+3"), ("HELLO", "02"), ("CLIENT", "UNBLOCK", "+1"), ("CLIENT", "KILL", "ID", "+1")])
+def test_a_number_is_what_redis_takes_for_one(pool, server, words):
+    told = []
+    for port in (server.port, pool().port):
+        told.append(talk(port, encoded(words) + b"ECHO end\r\n", until=b"end\r\n"))
+    assert told[1] == told[0] and told[0].startswith(b"-ERR")
+
+
 def test_replies_come_in_the_order_of_commands_whoever_answers_them(pool):
     poolhouse = pool()
     asked = b"PING\r\nCLIENT SETNAME me\r\nECHO a\r\nCLIENT GETNAME\r\nSELECT 1\r\nSET k v\r\nSELECT 0\r\nGET k\r\nRESET\r\nQUIT\r\n"

@@ -145,3 +145,27 @@ def test_a_client_that_blocks_is_seen_and_let_go(pool):
         blocked.close()
     with pytest.raises(redis.ResponseError, match="TIMEOUT or ERROR"):
         other.execute_command("CLIENT", "UNBLOCK", 1, "NEVER")
+
+
+def test_who_is_let_go_late_is_nobody_else(pool, server):
+    """Whoever lets another go on waits for a server himself; by then that one may have gone on, and its server be at somebody else's command."""
+    poolhouse = pool(workers=1, max_size=4, max_wait_time="30s")
+    blocked, others, stranger = Raw(poolhouse), [Raw(poolhouse) for _ in range(3)], Raw(poolhouse)
+    number = int(blocked.say(command("CLIENT", "ID")).socket.recv(64).strip()[1:])
+    blocked.say(command("BLPOP", "first", 0))
+    eventually("it blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+    # These take all other servers.
+    for other in others:
+        assert other.say(command("MULTI")).hear(5) == b"+OK\r\n"
+    waiting = lambda: poolhouse.metric("poolhouse_waiters")
+    stranger.say(command("BLPOP", "second", 0))
+    eventually("a stranger waits in line", lambda: waiting() == 1)
+    late = Raw(poolhouse).say(command("CLIENT", "UNBLOCK", number))
+    eventually("so does who would let it go", lambda: waiting() == 2)
+    server.connect().rpush("first", "something")
+    assert blocked.hear(4) == b"*2\r\n"
+    eventually("the stranger blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+    assert others[0].say(command("DISCARD")).hear(5) == b"+OK\r\n"
+    assert late.hear(4) == b":0\r\n"
+    server.connect().rpush("second", "something")
+    assert stranger.hear(4) == b"*2\r\n"

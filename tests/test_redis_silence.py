@@ -4,12 +4,14 @@ import contextlib
 import select
 import threading
 import time
+import types
 
 import pytest
 import redis
 
 from redis_fixtures import own_redis, pool, server
 from redis_raw import Raw, command
+from relay import Relay
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -211,3 +213,20 @@ def test_a_slow_reader_that_keeps_nobody_waiting_gets_all_of_it(pool, server):
         assert other.ping()
         time.sleep(0.01)
     assert slow.say(command("PING")).hear(7) == b"+PONG\r\n"
+
+
+def test_behind_a_value_that_takes_long_to_come_newcomers_get_another_server(pool, server):
+    """Its reader takes all that comes, and Redis is never silent: it only takes longer than `max_wait_time`."""
+    server.connect().set("big", b"x" * 30_000_000)
+    with Relay(server.port) as line:
+        line.delay, line.piece = 0.005, 32_768
+        behind = types.SimpleNamespace(password=None, url=lambda: f"redis://127.0.0.1:{line.port}")
+        poolhouse = pool(behind=behind, workers=1, max_size=4, max_wait_time="1s")
+        quick = Raw(poolhouse)
+        quick.say(command("GET", "big")).hear(1)
+        reading = threading.Thread(target=quick.hear, args=(30_000_000,))
+        reading.start()
+        # For longer than anybody has a server without giving it back.
+        time.sleep(1.5)
+        assert poolhouse.connect().ping()
+        reading.join()

@@ -139,6 +139,14 @@ def test_what_is_large_comes_and_goes_in_pieces(rest):
         assert b"PONG" in slow.makefile("rb").read()
 
 
+def test_a_pipeline_may_have_more_bytes_than_redis_takes_at_a_time(rest, server):
+    """What waits for one connection is bounded, and so the rest of a request waits for the replies to its beginning."""
+    client = Rest(rest(listener="max_request = 300000000\n").http, timeout=60)
+    status, answer, _ = client.ask("POST", "/pipeline", b"[%s]" % b",".join([b'["APPEND","a","%s"]' % (b"x" * 8_000_000)] * 30))
+    assert (status, json.loads(answer)) == (200, [{"result": (number + 1) * 8_000_000} for number in range(30)])
+    server.connect().delete("a")
+
+
 def test_requests_may_follow_each_other_without_waiting(rest):
     poolhouse = rest()
     one = lambda n, more="": f"GET /incrby/n/{n} HTTP/1.1\r\n{BEARER}{more}\r\n".encode()

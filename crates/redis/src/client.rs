@@ -561,7 +561,7 @@ impl Client {
             Purpose::Subscriptions => unreachable!("that concerns all, who are told"),
             // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the old one.
             Purpose::Select(_) if error.starts_with("ERR Poolhouse") => return self.fail(me, error, out),
-            Purpose::Select(_) | Purpose::Hello(..) | Purpose::Unblock { .. } => {
+            Purpose::Select(_) | Purpose::Hello(..) | Purpose::Unblock(_) => {
                 out.insert(Peer::Client(me), |to| resp::error(to, error))
             }
         }

@@ -14,6 +14,7 @@ mod request;
 mod write;
 
 pub use inline::split;
+pub(crate) use number::parse as integer;
 pub use parts::parts;
 pub use push::{Said, said, string, words};
 pub use reply::ReplyScanner;

@@ -5,6 +5,9 @@
 //! does not read. From outside these look the same. So when the first answer has been due for longer than is usual, nobody joins
 //! any more, and one other server is asked for and asked (`Protocol::check`). Once that answers, newcomers go there, and the
 //! silent server is left to those who have sent something to it. While that is silent, too, they wait; no third is asked.
+//!
+//! The same goes for a server that is to be given back and is not, because what comes for somebody takes long: nobody may join it, and
+//! for who comes meanwhile there may be others.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +18,7 @@ use super::{
     Work, Worker,
     effects::Source,
     servers::Phase,
-    sharing::{MUX, Place},
+    sharing::{MUX, Place, Share, TURN},
 };
 use crate::{mailbox::Message, reactor::Reactor, shared_pool::SharedPool};
 
@@ -47,6 +50,8 @@ pub(super) struct Silence {
     due: Option<Time>,
     /// For longer than is usual.
     long: bool,
+    /// When it was over last.
+    over: Option<Time>,
 }
 
 impl Silence {
@@ -57,6 +62,11 @@ impl Silence {
 
     pub(super) fn is_long(&self) -> bool {
         self.long
+    }
+
+    /// Since when somebody who came at `since` has not waited for Redis, but for others.
+    pub(super) fn others_since(&self, since: Time) -> Time {
+        self.over.map_or(since, |over| over.max(since))
     }
 }
 
@@ -86,6 +96,18 @@ impl RoundTrips {
     }
 }
 
+impl Share {
+    /// Whether it is of no use to newcomers, and nobody knows for how long.
+    fn is_helpless(&self, now: Time) -> bool {
+        self.is_silent() || (self.yielding && now - self.since >= TURN + PATIENCE)
+    }
+
+    /// Whether it says nothing, or cannot say it to somebody who does not read.
+    fn is_silent(&self) -> bool {
+        self.silence.long || self.stalled.ever()
+    }
+}
+
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A shared server says something. True if it was silent for long.
     pub(super) fn heard_from(&mut self, slot: usize) -> bool {
@@ -95,17 +117,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let Some(since) = share.silence.due.replace(now) {
             self.round_trips.note(server.pool.id, now - since);
         }
-        std::mem::take(&mut share.silence.long)
+        let long = std::mem::take(&mut share.silence.long);
+        if long {
+            share.silence.over = Some(now);
+        }
+        long
     }
 
-    /// Whether a mux's server is silent, by now. Then it is relieved, if somebody waits.
+    /// Whether a mux's server is silent, by now. Then, or if it is not given back, it is relieved, if somebody waits.
     pub(super) fn look_at_silence(&mut self, pool: &Arc<SharedPool>, slot: usize) -> bool {
         let (now, limit) = (self.now, self.round_trips.limit(pool.id));
         let share = self.share(slot);
         share.silence.long |= share.silence.due.is_some_and(|due| now - due >= limit);
-        let silent = share.silence.long || share.stalled.ever();
+        let (silent, helpless) = (share.is_silent(), share.is_helpless(now));
         let mux = self.mux(pool.id).expect("its server was looked at");
-        if silent && mux.relief == Relief::None && !mux.joining.is_empty() {
+        if helpless && mux.relief == Relief::None && !mux.joining.is_empty() {
             self.ask_relief(pool);
         }
         silent
@@ -131,11 +157,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.mux(pool).is_some_and(|mux| mux.relief == relief)
     }
 
-    /// Whether the server that a mux has is still silent.
+    /// What the server that a mux has is to those who share it, if it has one.
+    fn share_of(&mut self, pool: PoolId) -> Option<&Share> {
+        let Place::Serving(server) = self.mux(pool)?.place else { return None };
+        Some(self.share(server as usize))
+    }
+
+    /// Whether that server is still silent.
     fn is_silent(&mut self, pool: PoolId) -> bool {
-        let Some(Place::Serving(server)) = self.mux(pool).map(|mux| mux.place) else { return false };
-        let share = self.share(server as usize);
-        share.silence.long || share.stalled.ever()
+        self.share_of(pool).is_some_and(Share::is_silent)
+    }
+
+    /// Whether it is still of no use to newcomers.
+    fn needs_relief(&mut self, pool: PoolId) -> bool {
+        let now = self.now;
+        self.share_of(pool).is_some_and(|share| share.is_helpless(now))
     }
 
     /// The pool has granted another server; `None`: it died on its way here.
@@ -145,7 +181,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.mux(pool).expect("just seen").relief = Relief::None;
         }
         let Some(slot) = slot else { return };
-        if !awaited || !self.is_silent(pool) {
+        if !awaited || !self.needs_relief(pool) {
             return self.check_in(slot, Verdict::Clean);
         }
         self.mux(pool).expect("just seen").relief = Relief::Probed(slot as u32);
@@ -192,7 +228,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if awaited {
             self.mux(pool).expect("just seen").relief = Relief::None;
         }
-        if !awaited || !self.is_silent(pool) {
+        if !awaited || !self.needs_relief(pool) {
             return self.check_in(slot, Verdict::Clean);
         }
         let Some(Place::Serving(silent)) = self.mux(pool).map(|mux| mux.place) else { return };

@@ -30,7 +30,7 @@ use crate::{
 pub(super) const MUX: u32 = (1 << (u32::BITS - protocol::WORKER_BITS)) - 1;
 
 /// A mux gives its server back this often at least.
-const TURN: Duration = Duration::from_secs(1);
+pub(super) const TURN: Duration = Duration::from_secs(1);
 
 /// Bytes for a shared server that are collected before they are sent.
 const MAX_COLLECTED: usize = 16 << 10;
@@ -67,7 +67,7 @@ pub(super) struct Share {
     /// The worst verdict of those who left.
     worst: Verdict,
     /// Since when the mux has the server.
-    since: Time,
+    pub(super) since: Time,
     /// Nobody joins any more, and who has a share sends nothing.
     pub(super) yielding: bool,
     /// Somebody has joined since the last look.
@@ -484,12 +484,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn end_long_joining(&mut self, pool: &Arc<SharedPool>, silent: bool) {
         let takes_nobody = |mux: &&mut Mux| matches!(mux.place, Place::Serving(_)) && !mux.joining.is_empty();
         let Some(mux) = self.mux(pool.id).filter(takes_nobody) else { return };
+        let Place::Serving(server) = mux.place else { unreachable!("just seen") };
         let mut joining = std::mem::take(&mut mux.joining);
+        let silence = self.share(server as usize).silence;
         joining.retain(|joiner| self.still_joins(pool.id, joiner));
         let (config, now) = (&pool.spec().config, self.now);
-        // Where the server is silent, it is Redis that they wait for.
-        let limit = if silent { config.unavailable_wait_time } else { config.max_wait_time };
-        let is_late = |joiner: &Joiner| limit.is_some_and(|limit| now - joiner.since >= limit);
+        // Where the server is silent, it is Redis that they wait for; what they waited for that does not count afterwards.
+        let waited = |joiner: &Joiner| match silent {
+            true => (now - joiner.since, config.unavailable_wait_time),
+            false => (now - silence.others_since(joiner.since), config.max_wait_time),
+        };
+        let is_late = |joiner: &Joiner| matches!(waited(joiner), (waited, Some(limit)) if waited >= limit);
         let (late, patient): (Vec<_>, Vec<_>) = joining.into_iter().partition(is_late);
         self.mux(pool.id).expect("seen above").joining = patient;
         for joiner in late {

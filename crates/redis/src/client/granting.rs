@@ -3,7 +3,7 @@
 use protocol::{ClientTag, LeaseKind, Outbox, Peer, ServerTag, Verdict};
 
 use super::{Client, Lease, Purpose};
-use crate::{Redis, Server, resp, server::Due};
+use crate::{Redis, Server, command::Roster, server::Due};
 
 impl Redis {
     pub(crate) fn on_granted(
@@ -27,12 +27,11 @@ impl Redis {
         match purpose {
             Purpose::Commands => return,
             Purpose::Subscriptions => return self.found(me, client, tag, server, out),
-            Purpose::Unblock { connection, with_error } => {
+            Purpose::Unblock(whom) => {
+                // What is sent says what the clients answer.
                 server.expect(Some((me, client.id)), Due::Plain);
                 client.due += 1;
-                let (id, how) = (connection.to_string(), if with_error { "ERROR" } else { "TIMEOUT" });
-                let words = [&b"CLIENT"[..], b"UNBLOCK", id.as_bytes(), how.as_bytes()];
-                return out.insert(Peer::Server(tag), |to| resp::command(to, &words));
+                return client.ask_all(me, Roster::Unblock, &[&whom], out);
             }
             Purpose::Select(database) if server.outside().is_some() => {
                 client.selects = Some(database);

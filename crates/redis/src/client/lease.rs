@@ -27,6 +27,6 @@ pub(crate) enum Purpose {
     Hello(Version, Option<Box<[u8]>>),
     /// To hold the subscriptions of all.
     Subscriptions,
-    /// To let the client go on that waits on Redis's connection with this number: with an error, or as if its time were over.
-    Unblock { connection: u32, with_error: bool },
+    /// To let the client with this number go on that waits for something.
+    Unblock(Box<[u8]>),
 }

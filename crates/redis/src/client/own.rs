@@ -115,7 +115,7 @@ impl Redis {
         let mut rest = &arguments[1..];
         let mut version = client.version;
         if let [first, behind @ ..] = rest {
-            version = match number(first) {
+            version = match resp::integer(first) {
                 Some(2) => Version::Resp2,
                 Some(3) => Version::Resp3,
                 Some(_) => return client.say_error(me, "NOPROTO unsupported protocol version", out),
@@ -165,7 +165,7 @@ impl Redis {
 
     fn select(&self, me: ClientTag, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
         let [_, index] = arguments else { return client.wrong_arity(me, "select", out) };
-        let Some(index) = number(index) else {
+        let Some(index) = resp::integer(index) else {
             return client.say_error(me, "ERR value is not an integer or out of range", out);
         };
         match u32::try_from(index) {
@@ -299,8 +299,4 @@ fn is_name(name: &[u8]) -> bool {
 fn redirects(arguments: &[&[u8]]) -> bool {
     let tracking = arguments.get(1).is_some_and(|second| second.eq_ignore_ascii_case(b"TRACKING"));
     tracking && (arguments.len() == MAX_READ || arguments.iter().any(|word| word.eq_ignore_ascii_case(b"REDIRECT")))
-}
-
-fn number(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -42,6 +42,8 @@ pub(crate) struct Rest {
     stage: Stage,
     /// Requests that are being carried out, in order. In HTTP/1.1 there is one at a time.
     works: VecDeque<Work>,
+    /// Bytes of commands that have been sent since no reply was due.
+    unanswered: usize,
     /// The first byte of the next input has been read already.
     ahead: bool,
     /// It is to go when what it has asked has been answered.

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use protocol::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
 
-use super::{Client, Purpose, Taken};
+use super::{Client, Lease, Purpose, Taken};
 use crate::{
     Redis,
     command::Roster,
@@ -67,12 +67,11 @@ impl Redis {
             }
             Ok(_) => {}
         }
-        client.roll = Some(what);
-        let start = out.inserted.len();
-        let question = [&[id.as_bytes(), client.user.as_bytes(), what.name().as_bytes()], words].concat();
-        resp::command(&mut out.inserted, &question);
+        if what == Roster::Unblock {
+            return self.ask_to_unblock(me, client, given[0], out);
+        }
+        client.ask_all(me, what, words, out);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
-        out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
         Taken::Yes
     }
 
@@ -128,10 +127,7 @@ impl Redis {
                 out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
             }
             Roster::KillOne => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
-            Roster::Unblock => match number(answer).and_then(|id| u32::try_from(id).ok()) {
-                Some(id) if id != 0 => return self.unblock(me, client, id, out),
-                _ => out.insert(Peer::Client(me), |to| to.extend_from_slice(b":0\r\n")),
-            },
+            Roster::Unblock => return client.unblock(me, answer, out),
         }
         if itself && matches!(what, Roster::Kill | Roster::KillOne) {
             return client.close(me, CloseReason::Done, out);
@@ -140,22 +136,39 @@ impl Redis {
         out.push(Effect::Wake { client: me });
     }
 
-    /// Has Redis let the client go on that waits on this connection of its.
-    fn unblock(&self, me: ClientTag, client: &mut Client, connection: u32, out: &mut Outbox) {
-        let with_error = client.unblocks_with_error;
+    /// Asks for a server by which Redis can be told to let somebody go on. Where that client waits is asked when the server is there: what
+    /// was true before may have become another client's connection.
+    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, whom: &[u8], out: &mut Outbox) -> Taken {
         match self.directory.route(&client.user, 0, client.version) {
-            Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock { connection, with_error }, out),
-            Err(why) => {
-                client.say_error(me, &format!("ERR Poolhouse: {why}"), out);
-                out.push(Effect::Standing { client: me, standing: client.standing() });
-                out.push(Effect::Wake { client: me });
-            }
+            Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock(Box::from(whom)), out),
+            Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
         }
         client.elsewhere = true;
+        Taken::Yes
     }
 }
 
 impl Client {
+    /// Asks all clients, itself included.
+    pub(super) fn ask_all(&mut self, me: ClientTag, what: Roster, words: &[&[u8]], out: &mut Outbox) {
+        self.roll = Some(what);
+        let (id, start) = (self.id.to_string(), out.inserted.len());
+        let question = [&[id.as_bytes(), self.user.as_bytes(), what.name().as_bytes()], words].concat();
+        resp::command(&mut out.inserted, &question);
+        out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
+    }
+
+    /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is due already.
+    fn unblock(&self, me: ClientTag, connection: &[u8], out: &mut Outbox) {
+        // It may have been lost meanwhile, and the client been told so.
+        if let Lease::Held(tag) = self.lease {
+            let connection = if connection.is_empty() { b"0" } else { connection };
+            let how: &[u8] = if self.unblocks_with_error { b"ERROR" } else { b"TIMEOUT" };
+            out.insert(Peer::Server(tag), |to| resp::command(to, &[b"CLIENT", b"UNBLOCK", connection, how]));
+        }
+        out.push(Effect::Wake { client: me });
+    }
+
     /// As Redis calls it.
     fn user_name(&self) -> &str {
         if self.user.is_empty() { "default" } else { &self.user }
@@ -207,7 +220,7 @@ impl<'a> Filter<'a> {
             return Ok(filter);
         }
         if let (Roster::Unblock, [given, how @ ..]) = (what, words) {
-            filter.ids.push(number(given).ok_or("ERR value is not an integer or out of range")?);
+            filter.ids.push(resp::integer(given).ok_or("ERR value is not an integer or out of range")?);
             let known = |how: &&[u8]| how.eq_ignore_ascii_case(b"TIMEOUT") || how.eq_ignore_ascii_case(b"ERROR");
             if !how.iter().all(known) {
                 return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".to_owned());
@@ -236,7 +249,7 @@ impl<'a> Filter<'a> {
             } else if is("USER") {
                 filter.user = Some(value);
             } else if is("MAXAGE") {
-                filter.age = Some(number(value).ok_or("ERR maxage is not an integer or out of range")?);
+                filter.age = Some(resp::integer(value).ok_or("ERR maxage is not an integer or out of range")?);
             } else if is("SKIPME") {
                 filter.skips_me = match value.to_ascii_lowercase().as_slice() {
                     b"yes" => true,
@@ -275,16 +288,12 @@ impl<'a> Filter<'a> {
 }
 
 fn id(what: Roster, text: &[u8]) -> Result<i64, String> {
-    match (what, number(text)) {
+    match (what, resp::integer(text)) {
         (Roster::Kill, Some(id)) if id > 0 => Ok(id),
         (Roster::List | Roster::Info, Some(id)) => Ok(id),
         (Roster::Kill, _) => Err("ERR client-id should be greater than 0".to_owned()),
         _ => Err("ERR Invalid client ID".to_owned()),
     }
-}
-
-fn number(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(crate) fn number(bytes: &[u8]) -> Result<Option<(i64, usize)>, NoNumber> {
 pub(crate) struct NoNumber;
 
 /// As Redis reads numbers: a minus or nothing before the digits, no zero before others.
-fn parse(text: &[u8]) -> Option<i64> {
+pub(crate) fn parse(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let plain = match digits {
         [] => false,

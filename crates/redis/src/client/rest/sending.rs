@@ -24,6 +24,10 @@ use crate::{
 /// Bytes of results from which on all are weighed that a connection holds.
 const LARGE: usize = 1024 * 1024;
 
+/// Bytes of commands that are sent before the replies to them have come. The driver takes no more than so much for a server at a time, and
+/// requests may have waited for a server until they are many.
+const MAX_UNANSWERED: usize = 32 * 1024 * 1024;
+
 impl Redis {
     /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same turn.)
     pub(super) fn send_all(
@@ -122,6 +126,10 @@ impl Redis {
                 client.held_back = true;
                 return Ok(false);
             }
+            if client.has_unanswered(span.len()) {
+                client.held_back = true;
+                return Ok(false);
+            }
             let kind = match call.shape {
                 Shape::Transaction if *next == 0 => Kind::Multi,
                 Shape::Transaction if *next == last => Kind::Ending,
@@ -134,6 +142,7 @@ impl Redis {
                 Some((tag, server)) => {
                     client.note(me, tag, server, kind, more, out);
                     out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
+                    client.http().unanswered += span.len();
                     *next += 1;
                 }
                 None => return client.failing.take().map_or(Ok(false), Err),
@@ -163,6 +172,14 @@ impl Client {
             }
         }
         true
+    }
+
+    /// Whether so many bytes more have to wait for the replies to those that were sent.
+    fn has_unanswered(&mut self, more: usize) -> bool {
+        if self.due == 0 {
+            self.http().unanswered = 0;
+        }
+        self.due > 0 && self.http().unanswered + more > MAX_UNANSWERED
     }
 
     /// Goes on as whoever asks next. False if the replies to the requests of another have to come first.

@@ -40,6 +40,8 @@ pub(super) struct Two {
     streams: Vec<Stream>,
     /// Streams have ended: their subscriptions may be of use to nobody.
     untidy: bool,
+    /// Bytes that it may hold.
+    most: usize,
 }
 
 /// Messages for one request.
@@ -86,6 +88,7 @@ impl Redis {
             _ => Ok(()),
         };
         let most = MAX_HELD.max(MAX_BODIES * rules.as_ref().map_or(0, |rules| rules.max_request));
+        two.most = most;
         let room = most.saturating_sub(client.http().weight());
         let mut over = two.h2.take(bytes, room, &admit, &mut arrived).err();
         let refused = refusal.is_some() && !arrived.is_empty();
@@ -213,7 +216,7 @@ impl Stream {
 
 impl Two {
     pub(super) fn new(h2: H2) -> Self {
-        Self { h2, streams: Vec::new(), untidy: false }
+        Self { h2, streams: Vec::new(), untidy: false, most: MAX_HELD }
     }
 
     pub(super) fn answer(&mut self, respond: Respond, answer: Answer) {
@@ -222,7 +225,7 @@ impl Two {
 
     /// Whether with these bytes of its requests the connection holds more than it may.
     pub(super) fn is_full(&self, requests: usize) -> bool {
-        self.h2.holds() + requests > MAX_HELD
+        self.h2.holds() + requests > self.most
     }
 
     /// Bytes of answers that the client has not read.
@@ -320,5 +323,18 @@ impl Client {
         two.lose(why);
         two.send(me, out);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_have_the_room_that_bodies_have() {
+        let mut two = Two::new(H2::new(1));
+        assert!(!two.is_full(MAX_HELD) && two.is_full(MAX_HELD + 1));
+        two.most = 2 * MAX_HELD;
+        assert!(!two.is_full(MAX_HELD + 1), "where bodies may be larger, all may hold more");
     }
 }
