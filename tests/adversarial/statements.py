@@ -76,7 +76,7 @@ class Client:
 
     def __init__(self, chance, number, features, pinner, looks=False):
         """`features` are the names of those it may use; a pinner may use those that need a server of its own, too."""
-        self.chance, self.number = chance, number
+        self.chance, self.number, self.pinner = chance, number, pinner
         self.features = {name for name in features if pinner or name not in PINNING}
         if not pinner:
             # Both at a time can only be had by a client with a server of its own.
@@ -274,9 +274,10 @@ def odd_literals(c):
 
 @step("escapes", 0.5)
 def change_what_literals_mean(c):
-    """Seldom for long: a server that was used so is closed, and one that is always new would show nothing of what others leave."""
+    """Some clients only, and seldom for long: a server that was used so is closed, and one that is always new would show nothing of what others
+    leave."""
     back = [c.sql("SET standard_conforming_strings = on")] if c.chance.random() < 0.9 else []
-    return [c.sql(f"SET standard_conforming_strings = {c.chance.choice(['off', 'on', 'on'])}"),
+    return [c.sql(f"SET standard_conforming_strings = {c.chance.choice(['off', 'on', 'on'] if c.number % 5 == 0 else ['on'])}"),
             c.sql(r"SET app.user = 'back\\slash'"), c.sql(r"SELECT 'it\'; SET app.depth = 77 --'"), *back]
 
 

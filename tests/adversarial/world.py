@@ -71,32 +71,45 @@ def make_objects(clients):
 
 # Of a custom setting that was set and reset, a session keeps an empty string, which SQL cannot turn into NULL again: both count
 # as the same. No backslash and no unqualified name here, for they mean what the caller's session says they mean.
+def watched():
+    """Each of these settings with its value, as one expression: PostgreSQL plans that sooner than a query."""
+    return ", ".join(f"'{name} = ' || coalesce(pg_catalog.current_setting('{name}', true), '')" for name in WATCHED)
+
+
+def temporary():
+    """The names of the temporary tables that there are, likewise."""
+    return " || ".join(f"CASE WHEN pg_catalog.to_regclass('pg_temp.{name}') IS NOT NULL THEN '{name} ' ELSE '' END" for name in TEMP_TABLES)
+
+
 STATE_FUNCTIONS = (
-    # What is looked at after every statement. `counters`: also lastval, which needs a subtransaction.
-    f"""CREATE FUNCTION adv.state(counters bool) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE last text := '';
+    # What is looked at after every statement. `counters`: also lastval, which needs a subtransaction. `whole`: also what has to be looked for by queries,
+    # which a pooler's cleaning has PostgreSQL plan anew each time.
+    f"""CREATE FUNCTION adv.state(counters bool, whole bool) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE last text := ''; rest text;
 BEGIN
   IF counters THEN
     BEGIN last := pg_catalog.lastval()::text; EXCEPTION WHEN OTHERS THEN last := 'none'; END;
   END IF;
+  IF whole THEN
+    rest := pg_catalog.concat_ws(pg_catalog.chr(10),
+      'locks: ' || (SELECT coalesce(pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, mode), ', '
+           ORDER BY classid, objid, objsubid, mode), '') FROM pg_catalog.pg_locks
+         WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()),
+      'cursors: ' || (SELECT coalesce(pg_catalog.string_agg(name || ' ' || is_holdable::text, ', ' ORDER BY name), '')
+         FROM pg_catalog.pg_cursors WHERE name <> ''),
+      'channels: ' || (SELECT coalesce(pg_catalog.string_agg(c, ', ' ORDER BY c), '') FROM pg_catalog.pg_listening_channels() c),
+      'prepared: ' || (SELECT coalesce(pg_catalog.string_agg(name, ', ' ORDER BY name), '') FROM pg_catalog.pg_prepared_statements
+         WHERE from_sql),
+      'parsed: ' || (SELECT coalesce(pg_catalog.string_agg(name, ', ' ORDER BY name), '') FROM pg_catalog.pg_prepared_statements
+         WHERE NOT from_sql AND name <> ''));
+  END IF;
   RETURN pg_catalog.concat_ws(pg_catalog.chr(10),
     'users: ' || current_user || ', ' || session_user,
     'lastval: ' || last,
-    (SELECT pg_catalog.string_agg(n || ' = ' || coalesce(pg_catalog.current_setting(n, true), ''), pg_catalog.chr(10))
-       FROM pg_catalog.unnest({array(WATCHED)}) n),
+    {watched()},
     'schemas: ' || pg_catalog.current_schemas(false)::text,
-    'temporary: ' || (SELECT coalesce(pg_catalog.string_agg(n, ', '), '') FROM pg_catalog.unnest({array(TEMP_TABLES)}) n
-       WHERE pg_catalog.to_regclass('pg_temp.' || n) IS NOT NULL),
-    'locks: ' || (SELECT coalesce(pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, mode), ', '
-         ORDER BY classid, objid, objsubid, mode), '') FROM pg_catalog.pg_locks
-       WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()),
-    'cursors: ' || (SELECT coalesce(pg_catalog.string_agg(name || ' ' || is_holdable::text, ', ' ORDER BY name), '')
-       FROM pg_catalog.pg_cursors WHERE name <> ''),
-    'channels: ' || (SELECT coalesce(pg_catalog.string_agg(c, ', ' ORDER BY c), '') FROM pg_catalog.pg_listening_channels() c),
-    'prepared: ' || (SELECT coalesce(pg_catalog.string_agg(name, ', ' ORDER BY name), '') FROM pg_catalog.pg_prepared_statements
-       WHERE from_sql),
-    'parsed: ' || (SELECT coalesce(pg_catalog.string_agg(name, ', ' ORDER BY name), '') FROM pg_catalog.pg_prepared_statements
-       WHERE NOT from_sql AND name <> ''));
+    'temporary: ' || {temporary()},
+    rest);
 END $$""",
     # What is looked at now and then: every setting whose value is not the built-in one.
     f"""CREATE FUNCTION adv.settings() RETURNS text LANGUAGE sql AS $$

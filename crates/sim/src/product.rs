@@ -116,13 +116,12 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn step(&mut self) {
         self.done.steps += 1;
         assert!(self.done.steps < MAX_STEPS, "the schedule does not end");
-        self.network.advance(self.now);
-        self.site.accept(&self.network, self.now);
-        self.news.extend(self.network.take_news());
         if self.rng.per_myriad(100) {
             let some = self.rng.around(Duration::from_micros(20));
             self.pass(self.now + some);
         }
+        self.site.accept(&self.network, self.now);
+        self.news.extend(self.network.take_news());
         let workers = self.house.ready();
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
         let mut choices = workers.len() + players.len() + self.news.len();

@@ -86,7 +86,10 @@ pub trait Speech {
     /// A message of the product was seen, in full.
     fn hear(&mut self, bytes: &[u8]);
 
-    /// What is said to leave politely.
+    /// No transaction is open, in which nothing comes unasked.
+    fn is_idle(&self) -> bool;
+
+    /// What is said to leave politely; nothing: it just closes.
     fn farewell(&self) -> Vec<u8>;
 
     /// The first message of `bytes` with its length, if it is complete; `None` as a message for one that is not compared.
@@ -217,7 +220,7 @@ impl<S: Speech> Player<S> {
         if life.left {
             return;
         }
-        if life.due == 0 && !life.asides.is_empty() {
+        if life.due == 0 && !life.asides.is_empty() && self.speech.is_idle() {
             let until = *life.awaits_asides.get_or_insert(around.now + ASIDE_PATIENCE);
             let hurt = around.faults > life.faults;
             assert!(around.now < until || hurt, "{} is not told: {:?}", life.tale(self.number), life.asides);

@@ -75,6 +75,10 @@ impl Speech for Voice {
         }
     }
 
+    fn is_idle(&self) -> bool {
+        self.programs.status == b'I'
+    }
+
     fn farewell(&self) -> Vec<u8> {
         message(b'X', b"")
     }

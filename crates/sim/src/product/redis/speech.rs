@@ -76,6 +76,10 @@ impl Speech for Voice {
 
     fn hear(&mut self, _: &[u8]) {}
 
+    fn is_idle(&self) -> bool {
+        true
+    }
+
     fn farewell(&self) -> Vec<u8> {
         Vec::new()
     }
