@@ -48,6 +48,8 @@ impl Postgres {
         let forgets = server.suspects.any(Suspects::FORGET);
         match tag {
             b"DISCARD ALL\0" if forgets => self.forgotten(relay, server, true),
+            // In session mode its statements are its own business.
+            b"DISCARD ALL\0" => server.discarded |= server.suspects.any(Suspects::RESET),
             b"DEALLOCATE ALL\0" if forgets => self.forgotten(relay, server, false),
             // Of a statement that is not known by its name: it may have been one of ours.
             b"DEALLOCATE\0" | b"DO\0" if forgets => {

@@ -381,6 +381,7 @@ impl Postgres {
         if client.mode == PoolMode::Session {
             server.suspects.remove(Suspects::SETTINGS);
             (server.custom, server.resets) = (Vec::new(), Vec::new());
+            server.discarded = false;
         }
     }
 

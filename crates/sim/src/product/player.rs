@@ -98,6 +98,9 @@ pub trait Speech {
     /// Messages of the opening in an order that can be compared.
     fn sort_opening(&self, messages: &mut Vec<Message>);
 
+    /// A documented difference.
+    fn is_as_good(&self, expected: &Message, got: &Message) -> bool;
+
     /// All that was asked is answered: what the real database holds of this player is as its own has it.
     fn check(&mut self, real: &Self::Database, own: &Self::Database);
 
@@ -162,7 +165,8 @@ impl Life {
             let differ = |(name, value): &(&Vec<u8>, &Vec<u8>)| self.heard_of.get(*name) != Some(*value);
             let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
             let wrong: Vec<_> = known.iter().filter(differ).map(|(name, value)| (text(name), text(value))).collect();
-            panic!("{} was not told {wrong:?}", self.tale(number));
+            let told: Vec<_> = wrong.iter().map(|(name, _)| self.heard_of.get(name.as_bytes()).map(|told| text(told))).collect();
+            panic!("{} was not told {wrong:?}, but {told:?}", self.tale(number));
         }
     }
 
@@ -438,7 +442,7 @@ impl<S: Speech> Player<S> {
             return;
         }
         let expected = life.expected.front();
-        if expected == Some(&message) {
+        if expected.is_some_and(|expected| *expected == message || self.speech.is_as_good(expected, &message)) {
             life.expected.pop_front();
         } else {
             let excused = (hurt && message.kind == Kind::Fault) || (life.cancelled && message.kind == Kind::Cancelled);

@@ -102,6 +102,10 @@ impl Speech for Voice {
 
     fn sort_opening(&self, _: &mut Vec<Message>) {}
 
+    fn is_as_good(&self, _: &Message, _: &Message) -> bool {
+        false
+    }
+
     fn check(&mut self, real: &model::Redis, own: &model::Redis) {
         let key = self.programs.ledger();
         let (real, own) = (real.list(&key), own.list(&key));
