@@ -31,6 +31,9 @@ const MAX_STEPS: u64 = 3_000_000;
 /// After the last client has left, all must have come to rest so long after.
 const REST: Duration = Duration::from_secs(30);
 
+/// For so long a fault is felt by those who come after it.
+const AFTERMATH: Duration = Duration::from_secs(1);
+
 /// What is done by one schedule.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Done {
@@ -61,6 +64,7 @@ pub struct World<P: Protocol, S: Speech> {
     news: BTreeSet<EndId>,
     chaos: Chaos,
     next_fault: Option<Time>,
+    last_fault: Option<Time>,
     /// When the database's host is well again.
     recovery: Option<Time>,
     max_servers: usize,
@@ -110,7 +114,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let snapshot = self.house.handle().snapshot();
         let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
         let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use == 0);
-        nobody && unused
+        nobody && unused && self.recovery.is_none()
     }
 
     fn step(&mut self) {
@@ -170,6 +174,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
             real: &self.site.database,
             now: self.now,
             faults: self.done.faults,
+            felt: u64::from(self.recovery.is_some() || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH)),
+            trace: self.trace,
         };
         f(&mut self.players[player], &around);
     }
@@ -212,11 +218,13 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
             self.network.set_host(Host::Accepts);
+            self.last_fault = Some(self.now);
             self.site.speak(&self.network);
             return;
         }
         self.plan_fault();
         self.done.faults += 1;
+        self.last_fault = Some(self.now);
         let open = self.site.database.open();
         match self.rng.below(10) {
             0..=2 if !open.is_empty() => {

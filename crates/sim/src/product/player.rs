@@ -98,8 +98,8 @@ pub trait Speech {
     /// Messages of the opening in an order that can be compared.
     fn sort_opening(&self, messages: &mut Vec<Message>);
 
-    /// A documented difference.
-    fn is_as_good(&self, expected: &Message, got: &Message) -> bool;
+    /// A documented difference. `hurt`: there was a fault.
+    fn is_as_good(&self, expected: &Message, got: &Message, hurt: bool) -> bool;
 
     /// All that was asked is answered: what the real database holds of this player is as its own has it.
     fn check(&mut self, real: &Self::Database, own: &Self::Database);
@@ -186,6 +186,10 @@ pub struct Around<'a, D> {
     pub now: Time,
     /// Faults so far.
     pub faults: u64,
+    /// Those of them that can still be felt by who connects now.
+    pub felt: u64,
+    /// Whether to print all that is said.
+    pub trace: bool,
 }
 
 impl<S: Speech> Player<S> {
@@ -241,8 +245,9 @@ impl<S: Speech> Player<S> {
             return;
         }
         let life = self.life.as_mut().expect("it lives");
-        // It waits for its answers, mostly.
-        if life.opening || (life.due > 0 && !(life.due < 4 && self.rng.percent(4))) {
+        // It waits for its answers, mostly; and for what it is to be told, which takes a way of its own, before it asks for anything else.
+        let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(4);
+        if life.opening || (life.due > 0 && !hasty) {
             return;
         }
         if life.requests == 0 {
@@ -285,7 +290,7 @@ impl<S: Speech> Player<S> {
             requests: 1 + self.rng.below(24),
             due: 0,
             since: around.now,
-            faults: around.faults,
+            faults: around.faults - around.felt,
             cancelled: false,
             story: Vec::new(),
             left: false,
@@ -302,6 +307,9 @@ impl<S: Speech> Player<S> {
             life.since = around.now;
         }
         life.due += request.answers;
+        if around.trace {
+            println!("{:>12.6}   player {}: {}", around.now.0 as f64 / 1e9, self.number, request.bytes.escape_ascii());
+        }
         life.story.push(request.bytes.escape_ascii().to_string());
         life.unsent.extend(&request.bytes);
         self.own.receive(life.own, &request.bytes, elapsed(around.now));
@@ -359,6 +367,9 @@ impl<S: Speech> Player<S> {
 
     fn end_life(&mut self, around: &Around<'_, S::Database>, uncertain: bool) {
         let life = self.life.take().expect("it ends once");
+        if around.trace {
+            println!("{:>12.6}   player {} has gone", around.now.0 as f64 / 1e9, self.number);
+        }
         around.network.close(life.end);
         if uncertain && life.due > 0 {
             self.speech.check_after_fault(around.real, &self.own);
@@ -442,7 +453,7 @@ impl<S: Speech> Player<S> {
             return;
         }
         let expected = life.expected.front();
-        if expected.is_some_and(|expected| *expected == message || self.speech.is_as_good(expected, &message)) {
+        if expected.is_some_and(|expected| *expected == message || self.speech.is_as_good(expected, &message, hurt)) {
             life.expected.pop_front();
         } else {
             let excused = (hurt && message.kind == Kind::Fault) || (life.cancelled && message.kind == Kind::Cancelled);

@@ -17,6 +17,8 @@ use crate::{
 pub struct Site<D> {
     /// The database.
     pub database: D,
+    /// Whether to print all that is said.
+    trace: bool,
     wires: BTreeMap<EndId, Wire>,
     ends: BTreeMap<Connection, EndId>,
 }
@@ -42,8 +44,8 @@ pub fn elapsed(now: Time) -> Duration {
 
 impl<D: Database> Site<D> {
     /// A database to which nobody is connected.
-    pub fn new(database: D) -> Self {
-        Self { database, wires: BTreeMap::new(), ends: BTreeMap::new() }
+    pub fn new(database: D, trace: bool) -> Self {
+        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new() }
     }
 
     /// Whether an end is one of its.
@@ -66,6 +68,9 @@ impl<D: Database> Site<D> {
         let Some(wire) = self.wires.get(&end) else { return };
         let connection = wire.connection;
         let bytes = network.receive(end, usize::MAX);
+        if self.trace && !bytes.is_empty() {
+            println!("{:>12.6}   to session {connection}: {}", now.0 as f64 / 1e9, bytes.escape_ascii());
+        }
         if !bytes.is_empty() {
             self.database.receive(connection, &bytes, elapsed(now));
         }
@@ -90,6 +95,9 @@ impl<D: Database> Site<D> {
     /// Sends what was said, as far as windows allow.
     pub fn speak(&mut self, network: &Network) {
         for (connection, bytes) in self.database.take_output() {
+            if self.trace {
+                println!("{:>12}   from session {connection}: {}", "", bytes.escape_ascii());
+            }
             if let Some(wire) = self.ends.get(&connection).and_then(|end| self.wires.get_mut(end)) {
                 wire.unsent.extend(bytes);
             }

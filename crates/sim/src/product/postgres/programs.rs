@@ -99,15 +99,16 @@ impl Programs {
         }
         match rng.below(100) {
             0..=44 => {
-                let sql = self.sql(rng);
+                let sql = if self.status == b'I' { self.sql(rng) } else { self.sql_among_others(rng) };
                 one(self.statement_of(&sql, rng))
             }
             45..=54 => one(self.insert(rng)),
             55..=66 => self.prepared(rng),
             67..=74 => self.pipeline(rng),
             75..=78 => {
-                let several: Vec<String> = (0..2 + rng.below(3)).map(|_| self.sql(rng)).collect();
-                one(query(&several.join("; ")))
+                // DISCARD ALL has no place in such a text, which is then not amended where it sets back.
+                let several: Vec<String> = (0..2 + rng.below(3)).map(|_| self.sql_among_others(rng)).collect();
+                one(query(&several.join("; ").replace("DISCARD ALL", "RESET ALL")))
             }
             79..=82 => self.copy(rng),
             83..=86 => one(self.statement_of("BEGIN", rng)),
@@ -119,7 +120,7 @@ impl Programs {
                 one(self.statement_of(&sql, rng))
             }
             _ => {
-                let sql = self.sql(rng);
+                let sql = self.sql_among_others(rng);
                 one(self.statement_of(&sql, rng))
             }
         }
@@ -160,6 +161,16 @@ impl Programs {
             18 => format!("UNLISTEN {}", rng.pick(&["*", &format!("c{n}")])),
             19 => format!("SELECT pg_advisory_xact_lock({n})"),
             _ => format!("SELECT 'text {} of {n}'", self.fresh()),
+        }
+    }
+
+    /// The same where a transaction may fail or be rolled back, which is taken to undo every UNLISTEN that is near.
+    fn sql_among_others(&mut self, rng: &mut Rng) -> String {
+        loop {
+            let sql = self.sql(rng);
+            if !sql.starts_with("UNLISTEN") && !sql.starts_with("LISTEN") {
+                return sql;
+            }
         }
     }
 
@@ -227,9 +238,14 @@ impl Programs {
                 0 => format!("INSERT INTO ledger VALUES ('{}', {})", self.who(), self.row()),
                 1 => "SELECT 1/0".to_owned(),
                 2 => rng.pick(&["BEGIN", "COMMIT"]).to_owned(),
-                _ => self.sql(rng),
+                _ => self.sql_among_others(rng),
             };
             bytes.extend(run(&sql, &[], rng.percent(30)));
+            if sql == "DISCARD ALL" {
+                // What stands behind it in one pipeline sees the server's start, and not the client's.
+                bytes.extend(if rng.percent(50) { run("SELECT 1/0", &[], false) } else { Vec::new() });
+                break;
+            }
             if rng.percent(10) {
                 bytes.extend(message(b'H', b""));
             }

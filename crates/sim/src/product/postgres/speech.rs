@@ -119,7 +119,7 @@ impl Speech for Voice {
     }
 
     /// A statement that is to be parsed first, in a failed transaction, is refused for that and not for what is wrong with its Bind.
-    fn is_as_good(&self, expected: &Message, got: &Message) -> bool {
+    fn is_as_good(&self, expected: &Message, got: &Message, _: bool) -> bool {
         expected.text.starts_with(b"E ERROR") && got.text.starts_with(b"E ERROR 25P02")
     }
 

@@ -102,8 +102,9 @@ impl Speech for Voice {
 
     fn sort_opening(&self, _: &mut Vec<Message>) {}
 
-    fn is_as_good(&self, _: &Message, _: &Message) -> bool {
-        false
+    /// While subscriptions are restored after a fault, PUBLISH counts those who have theirs already.
+    fn is_as_good(&self, expected: &Message, got: &Message, hurt: bool) -> bool {
+        hurt && expected.text == b":1\r\n" && got.text == b":0\r\n"
     }
 
     fn check(&mut self, real: &model::Redis, own: &model::Redis) {
