@@ -10,7 +10,7 @@ use crate::{
     catalogue::{Catalogue, Reading},
     cleaning::{self, Soil},
     client::{Client, Phase},
-    error::{Failure, Report, Severity},
+    error::{Failure, Report, Severity, code},
     lookup::Lookup,
     message::{IDLE, write_query},
     parameters::{Pairs, Settings},
@@ -19,6 +19,9 @@ use crate::{
     state::OnState,
     survey::Survey,
 };
+
+/// How often what a time-out of the client's has ended is tried again.
+const MAX_TRIES: u8 = 8;
 
 /// Queries of ours that a server is answering.
 pub(crate) struct Work {
@@ -31,6 +34,9 @@ pub(crate) struct Work {
     pub(crate) failure: Option<Failure>,
     /// The request that it precedes was cancelled meanwhile.
     pub(crate) cancelled: bool,
+    /// What was asked, where it may be asked again.
+    text: Box<[u8]>,
+    tries: u8,
 }
 
 /// What the queries are for.
@@ -72,7 +78,20 @@ pub(crate) enum Purpose {
     Lookup(Lookup),
 }
 
+impl Purpose {
+    /// Doing it twice is as doing it once, and it needs no transaction of its holder's.
+    fn may_be_repeated(&self) -> bool {
+        matches!(self, Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_))
+    }
+}
+
 impl Work {
+    /// It was ended from outside, nothing else is wrong with it, and it may be tried again.
+    fn is_to_repeat(&self) -> bool {
+        let ended = self.failure.as_ref().is_some_and(|failure| failure.code == code::QUERY_CANCELED);
+        ended && self.purpose.may_be_repeated() && self.tries < MAX_TRIES
+    }
+
     /// The question who may log in, if that is what the server is asked.
     pub(crate) fn lookup(&mut self) -> Option<&mut Lookup> {
         match &mut self.purpose {
@@ -126,7 +145,21 @@ impl Server {
     /// Sends queries of ours.
     pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
         let write = |to: &mut Vec<u8>| queries.iter().for_each(|sql| write_query(to, sql));
+        let text = if purpose.may_be_repeated() { queries.join(&b';').into() } else { Box::default() };
         self.begin_with(me, purpose, queries.len() as u8, write, out);
+        if let Some(work) = &mut self.work {
+            work.text = text;
+        }
+    }
+
+    /// A time-out of the client's, or a cancel request that came late, has ended what is ours: it is done again, where no time-out of a session holds.
+    fn begin_again(&mut self, me: ServerTag, work: Work, out: &mut Outbox) {
+        let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
+        // If the guard itself was too slow.
+        self.begin(me, work.purpose, &[&guarded, b"ROLLBACK"], out);
+        if let Some(again) = &mut self.work {
+            (again.text, again.tries, again.cancelled) = (work.text, work.tries + 1, work.cancelled);
+        }
     }
 
     /// Sends messages that are answered by `pending` ReadyForQuery.
@@ -146,7 +179,15 @@ impl Server {
         assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
         out.insert(Peer::Server(me), write);
         self.unnamed.owner = None;
-        self.work = Some(Box::new(Work { purpose, pending, answered: false, failure: None, cancelled: false }));
+        self.work = Some(Box::new(Work {
+            purpose,
+            pending,
+            answered: false,
+            failure: None,
+            cancelled: false,
+            text: Box::default(),
+            tries: 0,
+        }));
     }
 }
 
@@ -202,6 +243,9 @@ impl Postgres {
         let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Forget);
         if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
             return self.broken(me, server, clients, "a transaction that does not end", out);
+        }
+        if status == IDLE && work.is_to_repeat() {
+            return server.begin_again(me, *work, out);
         }
         if matches!(work.purpose, Purpose::Unlisten(_)) && work.failure.is_some() {
             // It still listens for its holder, of which nothing else tells.

@@ -318,8 +318,7 @@ impl State {
         }
         let (taken, mut at) = (self.room(&self.ends[(from ^ 1) as usize]).min(bytes.len()), 0);
         while at < taken {
-            let piece =
-                if self.rng.percent(self.weather.pieces) { 1 + self.rng.index(taken - at) } else { taken - at };
+            let piece = if self.rng.percent(self.weather.pieces) { 1 + self.rng.index(taken - at) } else { taken - at };
             self.post(from ^ 1, Parcel::Bytes(bytes[at..at + piece].to_vec()));
             at += piece;
         }

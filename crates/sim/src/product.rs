@@ -188,7 +188,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn pass_to_next(&mut self) {
         let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
-        let times = [self.network.next_at(), self.house.next_at(), players, self.site.due(), self.next_fault, self.recovery];
+        let times =
+            [self.network.next_at(), self.house.next_at(), players, self.site.due(), self.next_fault, self.recovery];
         let next = times.into_iter().flatten().min();
         let next = next.unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
         self.pass(next.max(self.now));

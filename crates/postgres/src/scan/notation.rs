@@ -100,9 +100,9 @@ pub(super) fn look_for_words(text: &[u8], found: &mut Findings) {
             continue;
         }
         let starts = |word: &&str| text[at..].get(..word.len()).is_some_and(|part| settings::is(part, word));
-        found.may_reset |= SET_BACK.iter().any(|word| starts(&word));
+        found.may_reset |= SET_BACK.iter().any(starts);
         found.may_go_beyond |=
-            GO_BEYOND.iter().any(|word| starts(&word) && (*word != "do" || stands_alone(text, at, 2)));
+            GO_BEYOND.iter().any(|word| starts(word) && (*word != "do" || stands_alone(text, at, 2)));
     }
 }
 

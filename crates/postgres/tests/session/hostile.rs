@@ -126,7 +126,7 @@ fn a_pinned_server_that_refuses_the_clients_settings_is_cleaned() {
     assert_surveyed(&mut world, server, &[["p", "temporary", ""]]);
     assert!(text(&world.server_got(server)).contains("SET \"TimeZone\" = 'CET'"));
     world.releases.clear();
-    world.server_says(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:I"));
+    world.server_says(server, &messages("E:SERROR~C22023~Mno_such_zone~~ Z:I"));
     assert_eq!(world.releases, [(server, Verdict::Reset)]);
     assert_cleaned(&mut world, server);
 }

@@ -126,6 +126,26 @@ fn a_discard_that_failed_sets_nothing_back() {
 }
 
 #[test]
+fn what_a_time_out_of_the_clients_ends_of_ours_is_done_again() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let server = add_server(&mut world);
+    let client = add_client(&mut world);
+    world.client_says(client, &messages("Q:SELECT_lastval()"));
+    assert_eq!(world.server_got(server), messages("Q:DISCARD_SEQUENCES;"));
+    world.server_says(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:I"));
+    for _ in 0..3 {
+        let again = text(&world.server_got(server));
+        assert!(again.contains("BEGIN;SET LOCAL statement_timeout = 0;DISCARD SEQUENCES;;COMMIT"), "{again}");
+        // The guard is too slow itself; what stays open of it is ended.
+        world.server_says(server, &messages("C:BEGIN~ E:SERROR~C57014~Mtoo_slow~~ Z:E C:ROLLBACK~ Z:I"));
+    }
+    world.server_got(server);
+    world.server_says(server, &messages("C:BEGIN~ C:SET~ C:DISCARD_SEQUENCES~ C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
+    assert_eq!(world.client_got(client), b"");
+    assert_eq!(world.server_got(server), messages("Q:SELECT_lastval()"));
+}
+
+#[test]
 fn what_cannot_follow_pins_the_server_until_it_is_gone() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         world.client_says(client, &messages("Q:CREATE_TEMP_TABLE_t()"));

@@ -71,7 +71,9 @@ impl<P: Protocol> House<P> {
         let now = self.clock.now();
         let ready = |worker: &usize| match self.crew.intent(*worker) {
             Intent::Work => true,
-            Intent::Wait(_) => self.asleep[*worker].is_none_or(|until| now >= until) || self.seats[*worker].is_awaited(),
+            Intent::Wait(_) => {
+                self.asleep[*worker].is_none_or(|until| now >= until) || self.seats[*worker].is_awaited()
+            }
             Intent::Nothing => false,
         };
         (0..self.seats.len()).filter(ready).collect()

@@ -165,7 +165,8 @@ impl Life {
             let differ = |(name, value): &(&Vec<u8>, &Vec<u8>)| self.heard_of.get(*name) != Some(*value);
             let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
             let wrong: Vec<_> = known.iter().filter(differ).map(|(name, value)| (text(name), text(value))).collect();
-            let told: Vec<_> = wrong.iter().map(|(name, _)| self.heard_of.get(name.as_bytes()).map(|told| text(told))).collect();
+            let told: Vec<_> =
+                wrong.iter().map(|(name, _)| self.heard_of.get(name.as_bytes()).map(|told| text(told))).collect();
             panic!("{} was not told {wrong:?}, but {told:?}", self.tale(number));
         }
     }

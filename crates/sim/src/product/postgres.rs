@@ -130,7 +130,7 @@ pub fn run(seed: u64, trace: bool) -> Done {
     // Who keeps a server of his own leaves two: one for those who listen, one for everybody else.
     let pinners = if mode == PoolMode::Session { players } else { max_size as usize - 2 };
     let made = |number: usize| {
-        let voice = Voice::new(number, number < pinners, mode == PoolMode::Session);
+        let voice = Voice::new(number, number < pinners);
         Player::new(number, voice, 1 + rng.below(4), Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();

@@ -110,8 +110,7 @@ pub fn run(seed: u64, trace: bool) -> Done {
     };
     let chaos = Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) };
     let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
-    let made =
-        |number: usize| Player::new(number, Voice::new(number), 1 + rng.below(4), Rng::new(rng.next()));
+    let made = |number: usize| Player::new(number, Voice::new(number), 1 + rng.below(4), Rng::new(rng.next()));
     let players = (0..players).map(made).collect();
     let world = World {
         house,
@@ -133,7 +132,9 @@ pub fn run(seed: u64, trace: bool) -> Done {
     world.play(|database| {
         let held = |connection| {
             let mut left = database.leftovers(connection);
-            left.retain(|what| !what.starts_with("the database") && !what.starts_with("database") && !what.starts_with("the name"));
+            left.retain(|what| {
+                !what.starts_with("the database") && !what.starts_with("database") && !what.starts_with("the name")
+            });
             left
         };
         database.open().into_iter().flat_map(held).collect()

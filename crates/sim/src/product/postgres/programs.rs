@@ -7,7 +7,6 @@ use crate::{product::player::Request, random::Rng};
 pub(super) struct Programs {
     number: usize,
     pins: bool,
-    session: bool,
     /// Its name changes after a fault, when it is not known what became of its last rows.
     alias: u32,
     next_row: i64,
@@ -65,8 +64,8 @@ fn run(sql: &str, arguments: &[&str], described: bool) -> Vec<u8> {
 }
 
 impl Programs {
-    pub(super) fn new(number: usize, pins: bool, session: bool) -> Self {
-        Self { number, pins, session, alias: 0, next_row: 1, value: 0, status: b'I', acknowledged: Vec::new() }
+    pub(super) fn new(number: usize, pins: bool) -> Self {
+        Self { number, pins, alias: 0, next_row: 1, value: 0, status: b'I', acknowledged: Vec::new() }
     }
 
     /// Under which name its rows are in the ledger.

@@ -16,8 +16,8 @@ pub(super) struct Voice {
 
 impl Voice {
     /// `pins`: it may use what needs a server of its own.
-    pub(super) fn new(number: usize, pins: bool, session: bool) -> Self {
-        Self { programs: Programs::new(number, pins, session), key: None }
+    pub(super) fn new(number: usize, pins: bool) -> Self {
+        Self { programs: Programs::new(number, pins), key: None }
     }
 }
 
@@ -136,7 +136,10 @@ impl Speech for Voice {
         let who = self.programs.who();
         let real = rows(real, &who);
         let known = &self.programs.acknowledged;
-        assert!(known.iter().all(|n| real.contains(n)), "{who} has {real:?} in the ledger, acknowledged were {known:?}");
+        assert!(
+            known.iter().all(|n| real.contains(n)),
+            "{who} has {real:?} in the ledger, acknowledged were {known:?}"
+        );
         let mut once = real.clone();
         once.sort_unstable();
         once.dedup();

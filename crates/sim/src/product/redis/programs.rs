@@ -28,7 +28,15 @@ fn command(words: &[&str]) -> Vec<u8> {
 
 impl Programs {
     pub(super) fn new(number: usize) -> Self {
-        Self { number, alias: 0, next_row: 1, subscribes: false, listening: false, queueing: false, acknowledged: Vec::new() }
+        Self {
+            number,
+            alias: 0,
+            next_row: 1,
+            subscribes: false,
+            listening: false,
+            queueing: false,
+            acknowledged: Vec::new(),
+        }
     }
 
     /// The key of the list of its rows.
