@@ -114,7 +114,7 @@ def test_with_protocol_3_2_only_the_whole_long_key_cancels(start, cluster, spoil
     pooler = start(max_size=2)
     with pooler.open() as client:
         client.login("app", PASSWORDS["app"], version=w.PROTOCOL_3_2)
-        client.send(w.query("SELECT pg_sleep(0.6), 'undisturbed'"))
+        client.send(w.query("SELECT pg_sleep(2), 'undisturbed'"))
         eventually("it runs", running(cluster))
         cancel(pooler, spoil(client.key))
         assert client.rows()[0][1] == "undisturbed"
