@@ -33,7 +33,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,9 @@ leaks: setup build ## clients that leave whatever they can behind, and others wh
 
 adversary-mutants: setup ## puts known leaks back one by one (tests/mutants): how many statements until each is found? (MUTANTS='stale-plan' for some only)
 	$(PYTHON) tests/leak_mutants.py $(MUTANTS)
+
+sim-mutants: setup ## puts known defects back one by one (tests/sim_mutants): how many simulated schedules until each is found? (MUTANTS='handed-on-dirty')
+	$(PYTHON) tests/sim_mutants.py $(MUTANTS)
 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo

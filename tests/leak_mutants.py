@@ -74,10 +74,10 @@ def failed(problem):
 
 
 class Workshop:
-    """The worktree in which mutants are built, and the binaries that were."""
+    """The worktree in which mutants are built, and the binaries that were. `package` is whose binary, under its name."""
 
-    def __init__(self, target):
-        self.target, self.tree = target.resolve(), target.resolve() / "tree"
+    def __init__(self, target, package="poolhouse"):
+        self.package, self.target, self.tree = package, target.resolve(), target.resolve() / "tree"
         self.target.mkdir(parents=True, exist_ok=True)
         if git("rev-parse", "--show-toplevel", tree=self.tree, may_fail=True).strip() != str(self.tree):
             # There is none, or what is left of one.
@@ -93,7 +93,7 @@ class Workshop:
 
     def build(self, mutant):
         """The binary with the defect; raises Unbuildable."""
-        binary, key = self.target / f"poolhouse-{mutant.name}", self.target / f"poolhouse-{mutant.name}.key"
+        binary, key = (self.target / f"{self.package}-{mutant.name}{end}" for end in ("", ".key"))
         wanted = hashlib.sha256(self.sources.encode() + mutant.patch.read_bytes()).hexdigest()
         if binary.exists() and key.exists() and key.read_text() == wanted:
             return binary
@@ -101,12 +101,12 @@ class Workshop:
             applied = run("git", "-C", self.tree, "apply", mutant.patch)
             if applied.returncode:
                 raise Unbuildable(f"the patch does not apply: {applied.stderr.strip().splitlines()[0]}")
-            built = run("cargo", "build", "--profile", PROFILE, "--locked", "-p", "poolhouse", cwd=self.tree, env={**os.environ, "CARGO_TARGET_DIR": str(self.target)})
+            built = run("cargo", "build", "--profile", PROFILE, "--locked", "-p", self.package, cwd=self.tree, env={**os.environ, "CARGO_TARGET_DIR": str(self.target)})
             if built.returncode:
                 raise Unbuildable(f"does not build: {next((line for line in built.stderr.splitlines() if line.startswith('error')), built.stderr[-200:])}")
             # The next build overwrites it.
             key.unlink(missing_ok=True)
-            shutil.copy2(self.target / PROFILE / "poolhouse", binary)
+            shutil.copy2(self.target / PROFILE / self.package, binary)
             key.write_text(wanted)
             return binary
         finally:
