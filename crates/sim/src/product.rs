@@ -10,6 +10,8 @@ mod player;
 pub mod postgres;
 pub mod redis;
 mod site;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeSet, time::Duration};
 
