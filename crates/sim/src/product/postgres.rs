@@ -94,8 +94,8 @@ impl Directory for Doors {
 pub fn run(seed: u64, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
-    let players = 1 + rng.index(5);
-    let max_size = if mode == PoolMode::Session { players as u32 + 1 } else { 2 + rng.below(3) as u32 };
+    let players = 1 + rng.index(8);
+    let max_size = if mode == PoolMode::Session { players as u32 + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
     let config = PoolConfig {
         max_size,
@@ -128,7 +128,7 @@ pub fn run(seed: u64, trace: bool) -> Done {
     let chaos = Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) };
     let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
     // Who keeps a server of his own leaves two: one for those who listen, one for everybody else.
-    let pinners = if mode == PoolMode::Session { players } else { max_size as usize - 2 };
+    let pinners = if mode == PoolMode::Session { players } else { (max_size as usize).saturating_sub(2) };
     let made = |number: usize| {
         let voice = Voice::new(number, number < pinners);
         Player::new(number, voice, 1 + rng.below(4), Rng::new(rng.next()))
