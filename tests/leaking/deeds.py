@@ -36,6 +36,7 @@ FEATURES = {
     "discard": "DISCARD, RESET ALL, DEALLOCATE ALL after all this",
     "plans": "tables that change under prepared statements",
     "hidden": "functions, triggers, views, rules, defaults, operators, casts, policies; in the database that has them",
+    "constants": "functions planned while their constants are read otherwise; in the database that has one",
     "seed": "setseed",
     "sequences": "nextval and setval",
     "dblink": "connections of dblink, in the database that has it",
@@ -45,7 +46,7 @@ FEATURES = {
 }
 OFF_BY_DEFAULT = {"made", "objects"}
 # Which databases a feature is of use in; the others are for both.
-ONLY_HIDDEN = {"hidden", "dblink"}
+ONLY_HIDDEN = {"hidden", "dblink", "constants"}
 
 DEEDS = []
 
@@ -564,6 +565,26 @@ def out_of_sight(d):
 @deed("hidden", 0.5)
 def copied_out_of_sight(d):
     return [copy_in("COPY hide.triggered FROM STDIN", b"1\n")] if d.hidden else d.sent("SELECT 1")
+
+
+# What rules how the constants of hide.planned are read, and what is so by default.
+READS = (("DateStyle", "German, DMY", "ISO, MDY"), ("standard_conforming_strings", "off", "on"))
+
+
+@deed("constants")
+def plan_while_constants_are_read_otherwise(d):
+    """And set back what was set, so that the function's plan is all that is left."""
+    if not d.hidden:
+        return d.sent("SELECT 1")
+    name, other, usual = d.chance.choice(READS)
+    ways = [f"SET {name} = '{{}}'", f"SELECT set_config('{name}', '{{}}', false)", f"UPDATE pg_settings SET setting = '{{}}' WHERE name = '{name}'"]
+    to, back = d.chance.choice(ways).format(other), d.chance.choice(ways).format(usual)
+    # Or it has a plan already.
+    anew = d.chance.choice([[], [simple("DISCARD PLANS")]])
+    use = "SELECT hide.planned()"
+    return anew + d.chance.choice([[simple(f"{to}; {use}; {back}")], [simple(f"{to}; {use}; {back}")], [Batch().run(to).run(use).run(back).sync()],
+                                   [simple("BEGIN"), simple(to), simple(use), simple(d.chance.choice(["COMMIT", "ROLLBACK"])), simple(back)],
+                                   [simple(to) + simple(use) + simple(back)], [simple(to), simple(use), simple(back)]])
 
 
 @deed("seed", 0.5)

@@ -55,7 +55,7 @@ PARTS = (
 SQL = " UNION ALL ".join(PARTS)
 # In the database that has the functions for it only.
 HIDDEN_SQL = (SQL + " UNION ALL SELECT 'dblink', c FROM pg_catalog.unnest(public.dblink_get_connections()) AS c"
-              " UNION ALL SELECT 'last value', hide.last()")
+              " UNION ALL SELECT 'last value', hide.last() UNION ALL SELECT 'planned', hide.planned()")
 
 
 def values(body):

@@ -179,6 +179,9 @@ HIDING = (
     "CREATE TABLE hide.indexed (a int)",
     "CREATE INDEX ON hide.indexed (hide.immutable(a))",
     "CREATE TABLE hide.generated (a int, b int GENERATED ALWAYS AS (hide.immutable(a)) STORED)",
+    # Sets nothing; but how its constants are read is settled when a session plans it.
+    r"""CREATE FUNCTION hide.planned() RETURNS text LANGUAGE plpgsql AS
+        $$ DECLARE d date := '01/02/2020'; BEGIN RETURN to_char(d, 'MM') || 'a\\b'; END $$""",
 )
 
 
