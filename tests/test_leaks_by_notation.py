@@ -144,7 +144,10 @@ def test_functions_of_one_argument_that_are_not_known_to_be_harmless_are_looked_
     known = {*(HARMLESS / "functions.txt").read_text().split(), *(HARMLESS / "of_one_argument.txt").read_text().split()}
     harmless = {"amvalidate", "pg_import_system_collations", "pg_drop_replication_slot", "pg_promote", "pg_replication_origin_create",
                 "pg_replication_origin_drop", "pg_replication_origin_session_progress", "plpgsql_validator",
-                "pg_restore_relation_stats", "pg_restore_attribute_stats"}
+                "pg_restore_relation_stats", "pg_restore_attribute_stats",
+                # New in PostgreSQL 18.
+                "pg_stat_reset_backend_stats", "pg_get_sequence_data", "pg_stat_get_xact_tuples_newpage_updated", "pg_stat_get_backend_io",
+                "pg_stat_get_backend_wal"}
     with share().direct() as direct:
         found = strictly("SELECT DISTINCT proname FROM pg_proc WHERE oid < 16384 AND pronargs > 0 AND pronargs - pronargdefaults <= 1 AND provolatile = 'v' "
                          "AND proargtypes[0] NOT IN ('internal'::regtype, 'cstring'::regtype) AND proname !~ '^binary_upgrade_'")(direct)

@@ -143,6 +143,10 @@ def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, res
     world.make(cluster)
     removed("DROP TABLE IF EXISTS public.seeded; DROP FUNCTION IF EXISTS public.seeds_too(); DROP FUNCTION public.seeds()")
     with cluster.superuser(world.QUIET) as db:
+        if "SET seed" in make or 'SET "SEED"' in make:
+            version = db.execute("SHOW server_version_num").fetchone()[0]
+            if int(version) >= 160000:
+                pytest.skip("no function has a seed of its own from PostgreSQL 16 on")
         db.execute(make)
     shared = share(mode=mode, reset=reset, wait="8s")
     with shared.direct() as fresh:
