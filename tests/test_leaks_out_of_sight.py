@@ -141,7 +141,7 @@ HIDDEN_SEEDS = {
 def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, reset, way):
     make, act = HIDDEN_SEEDS[way]
     world.make(cluster)
-    removed("DROP TABLE IF EXISTS public.seeded; DROP FUNCTION IF EXISTS public.seeds_too(); DROP FUNCTION public.seeds()")
+    removed("DROP TABLE IF EXISTS public.seeded; DROP FUNCTION IF EXISTS public.seeds_too(); DROP FUNCTION IF EXISTS public.seeds()")
     with cluster.superuser(world.QUIET) as db:
         if "SET seed" in make or 'SET "SEED"' in make:
             version = db.execute("SHOW server_version_num").fetchone()[0]
