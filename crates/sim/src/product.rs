@@ -5,6 +5,7 @@
 //! than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the end, when all clients have left: nothing is held, and no session of the
 //! database has anything left in it.
 
+mod drawn;
 mod house;
 mod player;
 pub mod postgres;

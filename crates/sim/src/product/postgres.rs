@@ -3,19 +3,19 @@
 mod programs;
 mod speech;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
-use pool::{GateConfig, PoolConfig};
+use driver::{PoolSpec, Upstreams};
+use pool::PoolConfig;
 use postgres::{
     Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown,
 };
 use protocol::{Origin, PoolId};
 
-use super::{Chaos, Done, House, Player, Site, World, house::Rules};
+use super::{Done, House, Player, Site, World, drawn};
 use crate::{
     databases::{Database, postgres as model},
-    network::{Network, Weather},
+    network::Network,
     random::Rng,
 };
 
@@ -33,16 +33,7 @@ struct Doors {
 
 impl Upstreams for Doors {
     fn spec(&self, _: PoolId) -> PoolSpec {
-        PoolSpec {
-            database: "sim".into(),
-            user: "app".into(),
-            hosts: Address::Tcp { host: "127.0.0.1".into(), port: 5432 }.into(),
-            config: self.config.clone(),
-            tls: None,
-            caps: vec![("all".into(), 0)],
-            timeouts: PoolTimeouts::default(),
-            revision: 0,
-        }
+        drawn::spec("sim".into(), self.config.clone())
     }
 
     fn at_start(&self) -> Vec<PoolId> {
@@ -97,35 +88,13 @@ pub fn run(seed: u64, trace: bool) -> Done {
     let players = 1 + rng.index(8);
     let max_size = if mode == PoolMode::Session { players as u32 + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
-    let config = PoolConfig {
-        max_size,
-        max_connecting: 1 + rng.below(2) as u32,
-        max_idle_time: rng.percent(30).then_some(Duration::from_millis(40)),
-        max_life_time: rng.percent(20).then_some(Duration::from_millis(150)),
-        max_wait_time: Some(Duration::from_secs(60)),
-        unavailable_wait_time: Some(Duration::from_secs(30)),
-        check_after_idle: rng.percent(30).then_some(Duration::from_millis(5)),
-        connect_timeout: Duration::from_millis(500),
-        backoff_min: Duration::from_millis(2),
-        backoff_max: Duration::from_millis(50),
-        ..PoolConfig::default()
-    };
+    let config = drawn::pool(&mut rng, max_size);
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
     let doors = Arc::new(Doors { mode, state, config });
-    let weather = Weather {
-        delay: Duration::from_micros(rng.pick(&[1, 30, 1000])),
-        pieces: rng.pick(&[0, 10, 60]),
-        window: rng.pick(&[64 << 10, 64 << 10, 700]),
-        short_reads: rng.pick(&[0, 10]),
-    };
+    let weather = drawn::weather(&mut rng);
     let network = Network::new(rng.next(), weather);
-    let workers = 1 + rng.index(3);
-    let rules = Rules {
-        driver: DriverConfig { workers, buffer_size: rng.pick(&[512, 4096]), ..DriverConfig::default() },
-        gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
-        timeouts: Timeouts::default(),
-    };
-    let chaos = Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) };
+    let rules = drawn::rules(&mut rng);
+    let chaos = drawn::chaos(&mut rng);
     let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
     // Who keeps a server of his own leaves two: one for those who listen, one for everybody else.
     let pinners = if mode == PoolMode::Session { players } else { (max_size as usize).saturating_sub(2) };

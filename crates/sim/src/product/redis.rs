@@ -3,17 +3,17 @@
 mod programs;
 mod speech;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
-use pool::{GateConfig, PoolConfig};
+use driver::{PoolSpec, Upstreams};
+use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Directory, Redis, ServerLogin, Version, Welcome};
 
-use super::{Chaos, Done, House, Player, Site, World, house::Rules};
+use super::{Done, House, Player, Site, World, drawn};
 use crate::{
     databases::{Database, redis as model},
-    network::{Network, Weather},
+    network::Network,
     random::Rng,
 };
 
@@ -30,16 +30,7 @@ struct Doors {
 
 impl Upstreams for Doors {
     fn spec(&self, pool: PoolId) -> PoolSpec {
-        PoolSpec {
-            database: format!("{}", pool.0 / 2),
-            user: String::new(),
-            hosts: Address::Tcp { host: "127.0.0.1".into(), port: 6379 }.into(),
-            config: self.config.clone(),
-            tls: None,
-            caps: vec![("all".into(), 0)],
-            timeouts: PoolTimeouts::default(),
-            revision: 0,
-        }
+        drawn::spec(format!("{}", pool.0 / 2), self.config.clone())
     }
 
     fn at_start(&self) -> Vec<PoolId> {
@@ -81,34 +72,12 @@ pub fn run(seed: u64, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let players = 1 + rng.index(5);
     let max_size = players as u32 + 2;
-    let config = PoolConfig {
-        max_size,
-        max_connecting: 1 + rng.below(2) as u32,
-        max_idle_time: rng.percent(30).then_some(Duration::from_millis(40)),
-        max_life_time: rng.percent(20).then_some(Duration::from_millis(150)),
-        max_wait_time: Some(Duration::from_secs(60)),
-        unavailable_wait_time: Some(Duration::from_secs(30)),
-        check_after_idle: rng.percent(30).then_some(Duration::from_millis(5)),
-        connect_timeout: Duration::from_millis(500),
-        backoff_min: Duration::from_millis(2),
-        backoff_max: Duration::from_millis(50),
-        ..PoolConfig::default()
-    };
+    let config = drawn::pool(&mut rng, max_size);
     let doors = Arc::new(Doors { config });
-    let weather = Weather {
-        delay: Duration::from_micros(rng.pick(&[1, 30, 1000])),
-        pieces: rng.pick(&[0, 10, 60]),
-        window: rng.pick(&[64 << 10, 64 << 10, 700]),
-        short_reads: rng.pick(&[0, 10]),
-    };
+    let weather = drawn::weather(&mut rng);
     let network = Network::new(rng.next(), weather);
-    let workers = 1 + rng.index(3);
-    let rules = Rules {
-        driver: DriverConfig { workers, buffer_size: rng.pick(&[512, 4096]), ..DriverConfig::default() },
-        gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
-        timeouts: Timeouts::default(),
-    };
-    let chaos = Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) };
+    let rules = drawn::rules(&mut rng);
+    let chaos = drawn::chaos(&mut rng);
     let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
     let made = |number: usize| Player::new(number, Voice::new(number), 1 + rng.below(4), Rng::new(rng.next()));
     let players = (0..players).map(made).collect();

@@ -1,0 +1,65 @@
+//! What is drawn for every schedule of the product, whatever its protocol: the pool's rules, the network, the workers, and how much goes wrong.
+
+use std::time::Duration;
+
+use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts};
+use pool::{GateConfig, PoolConfig};
+
+use super::{Chaos, house::Rules};
+use crate::{network::Weather, random::Rng};
+
+/// The rules of a pool of so many servers, which are short-lived in some schedules. Who waits for one gets it in the end.
+pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
+    PoolConfig {
+        max_size,
+        max_connecting: 1 + rng.below(2) as u32,
+        max_idle_time: rng.percent(30).then_some(Duration::from_millis(40)),
+        max_life_time: rng.percent(20).then_some(Duration::from_millis(150)),
+        max_wait_time: Some(Duration::from_secs(60)),
+        unavailable_wait_time: Some(Duration::from_secs(30)),
+        check_after_idle: rng.percent(30).then_some(Duration::from_millis(5)),
+        connect_timeout: Duration::from_millis(500),
+        backoff_min: Duration::from_millis(2),
+        backoff_max: Duration::from_millis(50),
+        ..PoolConfig::default()
+    }
+}
+
+/// A pool with these rules; the network has only one place to connect to.
+pub(super) fn spec(database: String, config: PoolConfig) -> PoolSpec {
+    PoolSpec {
+        database,
+        user: "app".into(),
+        hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),
+        config,
+        tls: None,
+        caps: vec![("all".into(), 0)],
+        timeouts: PoolTimeouts::default(),
+        revision: 0,
+    }
+}
+
+/// A network, quick or slow.
+pub(super) fn weather(rng: &mut Rng) -> Weather {
+    Weather {
+        delay: Duration::from_micros(rng.pick(&[1, 30, 1000])),
+        pieces: rng.pick(&[0, 10, 60]),
+        window: rng.pick(&[64 << 10, 64 << 10, 700]),
+        short_reads: rng.pick(&[0, 10]),
+    }
+}
+
+/// One to three workers, and a gate that everybody gets in by.
+pub(super) fn rules(rng: &mut Rng) -> Rules {
+    let workers = 1 + rng.index(3);
+    Rules {
+        driver: DriverConfig { workers, buffer_size: rng.pick(&[512, 4096]), ..DriverConfig::default() },
+        gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
+        timeouts: Timeouts::default(),
+    }
+}
+
+/// Faults in half of the schedules.
+pub(super) fn chaos(rng: &mut Rng) -> Chaos {
+    Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) }
+}
