@@ -137,7 +137,7 @@ def write(results):
     text = INTRODUCTION.format(libpq=libpq)
     text += f"| | {' | '.join('PostgreSQL ' + result['server'] for result in results.values())} |\n|-{'|-' * len(results)}|\n"
     for subject in SUBJECTS:
-        cells = [result["subjects"][subject] for result in results.values()]
+        cells = [result["subjects"].get(subject) for result in results.values()]
         text += f"| {subject} | {' | '.join(cell_of(cell) for cell in cells)} |\n"
     failed = [f"- PostgreSQL {result['server']}: {sentence_of(test)}\n" for result in results.values() for outcome in result["subjects"].values() for test in outcome["failed"]]
     pages.put("matrix", text + ("\nWhat failed:\n\n" + "".join(failed) if failed else ""))
@@ -149,6 +149,9 @@ def sentence_of(test):
 
 
 def cell_of(outcome):
+    if outcome is None:
+        # It is of a run before this subject was one.
+        return "not run"
     count = outcome["passed"] + len(outcome["failed"])
     return f"{outcome['passed']} of {count}" if outcome["failed"] else str(outcome["passed"])
 
