@@ -66,24 +66,18 @@ fn main() -> ExitCode {
                 ended = [0, 1, 2].map(|i| ended[i] + tally.ended[i]);
             },
         ),
-        "postgres" => runner::run_on_all(
-            options.seed,
-            options.schedules,
-            |seed| product::postgres::run(seed, options.trace),
-            |done| {
-                steps += done.steps;
-                ended[0] += done.faults;
-            },
-        ),
-        "redis" => runner::run_on_all(
-            options.seed,
-            options.schedules,
-            |seed| product::redis::run(seed, options.trace),
-            |done| {
-                steps += done.steps;
-                ended[0] += done.faults;
-            },
-        ),
+        "postgres" | "redis" => {
+            let run = if verb == "redis" { product::redis::run } else { product::postgres::run };
+            runner::run_on_all(
+                options.seed,
+                options.schedules,
+                |seed| run(seed, options.trace),
+                |done| {
+                    steps += done.steps;
+                    ended[0] += done.faults;
+                },
+            )
+        }
         "world" => runner::run(
             options.seed,
             options.schedules,
