@@ -19,8 +19,8 @@ def failure(severity="ERROR", code="57014", text="canceling statement due to use
 
 
 class Mock:
-    """`answer(connection, number, text)` decides about each statement: None for an ordinary answer, "error", "fatal", "close" or
-    "silence". `seen` holds (connection, number, text, outcome) of all statements in order."""
+    """`answer(connection, number, text)` decides about each statement: None for an ordinary answer, "error", "fatal", "close",
+    "silence", or "late" for a time-out in the last microseconds of a step, which PostgreSQL reports in place of what it reads next. `seen` holds (connection, number, text, outcome) of all statements in order."""
 
     def __init__(self, answer, **parameters):
         self.answer, self.seen, self.connections = answer, [], 0
@@ -74,12 +74,16 @@ class Mock:
         ready = w.message(b"Z", b"I")
         told = b"".join(w.message(b"S", w.cstr(name) + w.cstr(value)) for name, value in self.parameters.items())
         peer.sendall(w.message(b"R", struct.pack("!I", 0)) + told + w.message(b"K", struct.pack("!II", connection, 1)) + ready)
-        statements, failed, parsed = 0, False, {}
+        statements, failed, late, parsed = 0, False, False, {}
         while True:
             kind, length = exactly(1), struct.unpack("!I", exactly(4))[0]
             body = exactly(length - 4)
             if kind == b"X":
                 return
+            if late:
+                late, failed = False, kind not in b"QS"
+                peer.sendall(failure(text="canceling statement due to statement timeout") + (b"" if failed else ready))
+                continue
             if kind == b"S":
                 failed = False
                 peer.sendall(ready)
@@ -121,6 +125,7 @@ class Mock:
                     failed = kind == b"E"
                     peer.sendall(failure() + (ready if kind == b"Q" else b""))
                     continue
+                late = outcome == "late" and kind == b"E"
                 # What a text prepares is there only if all of it went well.
                 parsed.update((name.encode(), "") for name in re.findall(r"PREPARE (\w+) AS", text))
                 tag = (text.split() or ["SELECT"])[0].upper()

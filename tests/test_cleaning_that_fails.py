@@ -173,7 +173,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("request_of", REQUESTS)
-@pytest.mark.parametrize("outcome", ["error", "fatal", "close"])
+@pytest.mark.parametrize("outcome", ["error", "fatal", "close", "late"])
 @pytest.mark.parametrize("which", [0, 1, 2, 10])
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, which, outcome, request_of):

@@ -8,6 +8,7 @@ import time
 import pytest
 import redis
 
+from cluster import free_port
 from redis_fixtures import PASSWORD, guarded, pool, server, talk
 from redis_server import RedisServer
 from redis_wire import encoded
@@ -249,10 +250,7 @@ def test_the_hard_limit_is_told_in_redis_own_words(pool):
 def test_a_cluster_is_refused_and_says_why(pool, workspace):
     directory = workspace / f"cluster-{os.urandom(2).hex()}"
     directory.mkdir()
-    clustered = RedisServer(directory, **{"cluster-enabled": "yes"})
-    # The nodes' own port lies 10,000 higher, where outgoing connections take theirs.
-    while clustered.port + 10_000 >= 32_768:
-        clustered = RedisServer(directory, **{"cluster-enabled": "yes"})
+    clustered = RedisServer(directory, **{"cluster-enabled": "yes", "cluster-port": free_port()})
     clustered.start()
     with pytest.raises(redis.ResponseError, match="Redis Cluster"):
         pool(clustered).connect().get("k")

@@ -434,8 +434,11 @@ impl Postgres {
                 }
                 Step::Drop
             }
-            back::COMMAND_COMPLETE if prefaces && !whole => Step::Wait,
-            back::COMMAND_COMPLETE | back::EMPTY_QUERY_RESPONSE => {
+            back::PARSE_COMPLETE | back::BIND_COMPLETE if prefaces => Step::Drop,
+            back::PARSE_COMPLETE | back::BIND_COMPLETE | back::CLOSE_COMPLETE if work.is_lookup() => Step::Drop,
+            back::CLOSE_COMPLETE if !prefaces => Step::Broken(unexpected(header.kind)),
+            back::COMMAND_COMPLETE | back::CLOSE_COMPLETE if prefaces && !whole => Step::Wait,
+            back::COMMAND_COMPLETE | back::EMPTY_QUERY_RESPONSE | back::CLOSE_COMPLETE => {
                 work.answered = true;
                 if !prefaces {
                     return Step::Drop;
@@ -444,9 +447,6 @@ impl Postgres {
                 relay.run = end;
                 self.stepped(relay.me, server, relay.clients, relay.out);
                 Step::Handled
-            }
-            back::PARSE_COMPLETE | back::BIND_COMPLETE | back::CLOSE_COMPLETE if work.is_lookup() || prefaces => {
-                Step::Drop
             }
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
             back::DATA_ROW => {
