@@ -91,6 +91,8 @@ class Client:
         self.incarnation = -1
         # The names that the reference has parsed; set by whoever looks at its state.
         self.believed = []
+        # It has given up statements in SQL, and asked nothing since for certain.
+        self.gave_up = False
         self.by_status = {status: [s for s in STEPS if s.feature in self.features and status in s.states] for status in "ITE"}
 
     def start(self):
@@ -209,8 +211,10 @@ def set_by_a_named_statement(c):
 
 @step("set", 0.7, "T")
 def transaction_mode(c):
-    return c.sql(c.chance.choice(["SET TRANSACTION READ ONLY", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-                                  "SET transaction_read_only = off", "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"]))
+    """Behind a query if it may stand behind DEALLOCATE: Poolhouse answers that itself, and then it is no query of its transaction."""
+    first, c.gave_up = [simple("SELECT 1")] if c.gave_up else [], False
+    return [*first, c.sql(c.chance.choice(["SET TRANSACTION READ ONLY", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+                                           "SET transaction_read_only = off", "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"]))]
 
 
 @step("local", 2)
@@ -375,6 +379,7 @@ def close_or_describe_by_name(c):
 
 @step("prepared", 0.3)
 def deallocate_by_name(c):
+    c.gave_up = True
     return c.sql(f"DEALLOCATE s{c.chance.randrange(4)}")
 
 
@@ -512,6 +517,7 @@ def notify(c):
 # -- throwing state away
 
 def thrown_away(c):
+    c.gave_up = True
     return c.chance.choice(["DISCARD ALL", "DISCARD ALL", "RESET ALL", "RESET ALL", "DEALLOCATE ALL", "CLOSE ALL", "DISCARD PLANS",
                             *(["DISCARD TEMP"] if "temp" in c.features else []), *(["DISCARD SEQUENCES"] if "sequences" in c.features else [])])
 
