@@ -4,7 +4,7 @@ named by BEFORE=path if there is one (which knows no "never").
 
     POOLHOUSE=target/release/poolhouse bench/reset.py --rounds 10 --json bench/results/reset.json
 
-pgbench -S with 50 clients on a pool of 20, by the simple and the extended protocol and with prepared statements; rounds are interleaved,
+pgbench -S with 50 clients on a pool of 20, by the simple and the extended protocol and with prepared statements, and of clients with start-up settings; rounds are interleaved,
 ratios are paired. Refuses to know what the policies do.
 """
 
@@ -22,7 +22,10 @@ import stats
 from cluster import DATABASE, USER, Cluster
 
 POLICIES = ["never", "auto", "always"]
-PROTOCOLS = ["simple", "extended", "prepared"]
+# "+start": of clients that bring the start-up settings that drivers bring (JDBC, psycopg, Rails).
+PROTOCOLS = ["simple", "extended", "prepared", "simple+start", "prepared+start"]
+START = {"PGDATESTYLE": "ISO", "PGTZ": "Europe/Berlin", "PGCLIENTENCODING": "UTF8", "PGAPPNAME": "bench",
+         "PGOPTIONS": "-c extra_float_digits=3 -c intervalstyle=iso_8601"}
 
 
 def main():
@@ -46,7 +49,7 @@ def main():
     for protocol, rows in result["ratios"].items():
         for name, row in rows.items():
             low, high = row["interval"] or (0, 0)
-            print(f"{protocol:9} {name:18} {row['median']:.3f} [{low:.3f}, {high:.3f}] of the throughput of never")
+            print(f"{protocol:14} {name:18} {row['median']:.3f} [{low:.3f}, {high:.3f}] of the throughput of never")
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -84,9 +87,10 @@ def start(directory, cluster, name, binary, policy):
 
 def pgbench(cluster, port, protocol, options):
     """Transactions a second; None if it did not run."""
+    protocol, _, started = protocol.partition("+")
     command = [cluster.program("pgbench"), "-h", "127.0.0.1", "-p", str(port), "-U", USER, "-n", "-S", "-M", protocol, "-c", str(options.clients),
                "-j", "2", "-T", str(options.seconds), DATABASE]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(START if started else {})})
     found = re.search(r"tps = ([0-9.]+)", done.stdout)
     return float(found[1]) if done.returncode == 0 and found else None
 

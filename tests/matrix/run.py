@@ -109,7 +109,7 @@ def run(binaries):
     files = [name for names in SUBJECTS.values() for name in names]
     report = PLACE / "matrix.xml"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *files]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", f"--junitxml={report}", *files]
     said = subprocess.run(command, cwd=TESTS, env={**os.environ, "PG_BIN": str(binaries)}, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=MINUTES * 60).stdout
     if not report.exists():
