@@ -13,7 +13,7 @@
 mod in_time;
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -61,7 +61,7 @@ pub(crate) struct Listening {
 /// The shared servers of all pools.
 #[derive(Default)]
 pub(crate) struct Hubs {
-    by_pool: Mutex<HashMap<PoolId, Hub>>,
+    by_pool: Mutex<BTreeMap<PoolId, Hub>>,
     next_key: AtomicU64,
     /// The driver's clock, in milliseconds.
     now_ms: AtomicU64,
@@ -83,9 +83,9 @@ pub(crate) enum Duty {
 struct Hub {
     key: u64,
     server: ServerTag,
-    channels: HashMap<Box<[u8]>, Channel>,
+    channels: BTreeMap<Box<[u8]>, Channel>,
     /// By their keys.
-    clients: HashMap<u64, Subscriber>,
+    clients: BTreeMap<u64, Subscriber>,
     /// Clients whose transactions have ended.
     in_time: in_time::InTime,
 }
@@ -105,7 +105,7 @@ struct Subscriber {
 }
 
 impl Hubs {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PoolId, Hub>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolId, Hub>> {
         self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -289,7 +289,7 @@ impl Postgres {
     /// The server stays out of its pool and listens for all clients.
     fn become_hub(
         &self,
-        hubs: &mut HashMap<PoolId, Hub>,
+        hubs: &mut BTreeMap<PoolId, Hub>,
         (me, client): (ClientTag, &mut Client),
         (tag, server): (ServerTag, &mut Server),
         channels: &[Box<[u8]>],
@@ -301,7 +301,7 @@ impl Postgres {
         }
         let key = self.hubs.key();
         let in_time = in_time::InTime::default();
-        let mut hub = Hub { key, server: tag, channels: HashMap::new(), clients: HashMap::new(), in_time };
+        let mut hub = Hub { key, server: tag, channels: BTreeMap::new(), clients: BTreeMap::new(), in_time };
         self.subscribe(&mut hub, me, client, channels, heard);
         hubs.insert(client.pool, hub);
         if heard {
