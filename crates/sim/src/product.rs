@@ -23,6 +23,7 @@ use crate::{
     databases::Database,
     network::{EndId, Host, Network},
     random::Rng,
+    shrink,
 };
 
 use house::House;
@@ -46,6 +47,42 @@ pub struct Done {
     pub faults: u64,
     /// Tells schedules apart: the same seed must give the same.
     pub print: u64,
+}
+
+/// How large a schedule may be. What is drawn beyond that is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Most players.
+    pub players: usize,
+    /// Most connections of each, one after the other.
+    pub lives: u64,
+    /// Most requests on each of these.
+    pub requests: u64,
+    /// Whether anything may break.
+    pub faults: bool,
+    /// Whether the network may be slow, and cut what it carries into pieces.
+    pub weather: bool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { players: 8, lives: 4, requests: 24, faults: true, weather: true }
+    }
+}
+
+impl shrink::Bounds for Bounds {
+    fn tighter(&self) -> Vec<Self> {
+        let mut all = Vec::new();
+        all.extend(self.faults.then_some(Self { faults: false, ..*self }));
+        all.extend(self.weather.then_some(Self { weather: false, ..*self }));
+        for least in [|most: u64| most.div_ceil(2), |most| most - 1] {
+            let smaller = |most: u64| Some(least(most)).filter(|less| *less > 0 && *less < most);
+            all.extend(smaller(self.players as u64).map(|players| Self { players: players as usize, ..*self }));
+            all.extend(smaller(self.lives).map(|lives| Self { lives, ..*self }));
+            all.extend(smaller(self.requests).map(|requests| Self { requests, ..*self }));
+        }
+        all
+    }
 }
 
 /// What goes wrong in a schedule, and how often.
