@@ -13,7 +13,7 @@ use sim::{
 
 const USAGE: &str = "usage: sim world|seam|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
             seam also: [--toy exclusive|several|shared]
-            postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--calm]: at most so much";
+            postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-strangers] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
@@ -39,6 +39,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--lives" => options.bounds.lives = number(value()?)?,
             "--requests" => options.bounds.requests = number(value()?)?,
             "--no-faults" => options.bounds.faults = false,
+            "--no-strangers" => options.bounds.strangers = false,
             "--calm" => options.bounds.weather = false,
             "--toy" => {
                 options.toy = Some(match value()?.as_str() {
@@ -70,6 +71,7 @@ fn as_options(bounds: Bounds) -> String {
         .map(|(name, value, _)| format!(" {name} {value}"))
         .collect();
     words.push_str(if bounds.faults { "" } else { " --no-faults" });
+    words.push_str(if bounds.strangers { "" } else { " --no-strangers" });
     words.push_str(if bounds.weather { "" } else { " --calm" });
     words
 }

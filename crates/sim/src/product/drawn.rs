@@ -39,6 +39,12 @@ pub(super) fn spec(database: String, config: PoolConfig) -> PoolSpec {
     }
 }
 
+/// How many come who say anything.
+pub(super) fn strangers(rng: &mut Rng, bounds: Bounds) -> usize {
+    let drawn = if rng.percent(30) { 1 + rng.index(3) } else { 0 };
+    if bounds.strangers { drawn } else { 0 }
+}
+
 /// A network, quick or slow.
 pub(super) fn weather(rng: &mut Rng, bounds: Bounds) -> Weather {
     let drawn = Weather {

@@ -12,7 +12,7 @@ use postgres::{
 };
 use protocol::{Origin, PoolId};
 
-use super::{Bounds, Done, House, Player, Site, World, drawn, player::Size};
+use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
 use crate::{
     databases::{Database, postgres as model},
     network::Network,
@@ -86,7 +86,9 @@ pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
     let players = (1 + rng.index(8)).min(bounds.players);
-    let max_size = if mode == PoolMode::Session { players as u32 + 1 } else { 1 + rng.below(4) as u32 };
+    let strangers = drawn::strangers(&mut rng, bounds);
+    let all = (players + strangers) as u32;
+    let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
     let config = drawn::pool(&mut rng, max_size);
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
@@ -104,11 +106,14 @@ pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
         Player::new(number, voice, size, Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();
+    let strangers =
+        (0..strangers).map(|_| Stranger::garbled(&mut Voice::new(STRANGER, false), Rng::new(rng.next()))).collect();
     let world = World {
         house,
         network,
         site: Site::new(model::Postgres::new(), trace),
         players,
+        strangers,
         rng,
         now: pool::Time(0),
         news: Default::default(),

@@ -10,7 +10,7 @@ use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Directory, Redis, ServerLogin, Version, Welcome};
 
-use super::{Bounds, Done, House, Player, Site, World, drawn, player::Size};
+use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
@@ -71,7 +71,8 @@ impl Directory for Doors {
 pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let players = (1 + rng.index(5)).min(bounds.players);
-    let max_size = players as u32 + 2;
+    let strangers = drawn::strangers(&mut rng, bounds);
+    let max_size = (players + strangers) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
     let doors = Arc::new(Doors { config });
     let weather = drawn::weather(&mut rng, bounds);
@@ -84,11 +85,14 @@ pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
         Player::new(number, Voice::new(number), size, Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();
+    let strangers =
+        (0..strangers).map(|_| Stranger::garbled(&mut Voice::new(STRANGER), Rng::new(rng.next()))).collect();
     let world = World {
         house,
         network,
         site: Site::new(model::Redis::new(None), trace),
         players,
+        strangers,
         rng,
         now: pool::Time(0),
         news: Default::default(),
