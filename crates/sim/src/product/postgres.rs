@@ -83,10 +83,23 @@ impl Directory for Doors {
 /// # Panics
 /// When anything is not as it must be.
 pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
+    play(seed, bounds, None, trace)
+}
+
+/// The same with a stranger that says these bytes, for a fuzzer.
+///
+/// # Panics
+/// As [`run`].
+pub fn hear(said: &[u8]) {
+    let seed = said.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+    play(seed, Bounds { players: 1, lives: 1, requests: 3, ..Bounds::default() }, Some(said), false);
+}
+
+fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
     let players = (1 + rng.index(8)).min(bounds.players);
-    let strangers = drawn::strangers(&mut rng, bounds);
+    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
     let all = (players + strangers) as u32;
     let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
@@ -106,8 +119,11 @@ pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
         Player::new(number, voice, size, Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();
-    let strangers =
-        (0..strangers).map(|_| Stranger::garbled(&mut Voice::new(STRANGER, false), Rng::new(rng.next()))).collect();
+    let mut speech = Voice::new(STRANGER, false);
+    let strangers = match said {
+        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
+        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
+    };
     let world = World {
         house,
         network,

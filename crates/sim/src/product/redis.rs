@@ -69,9 +69,22 @@ impl Directory for Doors {
 /// # Panics
 /// When anything is not as it must be.
 pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
+    play(seed, bounds, None, trace)
+}
+
+/// The same with a stranger that says these bytes, for a fuzzer.
+///
+/// # Panics
+/// As [`run`].
+pub fn hear(said: &[u8]) {
+    let seed = said.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+    play(seed, Bounds { players: 1, lives: 1, requests: 3, ..Bounds::default() }, Some(said), false);
+}
+
+fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let players = (1 + rng.index(5)).min(bounds.players);
-    let strangers = drawn::strangers(&mut rng, bounds);
+    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
     let max_size = (players + strangers) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
     let doors = Arc::new(Doors { config });
@@ -85,8 +98,11 @@ pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
         Player::new(number, Voice::new(number), size, Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();
-    let strangers =
-        (0..strangers).map(|_| Stranger::garbled(&mut Voice::new(STRANGER), Rng::new(rng.next()))).collect();
+    let mut speech = Voice::new(STRANGER);
+    let strangers = match said {
+        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
+        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
+    };
     let world = World {
         house,
         network,
