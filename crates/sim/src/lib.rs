@@ -9,5 +9,6 @@ pub mod product;
 pub mod random;
 pub mod runner;
 pub mod seam;
+pub mod shrink;
 pub mod toys;
 pub mod world;

@@ -3,14 +3,17 @@
 use std::{process::ExitCode, time::Instant};
 
 use sim::{
-    product, runner,
+    product::{self, Bounds},
+    runner,
     seam::{self, Toy},
+    shrink::shrink,
     toys::Fault,
     world,
 };
 
 const USAGE: &str = "usage: sim world|seam|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
-            seam also: [--toy exclusive|several|shared]";
+            seam also: [--toy exclusive|several|shared]
+            postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-strangers] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
@@ -18,10 +21,12 @@ struct Options {
     steps: Option<u64>,
     trace: bool,
     toy: Option<Toy>,
+    bounds: Bounds,
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { schedules: 1, seed: 1, steps: None, trace: false, toy: None };
+    let mut options =
+        Options { schedules: 1, seed: 1, steps: None, trace: false, toy: None, bounds: Bounds::default() };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
@@ -30,6 +35,12 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seed" => options.seed = number(value()?)?,
             "--steps" => options.steps = Some(number(value()?)?),
             "--trace" => options.trace = true,
+            "--players" => options.bounds.players = number(value()?)? as usize,
+            "--lives" => options.bounds.lives = number(value()?)?,
+            "--requests" => options.bounds.requests = number(value()?)?,
+            "--no-faults" => options.bounds.faults = false,
+            "--no-strangers" => options.bounds.strangers = false,
+            "--calm" => options.bounds.weather = false,
             "--toy" => {
                 options.toy = Some(match value()?.as_str() {
                     "exclusive" => Toy::Exclusive,
@@ -42,6 +53,27 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
         }
     }
     Ok(options)
+}
+
+const REPLAY: &str = "cargo run -p sim --release --";
+
+/// Bounds as options, where they are not the usual ones.
+fn as_options(bounds: Bounds) -> String {
+    let usual = Bounds::default();
+    let numbers = [
+        ("--players", bounds.players as u64, usual.players as u64),
+        ("--lives", bounds.lives, usual.lives),
+        ("--requests", bounds.requests, usual.requests),
+    ];
+    let mut words: String = numbers
+        .into_iter()
+        .filter(|(_, value, usual)| value != usual)
+        .map(|(name, value, _)| format!(" {name} {value}"))
+        .collect();
+    words.push_str(if bounds.faults { "" } else { " --no-faults" });
+    words.push_str(if bounds.strangers { "" } else { " --no-strangers" });
+    words.push_str(if bounds.weather { "" } else { " --calm" });
+    words
 }
 
 fn main() -> ExitCode {
@@ -71,7 +103,7 @@ fn main() -> ExitCode {
             runner::run_on_all(
                 options.seed,
                 options.schedules,
-                |seed| run(seed, options.trace),
+                |seed| run(seed, options.bounds, options.trace),
                 |done| {
                     steps += done.steps;
                     ended[0] += done.faults;
@@ -102,7 +134,19 @@ fn main() -> ExitCode {
             eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
             let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
             let toy = options.toy.map_or(String::new(), |toy| format!(" --toy {}", format!("{toy:?}").to_lowercase()));
-            eprintln!("cargo run -p sim --release -- {verb} --seed {}{steps}{toy} --trace", violation.seed);
+            eprintln!("{REPLAY} {verb} --seed {}{steps}{toy}{} --trace", violation.seed, as_options(options.bounds));
+            let run = match verb.as_str() {
+                "postgres" => product::postgres::run,
+                "redis" => product::redis::run,
+                _ => return ExitCode::from(1),
+            };
+            if options.schedules > 1 {
+                std::panic::set_hook(Box::new(|_| {}));
+                let (small, within) =
+                    shrink(violation, options.bounds, |seed, bounds| _ = run(seed, bounds, options.trace));
+                eprintln!("\nthe smallest that was found: {}\nseed {}: replay it with", small.what, small.seed);
+                eprintln!("{REPLAY} {verb} --seed {}{} --trace", small.seed, as_options(within));
+            }
             ExitCode::from(1)
         }
     }

@@ -11,6 +11,7 @@ mod player;
 pub mod postgres;
 pub mod redis;
 mod site;
+mod stranger;
 #[cfg(test)]
 mod tests;
 
@@ -23,16 +24,21 @@ use crate::{
     databases::Database,
     network::{EndId, Host, Network},
     random::Rng,
+    shrink,
 };
 
 use house::House;
 use player::{Around, Player, Speech};
 use site::Site;
+use stranger::Stranger;
 
 /// A schedule that takes more steps goes round in circles.
 const MAX_STEPS: u64 = 3_000_000;
 /// After the last client has left, all must have come to rest so long after.
 const REST: Duration = Duration::from_secs(30);
+
+/// The number of those who say anything: no damage makes a player's of it.
+const STRANGER: usize = 987_654;
 
 /// For so long a fault is felt by those who come after it.
 const AFTERMATH: Duration = Duration::from_secs(1);
@@ -48,6 +54,45 @@ pub struct Done {
     pub print: u64,
 }
 
+/// How large a schedule may be. What is drawn beyond that is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Most players.
+    pub players: usize,
+    /// Most connections of each, one after the other.
+    pub lives: u64,
+    /// Most requests on each of these.
+    pub requests: u64,
+    /// Whether anything may break.
+    pub faults: bool,
+    /// Whether there may be clients that say anything.
+    pub strangers: bool,
+    /// Whether the network may be slow, and cut what it carries into pieces.
+    pub weather: bool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { players: 8, lives: 4, requests: 24, faults: true, strangers: true, weather: true }
+    }
+}
+
+impl shrink::Bounds for Bounds {
+    fn tighter(&self) -> Vec<Self> {
+        let mut all = Vec::new();
+        all.extend(self.faults.then_some(Self { faults: false, ..*self }));
+        all.extend(self.strangers.then_some(Self { strangers: false, ..*self }));
+        all.extend(self.weather.then_some(Self { weather: false, ..*self }));
+        for least in [|most: u64| most.div_ceil(2), |most| most - 1] {
+            let smaller = |most: u64| Some(least(most)).filter(|less| *less > 0 && *less < most);
+            all.extend(smaller(self.players as u64).map(|players| Self { players: players as usize, ..*self }));
+            all.extend(smaller(self.lives).map(|lives| Self { lives, ..*self }));
+            all.extend(smaller(self.requests).map(|requests| Self { requests, ..*self }));
+        }
+        all
+    }
+}
+
 /// What goes wrong in a schedule, and how often.
 #[derive(Clone, Debug)]
 pub struct Chaos {
@@ -61,6 +106,7 @@ pub struct World<P: Protocol, S: Speech> {
     network: Network,
     site: Site<S::Database>,
     players: Vec<Player<S>>,
+    strangers: Vec<Stranger>,
     rng: Rng,
     now: Time,
     /// Ends to which something has happened.
@@ -80,7 +126,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
     /// Plays until all players have lived, and all has come to rest.
     fn play(mut self, leftovers: impl Fn(&S::Database) -> Vec<String>) -> Done {
         self.plan_fault();
-        while !self.players.iter().all(Player::is_done) {
+        while !(self.players.iter().all(Player::is_done) && self.strangers.iter().all(Stranger::is_done)) {
             self.step();
         }
         self.next_fault = None;
@@ -131,7 +177,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         self.news.extend(self.network.take_news());
         let workers = self.house.ready();
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
-        let mut choices = workers.len() + players.len() + self.news.len();
+        let strangers: Vec<usize> = (0..self.strangers.len()).filter(|s| self.strangers[*s].wake <= self.now).collect();
+        let mut choices = workers.len() + players.len() + strangers.len() + self.news.len();
         let due = self.site.due().is_some_and(|due| due <= self.now);
         choices += usize::from(due);
         let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
@@ -151,6 +198,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
             return self.with_player(*player, Player::act);
         }
         lot -= players.len();
+        if let Some(stranger) = strangers.get(lot) {
+            self.note(6, *stranger as u64);
+            return self.strangers[*stranger].act(&self.network, self.now);
+        }
+        lot -= strangers.len();
         if let Some(end) = self.news.iter().nth(lot).copied() {
             self.note(3, u64::from(end));
             self.news.remove(&end);
@@ -159,6 +211,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
             }
             if let Some(player) = self.players.iter().position(|player| player.has(end)) {
                 return self.with_player(player, |player, around| player.listen(end, around));
+            }
+            if let Some(stranger) = self.strangers.iter_mut().find(|stranger| stranger.has(end)) {
+                return stranger.listen(&self.network);
             }
             return;
         }
@@ -191,8 +246,16 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn pass_to_next(&mut self) {
         let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
-        let times =
-            [self.network.next_at(), self.house.next_at(), players, self.site.due(), self.next_fault, self.recovery];
+        let strangers = self.strangers.iter().map(|stranger| stranger.wake).min().filter(|at| at.0 < u64::MAX);
+        let times = [
+            self.network.next_at(),
+            self.house.next_at(),
+            players,
+            strangers,
+            self.site.due(),
+            self.next_fault,
+            self.recovery,
+        ];
         let next = times.into_iter().flatten().min();
         let next = next.unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
         self.pass(next.max(self.now));

@@ -20,7 +20,7 @@ pub struct Violation {
     pub what: String,
 }
 
-fn text(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 
-use super::{Chaos, house::Rules};
+use super::{Bounds, Chaos, house::Rules};
 use crate::{network::Weather, random::Rng};
 
 /// The rules of a pool of so many servers, which are short-lived in some schedules. Who waits for one gets it in the end.
@@ -39,14 +39,22 @@ pub(super) fn spec(database: String, config: PoolConfig) -> PoolSpec {
     }
 }
 
+/// How many come who say anything.
+pub(super) fn strangers(rng: &mut Rng, bounds: Bounds) -> usize {
+    let drawn = if rng.percent(30) { 1 + rng.index(3) } else { 0 };
+    if bounds.strangers { drawn } else { 0 }
+}
+
 /// A network, quick or slow.
-pub(super) fn weather(rng: &mut Rng) -> Weather {
-    Weather {
+pub(super) fn weather(rng: &mut Rng, bounds: Bounds) -> Weather {
+    let drawn = Weather {
         delay: Duration::from_micros(rng.pick(&[1, 30, 1000])),
         pieces: rng.pick(&[0, 10, 60]),
         window: rng.pick(&[64 << 10, 64 << 10, 700]),
         short_reads: rng.pick(&[0, 10]),
-    }
+    };
+    let calm = Weather { delay: Duration::from_micros(1), pieces: 0, window: 64 << 10, short_reads: 0 };
+    if bounds.weather { drawn } else { calm }
 }
 
 /// One to three workers, and a gate that everybody gets in by.
@@ -60,6 +68,7 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
 }
 
 /// Faults in half of the schedules.
-pub(super) fn chaos(rng: &mut Rng) -> Chaos {
-    Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) }
+pub(super) fn chaos(rng: &mut Rng, bounds: Bounds) -> Chaos {
+    let every = rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200)));
+    Chaos { every: every.filter(|_| bounds.faults) }
 }

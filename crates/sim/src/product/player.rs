@@ -120,10 +120,21 @@ pub struct Player<S: Speech> {
     rng: Rng,
     life: Option<Life>,
     lives: u64,
+    /// Most requests of a life.
+    requests: u64,
     /// When it does something by itself.
     pub wake: Time,
     /// Connections that carry a cancel request.
     cancels: Vec<EndId>,
+}
+
+/// How often a player lives, and how much it asks at most in a life.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Connections, one after the other.
+    pub lives: u64,
+    /// Requests on each of them.
+    pub requests: u64,
 }
 
 struct Life {
@@ -197,9 +208,10 @@ pub struct Around<'a, D> {
 
 impl<S: Speech> Player<S> {
     /// A player that will live so often.
-    pub fn new(number: usize, speech: S, lives: u64, mut rng: Rng) -> Self {
+    pub fn new(number: usize, speech: S, size: Size, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
-        Self { number, own: speech.reference(), speech, rng, life: None, lives, wake, cancels: Vec::new() }
+        let Size { lives, requests } = size;
+        Self { number, own: speech.reference(), speech, rng, life: None, lives, requests, wake, cancels: Vec::new() }
     }
 
     /// Whether an end is its own.
@@ -295,7 +307,7 @@ impl<S: Speech> Player<S> {
             received: Vec::new(),
             heard: Vec::new(),
             opening: true,
-            requests: 1 + self.rng.below(24),
+            requests: (1 + self.rng.below(24)).min(self.requests),
             due: 0,
             since: around.now,
             faults: around.faults - around.felt,

@@ -12,7 +12,7 @@ use postgres::{
 };
 use protocol::{Origin, PoolId};
 
-use super::{Done, House, Player, Site, World, drawn};
+use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
 use crate::{
     databases::{Database, postgres as model},
     network::Network,
@@ -82,32 +82,54 @@ impl Directory for Doors {
 ///
 /// # Panics
 /// When anything is not as it must be.
-pub fn run(seed: u64, trace: bool) -> Done {
+pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
+    play(seed, bounds, None, trace)
+}
+
+/// The same with a stranger that says these bytes, for a fuzzer.
+///
+/// # Panics
+/// As [`run`].
+pub fn hear(said: &[u8]) {
+    let seed = said.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+    play(seed, Bounds { players: 1, lives: 1, requests: 3, ..Bounds::default() }, Some(said), false);
+}
+
+fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
-    let players = 1 + rng.index(8);
-    let max_size = if mode == PoolMode::Session { players as u32 + 1 } else { 1 + rng.below(4) as u32 };
+    let players = (1 + rng.index(8)).min(bounds.players);
+    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
+    let all = (players + strangers) as u32;
+    let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
     let config = drawn::pool(&mut rng, max_size);
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
     let doors = Arc::new(Doors { mode, state, config });
-    let weather = drawn::weather(&mut rng);
+    let weather = drawn::weather(&mut rng, bounds);
     let network = Network::new(rng.next(), weather);
     let rules = drawn::rules(&mut rng);
-    let chaos = drawn::chaos(&mut rng);
+    let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
     // Who keeps a server of his own leaves two: one for those who listen, one for everybody else.
     let pinners = if mode == PoolMode::Session { players } else { (max_size as usize).saturating_sub(2) };
     let made = |number: usize| {
         let voice = Voice::new(number, number < pinners);
-        Player::new(number, voice, 1 + rng.below(4), Rng::new(rng.next()))
+        let size = Size { lives: (1 + rng.below(4)).min(bounds.lives), requests: bounds.requests };
+        Player::new(number, voice, size, Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();
+    let mut speech = Voice::new(STRANGER, false);
+    let strangers = match said {
+        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
+        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
+    };
     let world = World {
         house,
         network,
         site: Site::new(model::Postgres::new(), trace),
         players,
+        strangers,
         rng,
         now: pool::Time(0),
         news: Default::default(),

@@ -10,7 +10,7 @@ use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Directory, Redis, ServerLogin, Version, Welcome};
 
-use super::{Done, House, Player, Site, World, drawn};
+use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
@@ -68,24 +68,47 @@ impl Directory for Doors {
 ///
 /// # Panics
 /// When anything is not as it must be.
-pub fn run(seed: u64, trace: bool) -> Done {
+pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
+    play(seed, bounds, None, trace)
+}
+
+/// The same with a stranger that says these bytes, for a fuzzer.
+///
+/// # Panics
+/// As [`run`].
+pub fn hear(said: &[u8]) {
+    let seed = said.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+    play(seed, Bounds { players: 1, lives: 1, requests: 3, ..Bounds::default() }, Some(said), false);
+}
+
+fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
-    let players = 1 + rng.index(5);
-    let max_size = players as u32 + 2;
+    let players = (1 + rng.index(5)).min(bounds.players);
+    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
+    let max_size = (players + strangers) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
     let doors = Arc::new(Doors { config });
-    let weather = drawn::weather(&mut rng);
+    let weather = drawn::weather(&mut rng, bounds);
     let network = Network::new(rng.next(), weather);
     let rules = drawn::rules(&mut rng);
-    let chaos = drawn::chaos(&mut rng);
+    let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
-    let made = |number: usize| Player::new(number, Voice::new(number), 1 + rng.below(4), Rng::new(rng.next()));
+    let made = |number: usize| {
+        let size = Size { lives: (1 + rng.below(4)).min(bounds.lives), requests: bounds.requests };
+        Player::new(number, Voice::new(number), size, Rng::new(rng.next()))
+    };
     let players = (0..players).map(made).collect();
+    let mut speech = Voice::new(STRANGER);
+    let strangers = match said {
+        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
+        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
+    };
     let world = World {
         house,
         network,
         site: Site::new(model::Redis::new(None), trace),
         players,
+        strangers,
         rng,
         now: pool::Time(0),
         news: Default::default(),

@@ -21,6 +21,7 @@ pub struct Site<D> {
     trace: bool,
     wires: BTreeMap<EndId, Wire>,
     ends: BTreeMap<Connection, EndId>,
+    due: Option<Time>,
 }
 
 impl<D: Database> fmt::Debug for Site<D> {
@@ -45,7 +46,7 @@ pub fn elapsed(now: Time) -> Duration {
 impl<D: Database> Site<D> {
     /// A database to which nobody is connected.
     pub fn new(database: D, trace: bool) -> Self {
-        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new() }
+        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new(), due: None }
     }
 
     /// Whether an end is one of its.
@@ -89,11 +90,12 @@ impl<D: Database> Site<D> {
 
     /// When that is.
     pub fn due(&self) -> Option<Time> {
-        self.database.due().map(|due| Time(due.as_nanos() as u64))
+        self.due
     }
 
-    /// Sends what was said, as far as windows allow.
+    /// Sends what was said, as far as windows allow. Whatever is done to the database ends with this.
     pub fn speak(&mut self, network: &Network) {
+        self.due = self.database.due().map(|due| Time(due.as_nanos() as u64));
         for (connection, bytes) in self.database.take_output() {
             if self.trace {
                 println!("{:>12}   from session {connection}: {}", "", bytes.escape_ascii());

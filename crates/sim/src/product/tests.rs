@@ -1,10 +1,10 @@
 //! The simulator of the product itself: it replays.
 
-use super::{Done, postgres, redis};
+use super::{Bounds, Done, postgres, redis};
 
-fn replays(run: impl Fn(u64, bool) -> Done, seeds: std::ops::Range<u64>) {
+fn replays(run: impl Fn(u64, Bounds, bool) -> Done, seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        let (first, second) = (run(seed, false), run(seed, false));
+        let (first, second) = (run(seed, Bounds::default(), false), run(seed, Bounds::default(), false));
         assert_eq!((first.steps, first.print), (second.steps, second.print), "seed {seed}");
     }
 }

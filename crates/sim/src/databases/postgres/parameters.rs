@@ -1,5 +1,7 @@
 //! Run-time parameters that the model knows: what they may be set to, how PostgreSQL spells it, and who may. It knows no session.
 
+use std::{collections::HashMap, sync::LazyLock};
+
 use super::{failure::Failure, values::read_bool};
 
 /// A parameter.
@@ -93,7 +95,13 @@ pub(super) static ALL: &[Parameter] = &[
 
 /// The parameter of this name, however it is spelt.
 pub(super) fn find(name: &str) -> Option<&'static Parameter> {
-    ALL.iter().find(|parameter| parameter.name.eq_ignore_ascii_case(name))
+    static BY_NAME: LazyLock<HashMap<String, &Parameter>> =
+        LazyLock::new(|| ALL.iter().map(|parameter| (parameter.name.to_ascii_lowercase(), parameter)).collect());
+    match BY_NAME.get(name) {
+        None if name.bytes().any(|byte| byte.is_ascii_uppercase()) => BY_NAME.get(&name.to_ascii_lowercase()),
+        found => found,
+    }
+    .copied()
 }
 
 impl Parameter {

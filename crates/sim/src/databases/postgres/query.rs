@@ -1,6 +1,10 @@
 //! The simple protocol: a text of statements, answered one after the other, and at the end that the session is ready.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+};
 
 use super::{
     execute::{Done, Outcome},
@@ -37,6 +41,38 @@ impl Query {
     }
 }
 
+/// A text that has been read.
+#[derive(Clone)]
+struct Read {
+    statements: VecDeque<Rc<Statement>>,
+    odd: Vec<(usize, char)>,
+}
+
+/// Most texts that are remembered as they were read: those of the pooler, and some of the clients'.
+const MAX_READ: usize = 4096;
+
+impl Read {
+    /// What it says depends on nothing else, so it is read once, by whichever session.
+    fn of(text: &str, standard: bool) -> Result<Self, Failure> {
+        thread_local! {
+            static READ: RefCell<[HashMap<String, Read>; 2]> = RefCell::default();
+        }
+        READ.with_borrow_mut(|read| {
+            let read = &mut read[usize::from(standard)];
+            if let Some(known) = read.get(text) {
+                return Ok(known.clone());
+            }
+            let (statements, Tokens { odd, .. }) = reading::statements(text, standard)?;
+            let made = Self { statements: statements.into_iter().map(Rc::new).collect(), odd };
+            if read.len() == MAX_READ {
+                read.clear();
+            }
+            read.insert(text.to_owned(), made.clone());
+            Ok(made)
+        })
+    }
+}
+
 impl Session {
     /// A Query.
     pub(super) fn query(&mut self, shared: &mut Shared, body: &[u8]) {
@@ -62,7 +98,7 @@ impl Session {
     /// The statements of a text, with warnings about how it is written.
     pub(super) fn read_statements(&mut self, text: &str) -> Result<VecDeque<Rc<Statement>>, Failure> {
         let standard = self.settings.is_on("standard_conforming_strings");
-        let (statements, Tokens { odd, .. }) = reading::statements(text, standard)?;
+        let Read { statements, odd } = Read::of(text, standard)?;
         if self.settings.is_on("escape_string_warning") {
             for (at, next) in odd {
                 let (what, hint) = match next {
@@ -74,7 +110,7 @@ impl Session {
                 self.tell(&warning.hint(hint).at(text, at));
             }
         }
-        Ok(statements.into_iter().map(Rc::new).collect())
+        Ok(statements)
     }
 
     /// A text in the client's encoding.

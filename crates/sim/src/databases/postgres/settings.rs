@@ -1,6 +1,9 @@
 //! What a session has set: for its transaction, and for good. It knows no statements.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     failure::Failure,
@@ -27,7 +30,15 @@ pub(super) struct Settings {
     custom: BTreeSet<String>,
     /// What was reported last.
     told: BTreeMap<&'static str, String>,
+    /// Nothing has changed since then.
+    all_told: bool,
+    /// The time-outs, as they were asked for most lately; `None` after a change.
+    limits: Cell<Option<[u64; LIMITS.len()]>>,
 }
+
+/// Time-outs, which are asked for at every step.
+const LIMITS: [&str; 4] =
+    ["statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"];
 
 /// Settings at some point of a transaction.
 #[derive(Clone)]
@@ -44,6 +55,7 @@ impl Settings {
     pub(super) fn begin_with(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         let value = self.check(name, value)?;
         self.start.insert(name.to_ascii_lowercase(), value);
+        self.touch();
         Ok(())
     }
 
@@ -59,43 +71,55 @@ impl Settings {
         }
         may_be_set(parameter, name)?;
         let now = self.raw(&lower).unwrap_or_default();
-        parameter.accept(name, value, &now, &self.user)
+        parameter.accept(name, value, now, &self.user)
     }
 
-    fn of_start(&self, name: &str) -> Option<String> {
-        let default = || find(name).map(|parameter| parameter.default.to_owned());
-        self.start.get(name).cloned().or_else(default)
+    fn of_start(&self, name: &str) -> Option<&str> {
+        let default = || find(name).map(|parameter| parameter.default);
+        self.start.get(name).map(String::as_str).or_else(default)
+    }
+
+    fn set_now(&self, name: &str) -> Option<&str> {
+        self.now.get(name)?.as_deref()
     }
 
     /// The value as it is kept; `None` if there is no such parameter. `name` is in small letters.
-    fn raw(&self, name: &str) -> Option<String> {
-        let set = self.now.get(name).cloned().flatten();
-        let emptied = || self.custom.contains(name).then(String::new);
-        set.or_else(|| self.of_start(name)).or_else(emptied)
+    fn raw(&self, name: &str) -> Option<&str> {
+        let emptied = || self.custom.contains(name).then_some("");
+        self.set_now(name).or_else(|| self.of_start(name)).or_else(emptied)
     }
 
     /// The value as it is shown, or that there is none.
     pub(super) fn show(&self, name: &str) -> Result<String, Failure> {
-        let value = self.raw(&name.to_ascii_lowercase());
-        let Some(value) = value else {
+        let lower = name.to_ascii_lowercase();
+        let Some(value) = self.raw(&lower) else {
             return Err(Failure::new("42704", format!("unrecognized configuration parameter \"{name}\"")));
         };
-        Ok(find(name).map_or(value.clone(), |parameter| parameter.show(&value)))
+        Ok(find(name).map_or_else(|| value.to_owned(), |parameter| parameter.show(value)))
     }
 
-    /// Milliseconds.
+    /// A time-out, in milliseconds.
     pub(super) fn milliseconds(&self, name: &str) -> u64 {
-        self.raw(name).and_then(|value| value.parse().ok()).unwrap_or_default()
+        let limits = self.limits.get().unwrap_or_else(|| {
+            LIMITS.map(|name| self.raw(name).and_then(|value| value.parse().ok()).unwrap_or_default())
+        });
+        self.limits.set(Some(limits));
+        limits[LIMITS.iter().position(|limit| *limit == name).expect("a time-out")]
+    }
+
+    /// Something may have changed.
+    fn touch(&mut self) {
+        self.all_told = false;
+        self.limits.set(None);
     }
 
     pub(super) fn is_on(&self, name: &str) -> bool {
-        self.raw(name).as_deref() == Some("on")
+        self.raw(name) == Some("on")
     }
 
     /// The user has said how bytes are to be read.
     pub(super) fn is_latin1(&self) -> bool {
-        self.now.get("client_encoding").cloned().flatten().or_else(|| self.of_start("client_encoding")).as_deref()
-            == Some("LATIN1")
+        self.set_now("client_encoding").or_else(|| self.of_start("client_encoding")) == Some("LATIN1")
     }
 
     /// Sets a parameter; to the session's start, if `value` is `None`.
@@ -141,6 +165,7 @@ impl Settings {
     }
 
     fn change(&mut self) {
+        self.touch();
         if self.before.is_none() {
             self.before = Some(self.lasting.clone());
         }
@@ -149,6 +174,7 @@ impl Settings {
     /// The transaction has ended well.
     pub(super) fn commit(&mut self) {
         if self.before.take().is_some() {
+            self.touch();
             self.now = self.lasting.clone();
         }
     }
@@ -156,6 +182,7 @@ impl Settings {
     /// It has not.
     pub(super) fn roll_back(&mut self) {
         if let Some(before) = self.before.take() {
+            self.touch();
             self.now = before.clone();
             self.lasting = before;
         }
@@ -172,7 +199,7 @@ impl Settings {
 
     /// Names and values, as they are kept, of all that the session has set, but custom ones, and who acts.
     pub(super) fn of_session(&self) -> Vec<(&'static str, String)> {
-        let set = |name: &str| self.now.get(name).cloned().flatten();
+        let set = |name: &str| self.set_now(name).map(str::to_owned);
         let hidden = |name: &str| matches!(name, "role" | "session_authorization");
         let all = ALL.iter().filter(|parameter| !hidden(parameter.name));
         let all = all.filter_map(|parameter| Some((parameter.name, set(&parameter.name.to_ascii_lowercase())?)));
@@ -183,7 +210,7 @@ impl Settings {
     pub(super) fn leftovers(&self) -> Vec<String> {
         let differs = |name: &String, value: &String| {
             let start = self.of_start(name);
-            start.as_ref() != Some(value) && !(start.is_none() && value.is_empty())
+            start != Some(value.as_str()) && !(start.is_none() && value.is_empty())
         };
         let set = self.lasting.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
         set.filter(|(name, value)| differs(name, value)).map(|(name, value)| format!("{name} = {value}")).collect()
@@ -191,8 +218,11 @@ impl Settings {
 
     /// Appends a ParameterStatus for each that is reported and has another value than was told last.
     pub(super) fn report(&mut self, to: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.all_told, true) {
+            return;
+        }
         for parameter in ALL.iter().filter(|parameter| parameter.reported) {
-            let value = self.raw(&parameter.name.to_ascii_lowercase()).unwrap_or_default();
+            let value = self.raw(&parameter.name.to_ascii_lowercase()).unwrap_or_default().to_owned();
             if self.told.get(parameter.name) != Some(&value) {
                 message(to, b'S', |to| {
                     text(to, parameter.name.as_bytes());

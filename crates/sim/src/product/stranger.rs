@@ -1,0 +1,114 @@
+//! A client that may say anything: requests that were damaged on their way, or bytes that somebody made up. Nobody else may notice it, and when it
+//! has gone nothing of it is left. It takes no answer for an answer to anything.
+
+use std::time::Duration;
+
+use pool::Time;
+
+use super::player::Speech;
+use crate::{
+    network::{EndId, Network},
+    random::Rng,
+};
+
+/// Of what it says so much goes at once at most.
+const MOST_AT_ONCE: u64 = 4096;
+/// For so long around it stays after it has said all.
+const STAYS: Duration = Duration::from_millis(20);
+
+/// See the file's head.
+pub struct Stranger {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// It lets what it is told lie.
+    deaf: bool,
+    rng: Rng,
+    end: Option<EndId>,
+    done: bool,
+    /// When it does something by itself.
+    pub wake: Time,
+}
+
+impl Stranger {
+    /// One that says these bytes, and leaves.
+    pub fn new(bytes: Vec<u8>, mut rng: Rng) -> Self {
+        let (deaf, wake) = (rng.percent(10), Time(rng.below(20_000_000)));
+        Self { bytes, sent: 0, deaf, rng, end: None, done: false, wake }
+    }
+
+    /// One that says what a player might, with damages.
+    pub fn garbled(speech: &mut impl Speech, mut rng: Rng) -> Self {
+        let mut bytes = speech.open(&mut rng).bytes;
+        let opening = bytes.len();
+        for _ in 0..1 + rng.below(8) {
+            bytes.extend(speech.ask(&mut rng).bytes);
+        }
+        // What comes after a damaged beginning is seldom read at all.
+        let least = if rng.percent(80) { opening } else { 0 };
+        for _ in 0..1 + rng.below(3) {
+            let at = least + rng.index(bytes.len() - least);
+            match rng.below(5) {
+                0 => bytes[at] = rng.below(256) as u8,
+                1 => bytes[at] ^= 1 << rng.below(8),
+                2 => _ = bytes.remove(at),
+                3 => bytes.insert(at, rng.below(256) as u8),
+                _ => bytes.truncate(at.max(1)),
+            }
+            if bytes.len() <= least {
+                break;
+            }
+        }
+        Self::new(bytes, rng)
+    }
+
+    /// Whether an end is its own.
+    pub fn has(&self, end: EndId) -> bool {
+        self.end == Some(end)
+    }
+
+    /// It has come and gone.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// It does what it wants to do by itself.
+    pub fn act(&mut self, network: &Network, now: Time) {
+        let Some(end) = self.end else {
+            self.end = Some(network.connect());
+            self.wake = now + self.rng.around(Duration::from_micros(100));
+            return;
+        };
+        if self.sent == self.bytes.len() {
+            if self.rng.percent(30) {
+                network.reset(end);
+            }
+            return self.leave(network);
+        }
+        self.send(network);
+        let all = self.sent == self.bytes.len();
+        self.wake = now + self.rng.around(if all { STAYS } else { Duration::from_micros(300) });
+    }
+
+    fn send(&mut self, network: &Network) {
+        let Some(end) = self.end.filter(|end| !network.is_reset(*end)) else { return };
+        let rest = &self.bytes[self.sent..];
+        let most = if self.rng.percent(50) { rest.len() } else { 1 + self.rng.below(MOST_AT_ONCE) as usize };
+        self.sent += network.send(end, &rest[..most.min(rest.len())]);
+    }
+
+    /// Something has happened to its end.
+    pub fn listen(&mut self, network: &Network) {
+        let Some(end) = self.end else { return };
+        if !self.deaf {
+            network.receive(end, usize::MAX);
+        }
+        if network.is_over(end) {
+            self.leave(network);
+        }
+    }
+
+    fn leave(&mut self, network: &Network) {
+        network.close(self.end.take().expect("it leaves once"));
+        (self.done, self.wake) = (true, Time(u64::MAX));
+    }
+}

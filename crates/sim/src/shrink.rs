@@ -1,0 +1,72 @@
+//! Makes a schedule that goes wrong smaller: tighter bounds are tried, each with the same seed and with others, as long as something goes wrong in
+//! the same way. It knows nothing of what a schedule does.
+
+use crate::runner::{Violation, run_on_all};
+
+/// Other seeds that are tried within tighter bounds.
+const TRIES: u64 = 2000;
+
+/// What can be made smaller.
+pub trait Bounds: Copy + Sync {
+    /// All that is next smaller, the largest step first.
+    fn tighter(&self) -> Vec<Self>;
+}
+
+/// The smallest schedule that goes wrong as this one does, with its bounds.
+pub fn shrink<B: Bounds>(first: Violation, bounds: B, schedule: impl Fn(u64, B) + Sync) -> (Violation, B) {
+    let (mut found, mut within) = (first, bounds);
+    'smaller: loop {
+        for bounds in within.tighter() {
+            let same = |what: &str| kind(what) == kind(&found.what);
+            // What goes wrong otherwise is another matter.
+            let judged = |seed| {
+                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| schedule(seed, bounds)));
+                if let Err(payload) = ended
+                    && same(&crate::runner::text(&*payload))
+                {
+                    std::panic::resume_unwind(payload);
+                }
+            };
+            let tried = run_on_all(found.seed, 1, judged, |()| ());
+            if let Err(violation) = tried.and_then(|()| run_on_all(1, TRIES, judged, |()| ())) {
+                (found, within) = (violation, bounds);
+                continue 'smaller;
+            }
+        }
+        return (found, within);
+    }
+}
+
+/// How something went wrong: the beginning of its last line, without numbers.
+fn kind(what: &str) -> Vec<String> {
+    let line = what.trim_end().lines().last().unwrap_or_default();
+    let words = line.split_whitespace().map(|word| word.replace(|c: char| c.is_ascii_digit(), ""));
+    words.filter(|word| !word.is_empty()).take(3).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    struct Most(u64);
+
+    impl Bounds for Most {
+        fn tighter(&self) -> Vec<Self> {
+            [self.0 / 2, self.0.saturating_sub(1)].into_iter().filter(|most| *most < self.0).map(Most).collect()
+        }
+    }
+
+    #[test]
+    fn the_smallest_that_goes_wrong_in_the_same_way_is_found() {
+        let schedule = |seed: u64, Most(most): Most| {
+            let value = seed % (most + 1);
+            assert!(value != 3, "another matter");
+            assert!(value < 7, "number {value} is too large");
+        };
+        let first = Violation { seed: 90, what: "number 90 is too large".into() };
+        let (found, within) = shrink(first, Most(100), schedule);
+        assert_eq!(within, Most(7));
+        assert_eq!((found.seed % 8, &*found.what), (7, "number 7 is too large"));
+    }
+}
