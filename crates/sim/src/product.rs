@@ -27,7 +27,7 @@ use crate::{
 
 use house::House;
 use player::{Around, Player, Speech};
-use site::Site;
+use site::{Site, elapsed};
 
 /// A schedule that takes more steps goes round in circles.
 const MAX_STEPS: u64 = 3_000_000;
@@ -53,6 +53,12 @@ pub struct Done {
 pub struct Chaos {
     /// Around how long until the next fault; `None`: nothing ever goes wrong.
     pub every: Option<Duration>,
+    /// Only what no client may feel goes wrong.
+    pub gentle: bool,
+    /// In how many of ten thousand steps a worker is held up, as a thread that others keep from its processor.
+    pub held_up: u64,
+    /// When the workers are told to end though clients still come, if they are.
+    pub drain: Option<Duration>,
 }
 
 /// A schedule under way.
@@ -70,6 +76,10 @@ pub struct World<P: Protocol, S: Speech> {
     last_fault: Option<Time>,
     /// When the database's host is well again.
     recovery: Option<Time>,
+    /// A worker that takes no step before this time.
+    held_up: Option<(usize, Time)>,
+    /// The workers have been told to end.
+    drained: bool,
     max_servers: usize,
     max_unsent: usize,
     done: Done,
@@ -85,6 +95,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         self.next_fault = None;
         self.chaos.every = None;
+        self.chaos.drain = None;
+        self.chaos.held_up = 0;
         let until = self.now + REST;
         while self.now < until && !self.is_at_rest() {
             self.step();
@@ -114,6 +126,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
     }
 
     fn is_at_rest(&self) -> bool {
+        if self.house.has_ended() {
+            return self.recovery.is_none();
+        }
         let snapshot = self.house.handle().snapshot();
         let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
         let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use == 0);
@@ -129,13 +144,15 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         self.site.accept(&self.network, self.now);
         self.news.extend(self.network.take_news());
-        let workers = self.house.ready();
+        let workers = self.ready_workers();
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
         let mut choices = workers.len() + players.len() + self.news.len();
         let due = self.site.due().is_some_and(|due| due <= self.now);
         choices += usize::from(due);
         let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
         choices += usize::from(fault);
+        let drains = self.chaos.drain.is_some_and(|at| elapsed(self.now) >= at);
+        choices += usize::from(drains);
         if choices == 0 {
             return self.pass_to_next();
         }
@@ -167,8 +184,42 @@ impl<P: Protocol, S: Speech> World<P, S> {
             self.note(4, 0);
             return self.site.tick(&self.network, self.now);
         }
+        lot -= usize::from(due);
+        if drains && lot == 0 {
+            self.note(6, 0);
+            return self.drain();
+        }
         self.note(5, 0);
         self.break_something();
+    }
+
+    /// Workers that have something to do, and are not held up.
+    fn ready_workers(&mut self) -> Vec<usize> {
+        let mut workers = self.house.ready();
+        if !workers.is_empty() && self.held_up.is_none() && self.rng.per_myriad(self.chaos.held_up) {
+            let worker = workers[self.rng.index(workers.len())];
+            self.held_up = Some((worker, self.now + self.rng.around(Duration::from_micros(300))));
+        }
+        self.held_up = self.held_up.filter(|(_, until)| *until > self.now);
+        if let Some((held_up, _)) = self.held_up {
+            workers.retain(|worker| *worker != held_up);
+        }
+        workers
+    }
+
+    /// The workers are to end. Whoever has not come yet comes at that very moment, and is sent away.
+    fn drain(&mut self) {
+        let now = self.now;
+        if self.players.iter().any(|player| player.wake > now && player.is_away()) {
+            self.players.iter_mut().for_each(|player| player.hurry(now));
+            self.chaos.drain = Some(elapsed(now) + self.rng.around(Duration::from_micros(2)));
+            return;
+        }
+        self.chaos.drain = None;
+        self.drained = true;
+        self.done.faults += 1;
+        self.players.iter_mut().for_each(Player::retire);
+        self.house.handle().drain();
     }
 
     fn with_player(&mut self, player: usize, f: impl FnOnce(&mut Player<S>, &Around<'_, S::Database>)) {
@@ -177,7 +228,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
             real: &self.site.database,
             now: self.now,
             faults: self.done.faults,
-            felt: u64::from(self.recovery.is_some() || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH)),
+            felt: u64::from(
+                self.drained
+                    || (self.recovery.is_some() && !self.chaos.gentle)
+                    || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH),
+            ),
             trace: self.trace,
         };
         f(&mut self.players[player], &around);
@@ -193,8 +248,13 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
         let times =
             [self.network.next_at(), self.house.next_at(), players, self.site.due(), self.next_fault, self.recovery];
-        let next = times.into_iter().flatten().min();
-        let next = next.unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
+        let others = [self.held_up.map(|(_, until)| until), self.chaos.drain.map(|at| Time(at.as_nanos() as u64))];
+        // What a worker that is held up would do now it does later.
+        let due = |at: &Time| *at > self.now || !self.is_held_up();
+        let next = times.into_iter().chain(others).flatten().filter(due).min();
+        // Where all workers have ended nothing need happen any more.
+        let later = self.drained.then(|| self.now + Duration::from_millis(1));
+        let next = next.or(later).unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
         self.pass(next.max(self.now));
     }
 
@@ -215,6 +275,10 @@ impl<P: Protocol, S: Speech> World<P, S> {
         assert!(unsent <= self.max_unsent, "{unsent} bytes wait for one peer");
     }
 
+    fn is_held_up(&self) -> bool {
+        self.held_up.is_some()
+    }
+
     fn plan_fault(&mut self) {
         self.next_fault = self.chaos.every.map(|mean| self.now + self.rng.around(mean));
     }
@@ -222,11 +286,16 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
             self.network.set_host(Host::Accepts);
-            self.last_fault = Some(self.now);
+            if !self.chaos.gentle {
+                self.last_fault = Some(self.now);
+            }
             self.site.speak(&self.network);
             return;
         }
         self.plan_fault();
+        if self.chaos.gentle {
+            return self.break_gently();
+        }
         self.done.faults += 1;
         self.last_fault = Some(self.now);
         let open = self.site.database.open();
@@ -244,15 +313,30 @@ impl<P: Protocol, S: Speech> World<P, S> {
                 self.network.set_host(if self.rng.percent(50) { Host::Refuses } else { Host::Silent });
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
             }
-            _ => {
-                let handle = self.house.handle();
-                match self.rng.below(3) {
-                    0 => handle.reconnect(None),
-                    1 => _ = handle.pause(None),
-                    _ => _ = handle.resume(None),
-                }
-                _ = handle.resume(None);
-            }
+            _ => self.order(),
         }
+    }
+
+    /// What no client may feel: none of it touches a request, or nothing of a request that it touches has been carried out.
+    fn break_gently(&mut self) {
+        match self.rng.below(4) {
+            0 | 1 => self.site.lie_in_wait(),
+            2 if self.recovery.is_none() => {
+                self.network.set_host(Host::Refuses);
+                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
+            }
+            _ => self.order(),
+        }
+    }
+
+    /// An operator gives an order.
+    fn order(&mut self) {
+        let handle = self.house.handle();
+        match self.rng.below(3) {
+            0 => handle.reconnect(None),
+            1 => _ = handle.pause(None),
+            _ => _ = handle.resume(None),
+        }
+        _ = handle.resume(None);
     }
 }

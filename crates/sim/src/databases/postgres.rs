@@ -192,6 +192,18 @@ impl Database for Postgres {
         });
     }
 
+    fn is_cleaning(&self, connection: Connection, bytes: &[u8]) -> bool {
+        // The statements that it keeps for this have such names, as nobody else's have.
+        let body = bytes.get(5..).unwrap_or_default();
+        let name = match bytes.first() {
+            Some(b'P') => body.split(|byte| *byte == 0).next(),
+            Some(b'B') => body.split(|byte| *byte == 0).nth(1),
+            _ => None,
+        };
+        let ours = name.is_some_and(|name| name.starts_with(b"poolhouse_") && name.ends_with(b"_0000"));
+        ours && !self.in_transaction(connection)
+    }
+
     fn open(&self) -> Vec<Connection> {
         self.sessions.keys().copied().collect()
     }

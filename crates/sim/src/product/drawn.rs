@@ -59,7 +59,9 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
     }
 }
 
-/// Faults in half of the schedules.
+/// Faults in three of four schedules, in one of them only such that nobody may feel; and an end while clients still come in one of eight.
 pub(super) fn chaos(rng: &mut Rng) -> Chaos {
-    Chaos { every: rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200))) }
+    let every = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
+    let drain = rng.percent(12).then(|| rng.around(Duration::from_millis(60)));
+    Chaos { every, gentle: rng.percent(33), held_up: rng.pick(&[0, 0, 20, 100]), drain }
 }

@@ -124,6 +124,10 @@ pub struct Player<S: Speech> {
     pub wake: Time,
     /// Connections that carry a cancel request.
     cancels: Vec<EndId>,
+    /// In how many of a hundred turns it asks more before it is answered.
+    haste: u64,
+    /// In how many of ten thousand turns it leaves before it is answered.
+    impatience: u64,
 }
 
 struct Life {
@@ -199,7 +203,26 @@ impl<S: Speech> Player<S> {
     /// A player that will live so often.
     pub fn new(number: usize, speech: S, lives: u64, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
-        Self { number, own: speech.reference(), speech, rng, life: None, lives, wake, cancels: Vec::new() }
+        let (haste, impatience) = (rng.pick(&[4, 4, 30]), rng.pick(&[40, 40, 400]));
+        let own = speech.reference();
+        Self { number, own, speech, rng, life: None, lives, wake, cancels: Vec::new(), haste, impatience }
+    }
+
+    /// It has not come, and will.
+    pub fn is_away(&self) -> bool {
+        self.life.is_none() && self.lives > 0
+    }
+
+    /// It comes now if it has not come yet.
+    pub fn hurry(&mut self, now: Time) {
+        if self.is_away() {
+            self.wake = now;
+        }
+    }
+
+    /// It does not come again.
+    pub fn retire(&mut self) {
+        self.lives = 0;
     }
 
     /// Whether an end is its own.
@@ -244,7 +267,7 @@ impl<S: Speech> Player<S> {
             assert!(right, "{} is told {:?}, which nobody said", life.tale(self.number), life.early);
         }
         // It vanishes, now and then, whatever is under way.
-        if self.rng.per_myriad(if life.due > 0 { 40 } else { 15 }) {
+        if self.rng.per_myriad(if life.due > 0 { self.impatience } else { 15 }) {
             return self.vanish(around);
         }
         if life.due > 0 && self.rng.per_myriad(60) && !life.opening {
@@ -253,7 +276,7 @@ impl<S: Speech> Player<S> {
         }
         let life = self.life.as_mut().expect("it lives");
         // It waits for its answers, mostly; and for what it is to be told, which takes a way of its own, before it asks for anything else.
-        let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(4);
+        let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(self.haste);
         if life.opening || (life.due > 0 && !hasty) {
             return;
         }

@@ -93,6 +93,8 @@ pub fn run(seed: u64, trace: bool) -> Done {
         next_fault: None,
         last_fault: None,
         recovery: None,
+        held_up: None,
+        drained: false,
         max_servers: max_size as usize * 2 * DATABASES as usize,
         max_unsent: 2 << 20,
         done: Done::default(),

@@ -21,6 +21,8 @@ pub struct Site<D> {
     trace: bool,
     wires: BTreeMap<EndId, Wire>,
     ends: BTreeMap<Connection, EndId>,
+    /// The next session that is to be cleaned is ended instead.
+    lies_in_wait: bool,
 }
 
 impl<D: Database> fmt::Debug for Site<D> {
@@ -45,7 +47,7 @@ pub fn elapsed(now: Time) -> Duration {
 impl<D: Database> Site<D> {
     /// A database to which nobody is connected.
     pub fn new(database: D, trace: bool) -> Self {
-        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new() }
+        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new(), lies_in_wait: false }
     }
 
     /// Whether an end is one of its.
@@ -71,6 +73,11 @@ impl<D: Database> Site<D> {
         if self.trace && !bytes.is_empty() {
             println!("{:>12.6}   to session {connection}: {}", now.0 as f64 / 1e9, bytes.escape_ascii());
         }
+        if self.lies_in_wait && self.database.is_cleaning(connection, &bytes) {
+            // Of what has come nothing is read any more.
+            self.lies_in_wait = false;
+            self.database.kill(connection, true, elapsed(now));
+        }
         if !bytes.is_empty() {
             self.database.receive(connection, &bytes, elapsed(now));
         }
@@ -79,6 +86,11 @@ impl<D: Database> Site<D> {
             self.let_go(network, end);
         }
         self.speak(network);
+    }
+
+    /// The next session that is to be cleaned is ended by an administrator before it has read that.
+    pub fn lie_in_wait(&mut self) {
+        self.lies_in_wait = true;
     }
 
     /// Does what is due.
