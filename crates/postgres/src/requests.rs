@@ -351,7 +351,7 @@ fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate>
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
     let given_up = if may { deallocates(text)? } else { return None };
     let ours = match &given_up {
-        Deallocate::One(name) => named.has(name) || named.expected(name).is_some(),
+        Deallocate::One(name) => named.may_have(name),
         // Those prepared in SQL are the server's to forget.
         Deallocate::All => client.pin.is_none() && !server.suspects.any(Suspects::PREPARE),
     };
