@@ -111,11 +111,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.house.handle().drain();
         let until = self.now + REST;
-        while self.now < until && !(self.house.has_ended() && self.site.database.open().is_empty()) {
+        while self.now < until && !(self.house.has_ended() && self.is_alone()) {
             self.step();
         }
         assert!(self.house.has_ended(), "the workers do not end");
-        assert!(self.site.database.open().is_empty(), "a connection outlives the workers");
+        assert!(self.is_alone(), "a connection outlives the workers: {}", self.describe());
         self.done
     }
 
@@ -123,6 +123,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let snapshot = self.house.handle().snapshot();
         let pools: Vec<_> = snapshot.pools.iter().map(|pool| pool.counts).collect();
         format!("{:?} {pools:?}, sessions: {:?}", snapshot.listeners, self.site)
+    }
+
+    /// Nobody is connected to the database any more. What was in the mail of workers that have ended goes with the process.
+    fn is_alone(&self) -> bool {
+        self.drained || self.site.database.open().is_empty()
     }
 
     fn is_at_rest(&self) -> bool {
