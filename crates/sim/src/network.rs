@@ -146,6 +146,11 @@ impl Network {
         end
     }
 
+    /// Whether a client has arrived whom nobody has accepted yet.
+    pub fn is_knocked(&self) -> bool {
+        !self.lock().backlog.is_empty()
+    }
+
     /// A connection that has reached the database since this was asked last.
     pub fn accept(&self) -> Option<EndId> {
         self.lock().arrived.pop_front()

@@ -57,7 +57,7 @@ pub struct Chaos {
     pub gentle: bool,
     /// In how many of ten thousand steps a worker is held up, as a thread that others keep from its processor.
     pub held_up: u64,
-    /// When the workers are told to end though clients still come, if they are.
+    /// From when on the workers may be told to end though clients still come, if they are.
     pub drain: Option<Duration>,
 }
 
@@ -156,7 +156,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
         choices += usize::from(due);
         let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
         choices += usize::from(fault);
-        let drains = self.chaos.drain.is_some_and(|at| elapsed(self.now) >= at);
+        let drains = self.is_to_drain();
         choices += usize::from(drains);
         if choices == 0 {
             return self.pass_to_next();
@@ -212,14 +212,13 @@ impl<P: Protocol, S: Speech> World<P, S> {
         workers
     }
 
-    /// The workers are to end. Whoever has not come yet comes at that very moment, and is sent away.
+    /// The workers are to end: at the very moment in which a client comes, and nobody else is there.
+    fn is_to_drain(&self) -> bool {
+        let due = self.chaos.drain.is_some_and(|at| elapsed(self.now) >= at);
+        due && self.network.is_knocked() && self.players.iter().filter(|player| player.is_here()).count() == 1
+    }
+
     fn drain(&mut self) {
-        let now = self.now;
-        if self.players.iter().any(|player| player.wake > now && player.is_away()) {
-            self.players.iter_mut().for_each(|player| player.hurry(now));
-            self.chaos.drain = Some(elapsed(now) + self.rng.around(Duration::from_micros(2)));
-            return;
-        }
         self.chaos.drain = None;
         self.drained = true;
         self.done.faults += 1;
@@ -253,10 +252,10 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
         let times =
             [self.network.next_at(), self.house.next_at(), players, self.site.due(), self.next_fault, self.recovery];
-        let others = [self.held_up.map(|(_, until)| until), self.chaos.drain.map(|at| Time(at.as_nanos() as u64))];
+        let freed = self.held_up.map(|(_, until)| until);
         // What a worker that is held up would do now it does later.
         let due = |at: &Time| *at > self.now || !self.is_held_up();
-        let next = times.into_iter().chain(others).flatten().filter(due).min();
+        let next = times.into_iter().flatten().chain(freed).filter(due).min();
         // Where all workers have ended nothing need happen any more.
         let later = self.drained.then(|| self.now + Duration::from_millis(1));
         let next = next.or(later).unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));

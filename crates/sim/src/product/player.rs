@@ -128,6 +128,8 @@ pub struct Player<S: Speech> {
     haste: u64,
     /// In how many of ten thousand turns it leaves before it is answered.
     impatience: u64,
+    /// In how many of ten thousand turns it cancels what it has asked.
+    regret: u64,
 }
 
 struct Life {
@@ -204,20 +206,14 @@ impl<S: Speech> Player<S> {
     pub fn new(number: usize, speech: S, lives: u64, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
         let (haste, impatience) = (rng.pick(&[4, 4, 30]), rng.pick(&[40, 40, 400]));
+        let regret = rng.pick(&[60, 60, 600]);
         let own = speech.reference();
-        Self { number, own, speech, rng, life: None, lives, wake, cancels: Vec::new(), haste, impatience }
+        Self { number, own, speech, rng, life: None, lives, wake, cancels: Vec::new(), haste, impatience, regret }
     }
 
-    /// It has not come, and will.
-    pub fn is_away(&self) -> bool {
-        self.life.is_none() && self.lives > 0
-    }
-
-    /// It comes now if it has not come yet.
-    pub fn hurry(&mut self, now: Time) {
-        if self.is_away() {
-            self.wake = now;
-        }
+    /// It is connected, or about to be.
+    pub fn is_here(&self) -> bool {
+        self.life.is_some()
     }
 
     /// It does not come again.
@@ -270,7 +266,7 @@ impl<S: Speech> Player<S> {
         if self.rng.per_myriad(if life.due > 0 { self.impatience } else { 15 }) {
             return self.vanish(around);
         }
-        if life.due > 0 && self.rng.per_myriad(60) && !life.opening {
+        if life.due > 0 && self.rng.per_myriad(self.regret) && !life.opening {
             self.send_cancel(around);
             return;
         }

@@ -37,6 +37,8 @@ struct Wire {
     unsent: VecDeque<u8>,
     /// It is closed when all has been sent.
     closing: bool,
+    /// What still comes is read and thrown away, so that the peer hears the last words for certain, whatever it sends meanwhile.
+    lingers: bool,
 }
 
 /// Since time zero.
@@ -59,7 +61,7 @@ impl<D: Database> Site<D> {
     pub fn accept(&mut self, network: &Network, now: Time) {
         while let Some(end) = network.accept() {
             let connection = self.database.connect(elapsed(now));
-            self.wires.insert(end, Wire { connection, unsent: VecDeque::new(), closing: false });
+            self.wires.insert(end, Wire { connection, unsent: VecDeque::new(), closing: false, lingers: false });
             self.ends.insert(connection, end);
             self.listen(network, end, now);
         }
@@ -67,7 +69,7 @@ impl<D: Database> Site<D> {
 
     /// Something has happened to an end.
     pub fn listen(&mut self, network: &Network, end: EndId, now: Time) {
-        let Some(wire) = self.wires.get(&end) else { return };
+        let Some(wire) = self.wires.get_mut(&end) else { return };
         let connection = wire.connection;
         let bytes = network.receive(end, usize::MAX);
         if self.trace && !bytes.is_empty() {
@@ -76,6 +78,7 @@ impl<D: Database> Site<D> {
         if self.lies_in_wait && self.database.is_cleaning(connection, &bytes) {
             // Of what has come nothing is read any more.
             self.lies_in_wait = false;
+            wire.lingers = true;
             self.database.kill(connection, true, elapsed(now));
         }
         if !bytes.is_empty() {
@@ -126,7 +129,11 @@ impl<D: Database> Site<D> {
                 wire.unsent.drain(..sent);
             }
             if wire.closing && wire.unsent.is_empty() {
-                done.push(*end);
+                if wire.lingers {
+                    network.shut(*end);
+                } else {
+                    done.push(*end);
+                }
             }
         }
         for end in done {
