@@ -23,6 +23,8 @@ pub struct Site<D> {
     ends: BTreeMap<Connection, EndId>,
     /// The next session that is to be cleaned is ended instead.
     lies_in_wait: bool,
+    /// How often that may yet be ordered: a client that meets it three times is told, as is documented.
+    waits_left: u32,
 }
 
 impl<D: Database> fmt::Debug for Site<D> {
@@ -49,7 +51,7 @@ pub fn elapsed(now: Time) -> Duration {
 impl<D: Database> Site<D> {
     /// A database to which nobody is connected.
     pub fn new(database: D, trace: bool) -> Self {
-        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new(), lies_in_wait: false }
+        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new(), lies_in_wait: false, waits_left: 2 }
     }
 
     /// Whether an end is one of its.
@@ -93,7 +95,8 @@ impl<D: Database> Site<D> {
 
     /// The next session that is to be cleaned is ended by an administrator before it has read that.
     pub fn lie_in_wait(&mut self) {
-        self.lies_in_wait = true;
+        self.lies_in_wait |= self.waits_left > 0;
+        self.waits_left = self.waits_left.saturating_sub(1);
     }
 
     /// Does what is due.
