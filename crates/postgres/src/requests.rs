@@ -306,15 +306,15 @@ fn query(
         let text = message.is_whole().then(|| message.body());
         let findings = text.map_or_else(|| scan_beginning(message.body()), scan);
         let mut findings = server.judge(findings, text.unwrap_or_default());
-        if !client.mid_message
-            && message.is_whole()
+        if message.is_whole()
             && let Some(given_up) = gives_up(client, server, message.body())
         {
+            // Though a message has come in part, such as the one that began a COPY which has ended on the client's side.
             if server.exchange.is_between() {
                 client.awaits_answers = true;
                 return Step::Wait;
             }
-            if server.exchange.is_settled() && server.exchange.status() != b'E' {
+            if !client.mid_message && server.exchange.is_settled() && server.exchange.status() != b'E' {
                 answer(me, client, server, &given_up, out);
                 return Step::Answered;
             }
@@ -351,7 +351,7 @@ fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate>
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
     let given_up = if may { deallocates(text)? } else { return None };
     let ours = match &given_up {
-        Deallocate::One(name) => named.has(name) || named.expected(name).is_some(),
+        Deallocate::One(name) => named.may_have(name),
         // Those prepared in SQL are the server's to forget.
         Deallocate::All => client.pin.is_none() && !server.suspects.any(Suspects::PREPARE),
     };

@@ -217,6 +217,12 @@ impl Named {
         }
     }
 
+    /// Whether there is a statement of this name, or may be, whichever of the requests without an answer fail.
+    pub(crate) fn may_have(&self, name: &[u8]) -> bool {
+        let parses = |pending: &Pending| pending.parsed.is_some() && *pending.name == *name;
+        self.has(name) || self.pending.iter().any(parses)
+    }
+
     /// Whether there is a statement of this name for sure.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.map.contains_key(name)

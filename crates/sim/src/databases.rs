@@ -38,6 +38,11 @@ pub trait Database {
     /// An administrator ends a session: with last words as that database has them, or without (`politely` is false: the process died).
     fn kill(&mut self, connection: Connection, politely: bool, now: Duration);
 
+    /// Whether these bytes are the beginning of what a pooler cleans this session with, which is idle.
+    fn is_cleaning(&self, _connection: Connection, _bytes: &[u8]) -> bool {
+        false
+    }
+
     /// Connections that are open, in order of their making.
     fn open(&self) -> Vec<Connection>;
 }

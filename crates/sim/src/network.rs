@@ -60,6 +60,8 @@ pub(crate) struct State {
     sent: u64,
     /// Clients' ends at the listener that nobody has accepted yet.
     backlog: VecDeque<EndId>,
+    /// Nobody listens any more: who arrives is turned away.
+    deaf: bool,
     host: Host,
     /// Ends at the database that it has not been told of.
     arrived: VecDeque<EndId>,
@@ -112,6 +114,7 @@ impl Network {
             on_the_way: BTreeMap::new(),
             sent: 0,
             backlog: VecDeque::new(),
+            deaf: false,
             host: Host::Accepts,
             arrived: VecDeque::new(),
             news: BTreeSet::new(),
@@ -141,6 +144,11 @@ impl Network {
         state.ends[end as usize].open = true;
         state.post(end + 1, Parcel::Knock);
         end
+    }
+
+    /// Whether a client has arrived whom nobody has accepted yet.
+    pub fn is_knocked(&self) -> bool {
+        !self.lock().backlog.is_empty()
     }
 
     /// A connection that has reached the database since this was asked last.
@@ -248,6 +256,14 @@ impl State {
         }
     }
 
+    /// The listener is closed, and with it those who were not accepted.
+    fn stop_listening(&mut self) {
+        self.deaf = true;
+        for end in std::mem::take(&mut self.backlog) {
+            self.post(end ^ 1, Parcel::Reset);
+        }
+    }
+
     fn deliver(&mut self, id: EndId, parcel: Parcel) {
         let end = &mut self.ends[id as usize];
         match parcel {
@@ -255,6 +271,7 @@ impl State {
                 end.answer = Some(open);
                 end.open = open;
             }
+            Parcel::Knock if self.deaf => return self.post(id ^ 1, Parcel::Reset),
             Parcel::Knock => {
                 end.open = true;
                 self.backlog.push_back(id);

@@ -29,7 +29,7 @@ use crate::{
 
 use house::House;
 use player::{Around, Player, Speech};
-use site::Site;
+use site::{Site, elapsed};
 use stranger::Stranger;
 
 /// A schedule that takes more steps goes round in circles.
@@ -98,6 +98,12 @@ impl shrink::Bounds for Bounds {
 pub struct Chaos {
     /// Around how long until the next fault; `None`: nothing ever goes wrong.
     pub every: Option<Duration>,
+    /// Only what no client may feel goes wrong.
+    pub gentle: bool,
+    /// In how many of ten thousand steps a worker is held up, as a thread that others keep from its processor.
+    pub held_up: u64,
+    /// From when on the workers may be told to end though clients still come, if they are.
+    pub drain: Option<Duration>,
 }
 
 /// A schedule under way.
@@ -116,6 +122,10 @@ pub struct World<P: Protocol, S: Speech> {
     last_fault: Option<Time>,
     /// When the database's host is well again.
     recovery: Option<Time>,
+    /// A worker that takes no step before this time.
+    held_up: Option<(usize, Time)>,
+    /// The workers have been told to end.
+    drained: bool,
     max_servers: usize,
     max_unsent: usize,
     done: Done,
@@ -131,6 +141,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         self.next_fault = None;
         self.chaos.every = None;
+        self.chaos.drain = None;
+        self.chaos.held_up = 0;
         let until = self.now + REST;
         while self.now < until && !self.is_at_rest() {
             self.step();
@@ -145,11 +157,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.house.handle().drain();
         let until = self.now + REST;
-        while self.now < until && !(self.house.has_ended() && self.site.database.open().is_empty()) {
+        while self.now < until && !(self.house.has_ended() && self.is_alone()) {
             self.step();
         }
         assert!(self.house.has_ended(), "the workers do not end");
-        assert!(self.site.database.open().is_empty(), "a connection outlives the workers");
+        assert!(self.is_alone(), "a connection outlives the workers: {}", self.describe());
         self.done
     }
 
@@ -159,7 +171,15 @@ impl<P: Protocol, S: Speech> World<P, S> {
         format!("{:?} {pools:?}, sessions: {:?}", snapshot.listeners, self.site)
     }
 
+    /// Nobody is connected to the database any more. What was in the mail of workers that have ended goes with the process.
+    fn is_alone(&self) -> bool {
+        self.drained || self.site.database.open().is_empty()
+    }
+
     fn is_at_rest(&self) -> bool {
+        if self.house.has_ended() {
+            return self.recovery.is_none();
+        }
         let snapshot = self.house.handle().snapshot();
         let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
         let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use == 0);
@@ -175,7 +195,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         self.site.accept(&self.network, self.now);
         self.news.extend(self.network.take_news());
-        let workers = self.house.ready();
+        let workers = self.ready_workers();
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
         let strangers: Vec<usize> = (0..self.strangers.len()).filter(|s| self.strangers[*s].wake <= self.now).collect();
         let mut choices = workers.len() + players.len() + strangers.len() + self.news.len();
@@ -183,6 +203,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         choices += usize::from(due);
         let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
         choices += usize::from(fault);
+        let drains = self.is_to_drain();
+        choices += usize::from(drains);
         if choices == 0 {
             return self.pass_to_next();
         }
@@ -222,8 +244,42 @@ impl<P: Protocol, S: Speech> World<P, S> {
             self.note(4, 0);
             return self.site.tick(&self.network, self.now);
         }
+        lot -= usize::from(due);
+        if drains && lot == 0 {
+            self.note(6, 0);
+            return self.drain();
+        }
         self.note(5, 0);
         self.break_something();
+    }
+
+    /// Workers that have something to do, and are not held up.
+    fn ready_workers(&mut self) -> Vec<usize> {
+        let mut workers = self.house.ready();
+        if !workers.is_empty() && self.held_up.is_none() && self.rng.per_myriad(self.chaos.held_up) {
+            let worker = workers[self.rng.index(workers.len())];
+            self.held_up = Some((worker, self.now + self.rng.around(Duration::from_micros(300))));
+        }
+        self.held_up = self.held_up.filter(|(_, until)| *until > self.now);
+        if let Some((held_up, _)) = self.held_up {
+            workers.retain(|worker| *worker != held_up);
+        }
+        workers
+    }
+
+    /// The workers are to end: at the very moment in which a client comes, and nobody else is there.
+    fn is_to_drain(&self) -> bool {
+        let due = self.chaos.drain.is_some_and(|at| elapsed(self.now) >= at);
+        due && self.network.is_knocked() && self.players.iter().filter(|player| player.is_here()).count() == 1
+    }
+
+    fn drain(&mut self) {
+        self.chaos.drain = None;
+        self.drained = true;
+        self.done.faults += 1;
+        self.players.iter_mut().for_each(Player::retire);
+        self.strangers.iter_mut().for_each(Stranger::retire);
+        self.house.handle().drain();
     }
 
     fn with_player(&mut self, player: usize, f: impl FnOnce(&mut Player<S>, &Around<'_, S::Database>)) {
@@ -232,7 +288,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
             real: &self.site.database,
             now: self.now,
             faults: self.done.faults,
-            felt: u64::from(self.recovery.is_some() || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH)),
+            felt: u64::from(
+                self.drained
+                    || (self.recovery.is_some() && !self.chaos.gentle)
+                    || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH),
+            ),
             trace: self.trace,
         };
         f(&mut self.players[player], &around);
@@ -256,8 +316,13 @@ impl<P: Protocol, S: Speech> World<P, S> {
             self.next_fault,
             self.recovery,
         ];
-        let next = times.into_iter().flatten().min();
-        let next = next.unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
+        let freed = self.held_up.map(|(_, until)| until);
+        // What a worker that is held up would do now it does later.
+        let due = |at: &Time| *at > self.now || !self.is_held_up();
+        let next = times.into_iter().flatten().chain(freed).filter(due).min();
+        // Where all workers have ended nothing need happen any more.
+        let later = self.drained.then(|| self.now + Duration::from_millis(1));
+        let next = next.or(later).unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
         self.pass(next.max(self.now));
     }
 
@@ -278,6 +343,10 @@ impl<P: Protocol, S: Speech> World<P, S> {
         assert!(unsent <= self.max_unsent, "{unsent} bytes wait for one peer");
     }
 
+    fn is_held_up(&self) -> bool {
+        self.held_up.is_some()
+    }
+
     fn plan_fault(&mut self) {
         self.next_fault = self.chaos.every.map(|mean| self.now + self.rng.around(mean));
     }
@@ -285,11 +354,16 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
             self.network.set_host(Host::Accepts);
-            self.last_fault = Some(self.now);
+            if !self.chaos.gentle {
+                self.last_fault = Some(self.now);
+            }
             self.site.speak(&self.network);
             return;
         }
         self.plan_fault();
+        if self.chaos.gentle {
+            return self.break_gently();
+        }
         self.done.faults += 1;
         self.last_fault = Some(self.now);
         let open = self.site.database.open();
@@ -307,15 +381,30 @@ impl<P: Protocol, S: Speech> World<P, S> {
                 self.network.set_host(if self.rng.percent(50) { Host::Refuses } else { Host::Silent });
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
             }
-            _ => {
-                let handle = self.house.handle();
-                match self.rng.below(3) {
-                    0 => handle.reconnect(None),
-                    1 => _ = handle.pause(None),
-                    _ => _ = handle.resume(None),
-                }
-                _ = handle.resume(None);
-            }
+            _ => self.order(),
         }
+    }
+
+    /// What no client may feel: none of it touches a request, or nothing of a request that it touches has been carried out.
+    fn break_gently(&mut self) {
+        match self.rng.below(4) {
+            0 | 1 => self.site.lie_in_wait(),
+            2 if self.recovery.is_none() => {
+                self.network.set_host(Host::Refuses);
+                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
+            }
+            _ => self.order(),
+        }
+    }
+
+    /// An operator gives an order.
+    fn order(&mut self) {
+        let handle = self.house.handle();
+        match self.rng.below(3) {
+            0 => handle.reconnect(None),
+            1 => _ = handle.pause(None),
+            _ => _ = handle.resume(None),
+        }
+        _ = handle.resume(None);
     }
 }

@@ -192,6 +192,18 @@ impl Database for Postgres {
         });
     }
 
+    fn is_cleaning(&self, connection: Connection, bytes: &[u8]) -> bool {
+        let begins = |place: usize, with: &[u8]| bytes.get(place..).is_some_and(|rest| rest.starts_with(with));
+        // Its statements for this have names that nobody else's have; and no client closes the unnamed statement at once behind these.
+        let kept = begins(0, b"B") && bytes.get(6..).is_some_and(|name| name.starts_with(b"poolhouse_"))
+            || begins(0, b"P") && begins(5, b"poolhouse_");
+        let name = bytes.get(5..).unwrap_or_default().split(|byte| *byte == 0).find(|name| !name.is_empty());
+        let ours = kept && name.is_some_and(|name| name.ends_with(b"_0000"))
+            || begins(5, b"\0DISCARD ALL\0") && begins(43, b"C")
+            || begins(5, b"\0BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE\0");
+        ours && !self.in_transaction(connection)
+    }
+
     fn open(&self) -> Vec<Connection> {
         self.sessions.keys().copied().collect()
     }

@@ -43,19 +43,23 @@ pub struct Socket {
     network: Network,
     /// None: the listener.
     end: Option<EndId>,
+    /// A reactor has it by now.
+    taken: bool,
 }
 
 impl Socket {
     /// The one at which clients arrive.
     pub fn listener(network: &Network) -> Self {
-        Self { network: network.clone(), end: None }
+        Self { network: network.clone(), end: None, taken: false }
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Some(end) = self.end.take() {
-            self.network.close(end);
+        match self.end.take() {
+            _ if self.taken => {}
+            Some(end) => self.network.close(end),
+            None => self.network.lock().stop_listening(),
         }
     }
 }
@@ -172,7 +176,7 @@ impl VirtualReactor {
         let Some(at) = conn.end else {
             let Owner::Listener(listener) = owner else { unreachable!("only listeners have no end") };
             let end = state.backlog.pop_front();
-            let socket = Socket { network: self.seat.network.clone(), end };
+            let socket = Socket { network: self.seat.network.clone(), end, taken: false };
             return Some(Completion::Accepted { listener, socket });
         };
         if conn.connecting {
@@ -254,8 +258,8 @@ impl Reactor for VirtualReactor {
     }
 
     fn attach(&mut self, mut socket: Socket, owner: Owner) -> io::Result<ConnId> {
-        let end = socket.end.take();
-        Ok(self.register(end, owner, false))
+        socket.taken = true;
+        Ok(self.register(socket.end, owner, false))
     }
 
     fn attach_moved(&mut self, moved: Socket, owner: Owner) -> io::Result<ConnId> {
@@ -314,7 +318,7 @@ impl Reactor for VirtualReactor {
     fn detach(&mut self, id: ConnId) -> io::Result<Socket> {
         assert!(!self.is_sending(id), "a connection with unsent bytes does not move");
         let end = self.forget(id);
-        Ok(Socket { network: self.seat.network.clone(), end })
+        Ok(Socket { network: self.seat.network.clone(), end, taken: false })
     }
 
     fn part(&mut self, id: ConnId) {
@@ -325,7 +329,7 @@ impl Reactor for VirtualReactor {
     fn take_leave(&mut self, id: ConnId) -> io::Result<Socket> {
         let end = self.forget(id);
         self.seat.network.lock().shut(end.expect("a listener has no peer"));
-        Ok(Socket { network: self.seat.network.clone(), end })
+        Ok(Socket { network: self.seat.network.clone(), end, taken: false })
     }
 
     fn has_answered(socket: &Socket) -> bool {

@@ -67,8 +67,10 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
     }
 }
 
-/// Faults in half of the schedules.
+/// Faults in three of four schedules, in one of them only such that nobody may feel; and an end while clients still come in one of eight.
 pub(super) fn chaos(rng: &mut Rng, bounds: Bounds) -> Chaos {
-    let every = rng.percent(50).then(|| Duration::from_millis(20 + rng.below(200)));
-    Chaos { every: every.filter(|_| bounds.faults) }
+    let every = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
+    let drain = rng.percent(12).then(|| rng.around(Duration::from_millis(60)));
+    let (every, drain) = if bounds.faults { (every, drain) } else { (None, None) };
+    Chaos { every, gentle: rng.percent(33), held_up: rng.pick(&[0, 0, 20, 100]), drain }
 }

@@ -126,6 +126,12 @@ pub struct Player<S: Speech> {
     pub wake: Time,
     /// Connections that carry a cancel request.
     cancels: Vec<EndId>,
+    /// In how many of a hundred turns it asks more before it is answered.
+    haste: u64,
+    /// In how many of ten thousand turns it leaves before it is answered.
+    impatience: u64,
+    /// In how many of ten thousand turns it cancels what it has asked.
+    regret: u64,
 }
 
 /// How often a player lives, and how much it asks at most in a life.
@@ -210,8 +216,34 @@ impl<S: Speech> Player<S> {
     /// A player that will live so often.
     pub fn new(number: usize, speech: S, size: Size, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
+        let (haste, impatience) = (rng.pick(&[4, 4, 30]), rng.pick(&[40, 40, 400]));
+        let regret = rng.pick(&[60, 60, 600]);
         let Size { lives, requests } = size;
-        Self { number, own: speech.reference(), speech, rng, life: None, lives, requests, wake, cancels: Vec::new() }
+        let own = speech.reference();
+        Self {
+            number,
+            own,
+            speech,
+            rng,
+            life: None,
+            lives,
+            requests,
+            wake,
+            cancels: Vec::new(),
+            haste,
+            impatience,
+            regret,
+        }
+    }
+
+    /// It is connected, or about to be.
+    pub fn is_here(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// It does not come again.
+    pub fn retire(&mut self) {
+        self.lives = 0;
     }
 
     /// Whether an end is its own.
@@ -256,16 +288,16 @@ impl<S: Speech> Player<S> {
             assert!(right, "{} is told {:?}, which nobody said", life.tale(self.number), life.early);
         }
         // It vanishes, now and then, whatever is under way.
-        if self.rng.per_myriad(if life.due > 0 { 40 } else { 15 }) {
+        if self.rng.per_myriad(if life.due > 0 { self.impatience } else { 15 }) {
             return self.vanish(around);
         }
-        if life.due > 0 && self.rng.per_myriad(60) && !life.opening {
+        if life.due > 0 && self.rng.per_myriad(self.regret) && !life.opening {
             self.send_cancel(around);
             return;
         }
         let life = self.life.as_mut().expect("it lives");
         // It waits for its answers, mostly; and for what it is to be told, which takes a way of its own, before it asks for anything else.
-        let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(4);
+        let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(self.haste);
         if life.opening || (life.due > 0 && !hasty) {
             return;
         }

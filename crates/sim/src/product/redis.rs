@@ -116,6 +116,8 @@ fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
         next_fault: None,
         last_fault: None,
         recovery: None,
+        held_up: None,
+        drained: false,
         max_servers: max_size as usize * 2 * DATABASES as usize,
         max_unsent: 2 << 20,
         done: Done::default(),

@@ -22,6 +22,10 @@ pub struct Site<D> {
     wires: BTreeMap<EndId, Wire>,
     ends: BTreeMap<Connection, EndId>,
     due: Option<Time>,
+    /// The next session that is to be cleaned is ended instead.
+    lies_in_wait: bool,
+    /// How often that may yet be ordered: a client that meets it three times is told, as is documented.
+    waits_left: u32,
 }
 
 impl<D: Database> fmt::Debug for Site<D> {
@@ -36,6 +40,8 @@ struct Wire {
     unsent: VecDeque<u8>,
     /// It is closed when all has been sent.
     closing: bool,
+    /// What still comes is read and thrown away, so that the peer hears the last words for certain, whatever it sends meanwhile.
+    lingers: bool,
 }
 
 /// Since time zero.
@@ -46,7 +52,8 @@ pub fn elapsed(now: Time) -> Duration {
 impl<D: Database> Site<D> {
     /// A database to which nobody is connected.
     pub fn new(database: D, trace: bool) -> Self {
-        Self { database, trace, wires: BTreeMap::new(), ends: BTreeMap::new(), due: None }
+        let ends = BTreeMap::new();
+        Self { database, trace, wires: BTreeMap::new(), ends, due: None, lies_in_wait: false, waits_left: 2 }
     }
 
     /// Whether an end is one of its.
@@ -58,7 +65,7 @@ impl<D: Database> Site<D> {
     pub fn accept(&mut self, network: &Network, now: Time) {
         while let Some(end) = network.accept() {
             let connection = self.database.connect(elapsed(now));
-            self.wires.insert(end, Wire { connection, unsent: VecDeque::new(), closing: false });
+            self.wires.insert(end, Wire { connection, unsent: VecDeque::new(), closing: false, lingers: false });
             self.ends.insert(connection, end);
             self.listen(network, end, now);
         }
@@ -66,11 +73,17 @@ impl<D: Database> Site<D> {
 
     /// Something has happened to an end.
     pub fn listen(&mut self, network: &Network, end: EndId, now: Time) {
-        let Some(wire) = self.wires.get(&end) else { return };
+        let Some(wire) = self.wires.get_mut(&end) else { return };
         let connection = wire.connection;
         let bytes = network.receive(end, usize::MAX);
         if self.trace && !bytes.is_empty() {
             println!("{:>12.6}   to session {connection}: {}", now.0 as f64 / 1e9, bytes.escape_ascii());
+        }
+        if self.lies_in_wait && self.database.is_cleaning(connection, &bytes) {
+            // Of what has come nothing is read any more.
+            self.lies_in_wait = false;
+            wire.lingers = true;
+            self.database.kill(connection, true, elapsed(now));
         }
         if !bytes.is_empty() {
             self.database.receive(connection, &bytes, elapsed(now));
@@ -80,6 +93,12 @@ impl<D: Database> Site<D> {
             self.let_go(network, end);
         }
         self.speak(network);
+    }
+
+    /// The next session that is to be cleaned is ended by an administrator before it has read that.
+    pub fn lie_in_wait(&mut self) {
+        self.lies_in_wait |= self.waits_left > 0;
+        self.waits_left = self.waits_left.saturating_sub(1);
     }
 
     /// Does what is due.
@@ -116,7 +135,11 @@ impl<D: Database> Site<D> {
                 wire.unsent.drain(..sent);
             }
             if wire.closing && wire.unsent.is_empty() {
-                done.push(*end);
+                if wire.lingers {
+                    network.shut(*end);
+                } else {
+                    done.push(*end);
+                }
             }
         }
         for end in done {

@@ -36,6 +36,12 @@ impl Stranger {
         Self { bytes, sent: 0, deaf, rng, end: None, done: false, wake }
     }
 
+    /// One that says these bytes, behind a player's opening or, if the first of them is odd, as they are.
+    pub fn saying(speech: &mut impl Speech, bytes: &[u8], mut rng: Rng) -> Self {
+        let opening = bytes.first().is_none_or(|byte| byte % 2 == 0).then(|| speech.open(&mut rng).bytes);
+        Self::new([&opening.unwrap_or_default()[..], bytes.get(1..).unwrap_or_default()].concat(), rng)
+    }
+
     /// One that says what a player might, with damages.
     pub fn garbled(speech: &mut impl Speech, mut rng: Rng) -> Self {
         let mut bytes = speech.open(&mut rng).bytes;
@@ -59,6 +65,13 @@ impl Stranger {
             }
         }
         Self::new(bytes, rng)
+    }
+
+    /// It does not come any more.
+    pub fn retire(&mut self) {
+        if self.end.is_none() {
+            (self.done, self.wake) = (true, Time(u64::MAX));
+        }
     }
 
     /// Whether an end is its own.

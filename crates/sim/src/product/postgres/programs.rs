@@ -13,6 +13,8 @@ pub(super) struct Programs {
     value: u32,
     /// The transaction status after all that was asked.
     pub(super) status: u8,
+    /// Its last request parsed the unnamed statement, which was not bound yet: then it is kept for it.
+    parsed: bool,
     /// Rows that are in the ledger for certain.
     pub(super) acknowledged: Vec<i64>,
 }
@@ -65,7 +67,7 @@ fn run(sql: &str, arguments: &[&str], described: bool) -> Vec<u8> {
 
 impl Programs {
     pub(super) fn new(number: usize, pins: bool) -> Self {
-        Self { number, pins, alias: 0, next_row: 1, value: 0, status: b'I', acknowledged: Vec::new() }
+        Self { number, pins, alias: 0, next_row: 1, value: 0, status: b'I', parsed: false, acknowledged: Vec::new() }
     }
 
     /// Under which name its rows are in the ledger.
@@ -80,7 +82,7 @@ impl Programs {
 
     /// The parameters of its next connection.
     pub(super) fn begin(&mut self, rng: &mut Rng) -> Vec<(String, String)> {
-        self.status = b'I';
+        (self.status, self.parsed) = (b'I', false);
         let mut parameters = vec![("user".into(), "app".into()), ("database".into(), "sim".into())];
         if rng.percent(30) {
             parameters.push(("application_name".into(), format!("player {}", self.number)));
@@ -93,6 +95,10 @@ impl Programs {
 
     /// What it asks next.
     pub(super) fn next(&mut self, rng: &mut Rng) -> Request {
+        if rng.percent(if self.parsed { 60 } else { 4 }) {
+            return one(self.unnamed(rng));
+        }
+        self.parsed = false;
         if self.status != b'I' && rng.percent(if self.status == b'E' { 60 } else { 30 }) {
             return one(self.statement_of(rng.pick(&["COMMIT", "COMMIT", "ROLLBACK"]), rng));
         }
@@ -103,7 +109,8 @@ impl Programs {
             }
             45..=54 => one(self.insert(rng)),
             55..=66 => self.prepared(rng),
-            67..=74 => self.pipeline(rng),
+            67..=71 => self.pipeline(rng),
+            72..=74 => self.names(rng),
             75..=78 => {
                 // DISCARD ALL has no place in such a text, which is then not amended where it sets back.
                 let several: Vec<String> = (0..2 + rng.below(3)).map(|_| self.sql_among_others(rng)).collect();
@@ -112,8 +119,11 @@ impl Programs {
             79..=82 => self.copy(rng),
             83..=86 => one(self.statement_of("BEGIN", rng)),
             87..=89 => one(query("SELECT pg_sleep(0.003)")),
-            90..=91 => one([parse("", "SELECT $1"), sync()].concat()),
-            92..=93 => one(query("")),
+            90 => one(query("")),
+            91..=93 => {
+                let sql = self.forgetting(rng);
+                one(self.statement_of(&sql, rng))
+            }
             _ if self.pins => {
                 let sql = self.pinning(rng);
                 one(self.statement_of(&sql, rng))
@@ -229,6 +239,49 @@ impl Programs {
         })
     }
 
+    /// Something with the unnamed statement, whatever that is, and some with an error before it is replaced.
+    fn unnamed(&mut self, rng: &mut Rng) -> Vec<u8> {
+        let sql = rng.pick(&["SELECT $1", "SELECT 'first'", "SELECT 'second'"]);
+        let arguments: &[&str] = if rng.percent(30) { &["bound"] } else { &[] };
+        let fails = [bind("", "nosuch", &[]), execute("", 0)].concat();
+        let (parts, parsed) = match rng.below(8) {
+            0..=3 if self.parsed => ([bind("", "", arguments), execute("", 0)].concat(), false),
+            4..=5 if self.parsed => ([fails, parse("", sql)].concat(), true),
+            6 => ([parse("", sql), fails].concat(), true),
+            _ => (parse("", sql), true),
+        };
+        self.parsed = parsed;
+        [parts, sync()].concat()
+    }
+
+    /// A statement that forgets what was prepared.
+    fn forgetting(&mut self, rng: &mut Rng) -> String {
+        rng.pick(&["DEALLOCATE a", "DEALLOCATE b", "DEALLOCATE ALL"]).to_owned()
+    }
+
+    /// Several requests with named statements up to one Sync, and perhaps something that forgets one behind it.
+    fn names(&mut self, rng: &mut Rng) -> Request {
+        let mut bytes = Vec::new();
+        for _ in 0..1 + rng.below(4) {
+            let name = rng.pick(&["a", "b"]);
+            let sql = if name == "a" { "SELECT 'shared'" } else { "SELECT 'other'" };
+            bytes.extend(match rng.below(10) {
+                0..=2 => parse(name, sql),
+                3..=4 => [close(b'S', name), parse(name, sql)].concat(),
+                5..=6 => [bind("", name, &[]), execute("", 0)].concat(),
+                7 => describe(b'S', name),
+                8 => run(&self.forgetting(rng), &[], false),
+                _ => run("SELECT 1/0", &[], false),
+            });
+        }
+        bytes.extend(sync());
+        if rng.percent(40) {
+            bytes.extend(query(&self.forgetting(rng)));
+            return Request { bytes, answers: 2 };
+        }
+        one(bytes)
+    }
+
     /// Several requests up to one Sync, some with an error in the middle.
     fn pipeline(&mut self, rng: &mut Rng) -> Request {
         let mut bytes = Vec::new();
@@ -269,7 +322,11 @@ impl Programs {
         if rng.percent(60) {
             return one([query(sql), message(b'd', data.as_bytes()), end].concat());
         }
-        one([run(sql, &[], false), message(b'd', data.as_bytes()), end, sync()].concat())
+        let copy = [run(sql, &[], false), message(b'd', data.as_bytes()), end, sync()].concat();
+        if rng.percent(20) {
+            return Request { bytes: [copy, query(&self.forgetting(rng))].concat(), answers: 2 };
+        }
+        one(copy)
     }
 }
 

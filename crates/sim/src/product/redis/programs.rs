@@ -103,7 +103,7 @@ impl Programs {
                 self.queueing = true;
                 vec!["MULTI"]
             }
-            21..=24 if self.queueing => {
+            21 | 23 | 24 if self.queueing => {
                 self.queueing = false;
                 vec![rng.pick(&["EXEC", "EXEC", "DISCARD"])]
             }
