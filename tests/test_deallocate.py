@@ -51,6 +51,15 @@ def test_a_statement_may_be_parsed_and_deallocated_in_one_pipeline(start):
         assert codes == [[], [], ["26000"], ["26000"], []]
 
 
+def test_a_deallocate_that_an_error_skipped_may_be_asked_for_again(start):
+    pooler = start(max_size=1)
+    with pooler.wire() as client:
+        run = lambda sql: [w.parse(sql), w.bind(), w.execute()]
+        client.send(w.parse("SELECT 1", name="s1"), *run("SELECT 1/0"), *run("DEALLOCATE s1"), w.SYNC, w.query("DEALLOCATE s1"), w.query("DEALLOCATE s1"))
+        codes = [[w.error_fields(body)["C"] for kind, body in client.until_ready()[0] if kind == b"E"] for _ in range(3)]
+        assert codes == [["22012"], [], ["26000"]]
+
+
 def test_deallocate_in_a_failed_transaction_fails_in_a_pipeline_too(start):
     pooler = start(max_size=1)
     with pooler.wire() as client:

@@ -179,6 +179,24 @@ fn a_deallocate_behind_a_copy_is_answered_at_every_moment_of_that() {
 }
 
 #[test]
+fn a_deallocate_is_answered_though_the_beginning_of_a_copy_has_come_in_part() {
+    let begins = messages("1 2 G:~~~");
+    for part in 0..=begins.len() {
+        let mut world = World::trusting(PoolMode::Transaction);
+        let (server, client) = (add_server(&mut world), add_client(&mut world));
+        parse(&mut world, client, server);
+        world.client_says(client, &messages("P:~COPY~~~ B:~~~~~~~~ E:~~~~~ d:line c S"));
+        world.server_says(server, &begins[..part]);
+        world.client_says(client, &messages("Q:DEALLOCATE_a"));
+        world.server_says(server, &begins[part..]);
+        world.server_says(server, &messages("C:COPY~ Z:I"));
+        let got = world.client_got(client);
+        assert_eq!(got, messages("1 2 G:~~~ C:COPY~ Z:I C:DEALLOCATE~ Z:I"), "{part}: {}", text(&got));
+        assert!(!text(&world.server_got(server)).contains("DEALLOCATE"), "{part}");
+    }
+}
+
+#[test]
 fn what_comes_while_a_request_is_about_to_be_repeated_is_asked_behind_it() {
     for next in ["Q:select_2", "S", "H S", "B:~a~~~~~~~ E:~~~~~ S"] {
         let mut world = World::trusting(PoolMode::Transaction);
