@@ -4,7 +4,7 @@ use std::{process::ExitCode, time::Instant};
 
 use sim::{
     product::{self, Bounds},
-    runner,
+    runner::{self, Violation},
     seam::{self, Toy},
     shrink::shrink,
     toys::Fault,
@@ -76,6 +76,26 @@ fn as_options(bounds: Bounds) -> String {
     words
 }
 
+/// Says what went wrong, how it is replayed, and in which smaller schedule the same goes wrong.
+fn report(verb: &str, options: &Options, violation: Violation) {
+    eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
+    let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
+    let toy = options.toy.map_or(String::new(), |toy| format!(" --toy {}", format!("{toy:?}").to_lowercase()));
+    eprintln!("{REPLAY} {verb} --seed {}{steps}{toy}{} --trace", violation.seed, as_options(options.bounds));
+    let run = match verb {
+        "postgres" => product::postgres::run,
+        "redis" => product::redis::run,
+        _ => return,
+    };
+    if options.schedules > 1 {
+        // Each of those that go wrong on the way would tell of its panic.
+        std::panic::set_hook(Box::new(|_| {}));
+        let (small, within) = shrink(violation, options.bounds, |seed, bounds| _ = run(seed, bounds, false));
+        eprintln!("\nthe smallest that was found: {}\nseed {}: replay it with", small.what, small.seed);
+        eprintln!("{REPLAY} {verb} --seed {}{} --trace", small.seed, as_options(within));
+    }
+}
+
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let verb = words.next().unwrap_or_default();
@@ -131,22 +151,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(violation) => {
-            eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
-            let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
-            let toy = options.toy.map_or(String::new(), |toy| format!(" --toy {}", format!("{toy:?}").to_lowercase()));
-            eprintln!("{REPLAY} {verb} --seed {}{steps}{toy}{} --trace", violation.seed, as_options(options.bounds));
-            let run = match verb.as_str() {
-                "postgres" => product::postgres::run,
-                "redis" => product::redis::run,
-                _ => return ExitCode::from(1),
-            };
-            if options.schedules > 1 {
-                std::panic::set_hook(Box::new(|_| {}));
-                let (small, within) =
-                    shrink(violation, options.bounds, |seed, bounds| _ = run(seed, bounds, options.trace));
-                eprintln!("\nthe smallest that was found: {}\nseed {}: replay it with", small.what, small.seed);
-                eprintln!("{REPLAY} {verb} --seed {}{} --trace", small.seed, as_options(within));
-            }
+            report(&verb, &options, violation);
             ExitCode::from(1)
         }
     }
