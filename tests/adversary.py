@@ -144,9 +144,21 @@ def run(chosen, say=print):
             rate = progress.statements / (time.monotonic() - began)
             say(f"  {progress.statements} statements, {progress.connections} connections, {rate:.0f} statements a second")
 
+        def stuck():
+            """What everybody does while somebody is not answered."""
+            with cluster.superuser() as db:
+                rows = db.execute("SELECT datname, pid, state, wait_event_type, wait_event, now() - state_change, pg_blocking_pids(pid), left(query, 200) "
+                                  "FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid() ORDER BY state_change").fetchall()
+            for row in rows:
+                say(f"  {row}")
+            if chosen.subject == "pooler" and pooler.KIND == "poolhouse":
+                for path in ("/api/pools", "/api/clients?limit=200", "/api/servers"):
+                    say(f"  {path}: {subject.get(path)[1]}")
+                say(subject.log()[-3000:])
+
         numbers = chosen.client or range(chosen.clients)
         each = chosen.statements // chosen.clients
-        progress = asyncio.run(compare(numbers, each * len(numbers), chosen.seed, features, chosen.pinners, sides, report))
+        progress = asyncio.run(compare(numbers, each * len(numbers), chosen.seed, features, chosen.pinners, sides, report, stuck))
         report(progress)
         if subject:
             subject.stop()

@@ -192,25 +192,26 @@ async def play(number, count, seed, features, pinners, sides, progress):
     progress.since.pop(number, None)
 
 
-async def watch(progress, report):
-    """Fails when a request hangs; calls `report` every few seconds."""
+async def watch(progress, report, stuck):
+    """Fails when a request hangs, after a call of `stuck`; calls `report` every few seconds."""
     reported = time.monotonic()
     while True:
         await asyncio.sleep(1)
         now = time.monotonic()
         for number, since in progress.since.items():
             if now - since > ANSWER_SECONDS:
+                stuck()
                 raise Difference(number, f"unanswered for {ANSWER_SECONDS} s", "an answer", "nothing", [progress.last[number]])
         if now - reported > 10:
             reported = now
             report(progress)
 
 
-async def compare(numbers, statements, seed, features, pinners, sides, report):
+async def compare(numbers, statements, seed, features, pinners, sides, report, stuck):
     """Plays the clients of these numbers, with so many statements in all. Raises the first Difference."""
     progress = Progress()
     each = max(1, statements // len(numbers))
-    watcher = asyncio.ensure_future(watch(progress, report))
+    watcher = asyncio.ensure_future(watch(progress, report, stuck))
     players = [asyncio.ensure_future(play(n, each, seed, features, pinners, sides, progress)) for n in numbers]
     tasks = {watcher, *players}
     try:
