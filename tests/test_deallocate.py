@@ -60,6 +60,17 @@ def test_a_deallocate_that_an_error_skipped_may_be_asked_for_again(start):
         assert codes == [["22012"], [], ["26000"]]
 
 
+def test_of_two_statements_one_is_deallocated_after_all_were(start):
+    pooler = start(max_size=1)
+    with pooler.wire() as client:
+        run = lambda sql: [w.parse(sql), w.bind(), w.execute()]
+        client.send(*run("DEALLOCATE ALL"), w.SYNC)
+        client.until_ready()
+        client.send(w.parse("SELECT 1", name="s1"), w.parse("SELECT 2", name="s2"), *run("DEALLOCATE s2"), w.bind(name="s1"), w.execute(), w.SYNC)
+        answers, _ = client.until_ready()
+        assert [kind for kind, _ in answers] == [b"1", b"1", b"1", b"2", b"C", b"2", b"D", b"C"]
+
+
 def test_deallocate_in_a_failed_transaction_fails_in_a_pipeline_too(start):
     pooler = start(max_size=1)
     with pooler.wire() as client:

@@ -286,6 +286,7 @@ pub(crate) fn follow(
                 if matches!(step, Step::Replaced(_)) {
                     // It stays with this server.
                     client.drop_unnamed();
+                    client.unnamed_forgets = false;
                     server.unnamed.owner = Some(Owner::of(me, client));
                     *kept = None;
                 }

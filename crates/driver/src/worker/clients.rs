@@ -308,7 +308,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if let Lease::Shared { heard, .. } = &mut client.lease {
                 *heard = true;
             }
-            let go_on = self.execute(out, source.skip(at));
+            let go_on = self.execute_for(Some(slot), out, source.skip(at));
             at += used;
             if self.upgrading.is_some() {
                 self.upgrade(Peer::Client(tag), &bytes[at..]);

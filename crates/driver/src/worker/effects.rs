@@ -85,9 +85,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.outboxes.pop().unwrap_or_default()
     }
 
-    /// Executes all effects of a call. True when its client got a server at once, so that the caller goes
-    /// on with its input.
-    pub(super) fn execute(&mut self, mut out: Outbox, source: Source<'_>) -> bool {
+    /// Executes all effects of a call. A client that got a server at once is fed later.
+    pub(super) fn execute(&mut self, out: Outbox, source: Source<'_>) {
+        self.execute_for(None, out, source);
+    }
+
+    /// Executes all effects of a call. True when `client`, whose input it was about, got a server at once, so that the caller goes
+    /// on with that.
+    pub(super) fn execute_for(&mut self, client: Option<usize>, mut out: Outbox, source: Source<'_>) -> bool {
         let mut go_on = false;
         let mut last_post = None;
         let mut at = 0;
@@ -96,7 +101,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 at = self.execute_sends(&out, at, to, source);
                 continue;
             }
-            go_on |= self.execute_one(&mut out.effects[at], &out.inserted, &mut last_post);
+            if let Some(slot) = self.execute_one(&mut out.effects[at], &out.inserted, &mut last_post) {
+                match client == Some(slot) {
+                    true => go_on = true,
+                    false => self.push_feed(slot),
+                }
+            }
             at += 1;
         }
         out.clear();
@@ -185,16 +195,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Executes an effect other than a send, and takes out what it owns.
-    fn execute_one(&mut self, effect: &mut Effect, inserted: &[u8], last_post: &mut LastPost) -> bool {
+    /// Executes an effect other than a send, and takes out what it owns. Says which client got a server at once.
+    fn execute_one(&mut self, effect: &mut Effect, inserted: &[u8], last_post: &mut LastPost) -> Option<usize> {
         match *effect {
             Effect::Send { .. } => unreachable!("sends are executed in runs"),
             Effect::Lease { client, pool, kind } => {
-                return match kind {
+                let granted = match kind {
                     LeaseKind::Exclusive => self.check_out(client.slot(), pool, false),
                     LeaseKind::Lasting => self.check_out(client.slot(), pool, true),
                     LeaseKind::Shared => self.join(client.slot(), pool),
                 };
+                return granted.then(|| client.slot());
             }
             Effect::Release { server, verdict } => self.release(server.slot(), verdict),
             Effect::Leave { client, server, verdict } => self.leave_share(client.slot(), server.slot(), verdict),
@@ -231,7 +242,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.end_server(tag.slot(), reason);
             }
         }
-        false
+        None
     }
 
     pub(super) fn push_feed(&mut self, slot: usize) {
