@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| sim::product::postgres::hear(data));
+fuzz_target!(|data: &[u8]| sim::product::hear(sim::product::postgres::play, data));

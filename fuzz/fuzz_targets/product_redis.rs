@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| sim::product::redis::hear(data));
+fuzz_target!(|data: &[u8]| sim::product::hear(sim::product::redis::play, data));

@@ -47,8 +47,8 @@ impl<'a> Steps<'a> {
     }
 
     /// The last statement, and a step that closes it: a client that has no unnamed statement is to find none. It stands behind the execution for
-    /// the sake of a time-out that the holder before has left: where that is due in the statement's last microseconds, PostgreSQL (since 9.6,
-    /// `ProcessInterrupts`) reports it in place of whatever it reads next, which must not be the request.
+    /// the sake of a time-out that the holder before has left: where that is due in the statement's last microseconds, PostgreSQL
+    /// (`ProcessInterrupts`) reports it in place of whatever it reads next, which must not be the request.
     pub(crate) fn last(&mut self, sql: &[u8]) {
         self.step(sql);
         write(self.to, front::CLOSE, |to| to.extend_from_slice(b"S\0"));

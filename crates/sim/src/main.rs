@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Instant};
 
 use sim::{
-    product::{self, Bounds},
+    product::{self, Bounds, Play},
     runner::{self, Violation},
     seam::{self, Toy},
     shrink::shrink,
@@ -82,15 +82,15 @@ fn report(verb: &str, options: &Options, violation: Violation) {
     let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
     let toy = options.toy.map_or(String::new(), |toy| format!(" --toy {}", format!("{toy:?}").to_lowercase()));
     eprintln!("{REPLAY} {verb} --seed {}{steps}{toy}{} --trace", violation.seed, as_options(options.bounds));
-    let run = match verb {
-        "postgres" => product::postgres::run,
-        "redis" => product::redis::run,
+    let play: Play = match verb {
+        "postgres" => product::postgres::play,
+        "redis" => product::redis::play,
         _ => return,
     };
     if options.schedules > 1 {
         // Each of those that go wrong on the way would tell of its panic.
         std::panic::set_hook(Box::new(|_| {}));
-        let (small, within) = shrink(violation, options.bounds, |seed, bounds| _ = run(seed, bounds, false));
+        let (small, within) = shrink(violation, options.bounds, |seed, bounds| _ = play(seed, bounds, None, false));
         eprintln!("\nthe smallest that was found: {}\nseed {}: replay it with", small.what, small.seed);
         eprintln!("{REPLAY} {verb} --seed {}{} --trace", small.seed, as_options(within));
     }
@@ -119,11 +119,11 @@ fn main() -> ExitCode {
             },
         ),
         "postgres" | "redis" => {
-            let run = if verb == "redis" { product::redis::run } else { product::postgres::run };
+            let play: Play = if verb == "redis" { product::redis::play } else { product::postgres::play };
             runner::run_on_all(
                 options.seed,
                 options.schedules,
-                |seed| run(seed, options.bounds, options.trace),
+                |seed| play(seed, options.bounds, None, options.trace),
                 |done| {
                     steps += done.steps;
                     ended[0] += done.faults;

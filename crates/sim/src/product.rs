@@ -93,6 +93,18 @@ impl shrink::Bounds for Bounds {
     }
 }
 
+/// How a schedule is played: by its seed, within bounds, with what a stranger says, and with a trace or without.
+pub type Play = fn(u64, Bounds, Option<&[u8]>, bool) -> Done;
+
+/// Plays a short schedule in which a stranger says these bytes, for a fuzzer; the first of them are the seed.
+///
+/// # Panics
+/// When anything is not as it must be.
+pub fn hear(play: Play, said: &[u8]) {
+    let seed = said.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+    play(seed, Bounds { players: 1, lives: 1, requests: 3, ..Bounds::default() }, Some(said), false);
+}
+
 /// What goes wrong in a schedule, and how often.
 #[derive(Clone, Debug)]
 pub struct Chaos {

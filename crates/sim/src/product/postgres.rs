@@ -78,24 +78,11 @@ impl Directory for Doors {
     }
 }
 
-/// Plays the schedule of a seed.
+/// Plays the schedule of a seed. `said`: a single stranger comes, and says these bytes.
 ///
 /// # Panics
 /// When anything is not as it must be.
-pub fn run(seed: u64, bounds: Bounds, trace: bool) -> Done {
-    play(seed, bounds, None, trace)
-}
-
-/// The same with a stranger that says these bytes, for a fuzzer.
-///
-/// # Panics
-/// As [`run`].
-pub fn hear(said: &[u8]) {
-    let seed = said.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
-    play(seed, Bounds { players: 1, lives: 1, requests: 3, ..Bounds::default() }, Some(said), false);
-}
-
-fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
+pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
     let players = (1 + rng.index(8)).min(bounds.players);
