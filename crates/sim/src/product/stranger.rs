@@ -91,6 +91,10 @@ impl Stranger {
             self.wake = now + self.rng.around(Duration::from_micros(100));
             return;
         };
+        if network.is_reset(end) {
+            // One that lets lie what it is told does not see the end of it.
+            return self.leave(network);
+        }
         if self.sent == self.bytes.len() {
             if self.rng.percent(30) {
                 network.reset(end);
@@ -103,7 +107,7 @@ impl Stranger {
     }
 
     fn send(&mut self, network: &Network) {
-        let Some(end) = self.end.filter(|end| !network.is_reset(*end)) else { return };
+        let Some(end) = self.end else { return };
         let rest = &self.bytes[self.sent..];
         let most = if self.rng.percent(50) { rest.len() } else { 1 + self.rng.below(MOST_AT_ONCE) as usize };
         self.sent += network.send(end, &rest[..most.min(rest.len())]);
