@@ -40,7 +40,7 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
     for database in config.databases.iter().take(MAX_LISTED) {
         let pool = &database.pool;
         let (upstream, most) = (&database.hosts, pool.config.max_size);
-        let _ = match (config.kind, database.name.as_str()) {
+        let _ = match (database.kind, database.name.as_str()) {
             (Kind::Redis, _) => {
                 let master = database.sentinel.as_ref().map(|sentinel| format!("{} by ", sentinel.master));
                 let master = master.unwrap_or_default();

@@ -202,7 +202,7 @@ fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
 
 fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     // A password alone is that of Redis's `default` user.
-    if config.kind == Kind::Postgres && database.user.is_none() && database.password.is_some() {
+    if database.kind == Kind::Postgres && database.user.is_none() && database.password.is_some() {
         let problem = Problem::error(format!("`{}` has a password but its url has no user", database.name));
         found.push(config.locate(problem, &database.spots, "url"));
     }

@@ -35,8 +35,6 @@ pub use userlist::{Entry, Unreadable, parse as parse_userlist};
 pub struct Config {
     /// The file it was read from; `None` when it came from the command line.
     pub source: Option<Source>,
-    /// What clients speak, and the upstream.
-    pub kind: Kind,
     /// The process.
     pub serve: Serve,
     /// The admin address.
@@ -56,10 +54,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether clients must prove who they are.
-    pub fn authenticates(&self) -> bool {
-        self.users.iter().any(|user| user.password.is_some() || user.certificate)
-            || self.databases.iter().any(|database| database.auth.is_some())
+    /// Whether clients that speak this must prove who they are.
+    pub fn authenticates(&self, kind: Kind) -> bool {
+        let proves = |user: &User| user.password.is_some() || (user.certificate && kind == Kind::Postgres);
+        self.users.iter().any(proves) || self.databases_of(kind).any(|database| database.auth.is_some())
+    }
+
+    /// The databases of one kind.
+    pub fn databases_of(&self, kind: Kind) -> impl Iterator<Item = &Database> {
+        self.databases.iter().filter(move |database| database.kind == kind)
     }
 
     /// The problem at its place in the file, if it is there: `key` of a section, or the section as a whole.
@@ -151,6 +154,8 @@ pub struct Limits {
 /// Where clients come in.
 #[derive(Clone, Debug)]
 pub struct Listener {
+    /// The kind of database that its clients ask.
+    pub kind: Kind,
     /// The address.
     pub listen: Endpoint,
     /// Permissions of a Unix socket.
@@ -170,6 +175,8 @@ pub struct Listener {
 /// A database that clients may ask for.
 #[derive(Clone, Debug)]
 pub struct Database {
+    /// Which kind of database it is.
+    pub kind: Kind,
     /// What clients call it; `*` is whatever no other one is called.
     pub name: String,
     /// Where it is.

@@ -1,10 +1,12 @@
 //! Who may log in to what, and which pool serves him: the configuration as the protocol and the driver ask for it.
 //! A pool gets its id when the first client asks for it; ids are never reused. Opens no connection.
 //!
+//! - [`key`]: what tells pools apart;
 //! - [`logins`]: what the protocol asks;
 //! - [`redis`]: what the protocol of Redis asks;
 //! - [`specs`]: what the driver asks.
 
+mod key;
 mod logins;
 pub(crate) mod redis;
 mod specs;
@@ -22,8 +24,9 @@ use ::redis::HttpRules;
 use postgres::{Encryption, Look, Unknown};
 use protocol::PoolId;
 use settings::Secret;
-use upstream::{Sentinel, UpstreamTls};
+use upstream::{Kind, Sentinel, UpstreamTls};
 
+use self::key::Key;
 use crate::{
     Password,
     config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User},
@@ -46,7 +49,10 @@ const MAX_NAME: usize = 255;
 pub struct Pools {
     config: Arc<Config>,
     tls: Arc<Tls>,
+    /// Those that clients ask for by name.
     databases: HashMap<String, usize>,
+    /// The one of Redis, whose logical databases clients ask for by number.
+    redis: Option<usize>,
     users: HashMap<String, usize>,
     /// What the configured users are asked for at login.
     looks: Vec<Look>,
@@ -66,8 +72,7 @@ struct Lookups {
 
 #[derive(Default)]
 struct Table {
-    /// By the database's name as clients call it, then by the user that its servers log in as.
-    ids: HashMap<Arc<str>, HashMap<Arc<str>, PoolId>>,
+    ids: HashMap<Key, PoolId>,
     /// By id.
     entries: Vec<Entry>,
 }
@@ -76,17 +81,16 @@ struct Table {
 struct Entry {
     /// Index into the configured databases.
     database: usize,
-    /// As clients call it: not the configured name when that is `*`.
-    name: Arc<str>,
-    user: Arc<str>,
-    /// No client is served here: users are looked up.
-    lookups: bool,
+    key: Key,
 }
 
 impl Pools {
     /// No pool yet, but for those in which users are looked up. `tls` belongs to the same configuration.
     pub fn new(config: Arc<Config>, tls: Arc<Tls>) -> Self {
-        let databases = config.databases.iter().enumerate().map(|(i, d)| (d.name.clone(), i)).collect();
+        let of = |kind| move |(_, database): &(usize, &Database)| database.kind == kind;
+        let all = || config.databases.iter().enumerate();
+        let databases = all().filter(of(Kind::Postgres)).map(|(i, d)| (d.name.clone(), i)).collect();
+        let redis = all().find(of(Kind::Redis)).map(|(i, _)| i);
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
         let mut looks = Vec::new();
         for password in config.users.iter().filter_map(|user| user.password.as_ref()) {
@@ -96,15 +100,15 @@ impl Pools {
         let lookups = config.databases.iter().enumerate().map(|(index, database)| {
             let auth = database.auth.clone()?;
             let pool = PoolId(entries.len() as u32);
-            let name = format!("{}/auth_query", database.name);
-            entries.push(Entry { database: index, name: name.into(), user: auth.user.as_str().into(), lookups: true });
+            let key = Key::Lookups { database: database.name.as_str().into(), user: auth.user.as_str().into() };
+            entries.push(Entry { database: index, key });
             Some(Lookups { pool, auth, known: Arc::default() })
         });
         let lookups = lookups.collect();
         let table = RwLock::new(Table { entries, ..Table::default() });
         // Where the servers' user is not named, and nobody has to log in, there is none.
         let tokens = Tokens::new(&config.tokens, "");
-        Self { config, tls, databases, users, looks, tokens, lookups, table }
+        Self { config, tls, databases, redis, users, looks, tokens, lookups, table }
     }
 
     /// The same as pools of a configuration that follows another: passwords that are the same keep their verifiers, and what databases have said of their users still holds, if the same
@@ -195,15 +199,14 @@ impl Pools {
         self.users.get(name).map(|i| &self.config.users[*i])
     }
 
-    /// The pool of a database under the name the client used, for a user.
-    fn pool(&self, database: usize, name: &str, user: &str) -> Result<PoolId, Unknown> {
-        let find = |table: &Table| table.ids.get(name).and_then(|users| users.get(user)).copied();
-        if let Some(id) = find(&self.table.read().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(id);
+    /// The pool of a database with this key.
+    fn pool(&self, database: usize, key: Key) -> Result<PoolId, Unknown> {
+        if let Some(id) = self.table.read().unwrap_or_else(PoisonError::into_inner).ids.get(&key) {
+            return Ok(*id);
         }
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = find(&table) {
-            return Ok(id);
+        if let Some(id) = table.ids.get(&key) {
+            return Ok(*id);
         }
         let made_up = self.config.databases[database].name == FALLBACK;
         let most = if made_up { MAX_POOLS - KEPT_FOR_CONFIGURED } else { MAX_POOLS };
@@ -212,32 +215,35 @@ impl Pools {
             return Err(Unknown::Forbidden(text));
         }
         let id = PoolId(table.entries.len() as u32);
-        let (name, user): (Arc<str>, Arc<str>) = (name.into(), user.into());
-        table.entries.push(Entry { database, name: name.clone(), user: user.clone(), lookups: false });
-        table.ids.entry(name).or_default().insert(user, id);
+        table.entries.push(Entry { database, key: key.clone() });
+        table.ids.insert(key, id);
         Ok(id)
     }
 
     /// What a pool of an earlier configuration is in this one; `None` if its database or its user is gone.
     pub fn successor(&self, earlier: &Self, pool: PoolId) -> Option<PoolId> {
         let (entry, before) = earlier.entry(pool);
-        if entry.lookups {
-            let index = *self.databases.get(&before.name)?;
-            return self.lookups[index].as_ref().map(|lookups| lookups.pool);
-        }
-        let index = *self.databases.get(&*entry.name).or_else(|| self.databases.get(FALLBACK))?;
+        let index = match &entry.key {
+            Key::Lookups { database, .. } => {
+                let index = *self.databases.get(&**database)?;
+                return self.lookups[index].as_ref().map(|lookups| lookups.pool);
+            }
+            Key::Postgres { database, .. } => *self.databases.get(&**database).or_else(|| self.databases.get(FALLBACK))?,
+            Key::Redis { .. } => self.redis?,
+        };
+        let user = entry.key.user();
         let user = match (&before.user, &self.config.databases[index].user) {
             // Clients share it, whoever they are.
-            (Some(_), Some(user)) => user,
-            (None, None) if self.admits(index, &entry.user) => &*entry.user,
+            (Some(_), Some(now)) => now.as_str().into(),
+            (None, None) if self.admits(index, user) => Arc::clone(user),
             _ => return None,
         };
-        self.pool(index, &entry.name, user).ok()
+        self.pool(index, entry.key.with_user(user)).ok()
     }
 
     /// Whether a user of this name may come to a database, as far as is known without asking.
     fn admits(&self, database: usize, user: &str) -> bool {
-        !self.config.authenticates() || self.user(user).is_some() || self.lookups[database].is_some()
+        !self.config.authenticates(self.config.databases[database].kind) || self.user(user).is_some() || self.lookups[database].is_some()
     }
 
     /// Panics for an id that was never handed out: ids come from here only.

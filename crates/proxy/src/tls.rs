@@ -30,7 +30,7 @@ impl Tls {
         let mut problems = Vec::new();
         let mut acceptors = Vec::new();
         for listener in &config.listeners {
-            let inside: &[&[u8]] = match (config.kind, &listener.http) {
+            let inside: &[&[u8]] = match (listener.kind, &listener.http) {
                 (Kind::Postgres, _) => ALPN,
                 (Kind::Redis, None) => &[],
                 (Kind::Redis, Some(_)) => HTTP,

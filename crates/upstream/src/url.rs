@@ -12,7 +12,7 @@ use settings::{Secret, choose, nearest};
 use crate::tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
 
 /// What kind of database a URL is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Kind {
     /// `postgres://`
     #[default]
@@ -22,6 +22,22 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "PostgreSQL",
+            Self::Redis => "Redis",
+        }
+    }
+
+    /// The word of the configuration, of metrics and of the admin address.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
+        }
+    }
+
     fn default_port(self, sentinels: bool) -> u16 {
         match self {
             Self::Postgres => 5432,

@@ -1,7 +1,7 @@
 //! A configuration file, read into a [`Config`] or into the list of everything that is wrong with it.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -96,15 +96,17 @@ impl Reader<'_> {
         let mut kinds = Kinds::default();
         let databases: Vec<_> =
             served.iter().filter_map(|section| self.database(section, &pool, &asked, &mut kinds)).collect();
+        let kinds = kinds;
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
         let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
-        let mut listeners: Vec<_> = listeners.iter().filter_map(|section| listener(section, &mut kinds)).collect();
-        let kind = kinds.kind();
+        let mut listeners: Vec<_> = listeners.iter().filter_map(|section| listener(section, &kinds)).collect();
         if !root.has("listener") {
-            listeners.push(Listener::new(kind, Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into())));
+            let place = |kind| Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into());
+            listeners.extend(kinds.all().map(|kind| Listener::new(kind, place(kind))));
         }
+        self.refuse_unreachable(&databases, &listeners);
         let known = root.tables("user", &[USER_KEYS]);
         let users: Vec<_> = known.iter().filter_map(|section| self.user(section)).collect();
         let users = match &auth {
@@ -112,9 +114,9 @@ impl Reader<'_> {
             None => users,
         };
         self.refuse_duplicates(&databases, &users);
-        let tokens = self.tokens(root, kind, &listeners, &users, &databases);
-        if kind == Kind::Redis {
-            general.iter().chain(&auth).chain(&served).chain(&known).for_each(redis::refuse_foreign);
+        let tokens = self.tokens(root, &kinds, &listeners, &users, &databases);
+        if !kinds.has(Kind::Postgres) {
+            general.iter().chain(&auth).chain(&known).for_each(redis::refuse_foreign);
             redis::refuse_hashed(&users, |user, message| {
                 let span = user.spots.get("password").or_else(|| user.spots.get("name")).cloned().unwrap_or_default();
                 self.document.error(span, message);
@@ -125,7 +127,6 @@ impl Reader<'_> {
         }
         Config {
             source: None,
-            kind,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
             admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
             limits: root.table("limits", &[LIMITS_KEYS]).map(|s| limits(&s)).unwrap_or_default(),
@@ -140,7 +141,7 @@ impl Reader<'_> {
     fn tokens(
         &mut self,
         root: &Section<'_>,
-        kind: Kind,
+        kinds: &Kinds,
         listeners: &[Listener],
         users: &[User],
         databases: &[Database],
@@ -149,7 +150,7 @@ impl Reader<'_> {
         sections.iter().for_each(|section| self.note_files(section, &["token_file"]));
         let tokens: Vec<_> = sections.iter().filter_map(http::token).collect();
         let http = listeners.iter().find(|listener| listener.http.is_some());
-        if let (Some(section), true) = (sections.first(), kind == Kind::Postgres) {
+        if let (Some(section), true) = (sections.first(), !kinds.has(Kind::Redis)) {
             section.error("", "tokens are for Redis over HTTP");
         }
         if let (Some(listener), true) = (http, sections.is_empty()) {
@@ -183,7 +184,7 @@ impl Reader<'_> {
         }
         let url = section.secret("url", "url_file", true)?;
         let url = UpstreamUrl::parse(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
-        kinds.note(section, key, url.kind);
+        kinds.note(url.kind);
         if section.has("name") && name.is_none() {
             return None;
         }
@@ -208,6 +209,7 @@ impl Reader<'_> {
         let auth = AuthKeys::read(section).resolve(asked, section, &name, &url);
         let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
         let database = Database {
+            kind,
             name,
             hosts: url.hosts,
             sentinel: url.sentinel,
@@ -323,13 +325,25 @@ impl Reader<'_> {
         self.secret_files.extend(paths.map(|path| self.document.resolve(&path)));
     }
 
+    /// A database is of no use where no listener speaks its protocol.
+    fn refuse_unreachable(&self, databases: &[Database], listeners: &[Listener]) {
+        let speaks = |kind| listeners.iter().any(|listener| listener.kind == kind);
+        for database in databases.iter().filter(|database| !listeners.is_empty() && !speaks(database.kind)) {
+            let name = database.kind.name();
+            let span = database.spots.get("url").or_else(|| database.spots.get("url_file")).cloned().unwrap_or_default();
+            let problem = Problem::error(format!("no [[listener]] is for clients of {name}"));
+            let hint = format!("add one with protocol = \"{}\"", database.kind.word());
+            self.document.report(span, problem.hint(hint));
+        }
+    }
+
     fn refuse_duplicates(&self, databases: &[Database], users: &[User]) {
         let mut seen = HashMap::new();
-        let named = databases.iter().map(|d| ("database", &d.name, &d.spots));
-        for (kind, name, spots) in named.chain(users.iter().map(|u| ("user", &u.name, &u.spots))) {
+        let named = databases.iter().map(|d| ("database", Some(d.kind), &d.name, &d.spots));
+        for (what, kind, name, spots) in named.chain(users.iter().map(|u| ("user", None, &u.name, &u.spots))) {
             if seen.insert((kind, name.clone()), ()).is_some() {
                 let span = spots.get("name").or_else(|| spots.get("")).cloned().unwrap_or_default();
-                self.document.error(span, format!("the {kind} `{}` is configured twice", name.escape_debug()));
+                self.document.error(span, format!("the {what} `{}` is configured twice", name.escape_debug()));
             }
         }
     }
@@ -349,20 +363,28 @@ impl Reader<'_> {
     }
 }
 
-/// What the sections of a file are about, which in this version is the same for all.
+/// The kinds of databases in a file.
 #[derive(Default)]
-struct Kinds(Option<Kind>);
+struct Kinds(BTreeSet<Kind>);
 
 impl Kinds {
-    fn note(&mut self, section: &Section<'_>, key: &'static str, kind: Kind) {
-        if *self.0.get_or_insert(kind) != kind {
-            let message = "one process serves either PostgreSQL or Redis in this version: run a Poolhouse for each";
-            section.error(key, message);
-        }
+    fn note(&mut self, kind: Kind) {
+        self.0.insert(kind);
     }
 
-    fn kind(&self) -> Kind {
-        self.0.unwrap_or_default()
+    /// Of a file without a database, which is at fault anyway, it is taken to be for PostgreSQL.
+    fn has(&self, kind: Kind) -> bool {
+        self.all().any(|known| known == kind)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Kind> {
+        let none = self.0.is_empty().then(Kind::default);
+        self.0.iter().copied().chain(none)
+    }
+
+    /// The only one, if there is no other.
+    fn only(&self) -> Option<Kind> {
+        if self.0.len() > 1 { None } else { self.all().next() }
     }
 }
 
@@ -384,6 +406,7 @@ impl Listener {
             timeouts.client_idle = Some(Preset::Serverless.client_idle_time());
         }
         Self {
+            kind,
             listen,
             socket_mode: 0o770,
             gate: GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::from_secs(5) },
@@ -395,7 +418,7 @@ impl Listener {
     }
 }
 
-fn listener(section: &Section<'_>, kinds: &mut Kinds) -> Option<Listener> {
+fn listener(section: &Section<'_>, kinds: &Kinds) -> Option<Listener> {
     let protocols = [
         ("postgres", Ok((Kind::Postgres, false))),
         ("redis", Ok((Kind::Redis, false))),
@@ -405,14 +428,23 @@ fn listener(section: &Section<'_>, kinds: &mut Kinds) -> Option<Listener> {
     let protocol = section.text("protocol", |text| {
         choose(text, &protocols)?.map_err(|name| format!("\"{name}\" is not available in this version"))
     });
-    if let Some((kind, _)) = protocol {
-        kinds.note(section, "protocol", kind);
+    let kind = match protocol {
+        Some((kind, _)) => Some(kind),
+        None if section.has("protocol") => None,
+        None => kinds.only().or_else(|| {
+            let problem = Problem::error("this [[listener]] does not say which `protocol` its clients speak");
+            section.report("", problem.hint("this file has databases of several kinds"));
+            None
+        }),
+    };
+    if let Some(kind) = kind.filter(|kind| !kinds.has(*kind)) {
+        section.error("protocol", format!("no [[database]] in this file is of {}", kind.name()));
     }
     let listen = section.text("listen", Endpoint::parse);
     if !section.has("listen") {
         section.error("", "this [[listener]] has no `listen`");
     }
-    let mut listener = Listener::new(kinds.kind(), listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
+    let mut listener = Listener::new(kind.unwrap_or_default(), listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
     listener_limits(section, &mut listener);
     if let Some(mode) = section.text("socket_mode", parse_mode) {
         listener.socket_mode = mode;

@@ -88,7 +88,6 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     let default = Serve::default();
     Ok(Config {
         source: None,
-        kind: url.kind,
         serve: Serve {
             workers: flags.workers.unwrap_or(default.workers),
             drain_time: flags.drain_time.unwrap_or(default.drain_time),
@@ -117,6 +116,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
     };
     let kind = url.kind;
     let mut fallback = Database {
+        kind,
         name: FALLBACK.to_owned(),
         hosts: url.hosts,
         sentinel: url.sentinel,

@@ -2,7 +2,7 @@
 
 use settings::Section;
 
-use super::{Database, FALLBACK, User, auth_query::AUTH_QUERY_KEYS};
+use super::{Database, FALLBACK, Mode, User, auth_query::AUTH_QUERY_KEYS};
 use crate::pools::DEFAULT_USER;
 
 /// Keys without a meaning here, in whatever section, beside those of `auth_query`.
@@ -31,6 +31,7 @@ pub fn refuse_foreign(section: &Section<'_>) {
 
 /// A `[[database]]` of Redis, whose logical databases have numbers and no rules of their own.
 pub fn database(section: &Section<'_>, url_key: &'static str, mut database: Database) -> Option<Database> {
+    refuse_foreign(section);
     if section.has("name") && database.name != FALLBACK {
         section.error("name", "clients of Redis ask for numbers, not names: leave `name` out");
         return None;
@@ -40,6 +41,8 @@ pub fn database(section: &Section<'_>, url_key: &'static str, mut database: Data
     }
     database.name = FALLBACK.to_owned();
     database.database = None;
+    // What [pool] says of these is meant for the databases of PostgreSQL in the same file.
+    (database.pool.mode, database.pool.connect_query) = (Mode::default(), None);
     default_user(&mut database);
     Some(database)
 }

@@ -7,8 +7,9 @@ use postgres::{
 };
 use protocol::{Origin, PoolId};
 use settings::Secret;
+use upstream::Kind;
 
-use super::{Lookups, MAX_NAME, Pools};
+use super::{Key, Lookups, MAX_NAME, Pools};
 use crate::{
     Password,
     config::{Mode, PoolSettings, Reset},
@@ -29,7 +30,7 @@ impl Directory for Pools {
         if user.is_empty() || user.len() > MAX_NAME {
             return Err(Unknown::User);
         }
-        if self.config.authenticates() {
+        if self.config.authenticates(Kind::Postgres) {
             if self.user(user).is_some_and(|user| user.certificate) {
                 return Ok(Proof::Certificate);
             }
@@ -84,7 +85,7 @@ impl Directory for Pools {
         let index = self.database(database).ok_or(Unknown::Database)?;
         let configured = &self.config.databases[index];
         let server_user = configured.user.as_deref().unwrap_or(user);
-        let pool = self.pool(index, database, server_user)?;
+        let pool = self.pool(index, Key::Postgres { database: database.into(), user: server_user.into() })?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();
         let settings = self.settings(configured, server_user);
         Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })
@@ -92,7 +93,7 @@ impl Directory for Pools {
 
     fn catalogue_read(&self, id: PoolId, suspicious: &[String]) {
         let (entry, _) = self.entry(id);
-        let (database, user) = (&entry.name, &entry.user);
+        let (database, user) = (entry.key.label(), entry.key.user());
         if suspicious.is_empty() {
             tracing::info!(%database, %user, "nothing in this database can touch a session behind the text of a statement");
             return;
@@ -111,12 +112,12 @@ impl Directory for Pools {
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let (entry, database) = self.entry(pool);
         let text = |secret: Secret| Arc::clone(secret.reveal());
-        let lookups = self.lookups[entry.database].as_ref().filter(|_| entry.lookups);
+        let lookups = self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. }));
         if let Some(Lookups { auth, .. }) = lookups {
-            let own = || self.user(&entry.user)?.password.as_ref()?.plain().cloned();
+            let own = || self.user(entry.key.user())?.password.as_ref()?.plain().cloned();
             return ServerLogin {
                 database: auth.database.clone(),
-                user: entry.user.to_string(),
+                user: entry.key.user().to_string(),
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
                 encryption: upstream::encryption(&database.hosts, &database.tls),
@@ -125,12 +126,12 @@ impl Directory for Pools {
                 ..ServerLogin::default()
             };
         }
-        let md5_hash = || self.stored(entry.database, &entry.user)?.md5().cloned();
-        let settings = self.settings(database, &entry.user);
+        let md5_hash = || self.stored(entry.database, entry.key.user())?.md5().cloned();
+        let settings = self.settings(database, entry.key.user());
         ServerLogin {
-            database: database.database.clone().unwrap_or_else(|| entry.name.to_string()),
-            user: entry.user.to_string(),
-            password: self.server_password(entry.database, &entry.user).map(text),
+            database: database.database.clone().unwrap_or_else(|| entry.key.label().to_string()),
+            user: entry.key.user().to_string(),
+            password: self.server_password(entry.database, entry.key.user()).map(text),
             md5_hash: md5_hash().map(text),
             parameters: database.parameters.clone(),
             connect_query: database.pool.connect_query.clone(),

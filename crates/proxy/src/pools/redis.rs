@@ -1,5 +1,4 @@
-//! What the protocol of Redis asks: who may log in, which pool serves him, and how Poolhouse logs in itself. A pool is called by the
-//! number of its logical database, and by the version if that is not the first one.
+//! What the protocol of Redis asks: who may log in, which pool serves him, and how Poolhouse logs in itself.
 
 use std::{
     sync::Arc,
@@ -11,13 +10,11 @@ use protocol::{Encryption, Origin, PoolId};
 use redis::{Access, Directory, HttpRules, Sentinel, ServerLogin, Version, Welcome};
 use settings::Secret;
 use subtle::ConstantTimeEq;
+use upstream::Kind;
 
-use super::Pools;
-use crate::config::FALLBACK;
+use super::{Key, Pools};
 
-const RESP3: &str = "/resp3";
-
-/// Whom Redis takes who gives a password only.
+/// The user of a client that sends a password without a name.
 pub const DEFAULT_USER: &str = "default";
 
 impl Directory for Pools {
@@ -26,7 +23,7 @@ impl Directory for Pools {
     }
 
     fn welcome(&self, origin: Origin) -> Welcome {
-        if self.config.authenticates() {
+        if self.config.authenticates(Kind::Redis) {
             return Welcome::Password;
         }
         match origin.is_local() || self.config.insecure_no_auth {
@@ -45,14 +42,9 @@ impl Directory for Pools {
     }
 
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
-        let index = self.database(FALLBACK).expect("a configuration for Redis has this one");
-        let configured = &self.config.databases[index];
-        let name = match version {
-            Version::Resp2 => database.to_string(),
-            Version::Resp3 => format!("{database}{RESP3}"),
-        };
-        let server_user = configured.user.as_deref().unwrap_or(user);
-        self.pool(index, &name, server_user).map_err(reason)
+        let index = self.redis.ok_or("no Redis is configured any more")?;
+        let user = self.config.databases[index].user.as_deref().unwrap_or(user).into();
+        self.pool(index, Key::Redis { database, version, user }).map_err(reason)
     }
 
     fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
@@ -69,18 +61,17 @@ impl Directory for Pools {
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let (entry, database) = self.entry(pool);
-        let (number, version) = match entry.name.strip_suffix(RESP3) {
-            Some(number) => (number, Version::Resp3),
-            None => (&*entry.name, Version::Resp2),
+        let Key::Redis { database: number, version, user } = entry.key else {
+            unreachable!("a server of Redis belongs to a pool of Redis")
         };
         let text = |secret: Secret| Arc::clone(secret.reveal());
         // A server older than ACLs knows no name for the one user that it has.
-        let user = Some(&*entry.user).filter(|user| !user.is_empty() && *user != DEFAULT_USER);
+        let named = Some(&user).filter(|user| !user.is_empty() && &***user != DEFAULT_USER);
         ServerLogin {
             tls: upstream::uses_tls(&database.hosts, &database.tls),
-            user: user.map(Arc::from),
-            password: self.server_password(entry.database, &entry.user).map(text),
-            database: number.parse().expect("pools of Redis are called by numbers"),
+            user: named.cloned(),
+            password: self.server_password(entry.database, &user).map(text),
+            database: number,
             version,
             sentinel: database.sentinel.clone().map(|sentinel| Sentinel {
                 master: sentinel.master.into(),

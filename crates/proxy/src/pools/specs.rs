@@ -3,19 +3,19 @@
 use driver::{PoolSpec, PoolTimeouts, Upstreams};
 use protocol::PoolId;
 
-use super::{Entry, Pools};
+use super::{Entry, Key, Pools};
 use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
 
 impl Upstreams for Pools {
     fn spec(&self, pool: PoolId) -> PoolSpec {
         let (entry, database) = self.entry(pool);
-        if let Some(lookups) = self.lookups[entry.database].as_ref().filter(|_| entry.lookups) {
+        if let Some(lookups) = self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. })) {
             return self.lookup_spec(&entry, database, &lookups.auth);
         }
-        let settings = self.settings(database, &entry.user);
+        let settings = self.settings(database, entry.key.user());
         PoolSpec {
-            database: entry.name.to_string(),
-            user: entry.user.to_string(),
+            database: entry.key.label(),
+            user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
             tls: self.tls.connector(entry.database),
             config: settings.config,
@@ -33,7 +33,8 @@ impl Upstreams for Pools {
             let mut add = |user: &str| {
                 let known = self.server_password(index, user).is_some() || self.stored(index, user).is_none();
                 if known && self.settings(database, user).config.min_size > 0 {
-                    pools.extend(self.pool(index, &database.name, user));
+                    let key = Key::Postgres { database: database.name.as_str().into(), user: user.into() };
+                    pools.extend(self.pool(index, key));
                 }
             };
             match &database.user {
@@ -73,8 +74,8 @@ impl Pools {
         config.max_connecting = config.max_connecting.min(auth.pool_size);
         let process = self.config.limits.max_server_connections;
         PoolSpec {
-            database: entry.name.to_string(),
-            user: entry.user.to_string(),
+            database: entry.key.label(),
+            user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
             tls: self.tls.connector(entry.database),
             config,
@@ -86,7 +87,7 @@ impl Pools {
 
     fn caps(&self, entry: &Entry, database: &Database) -> Vec<(String, u32)> {
         let limits = &self.config.limits;
-        let (name, user) = (&entry.name, &entry.user);
+        let (name, user) = (entry.key.to_string(), entry.key.user());
         let of_user = self.user(user).and_then(|u| u.max_user_connections).unwrap_or(limits.max_user_connections);
         // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
         let size = self.settings(database, user).config.max_size;

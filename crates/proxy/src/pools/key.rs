@@ -1,0 +1,79 @@
+//! What tells the pools of a process apart.
+
+use std::{fmt, sync::Arc};
+
+use redis::Version;
+use upstream::Kind;
+
+/// The clients that share servers, by what these have in common.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Key {
+    /// Clients of a database of PostgreSQL.
+    Postgres {
+        /// What they call it: not the configured name when that is `*`.
+        database: Arc<str>,
+        /// The user that its servers log in as.
+        user: Arc<str>,
+    },
+    /// Clients of a logical database of Redis.
+    Redis {
+        /// Its number.
+        database: u32,
+        /// What its servers speak.
+        version: Version,
+        /// The user that its servers log in as; empty if they do not log in.
+        user: Arc<str>,
+    },
+    /// Nobody: the users of a database of PostgreSQL are looked up there.
+    Lookups {
+        /// The configured database.
+        database: Arc<str>,
+        /// The user who asks.
+        user: Arc<str>,
+    },
+}
+
+impl Key {
+    /// The kind of database.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Postgres { .. } | Self::Lookups { .. } => Kind::Postgres,
+            Self::Redis { .. } => Kind::Redis,
+        }
+    }
+
+    /// The user that the servers log in as.
+    pub fn user(&self) -> &Arc<str> {
+        match self {
+            Self::Postgres { user, .. } | Self::Redis { user, .. } | Self::Lookups { user, .. } => user,
+        }
+    }
+
+    /// The same for servers that log in as another user.
+    pub fn with_user(mut self, other: Arc<str>) -> Self {
+        match &mut self {
+            Self::Postgres { user, .. } | Self::Redis { user, .. } | Self::Lookups { user, .. } => *user = other,
+        }
+        self
+    }
+
+    /// The database, as metrics, logs and orders of an operator call it.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Postgres { database, .. } => database.to_string(),
+            Self::Redis { database, version: Version::Resp2, .. } => database.to_string(),
+            Self::Redis { database, version: Version::Resp3, .. } => format!("{database}/resp3"),
+            Self::Lookups { database, .. } => format!("{database}/auth_query"),
+        }
+    }
+}
+
+/// What its caps are called: a number is no name of a database.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redis { .. } => write!(f, "redis {}", self.label()),
+            Self::Postgres { .. } | Self::Lookups { .. } => f.write_str(&self.label()),
+        }
+    }
+}
