@@ -240,8 +240,8 @@ def rendered(result):
 def test_the_benchmarks_table_is_that_of_its_result_file():
     table = (pooler.ROOT / "docs/benchmarks.md").read_text().split("<!-- bench:begin -->")[1].split("<!-- bench:end -->")[0]
     name = re.search(r"--json (bench/results/[\w.-]+)", table)[1]
-    rows = re.findall(r"^\|.*\|$", table, re.MULTILINE)
-    assert len(rows) > 10 and not [row for row in rows if row not in rendered(name)]
+    rows, printed = re.findall(r"^\|.*\|$", table, re.MULTILINE), rendered(name)
+    assert len(rows) > 10 and not [row for row in rows if row not in printed]
 
 
 def figures(text):
