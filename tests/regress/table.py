@@ -3,8 +3,8 @@
 import pages
 import reasons
 
-INTRODUCTION = """`make regress` runs PostgreSQL {version}'s own regression suite (`src/test/regress`) as `pg_regress` does, up to {at_once} files at the
-same time. A file passes if psql prints exactly what PostgreSQL's authors expect.
+INTRODUCTION = """`make regress` runs PostgreSQL {version}'s own regression suite (`src/test/regress`) as `pg_regress` does, up to {at_once} files at
+the same time. A file passes if psql prints exactly what PostgreSQL's authors expect.
 
 | | files that pass |
 |-|-|
@@ -29,7 +29,7 @@ def write(results, at_once):
     through = {name: outcome["failed"] for name, outcome in variants.items() if NAMES[name].startswith("Poolhouse")}
     files = sorted({file for failed in through.values() for file in failed if file not in direct})
     if files:
-        text += "\nThese files fail through Poolhouse and pass directly. Some failures depend on what a server was used for before, and so differ\nfrom run to run:\n\n| file | fails in | because it |\n|-|-|-|\n"
+        text += "\nThese files fail through Poolhouse and pass directly. Some failures depend on what a server was used for before,\nand so differ from run to run:\n\n| file | fails in | because it |\n|-|-|-|\n"
     for file in files:
         where = "; ".join(NAMES[name].removeprefix("Poolhouse, ") for name, failed in through.items() if file in failed)
         text += f"| `{file}.sql` | {where} | {reasons.why(file) or 'not known yet'} |\n"
