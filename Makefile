@@ -33,7 +33,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-rest bench-load cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +111,9 @@ bench-rest: setup build ## measure Redis over HTTP beside webdis (Debian's webdi
 bench-load: setup build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/generator.py $(BENCH_ARGS)
 	$(CARGO) test --locked --release -p bench --test accuracy -- --ignored --test-threads=1
+
+picture: ## draw docs/beside-pgbouncer.svg from the result file that docs/benchmarks.md shows
+	$(PYTHON) bench/picture.py
 
 cases: setup build ## the published cases as scenarios, in minutes, with one report (FULL=1: the published durations, hours)
 	POOLHOUSE=$(POOLHOUSE) scripts/cases.sh

@@ -1,5 +1,6 @@
 """Tests of the parts of the bench that compute: `python3 -m unittest discover bench`."""
 
+import json
 import os
 import sys
 import tempfile
@@ -9,6 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import cpu  # noqa: E402
 import load  # noqa: E402
+import picture  # noqa: E402
 import plan  # noqa: E402
 import poolers  # noqa: E402
 import processes  # noqa: E402
@@ -95,6 +97,12 @@ class Report(unittest.TestCase):
         text = report.markdown(result)
         self.assertIn("| select-simple-50 | throughput / PgBouncer's | 1.100 [1.100, 1.100] | at least 1 | yes |", text)
         self.assertIn("Missing, so left out: haproxy", text)
+
+
+class Picture(unittest.TestCase):
+    def test_the_picture_of_the_manual_is_drawn_from_its_result_file(self):
+        with open(picture.RESULT) as file:
+            self.assertEqual(picture.drawn(json.load(file)), picture.PICTURE.read_text(), "draw it anew: make picture")
 
 
 class Plan(unittest.TestCase):

@@ -3,6 +3,7 @@
 Whether a sentence is true, no test can tell; that what it names is there, this one can.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -230,13 +231,30 @@ def test_every_log_line_that_is_shown_is_in_the_program():
 # -- figures
 
 
-def test_the_readmes_figures_are_those_of_its_result_file():
-    readme = PAGES[0].read_text()
-    (name,) = set(re.findall(r"\]\((bench/results/[\w.-]+)\)", readme))
-    command = [sys.executable, "bench/run.py", "--render", name]
-    rendered = subprocess.run(command, cwd=pooler.ROOT, text=True, stdout=subprocess.PIPE, check=True, timeout=60).stdout
-    rows = re.findall(r"^\|.*\|$", readme.split("<!-- bench:begin -->")[1].split("<!-- bench:end -->")[0], re.MULTILINE)
-    assert len(rows) > 10 and not [row for row in rows if row not in rendered]
+def rendered(result):
+    """What the program that wrote a result prints of it."""
+    program = json.loads((pooler.ROOT / result).read_text())["command"].split()[0]
+    return subprocess.run([sys.executable, program, "--render", result], cwd=pooler.ROOT, text=True, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+
+
+def test_the_benchmarks_table_is_that_of_its_result_file():
+    table = (pooler.ROOT / "docs/benchmarks.md").read_text().split("<!-- bench:begin -->")[1].split("<!-- bench:end -->")[0]
+    name = re.search(r"--json (bench/results/[\w.-]+)", table)[1]
+    rows, printed = re.findall(r"^\|.*\|$", table, re.MULTILINE), rendered(name)
+    assert len(rows) > 10 and not [row for row in rows if row not in printed]
+
+
+def figures(text):
+    return {number.replace(",", "") for number in re.findall(r"\d(?:[\d.,]*\d)?", text)}
+
+
+def test_the_readmes_figures_are_those_of_their_result_files():
+    """Each row of the table beside others names its source last: a result file, or a page that is written from one."""
+    rows = re.findall(r"^\| (.*) \| (.*) \| (.*) \| \[`make [\w-]+`\]\(([\w./-]+)(?:#[\w-]+)?\) \|$", PAGES[0].read_text(), re.MULTILINE)
+    for what, ours, theirs, source in rows:
+        text = rendered(source) if source.endswith(".json") else (pooler.ROOT / source).read_text()
+        assert figures(ours + theirs) <= figures(text), what
+    assert len(rows) == 5
 
 
 def test_the_readme_asks_for_the_rust_that_is_needed():

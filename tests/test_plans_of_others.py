@@ -1,6 +1,7 @@
 """What a server keeps planned is not what another client's settings, or temporary tables, have made of it."""
 
 import contextlib
+import threading
 
 import pytest
 
@@ -155,3 +156,29 @@ def test_in_one_transaction_a_statement_is_about_the_temporary_table_too(pooler,
         one.query("COMMIT")
         run(other, "s", ["public"])
     assert made.execute("SELECT count(*), min(a), max(a) FROM t_front").fetchone() == (4, "public", "public")
+
+
+def test_who_can_use_no_server_of_others_gets_the_next_connection(start, made):
+    """Not one that somebody else has used in the meantime, time after time, for each of which a server is closed."""
+    pooler = start(max_size=3)
+    requests, over = 30, threading.Event()
+
+    def call():
+        with pooler.wire() as session:
+            while not over.is_set():
+                session.query("SELECT f_path(), pg_sleep(0.002)")
+
+    callers = [threading.Thread(target=call) for _ in range(20)]
+    for caller in callers:
+        caller.start()
+    try:
+        with pooler.wire() as odd:
+            odd.query("SET standard_conforming_strings = off")
+            for _ in range(requests):
+                odd.query("SELECT 'it\\'s'")
+    finally:
+        over.set()
+        for caller in callers:
+            caller.join()
+    # One server is spoiled for each of its requests, and the one that it has used is for nobody else.
+    assert pooler.pools()[0]["closed"]["discarded"] <= 2 * requests + 20

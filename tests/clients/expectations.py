@@ -36,14 +36,14 @@ PYTHON = ("{python}", "main.py")
 PROGRAMS = [
     Program("psql", "SQL", PYTHON, ("psql",)),
     Program("pgbench", "SQL", PYTHON,
-            notes="with `-M prepared`, more clients than servers and fewer threads than clients, pgbench can wait for itself: while it prepares it does "
-                  "not look after the other clients of its thread, whose transactions hold the servers. Use `-j` as large as `-c`"),
+            notes="with `-M prepared`, more clients than servers and fewer threads than clients, pgbench can wait for itself: while a thread prepares, it does "
+                  "not serve its other clients, whose transactions hold the servers. Use `-j` as large as `-c`"),
     Program("psycopg", "Python", PYTHON),
     Program("psycopg2", "Python", PYTHON),
     Program("asyncpg", "Python", PYTHON),
     Program("node-postgres", "JavaScript", ("node", "main.mjs"), ("node", "npm"), (("npm", "ci", "--no-audit", "--no-fund"),)),
     Program("postgres-js", "JavaScript", ("node", "main.mjs"), ("node", "npm"), (("npm", "ci", "--no-audit", "--no-fund"),),
-            notes="version 3.4.9 hangs now and then in a large `COPY … TO STDOUT`, with PostgreSQL itself, too"),
+            notes="version 3.4.9 sometimes hangs in a large `COPY … TO STDOUT`, with PostgreSQL itself, too"),
     Program("pgx", "Go", ("./pgx",), ("go",), (("go", "build", "-mod=readonly", "-o", "pgx", "."),)),
     Program("jdbc", "Java", ("java", "-cp", "classes:lib/*", "Main"), ("java", "javac", "mvn"),
             (("rm", "-rf", "lib", "classes"), ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"), ("sha256sum", "--check", "--quiet", "jars.sha256"),

@@ -1,6 +1,7 @@
 """Writes docs/clients.md from the results of a run. What is not in the results is not in the table."""
 
 import pathlib
+import textwrap
 
 import expectations
 
@@ -8,9 +9,13 @@ PATH = pathlib.Path(__file__).resolve().parent.parent.parent / "docs" / "clients
 
 INTRODUCTION = """# Clients others wrote
 
-Written by `make clients`; do not edit. Each client below is used by a small program of its own language in `tests/clients/`, on {connections} connections
-at once through a pool of {servers} servers, with SCRAM; every query holds a random value that its answer must echo. *TLS verified*: with `verify-full`, or what the driver
-calls that, the right certificate is accepted, and one of another authority or for another name is refused. *Channel binding*: the login is by SCRAM-SHA-256-PLUS.
+`make clients` writes this page; do not edit it. A small program in `tests/clients/` uses each client below, in the
+client's own language, with {connections} connections at once through a pool of {servers} servers, with SCRAM. Every query contains a random
+value that its answer must return.
+
+- *TLS verified*: with `verify-full`, or what the driver calls that, the driver accepts the right certificate, and
+  refuses one of another authority or for another name.
+- *Channel binding*: the login is by SCRAM-SHA-256-PLUS.
 
 {count} clients were run. In **session mode** a connection keeps a server, and everything works as without a pooler.
 
@@ -28,6 +33,11 @@ def words(checks):
     return ", ".join(check.replace("_", " ") for check in checks) or "–"
 
 
+def item(text):
+    """A line of a list, wrapped."""
+    return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) + "\n"
+
+
 def write(results):
     run = {name: result for name, result in results.items() if "version" in result}
     text = INTRODUCTION.format(connections=8, servers=2, count=len(run))
@@ -40,11 +50,11 @@ def write(results):
             reasons.setdefault(expectations.not_yet(program, check), []).append(f"{program.name} ({check.replace('_', ' ')})")
     text += DIFFERENT
     for reason, where in sorted((reason, where) for reason, where in reasons.items() if reason):
-        text += f"- In transaction mode not yet: {reason}. Met by {', '.join(where)}.\n"
-    text += "".join(f"- {program.name}: {program.notes}.\n" for program in expectations.PROGRAMS if program.notes and program.name in run)
+        text += item(f"Not supported in transaction mode yet: {reason}. Found with {', '.join(where)}.")
+    text += "".join(item(f"{program.name}: {program.notes}.") for program in expectations.PROGRAMS if program.notes and program.name in run)
     for name, result in sorted(run.items()):
         for check, what in sorted(result["failed"].items()):
             text += f"- {name}, {check}: failed with `{what[:150]}`.\n"
     missing = [f"{name} ({result['not_run']})" for name, result in sorted(results.items()) if "not_run" in result]
-    text += f"\n## Not run\n\n{''.join(f'- {one}' + chr(10) for one in missing)}- Npgsql: no .NET was at hand.\n"
+    text += f"\n## Not run\n\n{''.join(f'- {one}' + chr(10) for one in missing)}- Npgsql: .NET was not available.\n"
     PATH.write_text(text)

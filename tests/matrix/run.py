@@ -43,7 +43,8 @@ SUBJECTS = {
 }
 MINUTES = 30
 
-INTRODUCTION = """`make matrix` runs our own tests on these servers; the clients are the same for all (libpq {libpq} among them). In the table: how many tests pass.
+INTRODUCTION = """`make matrix` runs our own tests on these versions of PostgreSQL, with the same clients for all (libpq {libpq} among them).
+The table counts the tests that pass.
 
 """
 
@@ -140,7 +141,7 @@ def write(results):
         cells = [result["subjects"].get(subject) for result in results.values()]
         text += f"| {subject} | {' | '.join(cell_of(cell) for cell in cells)} |\n"
     failed = [f"- PostgreSQL {result['server']}: {sentence_of(test)}\n" for result in results.values() for outcome in result["subjects"].values() for test in outcome["failed"]]
-    pages.put("matrix", text + ("\nWhat failed:\n\n" + "".join(failed) if failed else ""))
+    pages.put("matrix", text + ("\nThese tests failed:\n\n" + "".join(failed) if failed else ""))
 
 
 def sentence_of(test):

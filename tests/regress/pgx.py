@@ -43,9 +43,10 @@ PREPARATION = (
     """CREATE USER " tricky, ' } "" \\ test user " SUPERUSER PASSWORD 'secret'""", "CREATE USER root SUPERUSER",
 )
 
-INTRODUCTION = """`make pgx-suite` runs pgx {version}'s own tests (the packages `{packages}`), subtests counted. Tests that need logins of other kinds are skipped by themselves.
+INTRODUCTION = """`make pgx-suite` runs pgx {version}'s own tests (the packages `{packages}`). Subtests
+count, too. Tests that need logins of other kinds skip themselves.
 
-| | tests that pass | fail | are skipped |
+| | pass | fail | skipped |
 |-|-|-|-|
 """
 
@@ -147,7 +148,7 @@ def write(results):
         for test in only_through_poolhouse(results, name):
             reasons.setdefault(pgx_reasons.why(test) or "not known yet", {}).setdefault(test, []).append(NAMES[name].removeprefix("Poolhouse, "))
     if reasons:
-        text += "\nWhat fails through Poolhouse and passes directly, and why:\n\n| because | tests |\n|-|-|\n"
+        text += "\nThese tests fail through Poolhouse and pass directly:\n\n| because | tests |\n|-|-|\n"
     for reason, tests in sorted(reasons.items()):
         text += f"| {reason} | {', '.join(f'`{test}` ({modes_of(modes)})' for test, modes in sorted(tests.items()))} |\n"
     pages.put("pgx", text)

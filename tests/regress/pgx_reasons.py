@@ -6,27 +6,27 @@ import re
 REASONS = (
     (
         r"Test(FatalRxError|FatalTxError|PoolAcquireChecksIdleConns|CheckIdleConn)",
-        "the test terminates the backend whose process id it was told at its login: that number is Poolhouse's own",
+        "the test terminates the backend with the process id of its BackendKeyData: Poolhouse sends a number of its own there",
     ),
     (
         r"TestConnReleaseClosesConnIn(Failed)?Transaction",
-        "the test expects that a new connection has another process id than the one before: Poolhouse may give the same again",
+        "the test expects that a new connection has another process id than the one before: Poolhouse may send the same number again",
     ),
     (
         r"TestConnectProtocolVersion32",
-        "the test expects a cancel key as long as that server's: Poolhouse's are its own, of 8 bytes with protocol 3.2",
+        "the test expects a cancel key as long as that server's: Poolhouse sends a key of its own, of 8 bytes with protocol 3.2",
     ),
     (
         r"TestStmtCacheInvalidationConn(WithBatch)?",
-        "after `DROP COLUMN` a statement is parsed anew before a Bind that asks for the columns there were: 08P01 instead of 0A000",
+        "after `DROP COLUMN` Poolhouse parses a statement anew before a Bind that asks for the earlier columns: 08P01 instead of 0A000",
     ),
     (
         r"TestPrepare(WithDigestedName)?HandlesTimeoutBetweenParseAndDescribe",
-        "the test expects `statement_timeout` to run from a Parse on: one of a text that the server knows is not sent",
+        "the test expects `statement_timeout` to run from a Parse on: Poolhouse does not send a Parse of a text that the server knows",
     ),
     (
         r"TestConnMultiplePrepareAndDeallocate(/\w+)?",
-        "the test looks for its statement in `pg_prepared_statements`: a server keeps it for other clients when one gives it up",
+        "the test looks for its statement in `pg_prepared_statements`: a server keeps a statement for other clients when one client closes it",
     ),
 )
 

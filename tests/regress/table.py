@@ -3,8 +3,8 @@
 import pages
 import reasons
 
-INTRODUCTION = """`make regress` runs PostgreSQL {version}'s own regression suite (`src/test/regress`) as `pg_regress` does, up to {at_once} files at the same
-time: a file passes if psql prints letter by letter what PostgreSQL's authors expect.
+INTRODUCTION = """`make regress` runs PostgreSQL {version}'s own regression suite (`src/test/regress`) as `pg_regress` does, up to {at_once} files at
+the same time. A file passes if psql prints exactly what PostgreSQL's authors expect.
 
 | | files that pass |
 |-|-|
@@ -29,10 +29,10 @@ def write(results, at_once):
     through = {name: outcome["failed"] for name, outcome in variants.items() if NAMES[name].startswith("Poolhouse")}
     files = sorted({file for failed in through.values() for file in failed if file not in direct})
     if files:
-        text += "\nWhat fails through Poolhouse and passes directly, and why. Some of it depends on what a server was used for before, and so differs from run to run:\n\n| file | in | because it |\n|-|-|-|\n"
+        text += "\nThese files fail through Poolhouse and pass directly. Some failures depend on what a server was used for before,\nand so differ from run to run:\n\n| file | fails in | because it |\n|-|-|-|\n"
     for file in files:
         where = "; ".join(NAMES[name].removeprefix("Poolhouse, ") for name, failed in through.items() if file in failed)
         text += f"| `{file}.sql` | {where} | {reasons.why(file) or 'not known yet'} |\n"
     if any(name.startswith("pgbouncer") for name in variants):
-        text += "\nPgBouncer of that version takes no `options` when a client connects, so settings that the suite asks for there are missing; some of its failures have no other cause.\n"
+        text += "\nPgBouncer of that version takes no `options` when a client connects, so settings that the suite asks for in this way are\nmissing. Some of its failures have no other cause.\n"
     pages.put("regress", text)

@@ -37,6 +37,18 @@ pub struct Grant {
     pub waited: Duration,
 }
 
+/// What somebody wants of a server.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// To use it.
+    #[default]
+    Any,
+    /// To keep it for long: the last one is left to others.
+    Lasting,
+    /// To be the first who uses it: a connection is made.
+    Unused,
+}
+
 /// Where a granted server came from: three causes of delay that are measured apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Path {

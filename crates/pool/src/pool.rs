@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::{
-    action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Path},
+    action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Path, Wish},
     config::{Limits, PoolConfig},
     event::{CheckOutFailed, Closed, Event, Events},
     random::Random,
@@ -37,7 +37,10 @@ use crate::{
 /// go to the first one of its own home if that one came at most `max_overtakes` places later. So nobody is overtaken
 /// more than `max_overtakes` times.
 ///
-/// **The last server** is not for those who say that they keep it for long ([`Pool::check_out_lasting`]): of `max_size` servers they have
+/// **A server that nobody has had** is what those get who cannot use another ([`Wish::Unused`]): they wait apart, the next
+/// connection that is made goes to the first of them, and where there is no room for one, a server that is idle or checked in is closed for it.
+///
+/// **The last server** is not for those who say that they keep it for long ([`Wish::Lasting`]): of `max_size` servers they have
 /// one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
 ///
 /// **Connections** are wanted for waiters that no connecting or checking server is meant for yet, and up to `min_size`;
@@ -58,6 +61,8 @@ pub struct Pool {
     waiters: Waiters,
     /// Those who would keep a server for long, while others like them have as many as they may.
     held_back: Waiters,
+    /// Those who take no server that somebody else has had.
+    demanding: Waiters,
     /// Incremented by each clear; servers of earlier ones are stale.
     generation: u32,
     /// Servers promised to the budget, out of those in use.
@@ -113,6 +118,7 @@ impl Pool {
             slots: Slots::new(),
             waiters: Waiters::new(),
             held_back: Waiters::new(),
+            demanding: Waiters::new(),
             generation: 0,
             owed: 0,
             asked: 0,
@@ -202,20 +208,17 @@ impl Pool {
     /// Somebody at `home` wants a server: the one last used there, else the one last used of all, else a place in the
     /// queue.
     pub fn check_out(&mut self, waiter: WaiterId, home: Home, now: Time) -> CheckOut {
-        self.check_out_for(waiter, home, false, now)
+        self.check_out_for(waiter, home, Wish::Any, now)
     }
 
-    /// The same for somebody who may keep the server for long: the last one is left to others.
-    pub fn check_out_lasting(&mut self, waiter: WaiterId, home: Home, now: Time) -> CheckOut {
-        self.check_out_for(waiter, home, true, now)
-    }
-
-    fn check_out_for(&mut self, waiter: WaiterId, home: Home, lasting: bool, now: Time) -> CheckOut {
+    /// The same for somebody with a wish.
+    pub fn check_out_for(&mut self, waiter: WaiterId, home: Home, wish: Wish, now: Time) -> CheckOut {
         let now = self.tick(now);
+        let lasting = wish == Wish::Lasting;
         let held_back = lasting && !self.takes_lasting();
         self.events.push(Event::CheckOutStarted);
         match self.mode {
-            Mode::Ready if self.waiters.len() == 0 && !held_back => {
+            Mode::Ready if self.waiters.len() == 0 && !held_back && wish != Wish::Unused => {
                 if let Some(server) = self.take_idle(home, now) {
                     let grant = self.grant_idle(server, waiter, home, now);
                     if lasting {
@@ -235,7 +238,11 @@ impl Pool {
                 return self.refuse(CheckOutFailed::QueueFull);
             }
         }
-        let queue = if held_back { &mut self.held_back } else { &mut self.waiters };
+        let queue = match wish {
+            Wish::Unused => &mut self.demanding,
+            _ if held_back => &mut self.held_back,
+            _ => &mut self.waiters,
+        };
         let ticket = queue.push(waiter, home, lasting, now);
         self.settle(now);
         CheckOut::Queued(ticket)
@@ -247,6 +254,7 @@ impl Pool {
         let now = self.tick(now);
         // Who is let in has another ticket from then on, so its own may name a place in either queue.
         let left = self.waiters.remove(ticket, waiter).or_else(|| self.held_back.remove(ticket, waiter));
+        let left = left.or_else(|| self.demanding.remove(ticket, waiter));
         let left = left.or_else(|| self.waiters.remove_lasting(waiter)).is_some();
         if left {
             self.settle(now);
@@ -264,7 +272,7 @@ impl Pool {
         self.slots.end_lasting(server);
         self.let_in(now);
         self.events.push(Event::CheckedIn);
-        let discard = (how == CheckIn::Discard).then_some(Closed::Discarded);
+        let discard = (how == CheckIn::Discard || self.needs_room(now)).then_some(Closed::Discarded);
         if let Some(reason) = self.unfit(server, now).or(discard) {
             self.order_close(server, reason, now);
             self.settle(now);
@@ -507,7 +515,7 @@ impl Pool {
     /// How long the first waiter has been waiting.
     pub fn oldest_wait(&self, now: Time) -> Option<Duration> {
         let first = |waiters: &Waiters| waiters.front().map(|waiter| now - waiter.since);
-        first(&self.waiters).max(first(&self.held_back))
+        first(&self.waiters).max(first(&self.held_back)).max(first(&self.demanding))
     }
 
     /// How many servers are in which state, and how many waiters there are.

@@ -66,6 +66,8 @@ pub struct Client {
     pub(crate) skip: Skip,
     /// A server was lost before it got anything of the present request.
     pub(crate) retried: bool,
+    /// Its next server has to be one that nobody has had.
+    pub(crate) wants_unused: bool,
     /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
     pub(crate) asked_alone: bool,
     /// Bytes of its input that were sent ahead of the outcome of a preface, and are still with the driver.
@@ -400,7 +402,14 @@ impl Client {
         self.phase = Phase::Waiting;
         self.asked_alone = matches!(kind, front::QUERY | front::FUNCTION_CALL);
         self.stand(me, Standing::Active, out);
-        out.push(Effect::Lease { client: me, pool: self.pool, kind: LeaseKind::Exclusive });
+        out.push(self.wish(me));
+    }
+
+    /// Asks for a server.
+    pub(crate) fn wish(&mut self, me: ClientTag) -> Effect {
+        let unused = std::mem::take(&mut self.wants_unused);
+        let kind = if unused { LeaseKind::Unused } else { LeaseKind::Exclusive };
+        Effect::Lease { client: me, pool: self.pool, kind }
     }
 }
 

@@ -128,6 +128,7 @@ impl Postgres {
             named: None,
             pin: None,
             awaits_answers: false,
+            wants_unused: false,
             copies: Copies::default(),
             last_values: false,
             listening: None,

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Blame, ClientTag, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
     Postgres,
@@ -41,9 +41,7 @@ const MAX_TRIES: u8 = 3;
 /// The same where it is not for good: another server may take what one has refused because of what it was used for.
 const MAX_REFUSALS: u8 = 2;
 
-/// The same for who wants `temp_buffers`, which a server refuses for ever once somebody has used a temporary table there.
-const MAX_TRIES_FOR_BUFFERS: u8 = 64;
-
+/// A server refuses it for ever once somebody has used a temporary table there.
 const TEMP_BUFFERS: &[u8] = b"temp_buffers";
 
 /// What is under way ahead of a request.
@@ -140,9 +138,11 @@ impl Postgres {
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
     }
 
-    /// What was granted will not do: it is closed, and the client asks again.
+    /// What was granted will not do, and neither will any other that somebody has had: it is closed, and the client gets what is connected for
+    /// it. At the end of the queue it would get a used one time after time.
     fn take_another(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.stage = Stage::Closed;
+        client.wants_unused = true;
         client.release(me, tag, server, Verdict::Discard, out);
         out.push(Effect::Wake { client: me });
     }
@@ -201,13 +201,14 @@ impl Postgres {
         out: &mut Outbox,
     ) -> bool {
         let of_server = extras.get(TEMP_BUFFERS).is_some() && server.plans.is_used();
-        if !of_server || client.tries >= MAX_TRIES_FOR_BUFFERS || matches!(client.phase, Phase::Closed) {
+        if !of_server || client.tries >= MAX_TRIES || matches!(client.phase, Phase::Closed) {
             return false;
         }
         client.tries += 1;
         server.stage = Stage::Closed;
         client.release(me, tag, server, Verdict::Discard, out);
-        out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive });
+        client.wants_unused = true;
+        out.push(client.wish(me));
         true
     }
 
@@ -281,10 +282,10 @@ impl Postgres {
             return client.release(tag, me, server, Verdict::Discard, out);
         }
         client.tries += 1;
+        client.wants_unused = preface.settings.extras.get(TEMP_BUFFERS).is_some();
         let for_good = !preface.cleaned && failure.is_permanent();
         let limit = match () {
             () if preface.fresh && for_good => 1,
-            () if preface.settings.extras.get(TEMP_BUFFERS).is_some() => MAX_TRIES_FOR_BUFFERS,
             () if for_good => MAX_REFUSALS,
             () => MAX_TRIES,
         };

@@ -31,6 +31,8 @@ pub enum LeaseKind {
     Exclusive,
     /// The same, for as long as others like to keep it waiting: the last server of a pool is not to be had in this way.
     Lasting,
+    /// For this client alone, and nobody has had it: a connection that is made for it, where others wait for used ones.
+    Unused,
     /// Together with others; the session of the server tells the replies apart. The multiplexed
     /// server is a single holder in its pool.
     Shared,

@@ -2,6 +2,7 @@
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
+use pool::Wish;
 use protocol::{Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, ServerTag, Sessions};
 use slab::Slab;
 
@@ -201,8 +202,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Send { .. } => unreachable!("sends are executed in runs"),
             Effect::Lease { client, pool, kind } => {
                 let granted = match kind {
-                    LeaseKind::Exclusive => self.check_out(client.slot(), pool, false),
-                    LeaseKind::Lasting => self.check_out(client.slot(), pool, true),
+                    LeaseKind::Exclusive => self.check_out(client.slot(), pool, Wish::Any),
+                    LeaseKind::Lasting => self.check_out(client.slot(), pool, Wish::Lasting),
+                    LeaseKind::Unused => self.check_out(client.slot(), pool, Wish::Unused),
                     LeaseKind::Shared => self.join(client.slot(), pool),
                 };
                 return granted.then(|| client.slot());

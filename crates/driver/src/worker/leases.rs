@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId, Wish};
 use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
@@ -33,8 +33,7 @@ pub(super) enum Lease {
     None,
     /// A place in its queue. Without a ticket it was granted a server that is on its way, or was refused one: that needs no
     /// deadline, because nothing but messages between live workers and work of this one stands between it and the outcome.
-    /// `lasting`: it keeps for long what it gets.
-    Waiting { pool: PoolId, ticket: Option<Ticket>, lasting: bool },
+    Waiting { pool: PoolId, ticket: Option<Ticket>, wish: Wish },
     /// A server, by its slot here.
     Held { server: u32 },
     /// A wish to share a server with others.
@@ -74,13 +73,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- check-out ----
 
     /// A client needs a server. True when it has one at once.
-    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, lasting: bool) -> bool {
+    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Wish) -> bool {
         let shared = self.pool(pool);
         let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.waiter_id(slot, client.waiter);
         let home = self.home();
-        let ticket = match self.ask_for(&shared, waiter, lasting) {
+        let ticket = match self.ask_for(&shared, waiter, wish) {
             CheckOut::Granted(grant) if grant.home == home => {
                 if self.server_usable(&shared, grant.server) {
                     self.attach(slot, &shared, &grant);
@@ -95,8 +94,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 None
             }
             CheckOut::Queued(ticket) => {
-                // The last server would not be for it.
-                if !lasting {
+                // A server that is shared now would not be for it.
+                if wish == Wish::Any {
                     self.offer(pool);
                 }
                 Some(ticket)
@@ -107,7 +106,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 None
             }
         };
-        self.clients[slot].lease = Lease::Waiting { pool, ticket, lasting };
+        self.clients[slot].lease = Lease::Waiting { pool, ticket, wish };
         // Whatever it waits for, it is not idle: nothing that sends idle clients away may take it.
         self.refresh_state(slot);
         false
@@ -115,16 +114,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Asks a pool for a server.
     pub(super) fn ask(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId) -> CheckOut {
-        self.ask_for(pool, waiter, false)
+        self.ask_for(pool, waiter, Wish::Any)
     }
 
-    fn ask_for(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId, lasting: bool) -> CheckOut {
+    fn ask_for(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId, wish: Wish) -> CheckOut {
         let (home, now) = (self.home(), self.now);
         self.operate(pool, |guarded| {
-            let outcome = match lasting {
-                false => guarded.pool.check_out(waiter, home, now),
-                true => guarded.pool.check_out_lasting(waiter, home, now),
-            };
+            let outcome = guarded.pool.check_out_for(waiter, home, wish, now);
             match &outcome {
                 CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
                 CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
@@ -222,14 +218,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if slot == MUX {
             return self.on_mux_grant_lost(pool, serial);
         }
-        let Some(Lease::Waiting { lasting, .. }) = self.clients.get(slot as usize).map(|client| client.lease) else {
+        let Some(Lease::Waiting { wish, .. }) = self.clients.get(slot as usize).map(|client| client.lease) else {
             return;
         };
         if !self.waiter_is(slot, serial) {
             return;
         }
         self.clients[slot as usize].lease = Lease::None;
-        if self.check_out(slot as usize, pool, lasting) {
+        if self.check_out(slot as usize, pool, wish) {
             self.feed(slot as usize);
         }
     }

@@ -1,7 +1,7 @@
 //! Whether the whole state of a pool makes sense: for tests and the simulator, after each step. It looks, and changes
 //! nothing.
 
-use crate::slots::State;
+use crate::{slots::State, time::Time};
 
 use super::{Mode, Pool};
 
@@ -14,6 +14,7 @@ impl Pool {
         self.slots.check_invariants();
         self.waiters.check_invariants();
         self.held_back.check_invariants();
+        self.demanding.check_invariants();
         assert!(self.held_back.len() == 0 || !self.takes_lasting(), "somebody is held back though there is room");
         self.check_sizes();
         self.check_nobody_forgotten();
@@ -57,9 +58,15 @@ impl Pool {
 
     /// With somebody waiting in a pool that is ready, something must be on its way to them.
     fn check_nobody_forgotten(&self) {
-        if self.mode != Mode::Ready || self.waiters.len() == 0 {
+        let wanting = self.waiters.len() + self.demanding.len();
+        if self.mode != Mode::Ready || wanting == 0 {
             return;
         }
+        assert!(
+            !self.needs_room(Time(0)) || self.slots.count(State::Idle) == 0,
+            "somebody waits for room that an idle server takes: {:?}",
+            self.counts()
+        );
         let coming = self.slots.count(State::Connecting) + self.slots.count(State::Checking);
         assert!(
             self.slots.count(State::Idle) == 0 || coming >= self.waiters.len(),
@@ -71,7 +78,7 @@ impl Pool {
         let room = self.slots.total() < self.limits.max_size
             && self.slots.count(State::Connecting) < self.config.max_connecting;
         assert!(
-            coming + self.asked >= self.waiters.len() || !room || self.asked > 0 || self.failures.retry_at.is_some(),
+            coming + self.asked >= wanting || !room || self.asked > 0 || self.failures.retry_at.is_some(),
             "there is room for a connection that a waiter needs, but none is asked for"
         );
     }

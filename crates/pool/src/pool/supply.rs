@@ -13,6 +13,8 @@ use super::{Mode, Pool};
 
 /// How far the search for the home of a new connection's waiter goes.
 const MAX_HOME_SEARCH: u32 = 16;
+/// A permit that can be had is there sooner: in nanoseconds.
+const PERMIT_TIME: u64 = 20_000_000;
 /// Beyond this many doublings a pause is the longest anyway.
 const MAX_DOUBLINGS: u32 = 32;
 
@@ -29,7 +31,34 @@ impl Pool {
             self.serve_from_idle(now);
             self.watch_times(now);
         }
+        if self.demanding.len() > 0 {
+            self.make_room(now);
+        }
         self.asked = self.wanted();
+    }
+
+    /// Closes idle servers for those who get none of them.
+    #[cold]
+    fn make_room(&mut self, now: Time) {
+        while self.needs_room(now)
+            && let Some(server) = self.slots.oldest_idle()
+        {
+            self.order_close(server, Closed::Discarded, now);
+        }
+    }
+
+    /// Whether there is no room for a connection that somebody needs who takes no other. Where there seems to be, and no permit has come for long,
+    /// this pool's own servers are in the way.
+    #[inline]
+    pub(super) fn needs_room(&self, now: Time) -> bool {
+        self.demanding.front().is_some_and(|front| {
+            self.mode == Mode::Ready && self.failures.retry_at.is_none() && {
+                let coming = self.slots.count(State::Connecting) + self.slots.count(State::Closing);
+                let patient = front.since.after(PERMIT_TIME) > now;
+                let room = if patient { self.limits.max_size.saturating_sub(self.slots.total()) } else { 0 };
+                self.demanding.len() > coming + room
+            }
+        })
     }
 
     /// Notices when waiting becomes waiting for an upstream that is down (or a pool on hold), and when that ends.
@@ -48,11 +77,14 @@ impl Pool {
             return 0;
         }
         let missing = self.config.min_size.saturating_sub(self.slots.live());
-        if self.waiters.len() == 0 && missing == 0 {
+        let demanding = self.demanding.len();
+        if self.waiters.len() == 0 && demanding == 0 && missing == 0 {
             return 0;
         }
         let connecting = self.slots.count(State::Connecting);
-        let uncovered = self.waiters.len().saturating_sub(connecting + self.slots.count(State::Checking));
+        // What is being connected is for the demanding first.
+        let for_others = connecting.saturating_sub(demanding) + self.slots.count(State::Checking);
+        let uncovered = demanding.saturating_sub(connecting) + self.waiters.len().saturating_sub(for_others);
         let room = self.limits.max_size.saturating_sub(self.slots.total());
         uncovered.max(missing).min(room).min(self.config.max_connecting.saturating_sub(connecting))
     }
@@ -60,8 +92,12 @@ impl Pool {
     /// Orders one connection, for the first waiter whom none is meant for yet.
     pub(super) fn connect(&mut self, now: Time) {
         assert!(self.slots.total() < self.limits.max_size, "a connection was permitted beyond max_size");
-        let covered = self.slots.count(State::Connecting) + self.slots.count(State::Checking);
-        let home = self.waiters.nth(covered.min(MAX_HOME_SEARCH)).map(|waiter| waiter.home);
+        let (connecting, demanding) = (self.slots.count(State::Connecting), self.demanding.len());
+        let waiter = match connecting.checked_sub(demanding) {
+            None => self.demanding.nth(connecting.min(MAX_HOME_SEARCH)),
+            Some(left) => self.waiters.nth((left + self.slots.count(State::Checking)).min(MAX_HOME_SEARCH)),
+        };
+        let home = waiter.map(|waiter| waiter.home);
         let server = self.slots.create(home.unwrap_or_default(), self.generation, now);
         self.events.push(Event::ConnectionCreated);
         self.actions.push_back(Action::Connect { server, home });
@@ -70,6 +106,12 @@ impl Pool {
     /// A server in hand goes to the next waiter, or becomes idle.
     #[inline]
     pub(super) fn offer(&mut self, server: ServerId, home: Home, path: Path, now: Time) -> Option<Grant> {
+        if path == Path::Created && self.mode == Mode::Ready && self.demanding.len() > 0 {
+            self.expire_waiters(now);
+            if let Some(waiter) = self.demanding.pop_front() {
+                return Some(self.grant(server, waiter, path, now));
+            }
+        }
         if self.mode == Mode::Ready && self.waiters.len() > 0 {
             self.expire_waiters(now);
             if let Some(waiter) = self.waiters.pop_for(home, self.config.max_overtakes) {
@@ -104,7 +146,8 @@ impl Pool {
                 self.actions.push_back(Action::Grant(grant));
                 continue;
             }
-            let covered = self.slots.count(State::Checking) + self.slots.count(State::Connecting);
+            let connecting = self.slots.count(State::Connecting).saturating_sub(self.demanding.len());
+            let covered = self.slots.count(State::Checking) + connecting;
             let Some(server) = self.slots.last_used().filter(|_| covered < self.waiters.len()) else { break };
             self.slots.set_state(server, State::Checking, now);
             self.actions.push_back(Action::Check { server, home: self.slots.get(server).home });
@@ -208,14 +251,18 @@ impl Pool {
     }
 
     pub(super) fn fail_waiters(&mut self, reason: CheckOutFailed, now: Time) {
-        while let Some(waiter) = self.waiters.pop_front().or_else(|| self.held_back.pop_front()) {
+        let next = |pool: &mut Self| {
+            let first = pool.demanding.pop_front().or_else(|| pool.waiters.pop_front());
+            first.or_else(|| pool.held_back.pop_front())
+        };
+        while let Some(waiter) = next(self) {
             self.fail(waiter, reason, now);
         }
     }
 
     /// All who wait.
     pub(super) fn waiting(&self) -> u32 {
-        self.waiters.len() + self.held_back.len()
+        self.waiters.len() + self.held_back.len() + self.demanding.len()
     }
 
     /// Whether one more may have a server for long, or wait for one.
@@ -253,6 +300,12 @@ impl Pool {
             let waiter = self.held_back.pop_front().expect("a waiter, just seen");
             self.expire(waiter, now);
         }
+        while let Some(front) = self.demanding.front()
+            && self.due(front.since) <= now
+        {
+            let waiter = self.demanding.pop_front().expect("a waiter, just seen");
+            self.expire(waiter, now);
+        }
     }
 
     #[cold]
@@ -280,6 +333,12 @@ impl Pool {
         }
         let longest = since.after(self.limits.wait.max(self.limits.unavailable));
         longest.min(self.good_since.after(self.limits.wait))
+    }
+
+    /// The same for somebody who takes only a new connection, for which room may have to be made before.
+    fn due_or_impatient(&self, since: Time) -> Time {
+        let impatient = Some(since.after(PERMIT_TIME)).filter(|at| *at > self.now);
+        self.due(since).min(impatient.unwrap_or(Time::NEVER))
     }
 
     /// A connect failed, or took too long.
@@ -388,6 +447,7 @@ impl Pool {
             .next_expiry
             .min(self.waiters.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
             .min(self.held_back.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
+            .min(self.demanding.front().map_or(Time::NEVER, |waiter| self.due_or_impatient(waiter.since)))
             .min(self.next_long_idle().unwrap_or(Time::NEVER))
             .min(started(since(self.slots.oldest_connecting())))
             .min(started(since(self.slots.oldest_checking())))

@@ -2,6 +2,7 @@
 
 mod lasting;
 mod trouble;
+mod unused;
 
 use alloc::{vec, vec::Vec};
 use core::time::Duration;

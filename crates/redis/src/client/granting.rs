@@ -18,7 +18,7 @@ impl Redis {
             unreachable!("a grant that nobody asked for");
         };
         client.lease = match kind {
-            LeaseKind::Exclusive | LeaseKind::Lasting => {
+            LeaseKind::Exclusive | LeaseKind::Lasting | LeaseKind::Unused => {
                 server.lend(me);
                 Lease::Held(tag)
             }

@@ -58,7 +58,9 @@ impl<P: Protocol> Driver<P> {
         self.refresh_state(client);
         match kind {
             LeaseKind::Shared => self.share(client, serial, pool),
-            LeaseKind::Exclusive | LeaseKind::Lasting => self.check_out(pool, waiter, Asker::Client(client, serial)),
+            LeaseKind::Exclusive | LeaseKind::Lasting | LeaseKind::Unused => {
+                self.check_out(pool, waiter, Asker::Client(client, serial))
+            }
         }
     }
 
@@ -97,7 +99,7 @@ impl<P: Protocol> Driver<P> {
         let Some(conn) = self.clients.get_mut(&client) else { return };
         for asking in std::mem::take(&mut conn.asking) {
             match asking.kind {
-                LeaseKind::Exclusive | LeaseKind::Lasting => {
+                LeaseKind::Exclusive | LeaseKind::Lasting | LeaseKind::Unused => {
                     if !self.leave_queue(client.worker(), asking.pool, asking.waiter, asking.ticket) {
                         let number = self.serial();
                         self.clients.get_mut(&client).expect("just seen").waiter = number;

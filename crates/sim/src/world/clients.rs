@@ -1,7 +1,7 @@
 //! What clients do: come in, ask for a server, hold it, give it back, leave at any moment. They know their pool and the
 //! gate.
 
-use pool::{CheckIn, CheckOut, Grant, Home, ServerId, WaiterId};
+use pool::{CheckIn, CheckOut, Grant, Home, ServerId, WaiterId, Wish};
 
 use super::{Event, Fault, World, door::Seat, oracle::State};
 
@@ -113,7 +113,11 @@ impl World {
         let pool = if self.rng.percent(90) { client as usize } else { self.rng.next() as usize } % self.posts.len();
         self.becomes(client, Doing::Waiting { pool, waiter });
         let clock = self.clock(pool);
-        let answer = self.posts[pool].pool.check_out(WaiterId(waiter), home, clock);
+        let unused = self.rng.percent(self.plan.unused);
+        let answer = match unused {
+            false => self.posts[pool].pool.check_out(WaiterId(waiter), home, clock),
+            true => self.posts[pool].pool.check_out_for(WaiterId(waiter), home, Wish::Unused, clock),
+        };
         self.tell(|| format!("client {client} asks pool {pool} as waiter {waiter}: {answer:?}"));
         match answer {
             CheckOut::Granted(grant) => {
@@ -123,7 +127,7 @@ impl World {
                 self.hold(client, pool, grant.server);
             }
             CheckOut::Queued(ticket) => {
-                self.posts[pool].oracle.queued(waiter, client, home, ticket);
+                self.posts[pool].oracle.queued(waiter, client, home, ticket, unused);
                 self.pump(pool, None);
             }
             CheckOut::Failed(_) => {

@@ -63,6 +63,8 @@ pub struct Oracle {
     pub waits: BTreeMap<u64, Wait>,
     /// Undecided ones, in the order of arrival.
     queue: BTreeMap<u64, u64>,
+    /// The same for those who take only a new connection.
+    apart: BTreeMap<u64, u64>,
     arrivals: u64,
     /// The pool's time: the latest that it was ever told.
     pub clock: Time,
@@ -101,6 +103,7 @@ impl Oracle {
             servers: Vec::new(),
             waits: BTreeMap::new(),
             queue: BTreeMap::new(),
+            apart: BTreeMap::new(),
             arrivals: 0,
             clock: now,
             permits: 0,
@@ -155,13 +158,14 @@ impl Oracle {
         self.permits = self.permits.checked_sub(1).expect("a server had no permit");
     }
 
-    /// Somebody joins the queue.
-    pub fn queued(&mut self, waiter: u64, client: u32, home: Home, ticket: Ticket) {
+    /// Somebody joins the queue, or waits apart for a new connection.
+    pub fn queued(&mut self, waiter: u64, client: u32, home: Home, ticket: Ticket, unused: bool) {
         let arrival = self.arrivals;
         self.arrivals += 1;
         let wait = Wait { client, home, since: self.clock, arrival, ticket, overtaken: 0, decided: false };
         assert!(self.waits.insert(waiter, wait).is_none(), "a waiter's number is used twice");
-        self.queue.insert(arrival, waiter);
+        let queue = if unused { &mut self.apart } else { &mut self.queue };
+        queue.insert(arrival, waiter);
     }
 
     /// Somebody leaves the queue. True if the pool must agree that they were in it.
@@ -170,6 +174,7 @@ impl Oracle {
         if !wait.decided {
             self.waits.remove(&waiter);
             self.queue.remove(&wait.arrival);
+            self.apart.remove(&wait.arrival);
         }
         !wait.decided
     }
@@ -182,6 +187,7 @@ impl Oracle {
         wait.decided = true;
         let wait = *wait;
         self.queue.remove(&wait.arrival);
+        self.apart.remove(&wait.arrival);
         wait
     }
 
@@ -196,10 +202,17 @@ impl Oracle {
 
     /// The pool gives a server to somebody in the queue.
     pub fn granted(&mut self, grant: &Grant) {
+        let takes_used = self.queue.values().any(|waiter| *waiter == grant.waiter.0);
         let wait = self.decide(grant.waiter.0, grant.waited);
         assert_eq!(grant.waiter_home, wait.home, "the waiter waits elsewhere");
+        let new = grant.path == Path::Created;
+        assert!(new || takes_used, "a used server for somebody who takes none");
+        assert!(!(new && takes_used) || self.apart.is_empty(), "a new server passes by those who take no other");
+        let first = self.apart.range(..wait.arrival).next().is_none();
+        assert!(takes_used || first, "waiter {} is served before others who wait for new servers", grant.waiter.0);
         let mut before = 0;
-        for (_, waiter) in self.queue.range(..wait.arrival) {
+        let ahead = if takes_used { wait.arrival } else { 0 };
+        for (_, waiter) in self.queue.range(..ahead) {
             let other = self.waits.get_mut(waiter).expect("who is queued waits");
             other.overtaken += 1;
             before += 1;
@@ -246,7 +259,9 @@ impl Oracle {
         let count = |wanted: fn(State) -> bool| self.servers().filter(|s| wanted(s.state)).count() as u32;
         let coming = count(|s| matches!(s, State::Connecting | State::Checking));
         let live = count(|s| s != State::Closing);
-        (self.queue.len() as u32).saturating_sub(coming).max(self.config.min_size.saturating_sub(live))
+        let waiting = (self.queue.len() + self.apart.len()) as u32;
+        let for_apart = (self.apart.len() as u32).saturating_sub(count(|s| s == State::Connecting));
+        waiting.saturating_sub(coming).max(for_apart).max(self.config.min_size.saturating_sub(live))
     }
 
     /// The pool has taken a permit.
@@ -315,7 +330,7 @@ impl Oracle {
 
     /// After every step. `late`: by how much time-outs may be late.
     pub fn check(&mut self, pool: &Pool, now: Time, late: Duration) {
-        let mut counts = Counts { waiters: self.queue.len() as u32, ..Counts::default() };
+        let mut counts = Counts { waiters: (self.queue.len() + self.apart.len()) as u32, ..Counts::default() };
         for server in self.servers() {
             *match server.state {
                 State::Connecting => &mut counts.connecting,

@@ -81,6 +81,8 @@ pub struct Plan {
     pub resets: u64,
     /// Percent of check-ins of servers that are no good any more.
     pub discards: u64,
+    /// How many of a hundred check-outs are for a new connection only.
+    pub unused: u64,
     /// Mean time between two things that are done to the world; none happen if absent.
     pub chaos: Option<Duration>,
     /// What befalls databases and what operators order; nothing if absent.
@@ -177,6 +179,7 @@ pub fn plan(rng: &mut Rng) -> Plan {
         for_good: rng.pick(&[0, 20]),
         resets: rng.pick(&[0, 20]),
         discards: rng.pick(&[0, 5, 30]),
+        unused: rng.pick(&[0, 0, 3, 20]),
         chaos: if rng.percent(70) { Some(micros(rng, 10, 1_000)) } else { None },
         weather: None,
         delay: if rng.percent(50) { Duration::ZERO } else { micros(rng, 1, 100) },

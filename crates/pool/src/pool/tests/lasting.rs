@@ -4,7 +4,7 @@ use super::*;
 
 fn lasting(bench: &mut Bench, ms: u64) -> CheckOut {
     bench.waiter += 1;
-    let answer = bench.pool.check_out_lasting(WaiterId(bench.waiter), A, at(ms));
+    let answer = bench.pool.check_out_for(WaiterId(bench.waiter), A, Wish::Lasting, at(ms));
     bench.run(ms);
     answer
 }
