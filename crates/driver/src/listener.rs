@@ -8,8 +8,15 @@ use std::sync::{
 use std::time::Duration;
 
 use pool::{Admission, Gate, GateConfig, Time};
+use protocol::ClientRules;
 
-use crate::{config::Timeouts, evictions::Evictions, snapshot::ListenerSnapshot, socket, tls::TlsAcceptor};
+use crate::{
+    config::{ListenerSpec, Timeouts},
+    evictions::Evictions,
+    snapshot::ListenerSnapshot,
+    socket,
+    tls::TlsAcceptor,
+};
 
 /// Clients above the hard limit that are let in for the moment it takes to tell them so.
 pub(crate) const MAX_SURPLUS: u64 = 256;
@@ -34,6 +41,8 @@ pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tcp: bool,
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
+    /// What its clients speak asks for these.
+    pub(crate) client_rules: ClientRules,
     /// What its clients' sockets begin with.
     pub(crate) patience: Duration,
     gate: Mutex<Gate>,
@@ -52,17 +61,14 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(
-        name: String,
-        tcp: bool,
-        limits: GateConfig,
-        timeouts: Timeouts,
-        tls: Option<Arc<TlsAcceptor>>,
-    ) -> Self {
-        Self {
+    /// One as it was configured, and what it listens on.
+    pub(crate) fn new<S>(spec: ListenerSpec<S>, client_rules: ClientRules) -> (Self, S) {
+        let ListenerSpec { name, socket, tcp, gate: limits, timeouts, tls } = spec;
+        let listener = Self {
             name,
             tcp,
             tls,
+            client_rules,
             patience: socket::patience(timeouts.client_idle),
             gate: Mutex::new(Gate::new(limits)),
             rules: RwLock::new((limits, timeouts)),
@@ -73,7 +79,8 @@ impl Listener {
             unanswered: Default::default(),
             evictions: Mutex::default(),
             loops: AtomicU64::new(0),
-        }
+        };
+        (listener, socket)
     }
 
     pub(crate) fn limits(&self) -> GateConfig {

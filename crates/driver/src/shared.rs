@@ -53,10 +53,8 @@ impl<P: Protocol, R: Reactor> Shared<P, R> {
     ) -> (Self, Vec<R::Socket>) {
         assert!((1..=255).contains(&config.workers), "1 to 255 workers");
         assert_eq!(wakers.len(), config.workers, "each worker is woken by its own");
-        let listening = |spec: ListenerSpec<R::Socket>| {
-            (Listener::new(spec.name, spec.tcp, spec.gate, spec.timeouts, spec.tls), spec.socket)
-        };
-        let (rules, sockets): (Vec<_>, Vec<_>) = listeners.into_iter().map(listening).unzip();
+        let listening = |(number, spec)| Listener::new(spec, protocol.client_rules(number));
+        let (rules, sockets): (Vec<_>, Vec<_>) = (0..).zip(listeners).map(listening).unzip();
         let shared = Self {
             protocol,
             board: (0..config.workers).map(|_| Board::new(rules.len())).collect(),

@@ -33,6 +33,9 @@ use crate::{
     work::Purpose,
 };
 
+/// What is posted to clients carries keys that no other protocol of the process gives.
+const FIRST_KEY: u64 = (b'P' as u64) << 56;
+
 /// Most channels that a client may listen to.
 pub(crate) const MAX_CHANNELS: usize = 1000;
 
@@ -110,7 +113,7 @@ impl Hubs {
     }
 
     fn key(&self) -> u64 {
-        self.next_key.fetch_add(1, Relaxed)
+        FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
     }
 
     /// So many milliseconds have passed by the driver's clock: clients that have waited too long for their notifications go on.

@@ -157,7 +157,7 @@ pub enum Effect {
     },
     /// Hand bytes to another session of this protocol, wherever it lives: [`posted_to_client`](crate::Protocol::posted_to_client)
     /// or [`posted_to_server`](crate::Protocol::posted_to_server) is called after the outbox. What one session posts to another
-    /// arrives in order, or not at all if the other has gone.
+    /// arrives in order, or not at all if the other has gone: then perhaps at a session of another protocol, whose keys must be others.
     Post {
         /// To whom. Its slot may be another's by then: `key` tells.
         to: Peer,

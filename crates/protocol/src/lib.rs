@@ -18,5 +18,5 @@ mod tls;
 
 pub use effect::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing, Verdict};
 pub use ids::{ClientTag, PoolId, ServerTag, WORKER_BITS};
-pub use session::{Input, LeaseFailure, Origin, Protocol, Refusal, Seen, Sessions};
+pub use session::{ClientRules, Input, LeaseFailure, Origin, Protocol, Refusal, Seen, Sessions};
 pub use tls::{Encryption, Secured, TlsFailure, Upgrade};

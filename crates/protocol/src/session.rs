@@ -107,6 +107,23 @@ pub enum Refusal {
     Killed,
 }
 
+/// How the driver treats clients because of what they speak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientRules {
+    /// They send as much as they like before they read, and the upstream keeps the replies for them. Then a client that holds a
+    /// server is listened to while it does not read; otherwise that would be a deadlock.
+    pub upstream_keeps_replies: bool,
+    /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what is posted to it
+    /// can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
+    pub max_unread: usize,
+}
+
+impl Default for ClientRules {
+    fn default() -> Self {
+        Self { upstream_keeps_replies: false, max_unread: 4 << 20 }
+    }
+}
+
 /// One database protocol, as the driver sees it. The object itself is shared by all workers and
 /// holds configuration and caches; the sessions hold the state of one connection.
 ///
@@ -143,13 +160,11 @@ pub trait Protocol: Send + Sync + 'static {
     /// The state of a server's connection.
     type Server: Send + 'static;
 
-    /// Clients send as much as they like before they read, and the upstream keeps the replies for them. Then a client that holds a
-    /// server is listened to while it does not read; otherwise that would be a deadlock.
-    const UPSTREAM_KEEPS_REPLIES: bool = false;
-
-    /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what is posted to it
-    /// can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
-    const MAX_UNREAD: usize = 4 << 20;
+    /// What holds for the clients of a listener. Asked once, at the start.
+    fn client_rules(&self, listener: u16) -> ClientRules {
+        let _ = listener;
+        ClientRules::default()
+    }
 
     /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as anything happens: sessions
     /// have no clock of their own. All that may be left in the outbox are posts.

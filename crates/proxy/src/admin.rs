@@ -187,7 +187,14 @@ async fn metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn pools(State(admin): State<Admin>) -> Response {
-    json(admin.ask(|inner| api::pools(&inner.handle.snapshot(), |id| inner.control.reloader.suspicious(id))).await)
+    json(
+        admin
+            .ask(|inner| {
+                let reloader = &inner.control.reloader;
+                api::pools(&inner.handle.snapshot(), |id| reloader.kind(id), |id| reloader.suspicious(id))
+            })
+            .await,
+    )
 }
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {

@@ -58,13 +58,20 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let what = if listener.http.is_some() { " (HTTP)" } else { "" };
         let _ = writeln!(text, "  {endpoint}{what}, at most {} clients", listener.gate.hard_limit);
     }
-    let native = endpoints.iter().zip(&config.listeners).find(|(_, listener)| listener.http.is_none());
-    if let (Some((endpoint, _)), Some(database)) = (native, config.databases.first()) {
-        let command = match config.kind {
+    let mut told = Vec::new();
+    for (endpoint, listener) in endpoints.iter().zip(&config.listeners).filter(|(_, listener)| listener.http.is_none())
+    {
+        let Some(database) = config.databases_of(listener.kind).next().filter(|_| !told.contains(&listener.kind))
+        else {
+            continue;
+        };
+        let command = match listener.kind {
             Kind::Postgres => psql(config, endpoint, database),
             Kind::Redis => redis_cli(config, endpoint),
         };
-        let _ = writeln!(text, "connect with\n  {command}");
+        let head = if told.is_empty() { "connect with\n" } else { "" };
+        let _ = writeln!(text, "{head}  {command}");
+        told.push(listener.kind);
     }
     let http = endpoints.iter().zip(&config.listeners).find(|(_, listener)| listener.http.is_some());
     if let Some((endpoint, listener)) = http {

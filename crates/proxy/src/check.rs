@@ -89,11 +89,12 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
             .hint("whoever is between reads the tokens: set tls_cert and tls_key, or have a proxy end TLS in front");
         found.push(config.locate(problem, &listener.spots, "listen"));
     }
-    if config.authenticates() || config.insecure_no_auth {
+    if config.insecure_no_auth {
         return;
     }
     // Over HTTP everybody shows a token.
-    for listener in reachable().filter(|listener| listener.http.is_none()) {
+    let open = |listener: &&Listener| listener.http.is_none() && !config.authenticates(listener.kind);
+    for listener in reachable().filter(open) {
         let message = format!("{} can be reached from other machines, but no user has a password", listener.listen);
         let hint = match config.source {
             Some(_) => "add a [[user]] with a password, or listen on 127.0.0.1, or give --insecure-no-auth",
@@ -190,7 +191,8 @@ fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         let message = format!("max_idle_time {idle} of `{name}` is above max_life_time {life} and has no effect");
         warn("max_idle_time", message, "lower it, or switch it off");
     }
-    let clients = config.listeners.iter().map(|listener| listener.gate.hard_limit).max().unwrap_or(0);
+    let speaking = config.listeners.iter().filter(|listener| listener.kind == database.kind);
+    let clients = speaking.map(|listener| listener.gate.hard_limit).max().unwrap_or(0);
     if database.pool.mode == Mode::Session && pool.max_wait_time.is_some() && clients > pool.effective_max_size() {
         let message = format!(
             "in session mode each client of `{name}` keeps a server: of {clients} clients only {} are served at once",
@@ -243,7 +245,7 @@ fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
 
 fn listener_times(config: &Config, listener: &Listener, found: &mut Vec<Problem>) {
     let Some(query) = listener.timeouts.query else { return };
-    let waits = config.databases.iter().filter_map(|database| database.pool.config.max_wait_time);
+    let waits = config.databases_of(listener.kind).filter_map(|database| database.pool.config.max_wait_time);
     if let Some(wait) = waits.max().filter(|wait| *wait >= query) {
         let message = format!("query_time {} is not above max_wait_time {}", show_duration(query), show_duration(wait));
         let problem = Problem::warning(message).hint("waiting for a server counts as part of the query");

@@ -14,6 +14,7 @@ use std::{
 use driver::{PoolSpec, Upstreams};
 use postgres::{Ask, Directory, Encryption, Look, Proof, Route, ServerLogin, StatePolicy, Unknown};
 use protocol::{Origin, PoolId};
+use upstream::Kind;
 
 use crate::pools::{MAX_POOLS, Pools};
 
@@ -99,6 +100,12 @@ impl Generations {
         let database = entry.pools.server_login(entry.id).database_id;
         let known = self.suspicious.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&database).cloned().unwrap_or_default()
+    }
+
+    /// The kind of database that a pool is for.
+    pub fn kind(&self, pool: PoolId) -> Kind {
+        let entry = self.entry(pool);
+        entry.pools.kind(entry.id)
     }
 
     fn current(&self) -> Arc<Pools> {

@@ -12,6 +12,7 @@ mod known_users;
 mod logs;
 mod password;
 mod pools;
+mod protocols;
 mod reload;
 mod serve;
 mod sockets;

@@ -185,6 +185,11 @@ impl Pools {
         self.config.listeners.iter().find(|listener| listener.listen == *listen)?.http.clone()
     }
 
+    /// The kind of database that a pool is for.
+    pub fn kind(&self, pool: PoolId) -> Kind {
+        self.entry(pool).0.key.kind()
+    }
+
     /// How connections to a pool's upstream are encrypted, and what its certificate must be like.
     pub fn upstream_tls(&self, pool: PoolId) -> &UpstreamTls {
         &self.entry(pool).1.tls
@@ -228,7 +233,9 @@ impl Pools {
                 let index = *self.databases.get(&**database)?;
                 return self.lookups[index].as_ref().map(|lookups| lookups.pool);
             }
-            Key::Postgres { database, .. } => *self.databases.get(&**database).or_else(|| self.databases.get(FALLBACK))?,
+            Key::Postgres { database, .. } => {
+                *self.databases.get(&**database).or_else(|| self.databases.get(FALLBACK))?
+            }
             Key::Redis { .. } => self.redis?,
         };
         let user = entry.key.user();
@@ -243,7 +250,9 @@ impl Pools {
 
     /// Whether a user of this name may come to a database, as far as is known without asking.
     fn admits(&self, database: usize, user: &str) -> bool {
-        !self.config.authenticates(self.config.databases[database].kind) || self.user(user).is_some() || self.lookups[database].is_some()
+        !self.config.authenticates(self.config.databases[database].kind)
+            || self.user(user).is_some()
+            || self.lookups[database].is_some()
     }
 
     /// Panics for an id that was never handed out: ids come from here only.

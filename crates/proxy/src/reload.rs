@@ -11,6 +11,7 @@ use std::{
 
 use driver::{Changes, Handle};
 use settings::{Problem, Problems, Severity};
+use upstream::Kind;
 
 use crate::{
     check::{Machine, check},
@@ -45,6 +46,11 @@ pub struct Reloaded {
 }
 
 impl Reloader {
+    /// The kind of database that a pool is for.
+    pub fn kind(&self, pool: protocol::PoolId) -> Kind {
+        self.pools.kind(pool)
+    }
+
     /// What in the database of a pool could touch sessions behind the text of a statement.
     pub fn suspicious(&self, pool: protocol::PoolId) -> Arc<[String]> {
         self.pools.suspicious(pool)
@@ -124,9 +130,19 @@ fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
         return Err(problem.hint("start with --config, or restart with other arguments").into());
     };
     let config = Config { insecure_no_auth: in_force.insecure_no_auth, ..from_file(Path::new(&path))? };
-    if config.kind != in_force.kind {
+    let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
+    if !in_force.listeners.iter().any(serves) {
         let problem = Problem::error("the file is for another kind of database than what is served");
         return Err(problem.hint("start another Poolhouse with it").into());
+    }
+    for listener in &in_force.listeners {
+        let now = config.listeners.iter().find(|now| now.listen == listener.listen);
+        if let Some(now) = now.filter(|now| now.kind != listener.kind) {
+            let (before, now) = (listener.kind.name(), now.kind.name());
+            let problem =
+                Problem::error(format!("{} is for clients of {before}, and {now} in the file", listener.listen));
+            return Err(problem.hint("restart Poolhouse for that").into());
+        }
     }
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {

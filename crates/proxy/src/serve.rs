@@ -14,7 +14,6 @@ use postgres::Postgres;
 use redis::Redis;
 use settings::{Problem, Problems, Severity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use upstream::Kind;
 
 use crate::{
     admin::{Admin, Control, door},
@@ -25,6 +24,7 @@ use crate::{
     handover::{self, Giver, Inherited, Sockets},
     logs::{LogFormat, LogOptions, Logs},
     pools::Pools,
+    protocols::Protocols,
     reload::Reloader,
     sockets::{Bound, SocketFile, adopt, bind, bind_admin},
     systemd,
@@ -109,13 +109,10 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         spec.tls = tls.acceptor(listener);
     }
     let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
-    let driver = match config.kind {
-        Kind::Postgres => {
-            let protocol = Arc::new(Postgres::new(pools.clone()).with_node(config.serve.node_id));
-            Driver::start(driver_config(&config), protocol, pools.clone(), specs)
-        }
-        Kind::Redis => Driver::start(driver_config(&config), Arc::new(Redis::new(pools.clone())), pools.clone(), specs),
-    };
+    let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
+    let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
+    let protocols = Protocols::new(postgres, Redis::new(pools.clone()), spoken, pools.clone());
+    let driver = Driver::start(driver_config(&config), Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
     banner::show(&config, &endpoints, admin_address, log.format);

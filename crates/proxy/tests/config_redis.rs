@@ -2,7 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use proxy::{Config, Endpoint};
+use proxy::{Config, Endpoint, Mode};
+use upstream::Kind;
 
 const BASE: &str = "[[database]]\nurl = \"rediss://:pw@h:7000?sslmode=require\"\nmax_size = 4\n";
 
@@ -38,11 +39,40 @@ fn a_listener_has_the_port_and_the_times_of_its_protocol() {
 }
 
 #[test]
-fn two_kinds_of_databases_are_two_processes() {
-    let text = format!("{BASE}[[listener]]\nprotocol = \"postgres\"\nlisten = \":1\"\n");
-    assert!(error(&text).contains("poolhouse.toml:5:12: error: one process serves either"), "{}", error(&text));
-    let text = format!("{BASE}[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n");
-    assert!(error(&text).contains("poolhouse.toml:6:7: error: one process serves either"), "{}", error(&text));
+fn databases_of_two_kinds_have_a_listener_each() {
+    let both = format!("{BASE}[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n");
+    let config = read(&both).unwrap();
+    let listeners: Vec<_> = config.listeners.iter().map(|l| (l.kind, l.listen.to_string())).collect();
+    assert_eq!(listeners, [(Kind::Postgres, "127.0.0.1:6432".to_owned()), (Kind::Redis, "127.0.0.1:7379".to_owned())]);
+    let kinds: Vec<_> = config.databases.iter().map(|d| (d.kind, d.name.as_str())).collect();
+    assert_eq!(kinds, [(Kind::Redis, "*"), (Kind::Postgres, "x")]);
+    let listener =
+        |protocol: &str, port: u16| format!("[[listener]]\nprotocol = \"{protocol}\"\nlisten = \":{port}\"\n");
+    let config = read(&format!("{both}{}{}", listener("redis", 1), listener("postgres", 2))).unwrap();
+    assert_eq!(config.listeners.iter().map(|l| l.kind).collect::<Vec<_>>(), [Kind::Redis, Kind::Postgres]);
+    // Each listener says what it speaks, and each database can be reached.
+    for (text, place, part) in [
+        (format!("{both}[[listener]]\nlisten = \":1\"\n"), ":7:1:", "does not say which `protocol`"),
+        (format!("{both}{}", listener("postgres", 1)), ":2:7:", "no [[listener]] is for clients of Redis"),
+        (format!("{both}{}", listener("redis", 1)), ":6:7:", "no [[listener]] is for clients of PostgreSQL"),
+        (format!("{BASE}{}", listener("postgres", 1)), ":5:12:", "no [[database]] in this file is of PostgreSQL"),
+    ] {
+        let error = error(&text);
+        assert!(error.contains(part) && error.contains(place), "{error}");
+    }
+}
+
+#[test]
+fn what_is_said_for_all_pools_means_nothing_to_those_of_redis() {
+    let both = format!("{BASE}[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n");
+    let config = read(&format!("{both}[pool]\nmode = \"session\"\nmax_size = 7\n")).unwrap();
+    let pools: Vec<_> = config.databases.iter().map(|d| (d.pool.mode, d.pool.config.max_size)).collect();
+    assert_eq!(pools, [(Mode::Transaction, 4), (Mode::Session, 7)]);
+    // At the database itself it is a mistake.
+    let error = error(&format!("{BASE}mode = \"session\"\n[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n"));
+    assert!(error.contains(":4:") && error.contains("`mode` is for PostgreSQL"), "{error}");
+    // And whose password is a hash may come to the databases where that is enough.
+    read(&format!("{both}[[user]]\nname = \"a\"\npassword = \"md5aabbccddeeff00112233445566778899\"\n")).unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use proxy::{Config, Endpoint, Flags, Mode, Preset};
+use upstream::Kind;
 
 fn variables(name: &str) -> Option<String> {
     (name == "APP_PASSWORD").then(|| "s3cret@/".to_owned())
@@ -86,7 +87,7 @@ fn every_key_of_the_contract_is_understood() {
     assert_eq!(rest.pool.config.connect_timeout, Duration::from_secs(7));
     assert_eq!((rest.pool.mode, rest.database.as_deref(), rest.user.as_deref()), (Mode::Session, None, None));
     assert_eq!(config.users[0].max_user_connections, Some(30));
-    assert!(config.authenticates());
+    assert!(config.authenticates(Kind::Postgres));
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn a_url_alone_is_a_configuration() {
     assert_eq!(names, [("bench", Some("bench")), ("*", None)]);
     assert_eq!(config.users[0].name, "app");
     assert_eq!(config.users[0].password.as_ref().unwrap().plain().unwrap().reveal().as_ref(), "s3cret@/");
-    assert!(config.authenticates());
+    assert!(config.authenticates(Kind::Postgres));
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn flags_go_where_the_file_would_put_them() {
     let pool = &config.databases[0].pool;
     assert_eq!((pool.mode, pool.config.max_size, pool.config.max_wait_time), (Mode::Session, 7, None));
     assert_eq!(config.admin.listen, None);
-    assert!(!config.authenticates());
+    assert!(!config.authenticates(Kind::Postgres));
 }
 
 #[test]

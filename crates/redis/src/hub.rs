@@ -25,6 +25,9 @@ use crate::{
     glob,
 };
 
+/// What is posted to clients carries keys that no other protocol of the process gives.
+const FIRST_KEY: u64 = (b'R' as u64) << 56;
+
 /// Names of channels and patterns are kept once for all who subscribe to them.
 pub(crate) type Name = Arc<[u8]>;
 
@@ -163,7 +166,7 @@ impl Hubs {
 
     /// A number that no other client or server has.
     pub(crate) fn key(&self) -> u64 {
-        self.next_key.fetch_add(1, Relaxed)
+        FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
     }
 
     /// A client wants something; [`word::DONE`] or [`word::REFUSED`] is posted to it. True if it has to seek a server for that.

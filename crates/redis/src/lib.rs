@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use protocol::{
-    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen, ServerTag,
-    Sessions, TlsFailure,
+    ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
+    ServerTag, Sessions, TlsFailure,
 };
 
 #[doc(hidden)]
@@ -44,6 +44,9 @@ pub use self::{
     },
     server::Server,
 };
+
+/// Bytes that may wait for a client: what Redis itself lets wait for subscribers.
+const MAX_UNREAD: usize = 32 << 20;
 
 /// The protocol object.
 pub struct Redis {
@@ -101,9 +104,9 @@ impl Protocol for Redis {
     type Client = Client;
     type Server = Server;
 
-    const UPSTREAM_KEEPS_REPLIES: bool = true;
-    /// As Redis has it for subscribers.
-    const MAX_UNREAD: usize = 32 << 20;
+    fn client_rules(&self, _listener: u16) -> ClientRules {
+        ClientRules { upstream_keeps_replies: true, max_unread: MAX_UNREAD }
+    }
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
         self.welcome(me, origin, out)

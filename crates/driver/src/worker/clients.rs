@@ -342,17 +342,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         // A client that does not read its own answers is not listened to either.
-        let kept = P::UPSTREAM_KEEPS_REPLIES
+        if self.reactor.is_sending(client.conn) && !self.upstream_keeps_replies(client) {
+            return;
+        }
+        self.reactor.receive(client.conn);
+    }
+
+    fn upstream_keeps_replies(&self, client: &ClientConn<P::Client>) -> bool {
+        self.shared.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
             && match client.lease {
                 Lease::Held { .. } => true,
                 // What is answered here is not the upstream's to keep.
                 Lease::None => client.state != State::Login && self.reactor.unsent(client.conn) < MAX_BEHIND,
                 Lease::Shared { .. } | Lease::Waiting { .. } | Lease::Joining { .. } => false,
-            };
-        if self.reactor.is_sending(client.conn) && !kept {
-            return;
-        }
-        self.reactor.receive(client.conn);
+            }
     }
 
     pub(super) fn on_client_sent(&mut self, slot: usize) {

@@ -154,7 +154,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 let unsent = self.reactor.unsent(client.conn);
                 // What comes from a shared server is bounded elsewhere.
                 let shares = matches!(client.lease, Lease::Shared { .. });
-                if unsent > 0 && unsent + data.bytes().len() > P::MAX_UNREAD && !shares {
+                let most = || self.shared.listeners[usize::from(client.listener)].client_rules.max_unread;
+                if unsent > 0 && !shares && unsent + data.bytes().len() > most() {
                     return self.give_up_unread(tag.slot(), unsent);
                 }
                 match self.reactor.send(client.conn, data) {

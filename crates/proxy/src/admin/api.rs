@@ -5,16 +5,21 @@ use std::{sync::Arc, time::Duration};
 use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot};
 use protocol::PoolId;
 use serde_json::{Map, Value, json};
+use upstream::Kind;
 
 /// `/api/pools`.
-pub fn pools(snapshot: &Snapshot, suspicious: impl Fn(PoolId) -> Arc<[String]>) -> Value {
+pub fn pools(
+    snapshot: &Snapshot,
+    kind: impl Fn(PoolId) -> Kind,
+    suspicious: impl Fn(PoolId) -> Arc<[String]>,
+) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "reactor": snapshot.reactor,
         "draining": snapshot.draining,
         "auth_failures": snapshot.auth_failures,
         "listeners": snapshot.listeners.iter().map(listener).collect::<Vec<_>>(),
-        "pools": snapshot.pools.iter().map(|shown| pool(shown, &suspicious(shown.id))).collect::<Vec<_>>(),
+        "pools": snapshot.pools.iter().map(|shown| pool(shown, kind(shown.id), &suspicious(shown.id))).collect::<Vec<_>>(),
         "workers": snapshot.workers.iter().map(|worker| json!({
             "cpu_ms": ms(worker.cpu),
             "clients": worker.clients,
@@ -81,9 +86,10 @@ fn listener(listener: &ListenerSnapshot) -> Value {
     })
 }
 
-fn pool(pool: &PoolSnapshot, suspicious: &[String]) -> Value {
+fn pool(pool: &PoolSnapshot, kind: Kind, suspicious: &[String]) -> Value {
     json!({
         "id": pool.id.0,
+        "protocol": kind.word(),
         "database": pool.database,
         "user": pool.user,
         "address": pool.address,
@@ -174,8 +180,13 @@ mod tests {
     #[test]
     fn a_pool_is_shown_with_all_its_parts() {
         let snapshot = Snapshot { pools: vec![super::super::metrics::tests::pool("d", "u")], ..Snapshot::default() };
-        let shown = pools(&snapshot, |_| Arc::from(["public.f (it sets parameters of the session)".to_owned()]));
+        let shown = pools(
+            &snapshot,
+            |_| Kind::Redis,
+            |_| Arc::from(["public.f (it sets parameters of the session)".to_owned()]),
+        );
         assert_eq!(shown["pools"][0]["suspicious"].as_array().map(Vec::len), Some(1));
+        assert_eq!(shown["pools"][0]["protocol"], json!("redis"));
         assert_eq!(shown["pools"][0]["servers"]["idle"], json!(2));
         assert_eq!(shown["pools"][0]["closed"]["idle"], json!(5));
         assert_eq!(shown["pools"][0]["last_error"], Value::Null);

@@ -330,7 +330,8 @@ impl Reader<'_> {
         let speaks = |kind| listeners.iter().any(|listener| listener.kind == kind);
         for database in databases.iter().filter(|database| !listeners.is_empty() && !speaks(database.kind)) {
             let name = database.kind.name();
-            let span = database.spots.get("url").or_else(|| database.spots.get("url_file")).cloned().unwrap_or_default();
+            let span =
+                database.spots.get("url").or_else(|| database.spots.get("url_file")).cloned().unwrap_or_default();
             let problem = Problem::error(format!("no [[listener]] is for clients of {name}"));
             let hint = format!("add one with protocol = \"{}\"", database.kind.word());
             self.document.report(span, problem.hint(hint));
@@ -444,7 +445,8 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Option<Listener> {
     if !section.has("listen") {
         section.error("", "this [[listener]] has no `listen`");
     }
-    let mut listener = Listener::new(kind.unwrap_or_default(), listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
+    let mut listener =
+        Listener::new(kind.unwrap_or_default(), listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
     listener_limits(section, &mut listener);
     if let Some(mode) = section.text("socket_mode", parse_mode) {
         listener.socket_mode = mode;

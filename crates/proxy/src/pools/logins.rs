@@ -126,12 +126,13 @@ impl Directory for Pools {
                 ..ServerLogin::default()
             };
         }
-        let md5_hash = || self.stored(entry.database, entry.key.user())?.md5().cloned();
-        let settings = self.settings(database, entry.key.user());
+        let user = entry.key.user();
+        let md5_hash = || self.stored(entry.database, user)?.md5().cloned();
+        let settings = self.settings(database, user);
         ServerLogin {
-            database: database.database.clone().unwrap_or_else(|| entry.key.label().to_string()),
-            user: entry.key.user().to_string(),
-            password: self.server_password(entry.database, entry.key.user()).map(text),
+            database: database.database.clone().unwrap_or_else(|| entry.key.label()),
+            user: user.to_string(),
+            password: self.server_password(entry.database, user).map(text),
             md5_hash: md5_hash().map(text),
             parameters: database.parameters.clone(),
             connect_query: database.pool.connect_query.clone(),

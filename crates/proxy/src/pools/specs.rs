@@ -9,7 +9,9 @@ use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
 impl Upstreams for Pools {
     fn spec(&self, pool: PoolId) -> PoolSpec {
         let (entry, database) = self.entry(pool);
-        if let Some(lookups) = self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. })) {
+        if let Some(lookups) =
+            self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. }))
+        {
             return self.lookup_spec(&entry, database, &lookups.auth);
         }
         let settings = self.settings(database, entry.key.user());

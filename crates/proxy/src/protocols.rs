@@ -1,0 +1,250 @@
+//! All protocols of the process as one: who came in at a listener speaks what that is for, and a server speaks what its pool's clients speak.
+//! It knows no byte of any of them.
+
+mod only;
+
+use std::{sync::Arc, time::Duration};
+
+use postgres::Postgres;
+use protocol::{
+    ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
+    ServerTag, Sessions, TlsFailure,
+};
+use redis::Redis;
+use upstream::Kind;
+
+use self::only::Only;
+use crate::generations::Generations;
+
+/// See the file's head.
+pub struct Protocols {
+    postgres: Postgres,
+    redis: Redis,
+    /// What the clients of each listener speak.
+    listeners: Vec<Kind>,
+    pools: Arc<Generations>,
+}
+
+/// A client's session. What is larger than PostgreSQL's has a box, so that it does not set everybody's size.
+pub enum Client {
+    Postgres(postgres::Client),
+    Redis(Box<redis::Client>),
+}
+
+/// A server's session.
+pub enum Server {
+    Postgres(postgres::Server),
+    Redis(Box<redis::Server>),
+}
+
+const MIXED: &str = "a client has servers of a pool of its own kind only";
+
+/// Calls the protocol of a session, of a client or a server.
+macro_rules! call {
+    ($this:ident, $kind:ident, $session:ident, $protocol:ident => $call:expr) => {
+        match $session {
+            $kind::Postgres($session) => {
+                let $protocol = &$this.postgres;
+                $call
+            }
+            $kind::Redis($session) => {
+                let $protocol = &$this.redis;
+                $call
+            }
+        }
+    };
+}
+
+impl Protocols {
+    /// Clients of the listeners speak these; `pools` are theirs.
+    pub fn new(postgres: Postgres, redis: Redis, listeners: Vec<Kind>, pools: Arc<Generations>) -> Self {
+        Self { postgres, redis, listeners, pools }
+    }
+
+    /// What clients of a listener speak.
+    fn spoken_at(&self, listener: u16) -> Kind {
+        self.listeners[usize::from(listener)]
+    }
+}
+
+impl Protocol for Protocols {
+    type Client = Client;
+    type Server = Server;
+
+    fn client_rules(&self, listener: u16) -> ClientRules {
+        match self.spoken_at(listener) {
+            Kind::Postgres => self.postgres.client_rules(listener),
+            Kind::Redis => self.redis.client_rules(listener),
+        }
+    }
+
+    fn tell_time(&self, now: Duration, out: &mut Outbox) {
+        self.postgres.tell_time(now, out);
+        self.redis.tell_time(now, out);
+    }
+
+    fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
+        match self.spoken_at(origin.listener) {
+            Kind::Postgres => Client::Postgres(self.postgres.client_start(me, origin, out)),
+            Kind::Redis => Client::Redis(Box::new(self.redis.client_start(me, origin, out))),
+        }
+    }
+
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        match self.pools.kind(pool) {
+            Kind::Postgres => Server::Postgres(self.postgres.server_start(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start(me, pool, out))),
+        }
+    }
+
+    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        match self.pools.kind(pool) {
+            Kind::Postgres => Server::Postgres(self.postgres.server_start_modest(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_modest(me, pool, out))),
+        }
+    }
+
+    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        match self.pools.kind(pool) {
+            Kind::Postgres => Server::Postgres(self.postgres.server_start_directed(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_directed(me, pool, out))),
+        }
+    }
+
+    #[inline]
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        call!(self, Client, client, protocol => protocol.client_input(me, client, &mut Only(servers), input, out))
+    }
+
+    #[inline]
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        call!(self, Server, server, protocol => protocol.server_input(me, server, &mut Only(clients), input, out))
+    }
+
+    #[inline]
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        match (client, server) {
+            (Client::Postgres(client), Server::Postgres(server)) => {
+                self.postgres.granted(me, client, tag, server, out);
+            }
+            (Client::Redis(client), Server::Redis(server)) => self.redis.granted(me, client, tag, server, out),
+            _ => unreachable!("{MIXED}"),
+        }
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.lease_failed(me, client, why, out));
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.posted_to_client(me, client, key, bytes, out));
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.posted_to_server(me, server, key, bytes, out));
+    }
+
+    fn surveyed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        seen: &Seen<'_>,
+        question: &[u8],
+        answer: &mut Vec<u8>,
+        out: &mut Outbox,
+    ) {
+        // Only clients of Redis ask for each other.
+        if let Client::Redis(client) = client {
+            self.redis.surveyed(me, client, seen, question, answer, out);
+        }
+    }
+
+    fn survey_done(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.survey_done(me, client, answer, out));
+    }
+
+    fn client_gone(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        call!(self, Client, client, protocol => protocol.client_gone(me, client, &mut Only(servers), out));
+    }
+
+    fn server_gone(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        call!(self, Server, server, protocol => protocol.server_gone(me, server, &mut Only(clients), out));
+    }
+
+    fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.share_ended(me, client, out));
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.refuse(me, client, why, out));
+    }
+
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.reset(me, server, out));
+    }
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.check(me, server, out));
+    }
+
+    fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.retire(me, server, out));
+    }
+
+    fn cancel(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        secret: u64,
+        waiting: bool,
+        out: &mut Outbox,
+    ) {
+        // Whoever guesses at PostgreSQL's cancel keys may name any client.
+        if let Client::Postgres(client) = client {
+            self.postgres.cancel(me, client, &mut Only(servers), secret, waiting, out);
+        }
+    }
+
+    fn client_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.client_secured(me, client, secured, out));
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.server_secured(me, server, secured, out));
+    }
+
+    fn server_tls_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
+        call!(self, Server, server, protocol => protocol.server_tls_failed(server, failure))
+    }
+
+    fn backend(&self, server: &Server) -> Option<u32> {
+        call!(self, Server, server, protocol => protocol.backend(server))
+    }
+}
