@@ -71,6 +71,11 @@ fn what_is_said_for_all_pools_means_nothing_to_those_of_redis() {
     // At the database itself it is a mistake.
     let error = error(&format!("{BASE}mode = \"session\"\n[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n"));
     assert!(error.contains(":4:") && error.contains("`mode` is for PostgreSQL"), "{error}");
+    // The user in the url of PostgreSQL is not whom a token of Redis asks as.
+    let both = "[[database]]\nurl = \"redis://h\"\n[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n";
+    let user = "[[user]]\nname = \"a\"\npassword = \"b\"\n";
+    let token = "[[token]]\nname = \"t\"\ntoken = \"0123456789abcdef\"\nuser = \"a\"\n";
+    read(&format!("{both}{user}{token}")).unwrap();
     // And whose password is a hash may come to the databases where that is enough.
     read(&format!("{both}[[user]]\nname = \"a\"\npassword = \"md5aabbccddeeff00112233445566778899\"\n")).unwrap();
 }

@@ -4,6 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use redis::{DEFAULT_MAX_REQUEST, HttpRules, Rules};
 use settings::{Problem, Secret, Section, Spots};
+use upstream::Kind;
 
 use super::{Database, User, options::MAX_COUNT};
 use crate::tokens::{Digest, digest};
@@ -164,7 +165,7 @@ pub fn refuse_impossible(
 ) {
     let mut names = HashSet::new();
     let mut digests = HashSet::new();
-    let named = databases.iter().any(|database| database.user.is_some());
+    let named = databases.iter().any(|database| database.kind == Kind::Redis && database.user.is_some());
     for token in tokens {
         if !names.insert(&token.name) {
             error(token, "name", format!("the token `{}` is configured twice", token.name.escape_debug()));

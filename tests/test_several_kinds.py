@@ -1,0 +1,261 @@
+"""One process serves PostgreSQL, Redis, and Redis over HTTP: one set of workers, one budget, one admin address."""
+
+import json
+import os
+import signal
+import struct
+import threading
+import time
+
+import pytest
+import redis as redis_py
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import pooler
+from cluster import PASSWORDS, free_port
+from redis_fixtures import own_redis
+from rest_fixtures import Rest, hashed, TOKEN
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+PASSWORD = PASSWORDS["app"]
+
+
+class House(pooler.Poolhouse):
+    """Its port is PostgreSQL's; there are one for Redis and one for HTTP besides."""
+
+    def __init__(self, directory, cluster, redis):
+        super().__init__(directory, cluster)
+        self.redis, self.redis_port, self.http_port = redis, free_port(), free_port()
+
+    def command(self, settings):
+        self.path = self.directory / "poolhouse.toml"
+        self.rewrite(**settings)
+        return [pooler.BINARY, "serve", "--config", str(self.path)], {}
+
+    def rewrite(self, limit=6, workers=2, kinds=("postgres", "redis", "http"), more=""):
+        sections = {
+            "postgres": f'[[listener]]\nprotocol = "postgres"\nlisten = "127.0.0.1:{self.port}"\n'
+                        f'[[database]]\nname = "bench"\nurl = "{self.cluster.url()}"\nmax_size = {limit}\n',
+            "redis": f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:{self.redis_port}"\n'
+                     f'[[database]]\nurl = "{self.redis.url()}"\nmax_size = {limit}\n',
+            "http": f'[[listener]]\nprotocol = "http"\nlisten = "127.0.0.1:{self.http_port}"\n'
+                    f'[[token]]\nname = "web"\nhash = "{hashed(TOKEN)}"\n',
+        }
+        self.path.write_text(
+            f'[admin]\nlisten = "127.0.0.1:{self.admin_port}"\n[serve]\nworkers = {workers}\n'
+            f'[limits]\nmax_server_connections = {limit}\n[[user]]\nname = "app"\npassword = "{PASSWORD}"\n'
+            + "".join(sections[kind] for kind in kinds) + more)
+        self.path.chmod(0o600)
+
+    def redis_client(self, **more):
+        """redis-py: one connection, and nothing is tried twice."""
+        return redis_py.Redis(port=self.redis_port, username="app", password=PASSWORD, protocol=2, retry=Retry(NoBackoff(), 0),
+                              single_connection_client=True, socket_timeout=10, **more)
+
+    def rest(self):
+        return Rest(self.http_port)
+
+    def total(self):
+        return sum(pool["servers"]["total"] for pool in self.pools())
+
+
+@pytest.fixture(scope="module")
+def redis(workspace):
+    made = own_redis(workspace, "redis", password="secret").start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def house(cluster, redis, workspace):
+    redis.connect().flushall()
+    made = []
+
+    def start(**settings):
+        directory = workspace / f"house-{os.urandom(3).hex()}"
+        directory.mkdir()
+        made.append(House(directory, cluster, redis))
+        return made[-1].start(**settings)
+
+    yield start
+    for one in made:
+        one.stop()
+
+
+def all_at_once(*calls):
+    """Runs each call in a thread of its own; what they raised is raised."""
+    failures = []
+
+    def run(call):
+        try:
+            call()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_under_one_budget_none_starves_another(house, workers):
+    limit = 4
+    served = house(limit=limit, workers=workers)
+    over, peak = threading.Event(), []
+
+    def watch():
+        while not over.is_set():
+            peak.append(served.total())
+
+    def of_postgres():
+        with served.connect() as db:
+            for number in range(15):
+                assert db.execute("SELECT %s::int, pg_sleep(0.01)", (number,)).fetchone()[0] == number
+
+    def of_redis(name):
+        def call():
+            client = served.redis_client()
+            for number in range(1, 41):
+                # By itself, and on a server that is nobody else's meanwhile.
+                assert client.incr(name) == number
+                with client.pipeline(transaction=True) as pipeline:
+                    assert pipeline.get(name).get(name).execute() == [str(number).encode()] * 2
+        return call
+
+    def of_http(name):
+        def call():
+            rest = served.rest()
+            for number in range(1, 41):
+                assert rest.command("INCR", name) == number
+        return call
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        all_at_once(*[of_postgres] * 20, *(of_redis(f"r{n}") for n in range(6)), *(of_http(f"h{n}") for n in range(6)))
+    finally:
+        over.set()
+        watching.join()
+    assert peak and max(peak) <= limit
+    kinds = {pool["protocol"] for pool in served.pools()}
+    assert kinds == {"postgres", "redis"}
+
+
+def test_a_pool_that_is_idle_gives_its_servers_to_another_kind(house):
+    served = house(limit=3)
+    with served.connect() as one, served.connect() as two, served.connect() as three:
+        for db in (one, two, three):
+            db.execute("BEGIN")
+        assert served.total() == 3
+        for db in (one, two, three):
+            db.execute("COMMIT")
+        assert served.redis_client().ping()
+        assert served.total() <= 3
+
+
+def test_messages_reach_who_listens_and_who_subscribes(house):
+    served = house()
+    with served.wire() as listener:
+        listener.query("LISTEN news")
+        subscriber = served.redis_client().pubsub()
+        subscriber.subscribe("news")
+        assert subscriber.get_message(timeout=5)["type"] == "subscribe"
+        for number in range(20):
+            with served.connect() as db:
+                db.execute(f"NOTIFY news, 'p{number}'")
+            served.redis_client().publish("news", f"r{number}")
+        heard = [subscriber.get_message(timeout=5) for _ in range(20)]
+        assert [message["data"] for message in heard] == [f"r{n}".encode() for n in range(20)]
+        told = []
+        while len(told) < 20:
+            kind, body = listener.message()
+            if kind == b"A":
+                told.append(body[4:-1].split(b"\0")[1].decode())
+        assert told == [f"p{n}" for n in range(20)]
+
+
+def test_clients_of_redis_see_each_other_and_nobody_else(house):
+    served = house()
+    with served.connect():
+        client = served.redis_client()
+        assert len(client.client_list()) == 1
+        assert len(json.loads(served.get("/api/clients")[1])["clients"]) == 2
+
+
+def test_a_cancel_key_of_postgresql_means_no_client_of_redis(house):
+    """Clients of all kinds have places in one table of a worker."""
+    served = house(workers=1)
+    waiting = served.redis_client()
+    heard = []
+    thread = threading.Thread(target=lambda: heard.append(waiting.blpop("nothing", 0)))
+    thread.start()
+    eventually("somebody waits", lambda: served.redis.connect().info("clients")["blocked_clients"] == 1)
+    with served.wire() as own:
+        process, secret = struct.unpack("!II", own.key)
+        for guess in range(max(process - 4, 0), process + 5):
+            with served.open() as stranger:
+                stranger.send(struct.pack("!IIII", 16, 80877102, guess, secret))
+    served.redis.connect().rpush("nothing", "something")
+    thread.join()
+    assert heard == [(b"nothing", b"something")]
+
+
+def test_a_reload_brings_another_kind_only_with_a_listener_that_is_there(house):
+    served = house(kinds=("postgres",))
+    served.rewrite()
+    served.process.send_signal(signal.SIGHUP)
+    eventually("a note", lambda: "is new: restart Poolhouse for that" in served.log())
+    with served.connect() as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_reload_takes_away_a_kind_and_brings_it_back(house):
+    served = house()
+    client = served.redis_client()
+    client.set("a", 1)
+    served.rewrite(kinds=("postgres",))
+    served.process.send_signal(signal.SIGHUP)
+    eventually("a reload", lambda: "configuration read again" in served.log())
+    # Those who are there keep their pool; nobody new gets one.
+    with pytest.raises(Exception, match="no Redis is configured"):
+        served.redis_client().ping()
+    served.rewrite()
+    served.process.send_signal(signal.SIGHUP)
+    eventually("a reload", lambda: served.log().count("configuration read again") == 2)
+    assert served.redis_client().get("a") == b"1"
+    with served.connect() as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_listener_cannot_change_its_kind(house):
+    served = house()
+    text = served.path.read_text()
+    swapped = text.replace(str(served.port), "PORT").replace(str(served.redis_port), str(served.port)).replace("PORT", str(served.redis_port))
+    served.path.write_text(swapped)
+    served.process.send_signal(signal.SIGHUP)
+    eventually("a refusal", lambda: "the old one stays in force" in served.log())
+    assert "restart Poolhouse for that" in served.log()
+    assert served.redis_client().ping()
+
+
+def test_it_ends_in_order_for_all(house):
+    served = house()
+    db, client = served.connect(), served.redis_client()
+    db.execute("BEGIN")
+    client.ping()
+    served.process.send_signal(signal.SIGTERM)
+    eventually("a drain", lambda: "draining" in served.log())
+    assert db.execute("SELECT 2").fetchone() == (2,)
+    db.execute("COMMIT")
+    db.close()
+    deadline = time.monotonic() + 10
+    while served.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert served.process.returncode == 0
