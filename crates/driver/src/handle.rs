@@ -181,12 +181,13 @@ impl<P: Protocol, R: Reactor> Shared<P, R> {
 
     /// Changes a pool from outside. What it then wants done is left to the worker that looks after it.
     fn operate<T>(&self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        let mailbox = &self.mailboxes[pool.id.0 as usize % self.mailboxes.len()];
+        let mailbox = &self.mailboxes[self.registry.alarms.keeper(pool.id)];
         let mut guarded = pool.lock();
         let result = f(&mut guarded);
         while let Some(action) = guarded.pool.poll_action() {
             mailbox.send(Message::Act(pool.id, action));
         }
+        pool.set_alarm(&guarded, &self.registry.alarms, self.clock.now());
         result
     }
 
@@ -286,6 +287,8 @@ impl<P: Protocol, R: Reactor> Steering for Shared<P, R> {
             self.operate(&pool, |guarded| pool.reconfigure(guarded, spec, now));
         }
         self.registry.open_at_start(self.clock.now());
+        // From here on workers that look know all that is new.
+        self.registry.configured.fetch_add(1, Relaxed);
         self.meet(demands);
     }
 

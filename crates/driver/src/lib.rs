@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod clock;
 mod config;
 mod crew;

@@ -2,13 +2,17 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError, RwLock, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId, Time};
 use protocol::PoolId;
 
 use crate::{
+    alarms::Alarms,
     config::{PoolSpec, Upstreams},
     orders::Orders,
     shared_pool::SharedPool,
@@ -20,6 +24,9 @@ pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
     pools: RwLock<HashMap<PoolId, Arc<SharedPool>>>,
     purse: Mutex<Purse>,
+    pub(crate) alarms: Alarms,
+    /// How often pools were configured anew.
+    pub(crate) configured: AtomicU64,
     /// What an operator wishes.
     pub(crate) orders: Mutex<Orders>,
 }
@@ -58,10 +65,18 @@ pub(crate) enum Demand {
 }
 
 impl Registry {
-    pub(crate) fn new(upstreams: Arc<dyn Upstreams>) -> Self {
+    /// Its pools are looked after by so many workers.
+    pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize) -> Self {
         let purse =
             Purse { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved: HashMap::new() };
-        Self { upstreams, pools: RwLock::default(), purse: Mutex::new(purse), orders: Mutex::default() }
+        Self {
+            upstreams,
+            pools: RwLock::default(),
+            purse: Mutex::new(purse),
+            alarms: Alarms::new(workers),
+            configured: AtomicU64::new(0),
+            orders: Mutex::default(),
+        }
     }
 
     /// What a pool is by the configuration in force.
@@ -92,8 +107,12 @@ impl Registry {
         let scopes = purse.scopes(&spec.caps);
         let member = purse.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, spec, member, now));
-        // It wants nothing yet, whatever the wish: whoever asked for it looks at it next.
-        pool.follow(&mut pool.lock(), wish, now);
+        {
+            // What it wants done already, it is asked for when it is looked at.
+            let mut guarded = pool.lock();
+            pool.follow(&mut guarded, wish, now);
+            pool.set_first_alarm(&self.alarms, now);
+        }
         purse.seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
         pools.insert(id, Arc::clone(&pool));
         pool

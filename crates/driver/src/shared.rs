@@ -60,7 +60,7 @@ impl<P: Protocol, R: Reactor> Shared<P, R> {
             board: (0..config.workers).map(|_| Board::new(rules.len())).collect(),
             throttle: Throttle::new(config.max_auth_failures),
             listeners: rules,
-            registry: Registry::new(upstreams),
+            registry: Registry::new(upstreams, config.workers),
             mailboxes: wakers.into_iter().map(Mailbox::new).collect(),
             resolver: Resolver::start(),
             clock,

@@ -13,6 +13,7 @@ use pool::{CheckOutFailed, Clear, Closed, Grant, Hold, MemberId, Path, Pool, Poo
 use protocol::PoolId;
 
 use crate::{
+    alarms::Alarms,
     config::PoolSpec,
     orders::Wish,
     snapshot::{DurationHistogram, PoolSnapshot},
@@ -48,6 +49,8 @@ pub(crate) struct SharedPool {
     pub(crate) host: AtomicUsize,
     /// When its servers were last found to be of no use any more, in nanoseconds of the driver's clock; 0 is never.
     renewed: AtomicU64,
+    /// For when it has set an alarm that has not rung, in nanoseconds of the driver's clock; `u64::MAX` is none. Changed under its lock.
+    alarm: AtomicU64,
     /// What it is, until a reload says otherwise. Not read where bytes are relayed.
     spec: RwLock<Arc<PoolSpec>>,
     guarded: Mutex<Guarded>,
@@ -127,10 +130,33 @@ impl SharedPool {
             leaving: AtomicBool::new(false),
             host: AtomicUsize::new(0),
             renewed: AtomicU64::new(0),
+            alarm: AtomicU64::new(u64::MAX),
             spec: RwLock::new(Arc::new(spec)),
             guarded: Mutex::new(Guarded { pool, stats: Stats::default() }),
             last_error: Mutex::new(None),
         }
+    }
+
+    /// Something has changed, or was due: sets the alarm for what is due next. To be called under its lock.
+    #[inline]
+    pub(crate) fn set_alarm(&self, guarded: &Guarded, alarms: &Alarms, now: Time) {
+        let emptied = self.drained.load(Relaxed) && guarded.pool.counts().idle > 0;
+        let due = if emptied { Some(now) } else { guarded.pool.poll_deadline() };
+        if let Some(due) = due.filter(|due| due.0 < self.alarm.load(Relaxed)) {
+            self.alarm.store(due.0, Relaxed);
+            alarms.set(self.id, due);
+        }
+    }
+
+    /// The alarm for then has rung. False if it was set for another time since. To be called under its lock.
+    pub(crate) fn end_alarm(&self, at: Time) -> bool {
+        self.alarm.compare_exchange(at.0, u64::MAX, Relaxed, Relaxed).is_ok()
+    }
+
+    /// It is new: has it looked at as soon as can be. To be called under its lock.
+    pub(crate) fn set_first_alarm(&self, alarms: &Alarms, now: Time) {
+        self.alarm.store(now.0, Relaxed);
+        alarms.set(self.id, now);
     }
 
     /// What it is now.

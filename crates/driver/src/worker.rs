@@ -143,6 +143,10 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     next_idle_look: Time,
     /// Which time-outs pools used here have of their own.
     own_times: upkeep::OwnTimes,
+    /// How often pools had been configured anew when that was found out.
+    configured: u64,
+    /// Pools that are due, while they are looked at.
+    due_pools: Vec<(PoolId, Time)>,
     transactions: u64,
     moves: u64,
     draining: bool,
@@ -249,6 +253,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             next_tick: Time(0),
             next_idle_look: Time(0),
             own_times: upkeep::OwnTimes::default(),
+            configured: 0,
+            due_pools: Vec::new(),
             transactions: 0,
             moves: 0,
             draining: false,

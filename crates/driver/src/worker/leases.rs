@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId, Wish};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, Time, WaiterId, Wish};
 use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
@@ -67,6 +67,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         while let Some(action) = guarded.pool.poll_action() {
             self.actions.push_back((Arc::clone(pool), action));
         }
+        pool.set_alarm(&guarded, &self.shared.registry.alarms, self.now);
         result
     }
 
@@ -589,11 +590,25 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.operate(&pool, |guarded| guarded.pool.clear(Clear::default(), now));
     }
 
-    /// Upkeep of a pool: whatever its deadlines bring.
-    pub(super) fn pool_upkeep(&mut self, pool: &Arc<SharedPool>) {
+    /// Looks at the pools that are due.
+    pub(super) fn look_after_pools(&mut self) {
+        let mut due = std::mem::take(&mut self.due_pools);
+        self.shared.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
+        for (pool, at) in due.drain(..) {
+            let pool = self.pool(pool);
+            self.look_after_pool(&pool, at);
+        }
+        self.due_pools = due;
+    }
+
+    /// Whatever a pool's deadlines bring, for which an alarm was set.
+    fn look_after_pool(&mut self, pool: &Arc<SharedPool>, at: Time) {
         let now = self.now;
         let drained = pool.drained.load(Relaxed);
         self.operate(pool, |guarded| {
+            if !pool.end_alarm(at) {
+                return;
+            }
             if drained && guarded.pool.counts().idle > 0 {
                 guarded.pool.clear(Clear::default(), now);
             }
@@ -601,10 +616,5 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 guarded.pool.handle_timeout(now);
             }
         });
-    }
-
-    /// Which worker looks after a pool's deadlines.
-    pub(super) fn looks_after(&self, pool: PoolId) -> bool {
-        pool.0 as usize % self.shared.mailboxes.len() == usize::from(self.number)
     }
 }

@@ -58,11 +58,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.shared.any_drained.load(Relaxed) {
             self.send_drained_away();
         }
-        for pool in self.shared.registry.all() {
-            if self.looks_after(pool.id) {
-                self.pool_upkeep(&pool);
-            }
-        }
+        self.look_after_pools();
         let board = &self.shared.board[usize::from(self.number)];
         board.cpu_ns.store(self.shared.clock.cpu_time(), Relaxed);
     }
@@ -87,8 +83,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if self.now >= self.next_idle_look {
             self.next_idle_look = self.now + IDLE_LOOK;
-            self.own_times = OwnTimes::default();
-            self.pools.iter().flatten().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
+            let configured = self.shared.registry.configured.load(Relaxed);
+            if std::mem::replace(&mut self.configured, configured) != configured {
+                self.own_times = OwnTimes::default();
+                self.pools.iter().flatten().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
+            }
             if self.own_times.client_idle {
                 self.look_through_idle();
             }

@@ -1,0 +1,65 @@
+//! When pools want to be looked at though nothing happens to them: each worker looks after some of them, and at those only that are due, so
+//! that a pool in which nothing is due costs nothing.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    sync::{Mutex, PoisonError},
+};
+
+use pool::Time;
+use protocol::PoolId;
+
+/// One worker's: the earliest first.
+type Queue = BinaryHeap<Reverse<(Time, PoolId)>>;
+
+/// Of all workers.
+pub(crate) struct Alarms(Vec<Mutex<Queue>>);
+
+impl Alarms {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| Mutex::default()).collect())
+    }
+
+    /// The worker that looks after a pool.
+    pub(crate) fn keeper(&self, pool: PoolId) -> usize {
+        pool.0 as usize % self.0.len()
+    }
+
+    /// A pool is to be looked at then. To be called under its lock.
+    pub(crate) fn set(&self, pool: PoolId, at: Time) {
+        let mut alarms = self.0[self.keeper(pool)].lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.push(Reverse((at, pool)));
+    }
+
+    /// Takes out those that are due at a worker, each with the time for which it was set.
+    pub(crate) fn take_due(&self, worker: usize, now: Time, due: &mut Vec<(PoolId, Time)>) {
+        let mut alarms = self.0[worker].lock().unwrap_or_else(PoisonError::into_inner);
+        while alarms.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            due.extend(alarms.pop().map(|Reverse((at, pool))| (pool, at)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_hears_of_its_own_pools_in_the_order_of_time() {
+        let alarms = Alarms::new(2);
+        for (pool, at) in [(4, 30), (1, 5), (2, 10), (4, 20)] {
+            alarms.set(PoolId(pool), Time(at));
+        }
+        let due = |worker, at| {
+            let mut due = Vec::new();
+            alarms.take_due(worker, Time(at), &mut due);
+            due.into_iter().map(|(pool, at)| (pool.0, at.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(due(0, 9), []);
+        assert_eq!(due(0, 25), [(2, 10), (4, 20)]);
+        assert_eq!(due(0, 25), []);
+        assert_eq!(due(1, 5), [(1, 5)]);
+        assert_eq!(due(0, 30), [(4, 30)]);
+    }
+}
