@@ -173,3 +173,6 @@ impl<C> Connection<C> {
         matches!(&self.version, Version::Two(two) if two.is_full(held))
     }
 }
+
+#[cfg(test)]
+mod tests;

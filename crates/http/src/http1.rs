@@ -296,8 +296,8 @@ impl<C> Http1<C> {
     pub(crate) fn fail(&mut self, denied: &Denied, service: &Service) {
         match self.take_asked(self.stream) {
             None if matches!(self.stage, Stage::Over) => {}
-            // In the middle of events it would be taken for one of them.
-            None if matches!(self.stage, Stage::Events) => self.stage = self.over(fault(denied)),
+            // It has been answered, or is being answered.
+            None if matches!(self.stage, Stage::Events | Stage::Drop(_)) => self.stage = self.over(fault(denied)),
             manner => self.fail_as(manner.unwrap_or_default(), denied, service),
         }
     }

@@ -78,6 +78,8 @@ pub(crate) struct Http2<C> {
     most: usize,
     /// It is to end when what was asked has been answered.
     leaving: bool,
+    /// Nothing is read any more.
+    over: bool,
     end: Option<End>,
 }
 
@@ -119,6 +121,7 @@ impl<C> Http2<C> {
             max_request,
             most: MAX_HELD,
             leaving: false,
+            over: false,
             end: None,
         }
     }
@@ -131,7 +134,7 @@ impl<C> Http2<C> {
         refusal: Option<&Denied>,
         door: &mut D,
     ) -> Option<Request<'static, C>> {
-        if !bytes.is_empty() {
+        if !bytes.is_empty() && !self.over {
             let rules = access::rules(door);
             self.most = MAX_HELD.max(MAX_BODIES * rules.as_ref().map_or(0, |rules| rules.max_request));
             self.take(bytes, self.most.saturating_sub(held), refusal, &rules, door);
@@ -198,7 +201,9 @@ impl<C> Http2<C> {
     }
 
     fn over(&mut self, end: End) {
-        self.end.get_or_insert(end);
+        if !std::mem::replace(&mut self.over, true) {
+            self.end = Some(end);
+        }
     }
 
     /// Reads a head.
@@ -384,8 +389,10 @@ impl<C> Http2<C> {
         for (_, (respond, manner)) in std::mem::take(&mut self.unanswered) {
             self.respond(respond, answer.clone(), &manner);
         }
-        self.say_goodbye();
-        self.over(End::Done);
+        if !self.over {
+            self.say_goodbye();
+            self.over(End::Done);
+        }
     }
 
     /// The client is told to ask nothing more here, behind what it has been answered. (The graceful way, GOAWAY twice with a PING
@@ -401,7 +408,7 @@ impl<C> Http2<C> {
     /// See [`Connection::flush`](crate::Connection::flush).
     pub(crate) fn flush(&mut self, to: &mut Vec<u8>) {
         self.turn();
-        if self.leaving && self.unanswered.is_empty() && self.end.is_none() {
+        if self.leaving && self.unanswered.is_empty() && !self.over {
             self.say_goodbye();
             self.over(End::Done);
         }
