@@ -104,10 +104,11 @@ impl Feeds {
         let mut told = Vec::new();
         match resp::said(bytes) {
             Some(Said::Message(topic, name)) => {
-                if Messages::default().take(bytes, &mut told).is_ok() {
-                    let hear = self.list.iter().filter(|feed| feed.open && feed.hears(topic, name));
-                    http.say(hear.map(|feed| feed.stream), told);
+                if Messages::default().take(bytes, &mut told).is_err() {
+                    return;
                 }
+                let hear = self.list.iter().filter(|feed| feed.open && feed.hears(topic, name));
+                http.say(hear.map(|feed| feed.stream), told);
             }
             Some(Said::Done(Subscription { begins: true, .. })) => {
                 let Some(at) = self.asking() else { return };
