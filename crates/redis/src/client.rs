@@ -169,19 +169,12 @@ impl Redis {
 
     /// The client is this user from now on. False if there is no pool for it: then it was told so.
     pub(crate) fn enter(&self, me: ClientTag, client: &mut Client, user: Arc<str>, out: &mut Outbox) -> bool {
-        let pool = match self.directory.route(&user, client.database, client.version) {
-            Ok(pool) => pool,
-            Err(why) => {
-                client.fail(me, &format!("ERR Poolhouse: {why}"), out);
-                return false;
-            }
-        };
-        (client.user, client.stranger) = (user, false);
-        if !std::mem::replace(&mut client.counted, true) {
-            out.push(Effect::LoggedIn { client: me, pool });
+        let pool = self.directory.route(&user, client.database, client.version);
+        match &pool {
+            Ok(pool) => client.enter(me, user, *pool, out),
+            Err(why) => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
         }
-        out.push(Effect::Standing { client: me, standing: client.standing() });
-        true
+        pool.is_ok()
     }
 
     /// Reads what the client asks.
@@ -384,6 +377,15 @@ enum Form {
 }
 
 impl Client {
+    /// It is this user from now on, whom this pool serves.
+    fn enter(&mut self, me: ClientTag, user: Arc<str>, pool: PoolId, out: &mut Outbox) {
+        (self.user, self.stranger) = (user, false);
+        if !std::mem::replace(&mut self.counted, true) {
+            out.push(Effect::LoggedIn { client: me, pool });
+        }
+        out.push(Effect::Standing { client: me, standing: self.standing() });
+    }
+
     /// TLS shows in the first byte: how much of the input is dealt with by that alone, if it is.
     fn first_byte(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
         match (std::mem::take(&mut self.encryption), input.bytes[0]) {

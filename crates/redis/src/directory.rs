@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use protocol::{Encryption, Origin, PoolId};
 
-use crate::Access;
+use crate::{Access, HttpRules};
 
 /// The version of the protocol that a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -63,17 +63,6 @@ pub struct ServerLogin {
     pub version: Version,
     /// The configured hosts are sentinels.
     pub sentinel: Option<Sentinel>,
-}
-
-/// What holds for the clients of a listener that speak HTTP.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HttpRules {
-    /// The pages whose browsers may read answers, as origins; `*` alone is all of them.
-    pub origins: Vec<String>,
-    /// A token may stand in the URL.
-    pub token_in_query: bool,
-    /// Largest body of a request in bytes.
-    pub max_request: usize,
 }
 
 /// Answers who may log in and which pool serves whom.

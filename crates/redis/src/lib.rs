@@ -35,15 +35,14 @@ pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 use self::sentinel::Start;
 pub use self::{
     client::Client,
-    directory::{Directory, HttpRules, Sentinel, ServerLogin, Version, Welcome},
+    directory::{Directory, Sentinel, ServerLogin, Version, Welcome},
     requester::{ErrorReply, Fault, Requester, Verdict, Words},
     resp::split,
-    rest::{
-        DEFAULT_MAX_REQUEST,
-        rules::{Access, Rules},
-    },
+    rest::rules::{Access, Rules},
     server::Server,
 };
+/// What holds for the clients of a listener that speak HTTP.
+pub use http_server::{DEFAULT_MAX_REQUEST, Rules as HttpRules};
 
 /// Bytes that may wait for a client: what Redis itself lets wait for subscribers.
 const MAX_UNREAD: usize = 32 << 20;

@@ -1,19 +1,31 @@
 //! Redis over HTTP, after the contract that Upstash publishes for its REST API
 //! (<https://upstash.com/docs/redis/features/restapi>): what a request asks, what may be asked, and what is answered.
 //!
-//! Bytes in, bytes out: it knows no connection and no pool. `client::rest` lets requests through to servers.
+//! HTTP itself is the crate `http-server`'s. Nothing here knows a connection or a pool: `client::rest` lets requests through to servers.
 
-pub(crate) mod answer;
-pub(crate) mod body;
 pub(crate) mod call;
-pub(crate) mod events;
-pub(crate) mod h2;
-pub(crate) mod head;
+pub(crate) mod form;
 pub(crate) mod json;
+pub(crate) mod messages;
 pub(crate) mod rules;
 
-/// Largest request body that is taken unless a listener says otherwise, in bytes.
-pub const DEFAULT_MAX_REQUEST: usize = 10 * 1024 * 1024;
+use http_server::{Answer, Denied, Service};
+
+use self::form::Form;
+
+/// What HTTP has to know of it.
+pub(crate) static SERVICE: Service = Service {
+    fields: &[form::ENCODING, form::FORMAT],
+    query_token: "_token",
+    exposed: SYNC_TOKEN,
+    refusal_type: JSON,
+    refusal: json::error,
+};
+
+/// The field of an answer that names the state which holds the request's writes.
+const SYNC_TOKEN: &str = "upstash-sync-token";
+
+const JSON: &str = "application/json";
 
 /// Most commands of one request.
 pub(crate) const MAX_COMMANDS: usize = 100_000;
@@ -21,28 +33,16 @@ pub(crate) const MAX_COMMANDS: usize = 100_000;
 /// Largest answer, in bytes: it is held whole before it is sent.
 pub(crate) const MAX_ANSWER: usize = 128 * 1024 * 1024;
 
-/// Bytes of a request that are dropped, because it is answered already, before its connection is given up.
-pub(crate) const MAX_DROPPED: u64 = 64 * 1024 * 1024;
-
-/// Why a request is not carried out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Denied {
-    /// The HTTP status.
-    pub status: u16,
-    /// What is wrong, and what to do.
-    pub error: String,
-    /// When to try again, in seconds.
-    pub retry_after: Option<u64>,
+/// What an error of Redis comes to, or of Poolhouse when there is none.
+pub(crate) fn denied_by(error: &[u8]) -> Denied {
+    let status = if error.starts_with(b"ERR Poolhouse") { 503 } else { 400 };
+    Denied::new(status, String::from_utf8_lossy(error))
 }
 
-impl Denied {
-    pub(crate) fn new(status: u16, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), retry_after: None }
-    }
-
-    /// What an error of Redis comes to, or of Poolhouse when there is none.
-    pub(crate) fn by(error: &[u8]) -> Self {
-        let status = if error.starts_with(b"ERR Poolhouse") { 503 } else { 400 };
-        Self::new(status, String::from_utf8_lossy(error))
-    }
+/// What came of a request. `token` names the state that holds its writes.
+pub(crate) fn results(status: u16, form: Form, token: u64, body: Vec<u8>) -> Answer {
+    let content = if form == Form::Resp2 { "application/octet-stream" } else { JSON };
+    let mut answer = Answer::new(status, content, body);
+    answer.fields.push((SYNC_TOKEN, token.to_string()));
+    answer
 }

@@ -4,93 +4,69 @@
 //! never half of one. The last byte of the input is not consumed before the commands of all requests have been sent: for as long as the
 //! driver holds something back, it hands it over again when there is a server.
 //!
-//! - [`one`]: requests of HTTP/1.1;
-//! - [`two`]: requests of HTTP/2, and streams of messages;
+//! - [`door`]: who is let in;
 //! - [`sending`]: commands to servers, and replies as answers;
+//! - [`feeds`]: streams of messages over HTTP/2;
 //! - [`ending`]: whatever ends a connection.
 
+mod door;
 mod ending;
-mod one;
+mod feeds;
 mod sending;
-mod two;
 
 use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
 
-use protocol::{ClientTag, CloseReason, Input, Outbox, ServerTag, Sessions};
+use http_server::{Connection, Denied, Event, Method, Request, Stream};
+use protocol::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
 
-use self::two::Two;
+use self::{door::Doorkeeper, feeds::Feeds};
 use super::{Client, work::Work};
 use crate::{
-    HttpRules, Redis, Server,
+    Redis, Server,
     rest::{
-        Denied,
-        answer::Manner,
-        body::Body,
-        call::{self, Call, Command, Shape, Target},
-        events::Events,
-        head::{Form, Head, Method},
+        SERVICE,
+        call::{self, Call, Command, Shape},
+        form::Form,
+        messages::Messages,
         rules::Access,
     },
 };
 
 /// What a client that speaks HTTP has beside others.
-#[derive(Default)]
 pub(crate) struct Rest {
     listener: u16,
-    /// It is to be sent away as soon as it asks something.
-    refusal: Option<Box<Denied>>,
-    stage: Stage,
+    connection: Connection<Arc<Access>>,
     /// Requests that are being carried out, in order. In HTTP/1.1 there is one at a time.
     works: VecDeque<Work>,
     /// Bytes of commands that have been sent since no reply was due.
     unanswered: usize,
     /// The first byte of the next input has been read already.
     ahead: bool,
-    /// It is to go when what it has asked has been answered.
-    leaving: bool,
-}
-
-#[derive(Default)]
-enum Stage {
-    /// The head of a request is next.
-    #[default]
-    Head,
-    /// A body comes in pieces.
-    Body(Box<Upload>),
-    /// The rest of a request that was answered already: so many bytes are dropped before the connection ends. Who closes on unread
-    /// bytes resets the connection, and the answer may be lost with it.
-    Drop(u64),
-    /// Messages come until the connection ends.
-    Listening(Box<Listening>),
-    /// HTTP/2, which keeps the state of its requests itself.
-    Two(Box<Two>),
-}
-
-struct Upload {
-    request: Request,
-    body: Body,
+    /// In HTTP/1.1: messages come until the connection ends.
+    listening: Option<Box<Listening>>,
+    /// In HTTP/2: messages come for these requests.
+    feeds: Feeds,
 }
 
 /// A request whose answer does not end.
 struct Listening {
-    manner: Manner,
-    /// The head of the answer has been sent.
+    stream: Stream,
+    /// The answer has begun.
     begun: bool,
-    events: Events,
-}
-
-/// A request whose head has been read.
-struct Request {
-    method: Method,
-    target: Target,
-    form: Form,
-    manner: Manner,
-    access: Arc<Access>,
+    messages: Messages,
 }
 
 impl Rest {
     pub(crate) fn new(listener: u16) -> Self {
-        Self { listener, ..Self::default() }
+        Self {
+            listener,
+            connection: Connection::new(&SERVICE),
+            works: VecDeque::new(),
+            unanswered: 0,
+            ahead: false,
+            listening: None,
+            feeds: Feeds::default(),
+        }
     }
 
     /// Bytes that its requests hold which have come whole.
@@ -117,35 +93,16 @@ impl Redis {
             if client.closing {
                 return total;
             }
-            let rest = client.http();
-            let idle = rest.works.is_empty();
-            let (used, go_on) = match std::mem::take(&mut rest.stage) {
-                stage if at == total => {
-                    rest.stage = stage;
-                    break;
-                }
-                Stage::Two(two) => (self.streams(me, client, two, &input.bytes[at..], out), true),
-                Stage::Listening(listening) => {
-                    rest.stage = Stage::Listening(listening);
-                    return total;
-                }
-                Stage::Drop(left) => {
-                    rest.stage = Stage::Drop(left.saturating_sub((total - at) as u64));
-                    if left <= (total - at) as u64 {
-                        client.close(me, CloseReason::Done, out);
-                    }
-                    return total;
-                }
-                stage if !idle => {
-                    rest.stage = stage;
-                    client.held_back = true;
-                    break;
-                }
-                Stage::Head => self.begin(me, client, &input.bytes[at..], out),
-                Stage::Body(upload) => self.upload(me, client, upload, &input.bytes[at..], out),
-            };
+            if at == total {
+                break;
+            }
+            if client.http().listening.is_some() {
+                return total;
+            }
+            let used = self.read_http(me, client, &input.bytes[at..], out);
             at += used;
-            if !go_on {
+            if used == 0 {
+                client.held_back |= !client.http().works.is_empty();
                 break;
             }
         }
@@ -157,43 +114,54 @@ impl Redis {
         if unsent && at == total { total - 1 } else { at }
     }
 
-    fn rules(&self, client: &mut Client) -> Result<Arc<HttpRules>, Denied> {
-        let rules = self.directory.http(client.http().listener);
-        rules.ok_or_else(|| Denied::new(503, "this address does not serve HTTP any more"))
-    }
-
-    /// The first token that a connection shows lets it in.
-    fn let_in(&self, me: ClientTag, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<(), Denied> {
-        if client.stranger {
-            client.database = access.database;
-            self.directory
-                .route(&access.user, access.database, client.version)
-                .map_err(|why| Denied::new(503, format!("ERR Poolhouse: {why}")))?;
-            self.enter(me, client, Arc::clone(&access.user), out);
-        }
-        Ok(())
-    }
-
-    /// Who asks.
-    fn access(&self, head: &Head, target: &Target, rules: &HttpRules) -> Result<Arc<Access>, Denied> {
-        let unauthorized = |why: &str| Denied::new(401, format!("Unauthorized: {why}"));
-        let token = match (&head.token, &target.token) {
-            (Some(token), _) => token,
-            (None, Some(_)) if !rules.token_in_query => {
-                let why =
-                    "a token in the URL ends up in logs and is not taken here: send `Authorization: Bearer TOKEN`";
-                return Err(unauthorized(why));
+    /// Reads on, and takes requests on. Returns what was consumed.
+    fn read_http(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> usize {
+        let (mut at, held) = (0, client.http().weight());
+        loop {
+            let mut door = Doorkeeper::new(&*self.directory, client);
+            let (used, event) = client.http().connection.read(&bytes[at..], held, &mut door);
+            at += used;
+            if door.has_refused {
+                out.push(Effect::AuthFailed { client: me });
             }
-            (None, Some(token)) => token,
-            (None, None) => return Err(unauthorized("send `Authorization: Bearer TOKEN`")),
-        };
-        self.directory.access(token).ok_or_else(|| unauthorized("this token is not known"))
+            if let Some((access, pool)) = door.entered {
+                client.database = access.database;
+                client.enter(me, Arc::clone(&access.user), pool, out);
+            }
+            match event {
+                None => break,
+                Some(Event::Uploading) => out.push(Effect::Standing { client: me, standing: Standing::Active }),
+                Some(Event::Request(request)) => self.take_on(me, client, request, out),
+            }
+        }
+        client.flush(me, out);
+        at
     }
 
-    /// What a request comes to.
-    fn work(&self, request: Request, body: &[u8]) -> Result<Work, Denied> {
-        let Request { method, target, form, manner, access } = request;
-        let call = call::read(&target, method, body, form, &access.rules)?;
+    /// A request is to be carried out, or answered at once.
+    fn take_on(&self, me: ClientTag, client: &mut Client, request: Request<'_, Arc<Access>>, out: &mut Outbox) {
+        let stream = request.stream;
+        let rest = client.http();
+        let work = self.work(request, rest.connection.has_streams());
+        match work {
+            Ok(work) if rest.connection.is_full(rest.weight() + work.weight()) => {
+                rest.connection.deny(stream, &Denied::crowded());
+            }
+            Ok(work) => rest.works.push_back(work),
+            Err(denied) => {
+                rest.connection.deny(stream, &denied);
+                if !rest.connection.has_streams() {
+                    out.push(Effect::Standing { client: me, standing: Standing::Idle });
+                }
+            }
+        }
+    }
+
+    /// What a request comes to. `among_others`: it has not the connection for itself.
+    fn work(&self, request: Request<'_, Arc<Access>>, among_others: bool) -> Result<Work, Denied> {
+        let Request { stream, method, target, fields, body, caller: access } = request;
+        let form = Form::read(&fields)?;
+        let call = call::read(&target, method, &body, form, &access.rules)?;
         if call.shape == Shape::Events && method == Method::Head {
             return Err(Denied::new(405, "ERR messages are a body, and HEAD wants none: ask with GET or POST"));
         }
@@ -202,7 +170,10 @@ impl Redis {
             true => self.writes.fetch_add(1, Relaxed) + 1,
             false => self.writes.load(Relaxed),
         };
-        Ok(Work::new(manner, form, call, access, token))
+        if among_others && call.shape == Shape::Events && call.subscription().is_none() {
+            return Err(Denied::new(501, "ERR MONITOR comes over HTTP/1.1 only: it takes a whole connection"));
+        }
+        Ok(Work::new(stream, form, call, access, token))
     }
 
     /// Whether this much is to be done now.
@@ -226,32 +197,13 @@ impl Redis {
     }
 }
 
-/// Whether somebody shows a token, right or wrong.
-fn has_token(head: &Head, target: &Target, rules: &HttpRules) -> bool {
-    head.token.is_some() || (rules.token_in_query && target.token.is_some())
-}
-
-fn manner(head: &Head, rules: &HttpRules) -> Manner {
-    let origin = head.origin.as_deref().and_then(|origin| match &*rules.origins {
-        [any] if any == "*" => Some("*"),
-        origins => origins.iter().any(|known| known == origin).then_some(origin),
-    });
-    Manner { keep_alive: head.keep_alive, head_only: head.method == Method::Head, origin: origin.map(str::to_owned) }
-}
-
 impl Client {
     fn http(&mut self) -> &mut Rest {
         self.rest.as_mut().expect("it speaks HTTP")
     }
 
-    fn set_stage(&mut self, stage: Stage) {
-        self.http().stage = stage;
-    }
-
-    fn two(&mut self) -> Option<&mut Two> {
-        match &mut self.rest.as_mut()?.stage {
-            Stage::Two(two) => Some(two),
-            _ => None,
-        }
+    /// Whether it may have several requests under way (HTTP/2).
+    fn has_streams(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.connection.has_streams())
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use http_server::{Answer, Denied, Stream};
+
 use crate::rest::{
-    Denied, MAX_ANSWER,
-    answer::{Answer, Content, Manner},
+    MAX_ANSWER,
     call::{Call, Command, Shape},
-    h2::Respond,
-    head::Form,
-    json,
+    form::Form,
+    json, results,
     rules::Access,
 };
 
@@ -17,13 +17,12 @@ const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether 
 
 /// A request.
 pub(super) struct Work {
-    pub(super) manner: Manner,
+    /// Where its answer goes.
+    pub(super) stream: Stream,
     pub(super) form: Form,
     pub(super) call: Call,
     /// Who asks.
     pub(super) access: Arc<Access>,
-    /// Where its answer goes in HTTP/2.
-    pub(super) respond: Option<Respond>,
     /// The next command to send.
     pub(super) next: usize,
     /// Commands whose results are known.
@@ -40,13 +39,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn new(manner: Manner, form: Form, call: Call, access: Arc<Access>, token: u64) -> Self {
+    pub(super) fn new(stream: Stream, form: Form, call: Call, access: Arc<Access>, token: u64) -> Self {
         Self {
-            manner,
+            stream,
             form,
             call,
             access,
-            respond: None,
             next: 0,
             known: 0,
             partial: Vec::new(),
@@ -214,13 +212,13 @@ impl Work {
     }
 
     /// What it has come to.
-    pub(super) fn answer(self) -> Answer {
-        match &self.denied {
-            Some(denied) => Answer::denied(&self.manner, denied),
-            None => {
-                let content = if self.form == Form::Resp2 { Content::Bytes } else { Content::Json };
-                Answer::results(&self.manner, self.status, content, self.token, self.body)
-            }
+    ///
+    /// # Errors
+    /// None of the results is told, for this reason.
+    pub(super) fn answer(self) -> Result<Answer, Denied> {
+        match self.denied {
+            Some(denied) => Err(denied),
+            None => Ok(results(self.status, self.form, self.token, self.body)),
         }
     }
 }

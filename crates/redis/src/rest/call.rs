@@ -2,12 +2,12 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use percent_encoding::percent_decode;
+use http_server::{Denied, Method, Target};
 use serde_json::value::RawValue;
 
 use super::{
-    Denied, MAX_COMMANDS,
-    head::{Form, Method},
+    MAX_COMMANDS,
+    form::Form,
     rules::{self, Rules},
 };
 use crate::{
@@ -49,50 +49,6 @@ pub(crate) enum Command {
     Refused(String),
 }
 
-/// Where a target leads, as far as that can be said without the body.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Target {
-    /// The words of the path, decoded.
-    pub words: Vec<Vec<u8>>,
-    /// The words of the query, without the token.
-    query: Vec<Vec<u8>>,
-    /// A token in the query.
-    pub token: Option<Vec<u8>>,
-}
-
-impl Target {
-    /// Takes apart a path and a query, as they stand in a request's first line.
-    pub(crate) fn read(target: &str) -> Self {
-        // In its absolute form it says where it is, too.
-        let target = match target.split_once("://") {
-            Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
-            _ => target,
-        };
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let decode = |text: &str| percent_decode(text.as_bytes()).collect::<Vec<u8>>();
-        let path = path.strip_prefix('/').unwrap_or(path);
-        let words = if path.is_empty() { Vec::new() } else { path.split('/').map(decode).collect() };
-        let (mut token, mut given) = (None, Vec::new());
-        for part in query.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = match part.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (part, None),
-            };
-            if name == "_token" {
-                token = value.map(decode);
-                continue;
-            }
-            given.push(decode(name));
-            given.extend(value.filter(|value| !value.is_empty()).map(decode));
-        }
-        Self { words, query: given, token }
-    }
-
-    fn is(&self, name: &str) -> bool {
-        matches!(&*self.words, [word] if word == name.as_bytes())
-    }
-}
-
 /// What is asked for.
 ///
 /// # Errors
@@ -101,17 +57,18 @@ pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rul
     let wrong =
         |error: serde_json::Error| Denied::new(400, format!("ERR the body is not JSON as it should be: {error}"));
     let posted = method == Method::Post;
-    if posted && target.is("multi-exec") && form == Form::Resp2 {
+    let is = |name: &str| matches!(&*target.path, [word] if word == name.as_bytes());
+    if posted && is("multi-exec") && form == Form::Resp2 {
         return Err(Denied::new(400, "ERR a transaction's results come as JSON: leave Upstash-Response-Format out"));
     }
     let mut call =
         Call { shape: Shape::Single, wire: Vec::with_capacity(body.len() + 32), commands: Vec::new(), writes: false };
-    if posted && (target.is("pipeline") || target.is("multi-exec")) {
+    if posted && (is("pipeline") || is("multi-exec")) {
         let commands: Vec<Vec<&RawValue>> = serde_json::from_slice(body).map_err(wrong)?;
         if commands.is_empty() || commands.len() > MAX_COMMANDS {
             return Err(Denied::new(400, format!("ERR a request has between 1 and {MAX_COMMANDS} commands")));
         }
-        call.shape = if target.is("pipeline") { Shape::Pipeline } else { Shape::Transaction };
+        call.shape = if is("pipeline") { Shape::Pipeline } else { Shape::Transaction };
         if call.shape == Shape::Transaction {
             call.add(&[Cow::Borrowed(b"MULTI")]);
         }
@@ -123,7 +80,7 @@ pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rul
         }
         return Ok(call);
     }
-    if target.words.is_empty() {
+    if target.path.is_empty() {
         if !posted {
             return Err(Denied::new(
                 400,
@@ -134,11 +91,14 @@ pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rul
         call.command(&texts(&command)?, rules);
         return Ok(call);
     }
-    let mut words: Vec<Cow<'_, [u8]>> = target.words.iter().map(|word| Cow::Borrowed(&**word)).collect();
+    let mut words: Vec<Cow<'_, [u8]>> = target.path.iter().map(|word| Cow::Borrowed(&**word)).collect();
     if posted && !body.is_empty() {
         words.push(Cow::Borrowed(body));
     }
-    words.extend(target.query.iter().map(|word| Cow::Borrowed(&**word)));
+    for (name, value) in &target.query {
+        let value = value.iter().filter(|value| !value.is_empty());
+        words.extend([name].into_iter().chain(value).map(|word| Cow::Borrowed(&**word)));
+    }
     match &*words {
         [name, channels @ ..] if is_events(name) => {
             if channels.is_empty() && !name.eq_ignore_ascii_case(b"monitor") {
@@ -219,9 +179,11 @@ fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::SERVICE;
 
     fn call(target: &str, method: Method, body: &str) -> Result<Call, Denied> {
-        read(&Target::read(target), method, body.as_bytes(), Form::Json, &Rules::default())
+        let target = Target::read(target, SERVICE.query_token);
+        read(&target, method, body.as_bytes(), Form::Json, &Rules::default())
     }
 
     /// The commands as words, or their refusals.
@@ -252,7 +214,6 @@ mod tests {
         ] {
             assert_eq!(commands(target, method, body), [expected], "{target}");
         }
-        assert_eq!(Target::read("/get/a?_token=s%20t").token.as_deref(), Some(&b"s t"[..]));
     }
 
     #[test]

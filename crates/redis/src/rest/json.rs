@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::head::Form;
+use super::form::Form;
 
 /// How deep arrays may be nested; Redis's own replies are at most a few levels deep, a script's as deep as it likes.
 const MAX_DEPTH: usize = 100;

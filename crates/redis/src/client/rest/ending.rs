@@ -1,46 +1,38 @@
 //! How connections that speak HTTP end, and how requests do that cannot be carried out.
 
+use http_server::{Denied, End};
 use protocol::{Blame, ClientTag, CloseReason, Outbox, Peer, Refusal};
 
-use super::{Client, Stage};
-use crate::{
-    refusal,
-    rest::{
-        Denied,
-        answer::{Answer, Manner},
-    },
-    server::LOST,
-};
+use super::Client;
+use crate::{refusal, server::LOST};
 
 impl Client {
-    /// Ends a connection of HTTP/2 that is not wanted any more, as soon as nothing is under way.
-    pub(super) fn leave_if_answered(&mut self, me: ClientTag, out: &mut Outbox) {
+    /// Sends what there is to send, forgets streams that have ended, and ends the connection if it is over.
+    pub(super) fn flush(&mut self, me: ClientTag, out: &mut Outbox) {
         let rest = self.http();
-        if !rest.leaving || !rest.works.is_empty() {
-            return;
-        }
-        if let Stage::Two(two) = &mut rest.stage {
-            two.say_goodbye(me, out);
-        }
-        self.close(me, CloseReason::Done, out);
+        out.insert(Peer::Client(me), |to| rest.connection.flush(to));
+        rest.feeds.forget(&rest.connection.ended());
+        let reason = match rest.connection.end() {
+            None => return,
+            Some(End::Done) => CloseReason::Done,
+            Some(End::Fault(why)) => CloseReason::Error(Blame::Client, why),
+        };
+        self.close(me, reason, out);
     }
 
     /// [`fail`](Client::fail) in HTTP. False if the client does not speak it.
     pub(crate) fn fail_http(&mut self, me: ClientTag, error: &str, out: &mut Outbox) -> bool {
-        let Some(rest) = &self.rest else { return false };
-        let denied = Denied::new(400, error);
-        if let Stage::Two(_) = rest.stage {
-            self.leave_http(me, &denied, out);
-        } else {
-            self.deny(me, &Manner::default(), &denied, out);
-        }
+        let Some(rest) = &mut self.rest else { return false };
+        rest.works.clear();
+        rest.connection.fail(&Denied::new(400, error));
+        self.flush(me, out);
         true
     }
 
     /// The server is gone that replies were due from. False if the client does not speak HTTP.
     pub(crate) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
-        if let Stage::Listening(_) = rest.stage {
+        if rest.listening.is_some() {
             self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
             return true;
         }
@@ -61,36 +53,21 @@ impl Client {
             // It is told in the answer to what it asks first.
             Refusal::TooManyClients { .. } => {
                 denied.retry_after = Some(1);
-                rest.refusal = Some(Box::new(denied));
+                rest.connection.refuse(denied);
                 return true;
             }
             Refusal::Throttled { retry_after } => {
                 denied.status = 429;
                 denied.retry_after = Some(retry_after.as_secs_f64().ceil() as u64);
-                rest.refusal = Some(Box::new(denied));
+                rest.connection.refuse(denied);
                 return true;
             }
             Refusal::QueryTimeout => denied.status = 504,
             _ => {}
         }
-        self.leave_http(me, &denied, out);
+        rest.works.clear();
+        rest.connection.close(&denied);
+        self.flush(me, out);
         true
-    }
-
-    /// Ends the connection. Between requests its end says it all: clients of HTTP connect again.
-    fn leave_http(&mut self, me: ClientTag, denied: &Denied, out: &mut Outbox) {
-        let rest = self.http();
-        let works = std::mem::take(&mut rest.works);
-        for work in works {
-            let answer = Answer::denied(&Manner { keep_alive: false, ..work.manner }, denied);
-            match (work.respond, &mut rest.stage) {
-                (Some(respond), Stage::Two(two)) => two.answer(respond, answer),
-                _ => out.insert(Peer::Client(me), |to| answer.write(to)),
-            }
-        }
-        if let Stage::Two(two) = &mut rest.stage {
-            two.say_goodbye(me, out);
-        }
-        self.close(me, CloseReason::Done, out);
     }
 }

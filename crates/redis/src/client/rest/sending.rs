@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
+use http_server::{Denied, Stream};
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions};
 
 use super::{
     super::{Lease, passing::STREAM_FROM},
-    Client, Listening, Stage, Work,
+    Client, Listening, Work,
 };
 use crate::{
     Redis, Server,
     command::{Kind, Subscription, kind},
     resp,
     rest::{
-        Denied,
-        answer::{Answer, Manner},
         call::{Call, Command, Shape},
-        events::Events,
+        messages::Messages,
         rules::Access,
     },
 };
@@ -41,7 +40,7 @@ impl Redis {
             return;
         }
         self.tidy(me, client, out);
-        if client.two().is_some_and(|two| two.is_behind()) {
+        if client.http().connection.is_behind() {
             return;
         }
         let Some(first) = client.http().works.iter().position(|work| !work.is_sent()) else { return };
@@ -63,7 +62,7 @@ impl Redis {
             match outcome {
                 Ok(true) if keeping => {
                     let work = client.http().works.pop_back().expect("it was just sent");
-                    client.listen(work.manner);
+                    client.listen(work.stream);
                     return;
                 }
                 Ok(true) => {}
@@ -83,16 +82,17 @@ impl Redis {
         what: Subscription,
         out: &mut Outbox,
     ) -> bool {
-        if client.two().is_some() {
+        if client.has_streams() {
             return self.open_stream(me, client, number, what, out);
         }
         // In HTTP/1.1 the request is the only one of its connection.
         let work = client.http().works.pop_back().expect("a request that was just seen");
         (client.user, client.database) = (Arc::clone(&work.access.user), work.access.database);
-        client.listen(work.manner.clone());
+        client.listen(work.stream);
         let words = resp::parts(&work.call.wire);
         if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
-            client.deny(me, &work.manner, &Denied::new(503, why), out);
+            client.http().connection.fail(&Denied::new(503, why));
+            client.flush(me, out);
         }
         false
     }
@@ -167,7 +167,7 @@ impl Client {
         rest.works[at].hear(bytes, over);
         if rest.works[at].held() > LARGE {
             let requests = rest.weight();
-            if matches!(&rest.stage, Stage::Two(two) if two.is_full(requests)) {
+            if rest.connection.is_full(requests) {
                 rest.works[at].give_up_results("the results that this connection waits for, together,");
             }
         }
@@ -194,8 +194,9 @@ impl Client {
         true
     }
 
-    fn listen(&mut self, manner: Manner) {
-        self.set_stage(Stage::Listening(Box::new(Listening { manner, begun: false, events: Events::default() })));
+    fn listen(&mut self, stream: Stream) {
+        let listening = Listening { stream, begun: false, messages: Messages::default() };
+        self.http().listening = Some(Box::new(listening));
     }
 
     /// What comes from a server that is the client's own or holds its subscriptions, if the client speaks HTTP. False if it does not.
@@ -204,32 +205,29 @@ impl Client {
         if self.closing {
             return true;
         }
-        let listening = match &mut rest.stage {
-            Stage::Listening(listening) => listening,
-            Stage::Two(two) => {
-                two.hear(bytes);
-                two.send(me, out);
-                return true;
-            }
-            _ => return true,
+        let Some(listening) = &mut rest.listening else {
+            rest.feeds.hear(bytes, &mut rest.connection);
+            self.flush(me, out);
+            return true;
         };
         let mut told = Vec::new();
-        let outcome = listening.events.take(bytes, &mut told);
+        let outcome = listening.messages.take(bytes, &mut told);
         if !told.is_empty() {
-            out.insert(Peer::Client(me), |to| {
-                if !std::mem::replace(&mut listening.begun, true) {
-                    Answer::events(&listening.manner).write(to);
-                }
-                to.extend_from_slice(&told);
-            });
-        }
-        if let Err(denied) = outcome {
-            if listening.begun {
-                self.close(me, CloseReason::Error(Blame::Server, denied.error), out);
-            } else {
-                let manner = listening.manner.clone();
-                self.deny(me, &manner, &denied, out);
+            if !std::mem::replace(&mut listening.begun, true) {
+                rest.connection.open(listening.stream);
             }
+            rest.connection.say([listening.stream], told);
+        }
+        match outcome {
+            Err(denied) if listening.begun => {
+                self.flush(me, out);
+                self.close(me, CloseReason::Error(Blame::Server, denied.error), out);
+            }
+            Err(denied) => {
+                rest.connection.fail(&denied);
+                self.flush(me, out);
+            }
+            Ok(()) => self.flush(me, out),
         }
         true
     }
@@ -237,29 +235,19 @@ impl Client {
     /// Answers requests all of whose results are known.
     pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
         let Some(rest) = &mut self.rest else { return };
-        let (mut ends, mut answered) = (false, false);
-        while let Some(work) = rest.works.front_mut()
-            && !ends
-            && work.is_done()
-        {
-            let mut work = rest.works.pop_front().expect("seen above");
+        let mut answered = false;
+        while rest.works.front_mut().is_some_and(Work::is_done) {
+            let work = rest.works.pop_front().expect("seen above");
             answered = true;
-            match (work.respond.take(), &mut rest.stage) {
-                (Some(respond), Stage::Two(two)) => two.answer(respond, work.answer()),
-                _ => {
-                    ends = !work.manner.keep_alive;
-                    out.insert(Peer::Client(me), |to| work.answer().write(to));
-                }
+            let stream = work.stream;
+            match work.answer() {
+                Ok(answer) => rest.connection.answer(stream, answer),
+                Err(denied) => rest.connection.deny(stream, &denied),
             }
         }
-        if let Stage::Two(two) = &mut rest.stage {
-            two.send(me, out);
-        }
-        if ends {
-            self.close(me, CloseReason::Done, out);
-        } else if rest.leaving {
-            self.leave_if_answered(me, out);
-        } else if answered && rest.works.is_empty() && self.lease == Lease::None {
+        let all = answered && rest.works.is_empty();
+        self.flush(me, out);
+        if all && !self.closing && self.lease == Lease::None {
             out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }

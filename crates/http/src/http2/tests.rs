@@ -1,4 +1,5 @@
 use super::*;
+use crate::answer::tests::SERVICE;
 
 /// A frame (RFC 9113, section 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -6,9 +7,9 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The head of `POST /pipeline` (RFC 7541: three fields of the static table, then the path as a literal).
+/// The head of `POST /a?token=t` (RFC 7541: three fields of the static table, then the path as a literal).
 fn head(stream: u32) -> Vec<u8> {
-    let path = b"/pipeline";
+    let path = b"/a?token=t";
     let block = [&[0x83, 0x87, 0x41, 1, b'x', 0x04, path.len() as u8], &path[..]].concat();
     frame(1, 4, stream, &block)
 }
@@ -24,16 +25,36 @@ fn data(stream: u32, length: usize, last: bool) -> Vec<u8> {
     frames
 }
 
-/// What arrives with these bytes: the bodies' lengths, or the status of the refusal.
-fn take(h2: &mut H2, bytes: &[u8], room: usize) -> Vec<Result<usize, u16>> {
-    let mut arrived = Vec::new();
-    h2.take(bytes, room, &|_| Ok(()), &mut arrived).expect("what comes is HTTP/2");
-    let of = |arrived: Arrived| arrived.request.map(|(_, body)| body.len()).map_err(|denied| denied.status);
-    arrived.into_iter().map(of).collect()
+/// Lets everybody in who shows any token.
+struct Open(Rules);
+
+impl Door for Open {
+    type Caller = ();
+
+    fn rules(&self) -> Option<Arc<Rules>> {
+        Some(Arc::new(self.0.clone()))
+    }
+
+    fn recognise(&mut self, _token: &[u8]) -> Option<()> {
+        Some(())
+    }
+
+    fn enter(&mut self, (): &()) -> Result<(), Denied> {
+        Ok(())
+    }
 }
 
-fn connection(max_request: usize) -> H2 {
-    let mut h2 = H2::new(max_request);
+/// What arrives with these bytes: the bodies' lengths, or the status of the refusal.
+fn take(h2: &mut Http2<()>, bytes: &[u8], room: usize) -> Vec<Result<usize, u16>> {
+    let rules = Rules { origins: Vec::new(), token_in_query: true, max_request: h2.max_request };
+    h2.take(bytes, room, None, &Ok(Arc::new(rules.clone())), &mut Open(rules));
+    assert_eq!(h2.end(), None, "what comes is HTTP/2");
+    let of = |arrived: Arrived<()>| arrived.request.map(|(_, body)| body.len()).map_err(|denied| denied.status);
+    h2.arrived.drain(..).map(of).collect()
+}
+
+fn connection(max_request: usize) -> Http2<()> {
+    let mut h2 = Http2::new(&SERVICE, max_request, Vec::new());
     assert_eq!(take(&mut h2, &[PREFACE, &frame(4, 0, 0, &[])].concat(), 0), []);
     h2
 }
@@ -64,4 +85,12 @@ fn without_room_for_its_body_a_request_is_refused_and_its_connection_goes_on() {
     // What else the connection holds has grown meanwhile.
     assert_eq!(take(&mut h2, &data(5, 1, true), 10), [Err(503)]);
     assert_eq!(h2.holds(), 0);
+}
+
+#[test]
+fn answers_have_the_room_that_bodies_have() {
+    let mut h2 = connection(1);
+    assert!(!h2.is_full(MAX_HELD) && h2.is_full(MAX_HELD + 1));
+    h2.most = 2 * MAX_HELD;
+    assert!(!h2.is_full(MAX_HELD + 1), "where bodies may be larger, all may hold more");
 }

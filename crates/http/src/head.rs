@@ -1,6 +1,6 @@
-//! The head of an HTTP/1.1 request (RFC 9112), as far as the contract looks at it.
+//! The head of a request (RFC 9112; RFC 9110 for the fields), as far as anybody looks at it.
 
-use super::Denied;
+use crate::Denied;
 
 /// Header fields that a request may have.
 const MAX_FIELDS: usize = 64;
@@ -8,14 +8,16 @@ const MAX_FIELDS: usize = 64;
 /// Largest head in bytes.
 pub(crate) const MAX_HEAD: usize = 32 * 1024;
 
-/// What a request wants.
+/// What a request wants (RFC 9110, section 9). There are no others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Method {
+pub enum Method {
+    /// GET.
     Get,
+    /// The same, without the body of the answer.
     Head,
     /// POST and PUT, which are the same here.
     Post,
-    /// What a browser asks before it lets a page ask.
+    /// What a browser asks before it lets a page ask. It is answered here: no request has it.
     Options,
 }
 
@@ -26,18 +28,6 @@ pub(crate) enum Framing {
     Length(u64),
     /// Chunks, up to an empty one.
     Chunked,
-}
-
-/// How results are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Form {
-    /// JSON.
-    #[default]
-    Json,
-    /// JSON, with strings in base64.
-    Base64,
-    /// As Redis said it, in RESP2.
-    Resp2,
 }
 
 /// A request's head.
@@ -55,16 +45,17 @@ pub(crate) struct Head {
     pub expects: bool,
     /// The bearer token.
     pub token: Option<Vec<u8>>,
-    pub form: Form,
     /// The page that a browser asks for.
     pub origin: Option<String>,
+    /// Fields that the protocol wants to see.
+    pub fields: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Reads a head; `None` if it has not arrived whole.
+/// Reads a head; `None` if it has not arrived whole. Fields with the names `wanted` are kept.
 ///
 /// # Errors
 /// What comes is no request, or not one that can be answered: the connection is to be closed behind the answer.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, Denied> {
+pub(crate) fn read(bytes: &[u8], wanted: &'static [&'static str]) -> Result<Option<Head>, Denied> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let too_large =
@@ -82,7 +73,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, Denied> {
     }
     let mut head = Head::new(request.method.unwrap_or_default(), request.path.unwrap_or_default())?;
     (head.length, head.keep_alive) = (length, request.version == Some(1));
-    head.fields(request.headers.iter().map(|field| (field.name, field.value)))?;
+    head.read_fields(request.headers.iter().map(|field| (field.name, field.value)), wanted)?;
     if request.version == Some(0) && head.framing == Framing::Chunked {
         return Err(Denied::new(400, "HTTP/1.0 has no Transfer-Encoding"));
     }
@@ -109,17 +100,21 @@ impl Head {
             keep_alive: true,
             expects: false,
             token: None,
-            form: Form::Json,
             origin: None,
+            fields: Vec::new(),
         })
     }
 
-    /// Looks at its fields.
+    /// Looks at its fields, and keeps those with the names `wanted`.
     ///
     /// # Errors
     /// They contradict each other, or ask for what there is not.
-    pub(crate) fn fields<'f>(&mut self, fields: impl Iterator<Item = (&'f str, &'f [u8])>) -> Result<(), Denied> {
-        let (mut length, mut base64, mut resp2) = (None, false, false);
+    pub(crate) fn read_fields<'f>(
+        &mut self,
+        fields: impl Iterator<Item = (&'f str, &'f [u8])>,
+        wanted: &'static [&'static str],
+    ) -> Result<(), Denied> {
+        let mut length = None;
         for (name, value) in fields {
             let value = value.trim_ascii();
             let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -140,12 +135,10 @@ impl Head {
                 self.connection(value);
             } else if is("expect") {
                 self.expects = value.eq_ignore_ascii_case(b"100-continue");
-            } else if is("upstash-encoding") {
-                base64 = value.eq_ignore_ascii_case(b"base64");
-            } else if is("upstash-response-format") {
-                resp2 = value.eq_ignore_ascii_case(b"resp2");
             } else if is("origin") {
                 self.origin = std::str::from_utf8(value).ok().map(str::to_owned);
+            } else if let Some(name) = wanted.iter().find(|wanted| is(wanted)) {
+                self.fields.push((name, value.to_vec()));
             }
         }
         match (self.framing, length) {
@@ -153,17 +146,6 @@ impl Head {
             (_, Some(length)) => self.framing = Framing::Length(length),
             _ => {}
         }
-        self.form = match (base64, resp2) {
-            (true, true) => {
-                return Err(Denied::new(
-                    400,
-                    "base64 is for JSON: leave Upstash-Encoding or Upstash-Response-Format out",
-                ));
-            }
-            (true, false) => Form::Base64,
-            (false, true) => Form::Resp2,
-            (false, false) => Form::Json,
-        };
         Ok(())
     }
 
@@ -193,23 +175,21 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> Head {
-        read(text.as_bytes()).unwrap_or_else(|denied| panic!("{denied:?}")).expect("it is whole")
+        read(text.as_bytes(), &["x-form"]).unwrap_or_else(|denied| panic!("{denied:?}")).expect("it is whole")
     }
 
     fn status(text: &str) -> u16 {
-        read(text.as_bytes()).expect_err(text).status
+        read(text.as_bytes(), &[]).expect_err(text).status
     }
 
     #[test]
     fn what_is_asked_is_read() {
         let text = "POST /pipeline HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer  abc \r\nContent-Length: 12\r\n\
-                    Upstash-Encoding: base64\r\nOrigin: https://a\r\nExpect: 100-continue\r\n\r\n[";
+                    X-Form:  a b \r\nX-Other: c\r\nOrigin: https://a\r\nExpect: 100-continue\r\n\r\n[";
         let read = head(text);
         assert_eq!((read.method, read.target.as_str(), read.length), (Method::Post, "/pipeline", text.len() - 1));
-        assert_eq!(
-            (read.framing, read.form, read.keep_alive, read.expects),
-            (Framing::Length(12), Form::Base64, true, true)
-        );
+        assert_eq!((read.framing, read.keep_alive, read.expects), (Framing::Length(12), true, true));
+        assert_eq!(read.fields, [("x-form", b"a b".to_vec())]);
         assert_eq!((read.token.as_deref(), read.origin.as_deref()), (Some(&b"abc"[..]), Some("https://a")));
     }
 
@@ -233,7 +213,6 @@ mod tests {
             "Content-Length: +1",
             "Content-Length: 1,1",
             "Content-Length : 1",
-            "Upstash-Encoding: base64\r\nUpstash-Response-Format: resp2",
         ] {
             assert_eq!(status(&format!("POST / HTTP/1.1\r\n{field}\r\n\r\n")), 400, "{field}");
         }
@@ -257,7 +236,7 @@ mod tests {
         assert_eq!(status(&long), 431);
         assert_eq!(status(&format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(MAX_FIELDS + 1))), 431);
         for end in 0..20 {
-            assert_eq!(read(&b"GET / HTTP/1.1\r\nA: b\r\n\r\n"[..end]), Ok(None));
+            assert_eq!(read(&b"GET / HTTP/1.1\r\nA: b\r\n\r\n"[..end], &[]), Ok(None));
         }
     }
 }

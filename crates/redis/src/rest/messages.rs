@@ -1,13 +1,13 @@
-//! Messages as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): `data: message,CHANNEL,PAYLOAD`.
+//! Messages as server-sent events: `data: message,CHANNEL,PAYLOAD`.
 
-use std::str::from_utf8;
+use http_server::{Denied, EventWriter};
 
-use super::{Denied, MAX_ANSWER};
+use super::{MAX_ANSWER, denied_by};
 use crate::resp::{ReplyScanner, parts};
 
 /// What Redis says, however it arrives, as events.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct Messages {
     /// The beginning of what is next.
     partial: Vec<u8>,
     /// So much of it has been looked at.
@@ -15,7 +15,7 @@ pub(crate) struct Events {
     scanner: ReplyScanner,
 }
 
-impl Events {
+impl Messages {
     /// Bytes have come from Redis: appends what is to be sent.
     ///
     /// # Errors
@@ -45,27 +45,17 @@ impl Events {
 /// Appends what is said in one reply.
 fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
     if let Some(error) = reply.strip_prefix(b"-") {
-        return Err(Denied::by(error.trim_ascii_end()));
+        return Err(denied_by(error.trim_ascii_end()));
     }
-    to.extend_from_slice(b"data: ");
+    let mut event = EventWriter::new(to);
     for (index, part) in parts(reply).into_iter().enumerate() {
         if index > 0 {
-            to.push(b',');
+            event.push(b",");
         }
-        append(to, part);
+        event.push(part);
     }
-    to.extend_from_slice(b"\n\n");
+    event.end();
     Ok(())
-}
-
-/// Appends text. A line of its own stands for each of its lines; the receiver joins them again.
-fn append(to: &mut Vec<u8>, part: &[u8]) {
-    let text = String::from_utf8_lossy(part);
-    if from_utf8(part).is_ok() && !part.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
-        return to.extend_from_slice(part);
-    }
-    let lines = text.replace("\r\n", "\n").replace('\r', "\n");
-    to.extend_from_slice(lines.replace('\n', "\ndata: ").as_bytes());
 }
 
 #[cfg(test)]
@@ -77,9 +67,9 @@ mod tests {
         let input = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$3\r\na\nb\r\n\
                       *4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$2\r\n{}\r\n+OK\r\n";
         for piece in 1..input.len() {
-            let (mut events, mut to) = (Events::default(), Vec::new());
+            let (mut messages, mut to) = (Messages::default(), Vec::new());
             for bytes in input.chunks(piece) {
-                events.take(bytes, &mut to).expect("messages");
+                messages.take(bytes, &mut to).expect("messages");
             }
             assert_eq!(
                 String::from_utf8(to).expect("text"),
@@ -90,8 +80,8 @@ mod tests {
 
     #[test]
     fn an_error_is_none() {
-        let (mut events, mut to) = (Events::default(), Vec::new());
-        let denied = events.take(b"-NOPERM no\r\n", &mut to).expect_err("an error");
+        let (mut messages, mut to) = (Messages::default(), Vec::new());
+        let denied = messages.take(b"-NOPERM no\r\n", &mut to).expect_err("an error");
         assert_eq!((denied.status, denied.error.as_str(), to.len()), (400, "NOPERM no", 0));
     }
 }

@@ -1,6 +1,6 @@
 //! A request's body, as it comes in pieces (RFC 9112, sections 6 and 7).
 
-use super::{Denied, head::Framing};
+use crate::{Denied, head::Framing};
 
 /// Longest line before a chunk, in bytes: a length and what may follow it.
 const MAX_LINE: usize = 256;
@@ -39,7 +39,7 @@ impl Body {
     /// It says that it will have more.
     pub(crate) fn new(framing: Framing, most: usize) -> Result<Self, Denied> {
         let state = match framing {
-            Framing::Length(length) if length > most as u64 => return Err(too_large(most)),
+            Framing::Length(length) if length > most as u64 => return Err(Denied::too_large(most)),
             Framing::Length(0) => State::Whole,
             Framing::Length(length) => State::Plain(length),
             Framing::Chunked => State::Size,
@@ -82,7 +82,7 @@ impl Body {
     fn keep(&mut self, rest: &[u8], left: u64) -> Result<usize, Denied> {
         let taken = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         if self.bytes.len() + taken > self.most {
-            return Err(too_large(self.most));
+            return Err(Denied::too_large(self.most));
         }
         self.bytes.extend_from_slice(&rest[..taken]);
         Ok(taken)
@@ -100,7 +100,7 @@ impl Body {
                 let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
                 match hexadecimal(digits).ok_or_else(broken)? {
                     0 => State::Trailer(0),
-                    size if size > (self.most - self.bytes.len()) as u64 => return Err(too_large(self.most)),
+                    size if size > (self.most - self.bytes.len()) as u64 => return Err(Denied::too_large(self.most)),
                     size => State::Chunk(size),
                 }
             }
@@ -118,10 +118,6 @@ impl Body {
 fn hexadecimal(digits: &[u8]) -> Option<u64> {
     let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     plain.then(|| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok())?
-}
-
-pub(super) fn too_large(most: usize) -> Denied {
-    Denied::new(413, format!("a request may have {most} bytes here (max_request)"))
 }
 
 #[cfg(test)]

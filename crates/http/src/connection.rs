@@ -1,0 +1,178 @@
+//! One client's connection, whatever version of HTTP it turns out to speak.
+
+use crate::{
+    Answer, Denied, Door, Request, Service, Stream,
+    http1::{Http1, Step},
+    http2::Http2,
+};
+
+/// A client's connection.
+pub struct Connection<C> {
+    service: &'static Service,
+    /// What is told to whoever asks next.
+    refusal: Option<Box<Denied>>,
+    version: Version<C>,
+}
+
+enum Version<C> {
+    One(Http1<C>),
+    Two(Box<Http2<C>>),
+}
+
+/// What comes of the client's bytes.
+#[derive(Debug)]
+pub enum Event<'b, C> {
+    /// A body has begun to come in pieces (HTTP/1.1): the client is not idle from now on.
+    Uploading,
+    /// A request has come whole. In HTTP/1.1 nothing more is read before it has been answered.
+    Request(Request<'b, C>),
+}
+
+/// How a connection has come to its end. What was flushed is to be sent before it is closed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// As it should.
+    Done,
+    /// By what the client did, in words for a log.
+    Fault(String),
+}
+
+impl<C> Connection<C> {
+    /// A connection of which no byte has come.
+    pub fn new(service: &'static Service) -> Self {
+        Self { service, refusal: None, version: Version::One(Http1::default()) }
+    }
+
+    /// Reads on: `bytes` are all that have come and were not consumed. Returns how many are, and what comes of them. To be called with
+    /// the others, even if there are none, until no event comes. `held` is what the owner holds in bytes for requests of this connection
+    /// that it has not answered.
+    pub fn read<'b, D: Door<Caller = C>>(
+        &mut self,
+        bytes: &'b [u8],
+        held: usize,
+        door: &mut D,
+    ) -> (usize, Option<Event<'b, C>>) {
+        let mut at = 0;
+        if let Version::One(one) = &mut self.version {
+            let (used, step) = one.read(bytes, self.service, &mut self.refusal, door);
+            match step {
+                Step::On | Step::Wait => return (used, None),
+                Step::Tell(event) => return (used, Some(event)),
+                Step::Http2 => {
+                    let mut before = Vec::new();
+                    one.flush(&mut before);
+                    let most = door.rules().map_or(0, |rules| rules.max_request);
+                    self.version = Version::Two(Box::new(Http2::new(self.service, most, before)));
+                    at = used;
+                }
+            }
+        }
+        let Version::Two(two) = &mut self.version else { unreachable!("it has just become HTTP/2") };
+        let request = two.read(&bytes[at..], held, self.refusal.as_deref(), door);
+        (bytes.len(), request.map(Event::Request))
+    }
+
+    /// Answers a request. Where the client has given it up, nobody hears it.
+    pub fn answer(&mut self, stream: Stream, answer: Answer) {
+        match &mut self.version {
+            Version::One(one) => one.answer(stream, answer, self.service),
+            Version::Two(two) => two.answer(stream, answer),
+        }
+    }
+
+    /// Answers a request that is not carried out. The connection goes on.
+    pub fn deny(&mut self, stream: Stream, denied: &Denied) {
+        self.answer(stream, Answer::denied(self.service, denied));
+    }
+
+    /// Begins to answer a request with events, which go on until one side ends the stream, or the connection. False: the client has
+    /// given the request up.
+    pub fn open(&mut self, stream: Stream) -> bool {
+        match &mut self.version {
+            Version::One(one) => one.open(stream, self.service),
+            Version::Two(two) => two.open(stream),
+        }
+    }
+
+    /// Says events, as an [`EventWriter`](crate::EventWriter) writes them, to whoever has opened one of these streams. A stream of which
+    /// the client leaves too much unread is ended.
+    pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
+        match &mut self.version {
+            Version::One(one) => one.say(streams, events),
+            Version::Two(two) => two.say(streams, events),
+        }
+    }
+
+    /// Ends a stream of events in the middle; in HTTP/1.1 that is the end of the connection.
+    pub fn reset(&mut self, stream: Stream) {
+        match &mut self.version {
+            Version::One(one) => one.reset(stream),
+            Version::Two(two) => two.reset(stream),
+        }
+    }
+
+    /// Whoever asks next is refused, and the connection ends with that.
+    pub fn refuse(&mut self, denied: Denied) {
+        self.refusal = Some(Box::new(denied));
+    }
+
+    /// Ends the connection, and answers so what has been asked. Between requests its end says it all: clients of HTTP connect again.
+    pub fn close(&mut self, denied: &Denied) {
+        let answer = Answer::denied(self.service, denied);
+        match &mut self.version {
+            Version::One(one) => one.close(answer, self.service),
+            Version::Two(two) => two.close(&answer),
+        }
+    }
+
+    /// Ends the connection for what the client did. In HTTP/1.1 it is told even if it has asked nothing yet.
+    pub fn fail(&mut self, denied: &Denied) {
+        match &mut self.version {
+            Version::One(one) => one.fail(denied, self.service),
+            Version::Two(two) => two.close(&Answer::denied(self.service, denied)),
+        }
+    }
+
+    /// Appends what the client is to be sent now.
+    pub fn flush(&mut self, to: &mut Vec<u8>) {
+        match &mut self.version {
+            Version::One(one) => one.flush(to),
+            Version::Two(two) => two.flush(to),
+        }
+    }
+
+    /// Streams of events that have ended since this was asked last.
+    pub fn ended(&mut self) -> Vec<Stream> {
+        match &mut self.version {
+            Version::One(_) => Vec::new(),
+            Version::Two(two) => two.ended(),
+        }
+    }
+
+    /// How the connection has ended, if it has. Told once.
+    pub fn end(&mut self) -> Option<End> {
+        match &mut self.version {
+            Version::One(one) => one.end(),
+            Version::Two(two) => two.end(),
+        }
+    }
+
+    /// Whether several requests may be under way (HTTP/2).
+    pub fn has_streams(&self) -> bool {
+        matches!(self.version, Version::Two(_))
+    }
+
+    /// Whether the client has to read some of its answers before more of its requests are carried out.
+    pub fn is_behind(&self) -> bool {
+        matches!(&self.version, Version::Two(two) if two.is_behind())
+    }
+
+    /// Whether the connection holds more than it may, with what its owner holds for its requests, in bytes. Never in HTTP/1.1, where
+    /// each of the two parts has its own bound.
+    pub fn is_full(&self, held: usize) -> bool {
+        matches!(&self.version, Version::Two(two) if two.is_full(held))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! HTTP/1.1 (RFC 9112): one request after another, each with a head and a body.
+
+use std::borrow::Cow;
+
+use crate::{
+    Answer, Denied, Door, End, Event, Method, Service, Stream, Target,
+    access::{self, Manner},
+    body::Body,
+    head::{self, Framing, Head, MAX_HEAD},
+    http2::PREFACE,
+    request::Asked,
+};
+
+/// Bytes of a request that are dropped, because it is answered already, before its connection is given up.
+pub(crate) const MAX_DROPPED: u64 = 64 * 1024 * 1024;
+
+/// A connection.
+pub(crate) struct Http1<C> {
+    stage: Stage<C>,
+    /// What is to be sent.
+    pieces: Vec<Vec<u8>>,
+    /// The number of the request that came last.
+    stream: Stream,
+    end: Option<End>,
+}
+
+#[derive(Default)]
+enum Stage<C> {
+    /// The head of a request is next.
+    #[default]
+    Head,
+    /// A body comes in pieces.
+    Body(Box<Upload<C>>),
+    /// A request waits for its answer.
+    Asked(Manner),
+    /// Events are said until the connection ends.
+    Events,
+    /// The rest of a request that was answered already: so many bytes are dropped before the connection ends. Who closes on unread
+    /// bytes resets the connection, and the answer may be lost with it.
+    Drop(u64),
+    /// It has ended.
+    Over,
+}
+
+struct Upload<C> {
+    asked: Asked<C>,
+    manner: Manner,
+    body: Body,
+}
+
+/// What comes of some bytes.
+pub(crate) enum Step<'b, C> {
+    /// More can be read.
+    On,
+    /// No more, before something else has happened.
+    Wait,
+    Tell(Event<'b, C>),
+    /// The client speaks HTTP/2 from here on.
+    Http2,
+}
+
+impl<C> Default for Http1<C> {
+    fn default() -> Self {
+        Self { stage: Stage::Head, pieces: Vec::new(), stream: Stream(0), end: None }
+    }
+}
+
+impl<C> Http1<C> {
+    /// See [`Connection::read`](crate::Connection::read). Never tells that more can be read.
+    pub(crate) fn read<'b, D: Door<Caller = C>>(
+        &mut self,
+        bytes: &'b [u8],
+        service: &'static Service,
+        refusal: &mut Option<Box<Denied>>,
+        door: &mut D,
+    ) -> (usize, Step<'b, C>) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let (used, step) = match std::mem::take(&mut self.stage) {
+                Stage::Head if PREFACE.starts_with(&rest[..rest.len().min(PREFACE.len())]) => {
+                    (0, if rest.len() < PREFACE.len() { Step::Wait } else { Step::Http2 })
+                }
+                Stage::Head => match self.begin(rest, service, refusal, door) {
+                    Ok(read) => read,
+                    Err((manner, denied)) => {
+                        self.fail_as(manner, &denied, service);
+                        (0, Step::On)
+                    }
+                },
+                Stage::Body(upload) => self.upload(upload, rest, service),
+                Stage::Drop(left) => {
+                    let left = left.saturating_sub(rest.len() as u64);
+                    self.stage = if left == 0 { self.over(End::Done) } else { Stage::Drop(left) };
+                    (rest.len(), Step::On)
+                }
+                stage @ Stage::Asked(_) => {
+                    self.stage = stage;
+                    (0, Step::Wait)
+                }
+                stage @ (Stage::Events | Stage::Over) => {
+                    self.stage = stage;
+                    (rest.len(), Step::On)
+                }
+            };
+            at += used;
+            if !matches!(step, Step::On) {
+                return (at, step);
+            }
+        }
+        (at, Step::Wait)
+    }
+
+    /// Reads a request from its beginning.
+    ///
+    /// # Errors
+    /// It is not carried out, and what follows cannot be told from the rest of it, or is not wanted: the connection ends.
+    #[allow(clippy::type_complexity)]
+    fn begin<'b, D: Door<Caller = C>>(
+        &mut self,
+        bytes: &'b [u8],
+        service: &'static Service,
+        refusal: &mut Option<Box<Denied>>,
+        door: &mut D,
+    ) -> Result<(usize, Step<'b, C>), (Manner, Denied)> {
+        let plainly = |denied| (Manner::default(), denied);
+        let head = match head::read(bytes, service.fields).map_err(plainly)? {
+            Some(head) => head,
+            // The owner holds at least twice as much.
+            None if bytes.len() < MAX_HEAD => return Ok((0, Step::Wait)),
+            None => return Err(plainly(Denied::new(431, "the head has no end"))),
+        };
+        if let Some(denied) = refusal.take() {
+            return Err(plainly(*denied));
+        }
+        let rules = access::rules(door).map_err(plainly)?;
+        let manner = Manner::new(&head, &rules);
+        if head.method == Method::Options {
+            self.permit(manner, head.framing, service);
+            return Ok((head.length, Step::On));
+        }
+        let with_manner = |denied| (manner.clone(), denied);
+        let target = Target::read(&head.target, service.query_token);
+        let token = access::token(&head, &target, &rules).map_err(with_manner)?;
+        let caller = door.recognise(token).ok_or_else(|| with_manner(access::unknown()))?;
+        door.enter(&caller).map_err(with_manner)?;
+        let mut body = match Body::new(head.framing, rules.max_request) {
+            Ok(body) => body,
+            Err(denied) => {
+                self.deny_and_drop(manner, &denied, head.framing, service);
+                return Ok((head.length, Step::On));
+            }
+        };
+        let Head { length, method, framing, expects, fields, .. } = head;
+        let asked = Asked { method, target, fields, caller };
+        let behind = &bytes[length..];
+        match framing {
+            Framing::Length(most) if behind.len() as u64 >= most => {
+                let body = &behind[..most as usize];
+                let event = self.hand_over(asked, manner, Cow::Borrowed(body));
+                Ok((length + body.len(), Step::Tell(event)))
+            }
+            _ => {
+                if expects {
+                    self.pieces.push(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
+                }
+                body.bytes.reserve(behind.len());
+                self.stage = Stage::Body(Box::new(Upload { asked, manner, body }));
+                Ok((length, Step::Tell(Event::Uploading)))
+            }
+        }
+    }
+
+    /// Takes a piece of a body.
+    fn upload<'b>(&mut self, mut upload: Box<Upload<C>>, bytes: &[u8], service: &Service) -> (usize, Step<'b, C>) {
+        match upload.body.take(bytes) {
+            Err(denied) if denied.status == 413 => {
+                self.deny_and_drop(upload.manner, &denied, Framing::Chunked, service);
+                (0, Step::On)
+            }
+            Err(denied) => {
+                self.fail_as(upload.manner, &denied, service);
+                (0, Step::On)
+            }
+            Ok(used) if upload.body.is_whole() => {
+                let Upload { asked, manner, body } = *upload;
+                (used, Step::Tell(self.hand_over(asked, manner, Cow::Owned(body.bytes))))
+            }
+            Ok(used) => {
+                self.stage = Stage::Body(upload);
+                (used, if used > 0 { Step::On } else { Step::Wait })
+            }
+        }
+    }
+
+    /// A request is there as a whole.
+    fn hand_over<'b>(&mut self, asked: Asked<C>, manner: Manner, body: Cow<'b, [u8]>) -> Event<'b, C> {
+        self.stage = Stage::Asked(manner);
+        self.stream = Stream(self.stream.0.wrapping_add(1));
+        Event::Request(asked.with_body(self.stream, body))
+    }
+
+    /// Tells a browser that its pages may ask. Whatever body comes with the question is not read.
+    fn permit(&mut self, manner: Manner, framing: Framing, service: &Service) {
+        let bare = framing == Framing::Length(0);
+        let manner = if bare { manner } else { manner.last() };
+        self.write(Answer::permission(&manner), &manner, service);
+        if !bare {
+            self.drop_rest(framing);
+        }
+    }
+
+    /// The rest of a request that was answered already.
+    fn drop_rest(&mut self, framing: Framing) {
+        self.stage = Stage::Drop(match framing {
+            Framing::Length(length) => length.min(MAX_DROPPED),
+            Framing::Chunked => MAX_DROPPED,
+        });
+    }
+
+    /// Tells why a request is not carried out; the connection ends once the rest of it has come.
+    fn deny_and_drop(&mut self, manner: Manner, denied: &Denied, framing: Framing, service: &Service) {
+        self.write(Answer::denied(service, denied), &manner.last(), service);
+        self.drop_rest(framing);
+    }
+
+    fn write(&mut self, answer: Answer, manner: &Manner, service: &Service) {
+        let (head, body) = answer.http1(service, manner);
+        self.pieces.extend([head, body]);
+    }
+
+    fn over(&mut self, end: End) -> Stage<C> {
+        self.end = Some(end);
+        Stage::Over
+    }
+
+    /// Tells why the connection ends.
+    fn fail_as(&mut self, manner: Manner, denied: &Denied, service: &Service) {
+        self.write(Answer::denied(service, denied), &manner.last(), service);
+        self.stage = self.over(fault(denied));
+    }
+
+    /// The manner of the request that waits for its answer, if it is this one. The next one may come.
+    fn take_asked(&mut self, stream: Stream) -> Option<Manner> {
+        match std::mem::take(&mut self.stage) {
+            Stage::Asked(manner) if stream == self.stream => Some(manner),
+            stage => {
+                self.stage = stage;
+                None
+            }
+        }
+    }
+
+    /// See [`Connection::answer`](crate::Connection::answer).
+    pub(crate) fn answer(&mut self, stream: Stream, answer: Answer, service: &Service) {
+        let Some(manner) = self.take_asked(stream) else { return };
+        self.write(answer, &manner, service);
+        if !manner.keep_alive {
+            self.stage = self.over(End::Done);
+        }
+    }
+
+    /// See [`Connection::open`](crate::Connection::open).
+    pub(crate) fn open(&mut self, stream: Stream, service: &Service) -> bool {
+        let Some(manner) = self.take_asked(stream) else { return false };
+        self.write(Answer::events(), &manner.last(), service);
+        self.stage = Stage::Events;
+        true
+    }
+
+    /// See [`Connection::say`](crate::Connection::say).
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
+        if matches!(self.stage, Stage::Events) && streams.into_iter().any(|stream| stream == self.stream) {
+            self.pieces.push(events);
+        }
+    }
+
+    /// See [`Connection::reset`](crate::Connection::reset).
+    pub(crate) fn reset(&mut self, stream: Stream) {
+        if matches!(self.stage, Stage::Events) && stream == self.stream {
+            self.stage = self.over(End::Done);
+        }
+    }
+
+    /// See [`Connection::close`](crate::Connection::close).
+    pub(crate) fn close(&mut self, answer: Answer, service: &Service) {
+        if let Some(manner) = self.take_asked(self.stream) {
+            self.write(answer, &manner.last(), service);
+        }
+        if !matches!(self.stage, Stage::Over) {
+            self.stage = self.over(End::Done);
+        }
+    }
+
+    /// See [`Connection::fail`](crate::Connection::fail).
+    pub(crate) fn fail(&mut self, denied: &Denied, service: &Service) {
+        match self.take_asked(self.stream) {
+            None if matches!(self.stage, Stage::Over) => {}
+            // It has been answered, or is being answered.
+            None if matches!(self.stage, Stage::Events | Stage::Drop(_)) => self.stage = self.over(fault(denied)),
+            manner => self.fail_as(manner.unwrap_or_default(), denied, service),
+        }
+    }
+
+    /// See [`Connection::flush`](crate::Connection::flush).
+    pub(crate) fn flush(&mut self, to: &mut Vec<u8>) {
+        self.pieces.drain(..).for_each(|piece| to.extend_from_slice(&piece));
+    }
+
+    /// See [`Connection::end`](crate::Connection::end).
+    pub(crate) fn end(&mut self) -> Option<End> {
+        self.end.take()
+    }
+}
+
+fn fault(denied: &Denied) -> End {
+    End::Fault(format!("HTTP {}: {}", denied.status, denied.error))
+}

@@ -1,0 +1,425 @@
+//! HTTP/2 (RFC 9113): bytes in, whole requests out; answers in, bytes out. Bodies of answers wait here until the client makes room for
+//! them, so that it is known how much of them it has not read.
+//!
+//! The frames are the crate h2's, which believes to be on a socket ([`wire`]). It is asked whenever something has happened, so nobody
+//! has to wake it.
+
+mod sending;
+mod upload;
+mod wire;
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use h2::server::{self, Connection, Handshake, SendResponse};
+use http::request::Parts;
+
+use self::{
+    sending::{Sending, begin},
+    upload::{Upload, What},
+    wire::Wire,
+};
+use crate::{
+    Answer, Denied, Door, End, Method, Request, Service, Stream, Target,
+    access::{self, Manner, Rules},
+    head::{Head, MAX_HEAD},
+    request::Asked,
+};
+
+/// What a client that speaks HTTP/2 begins with (RFC 9113, section 3.4).
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Requests of a connection at a time.
+const MAX_STREAMS: u32 = 100;
+
+/// Requests that may wait for their answers. A client that gives them up may begin others in their place, so its streams are no bound.
+const MAX_REQUESTS: usize = 1000;
+
+/// Bytes of bodies that a client may send before any of them is looked at.
+const WINDOW: u32 = 1024 * 1024;
+
+/// Bytes of answers from which on the client has to read some before more of its requests are carried out.
+const MAX_UNREAD: usize = 1024 * 1024;
+
+/// Bytes that a connection may hold in all: bodies on their way, what its owner holds for requests, and answers that the client has not
+/// read. Or so many times the largest body, if that is more.
+const MAX_HELD: usize = 256 * 1024 * 1024;
+const MAX_BODIES: usize = 4;
+
+/// Bytes of a stream without end that may wait for the client.
+const MAX_BEHIND: usize = 32 * 1024 * 1024;
+
+/// A connection.
+pub(crate) struct Http2<C> {
+    service: &'static Service,
+    state: State,
+    wire: Wire,
+    uploads: Vec<Upload<C>>,
+    /// Requests that have come, and have not been handed over.
+    arrived: VecDeque<Arrived<C>>,
+    /// Where answers go that are due, and how.
+    unanswered: BTreeMap<Stream, (SendResponse<Bytes>, Manner)>,
+    sendings: Vec<Sending>,
+    /// Bytes that wait in them.
+    unread: usize,
+    /// Bytes of bodies that have not come whole.
+    uploading: usize,
+    /// Streams without end that the client has ended.
+    ended: Vec<Stream>,
+    /// Largest body.
+    max_request: usize,
+    /// Bytes that it may hold.
+    most: usize,
+    /// It is to end when what was asked has been answered.
+    leaving: bool,
+    /// Nothing is read any more.
+    over: bool,
+    end: Option<End>,
+}
+
+enum State {
+    Greeting(Box<Handshake<Wire, Bytes>>),
+    Open(Box<Connection<Wire, Bytes>>),
+    Over,
+}
+
+/// A request that has come, or why it is not carried out, and where its answer goes.
+struct Arrived<C> {
+    request: Result<(What<C>, Vec<u8>), Denied>,
+    manner: Manner,
+    respond: SendResponse<Bytes>,
+}
+
+impl<C> Http2<C> {
+    /// A connection whose bodies have at most `max_request` bytes. What it says comes behind what was said `before`.
+    pub(crate) fn new(service: &'static Service, max_request: usize, before: Vec<u8>) -> Self {
+        let wire = Wire::default();
+        wire.begin(before);
+        let greeting = server::Builder::new()
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEAD as u32)
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(wire.clone());
+        Self {
+            service,
+            state: State::Greeting(Box::new(greeting)),
+            wire,
+            uploads: Vec::new(),
+            arrived: VecDeque::new(),
+            unanswered: BTreeMap::new(),
+            sendings: Vec::new(),
+            unread: 0,
+            uploading: 0,
+            ended: Vec::new(),
+            max_request,
+            most: MAX_HELD,
+            leaving: false,
+            over: false,
+            end: None,
+        }
+    }
+
+    /// See [`Connection::read`](crate::Connection::read). It consumes all of the bytes.
+    pub(crate) fn read<D: Door<Caller = C>>(
+        &mut self,
+        bytes: &[u8],
+        held: usize,
+        refusal: Option<&Denied>,
+        door: &mut D,
+    ) -> Option<Request<'static, C>> {
+        if !bytes.is_empty() && !self.over {
+            let rules = access::rules(door);
+            self.most = MAX_HELD.max(MAX_BODIES * rules.as_ref().map_or(0, |rules| rules.max_request));
+            self.take(bytes, self.most.saturating_sub(held), refusal, &rules, door);
+            self.leaving |= refusal.is_some() && !self.arrived.is_empty();
+        }
+        while let Some(arrived) = self.arrived.pop_front() {
+            if let Some(request) = self.arrive(arrived, door) {
+                return Some(request);
+            }
+        }
+        if self.unanswered.len() > MAX_REQUESTS {
+            self.over(End::Fault("requests are given up faster than they can be carried out".to_owned()));
+        }
+        None
+    }
+
+    /// Takes bytes of the client. There is `room` for all that is held here, what has come before included: requests for whose bodies
+    /// there is none are refused, as are those whose heads say that they are not let in, without their bodies.
+    fn take<D: Door<Caller = C>>(
+        &mut self,
+        bytes: &[u8],
+        room: usize,
+        refusal: Option<&Denied>,
+        rules: &Result<Arc<Rules>, Denied>,
+        door: &mut D,
+    ) {
+        self.wire.put(bytes);
+        let mut context = Context::from_waker(Waker::noop());
+        if let State::Greeting(greeting) = &mut self.state {
+            match Pin::new(&mut **greeting).poll(&mut context) {
+                Poll::Pending => return,
+                Poll::Ready(Err(error)) => return self.fail(&error),
+                Poll::Ready(Ok(connection)) => self.state = State::Open(Box::new(connection)),
+            }
+        }
+        while let State::Open(connection) = &mut self.state {
+            match connection.poll_accept(&mut context) {
+                Poll::Pending => break,
+                Poll::Ready(None) => {
+                    self.state = State::Over;
+                    return self.over(End::Fault("the client ended the connection".to_owned()));
+                }
+                Poll::Ready(Some(Err(error))) => return self.fail(&error),
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    let (parts, stream) = request.into_parts();
+                    match self.admit(&parts, refusal, rules, door) {
+                        Ok((what, manner)) => self.uploads.push(Upload::new(what, manner, stream, respond)),
+                        Err(denied) => {
+                            let manner = Manner::default();
+                            self.arrived.push_back(Arrived { request: Err(denied), manner, respond });
+                        }
+                    }
+                }
+            }
+        }
+        self.receive(room, &mut context);
+        // What was received makes room for more, which the client is told.
+        self.turn();
+    }
+
+    fn fail(&mut self, error: &h2::Error) {
+        self.state = State::Over;
+        self.over(End::Fault(format!("HTTP/2: {error}")));
+    }
+
+    fn over(&mut self, end: End) {
+        if !std::mem::replace(&mut self.over, true) {
+            self.end = Some(end);
+        }
+    }
+
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// The request is not carried out, whatever its body is.
+    fn admit<D: Door<Caller = C>>(
+        &mut self,
+        parts: &Parts,
+        refusal: Option<&Denied>,
+        rules: &Result<Arc<Rules>, Denied>,
+        door: &mut D,
+    ) -> Result<(What<C>, Manner), Denied> {
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let mut head = Head::new(parts.method.as_str(), target)?;
+        let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        head.read_fields(fields, self.service.fields)?;
+        if let Some(denied) = refusal {
+            return Err(denied.clone());
+        }
+        let rules = rules.as_ref().map_err(Denied::clone)?;
+        if self.leaving {
+            return Err(access::unauthorized("a wrong token came before this request"));
+        }
+        let manner = Manner::new(&head, rules);
+        if head.method == Method::Options {
+            return Ok((What::Permission, manner));
+        }
+        let target = Target::read(&head.target, self.service.query_token);
+        let caller = door.recognise(access::token(&head, &target, rules)?);
+        self.leaving |= caller.is_none();
+        let caller = caller.ok_or_else(access::unknown)?;
+        let Head { method, fields, .. } = head;
+        Ok((What::Request(Asked { method, target, fields, caller }), manner))
+    }
+
+    /// Takes what has come of bodies. Requests that are whole at the same time stay in their order.
+    fn receive(&mut self, room: usize, context: &mut Context<'_>) {
+        let mut at = 0;
+        // What has come whole is held, too, until somebody has taken it.
+        let mut room = room.saturating_sub(self.holds());
+        while let Some(upload) = self.uploads.get_mut(at) {
+            let request = match upload.receive(self.max_request, &mut room, context) {
+                Poll::Pending => {
+                    at += 1;
+                    continue;
+                }
+                Poll::Ready(outcome) => outcome,
+            };
+            let Upload { what, manner, body, respond, .. } = self.uploads.remove(at);
+            match request {
+                None => {}
+                Some(Ok(())) => self.arrived.push_back(Arrived { request: Ok((what, body)), manner, respond }),
+                Some(Err(denied)) => {
+                    let manner = Manner::default();
+                    self.arrived.push_back(Arrived { request: Err(denied), manner, respond });
+                }
+            }
+        }
+        self.uploading = self.uploads.iter().map(|upload| upload.body.len()).sum();
+    }
+
+    /// A request is there as a whole: it is handed over, or answered at once.
+    fn arrive<D: Door<Caller = C>>(&mut self, arrived: Arrived<C>, door: &mut D) -> Option<Request<'static, C>> {
+        let Arrived { request, manner, respond } = arrived;
+        let answer = match request {
+            Err(denied) => Answer::denied(self.service, &denied),
+            Ok((What::Permission, _)) => Answer::permission(&manner),
+            Ok((What::Request(asked), body)) => match door.enter(&asked.caller) {
+                Err(denied) => Answer::denied(self.service, &denied),
+                Ok(()) => {
+                    let stream = Stream(respond.stream_id().as_u32());
+                    self.unanswered.insert(stream, (respond, manner));
+                    return Some(asked.with_body(stream, Cow::Owned(body)));
+                }
+            },
+        };
+        self.respond(respond, answer, &manner);
+        None
+    }
+
+    /// Bytes of bodies that it holds, of requests that have not come whole and of answers that the client has not read.
+    fn holds(&self) -> usize {
+        self.uploading + self.unread
+    }
+
+    /// See [`Connection::is_full`](crate::Connection::is_full).
+    pub(crate) fn is_full(&self, held: usize) -> bool {
+        self.holds() + held > self.most
+    }
+
+    /// See [`Connection::is_behind`](crate::Connection::is_behind).
+    pub(crate) fn is_behind(&self) -> bool {
+        self.unread > MAX_UNREAD
+    }
+
+    /// Lets it write what it has to write, as far as the client has room.
+    fn turn(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        while let State::Open(connection) = &mut self.state {
+            // A request cannot come of this: all that has arrived was read.
+            let _ = connection.poll_closed(&mut context);
+            if !self.feed(&mut context) {
+                break;
+            }
+        }
+    }
+
+    /// Hands over what there is room for. True if that was anything.
+    fn feed(&mut self, context: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        self.sendings.retain_mut(|sending| {
+            let before = sending.waiting;
+            let goes_on = sending.feed(context);
+            let left = if goes_on { sending.waiting } else { 0 };
+            moved |= left < before;
+            self.unread -= before - left;
+            if !goes_on {
+                self.ended.extend(sending.events);
+            }
+            goes_on
+        });
+        moved
+    }
+
+    fn respond(&mut self, respond: SendResponse<Bytes>, mut answer: Answer, manner: &Manner) {
+        let body = answer.body.take().unwrap_or_default();
+        let length = (answer.status != 204).then_some(body.len());
+        let ends = body.is_empty() || manner.head_only;
+        let stream = begin(respond, &answer, manner, self.service, length, ends);
+        let Some(stream) = stream.filter(|_| !ends) else { return };
+        self.unread += body.len();
+        self.sendings.push(Sending::whole(stream, body));
+    }
+
+    /// See [`Connection::answer`](crate::Connection::answer).
+    pub(crate) fn answer(&mut self, stream: Stream, answer: Answer) {
+        if let Some((respond, manner)) = self.unanswered.remove(&stream) {
+            self.respond(respond, answer, &manner);
+        }
+    }
+
+    /// See [`Connection::open`](crate::Connection::open).
+    pub(crate) fn open(&mut self, stream: Stream) -> bool {
+        let Some((respond, manner)) = self.unanswered.remove(&stream) else { return false };
+        let begun = begin(respond, &Answer::events(), &manner, self.service, None, false);
+        let opened = begun.is_some();
+        self.sendings.extend(begun.map(|begun| Sending::events(begun, stream)));
+        opened
+    }
+
+    /// See [`Connection::say`](crate::Connection::say).
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
+        let events = Bytes::from(events);
+        for stream in streams {
+            let Some(sending) = self.sendings.iter_mut().find(|sending| sending.events == Some(stream)) else {
+                continue;
+            };
+            if sending.add(&events) {
+                self.unread += events.len();
+            } else {
+                self.reset(stream);
+            }
+        }
+    }
+
+    /// See [`Connection::reset`](crate::Connection::reset).
+    pub(crate) fn reset(&mut self, stream: Stream) {
+        let Some(at) = self.sendings.iter().position(|sending| sending.events == Some(stream)) else { return };
+        let sending = self.sendings.swap_remove(at);
+        self.unread -= sending.waiting;
+        sending.reset();
+        self.ended.push(stream);
+    }
+
+    /// See [`Connection::ended`](crate::Connection::ended).
+    pub(crate) fn ended(&mut self) -> Vec<Stream> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// See [`Connection::close`](crate::Connection::close).
+    pub(crate) fn close(&mut self, answer: &Answer) {
+        for (_, (respond, manner)) in std::mem::take(&mut self.unanswered) {
+            self.respond(respond, answer.clone(), &manner);
+        }
+        if !self.over {
+            self.say_goodbye();
+            self.over(End::Done);
+        }
+    }
+
+    /// The client is told to ask nothing more here, behind what it has been answered. (The graceful way, GOAWAY twice with a PING
+    /// between, is more than Python's h2 takes: to it the connection is over with the first.)
+    fn say_goodbye(&mut self) {
+        self.turn();
+        if let State::Open(connection) = &mut self.state {
+            connection.abrupt_shutdown(h2::Reason::NO_ERROR);
+        }
+        self.turn();
+    }
+
+    /// See [`Connection::flush`](crate::Connection::flush).
+    pub(crate) fn flush(&mut self, to: &mut Vec<u8>) {
+        self.turn();
+        if self.leaving && self.unanswered.is_empty() && !self.over {
+            self.say_goodbye();
+            self.over(End::Done);
+        }
+        self.wire.drain(to);
+    }
+
+    /// See [`Connection::end`](crate::Connection::end).
+    pub(crate) fn end(&mut self) -> Option<End> {
+        self.end.take()
+    }
+}
+
+#[cfg(test)]
+mod tests;

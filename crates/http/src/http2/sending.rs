@@ -1,0 +1,88 @@
+//! The body of an answer of HTTP/2 on its way.
+
+use std::{collections::VecDeque, task::Context};
+
+use bytes::Bytes;
+use h2::{Reason, SendStream, server::SendResponse};
+use http::Response;
+
+use super::MAX_BEHIND;
+use crate::{Answer, Service, Stream, access::Manner};
+
+/// A body on its way.
+pub(super) struct Sending {
+    stream: SendStream<Bytes>,
+    /// None of them is empty.
+    pieces: VecDeque<Bytes>,
+    /// Their bytes.
+    pub waiting: usize,
+    /// The stream whose events it is; more are added. `None`: these are all.
+    pub events: Option<Stream>,
+}
+
+impl Sending {
+    /// A body that is there.
+    pub(super) fn whole(stream: SendStream<Bytes>, body: Vec<u8>) -> Self {
+        Self { stream, waiting: body.len(), pieces: VecDeque::from([Bytes::from(body)]), events: None }
+    }
+
+    /// Events, of which there are none yet.
+    pub(super) fn events(stream: SendStream<Bytes>, name: Stream) -> Self {
+        Self { stream, waiting: 0, pieces: VecDeque::new(), events: Some(name) }
+    }
+
+    /// Adds to them. False if too much would be unread.
+    pub(super) fn add(&mut self, bytes: &Bytes) -> bool {
+        let room = self.waiting + bytes.len() <= MAX_BEHIND;
+        if room && !bytes.is_empty() {
+            self.waiting += bytes.len();
+            self.pieces.push_back(bytes.clone());
+        }
+        room
+    }
+
+    /// Ends it in the middle.
+    pub(super) fn reset(mut self) {
+        self.stream.send_reset(Reason::CANCEL);
+    }
+
+    /// Hands over what there is room for. False if that was the last, or if nobody wants it any more.
+    pub(super) fn feed(&mut self, context: &mut Context<'_>) -> bool {
+        while let Some(piece) = self.pieces.front_mut() {
+            self.stream.reserve_capacity(piece.len());
+            let room = self.stream.capacity().min(piece.len());
+            if room == 0 {
+                break;
+            }
+            let part = piece.split_to(room);
+            self.waiting -= room;
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+            let last = self.events.is_none() && self.pieces.is_empty();
+            if self.stream.send_data(part, last).is_err() || last {
+                return false;
+            }
+        }
+        self.stream.poll_reset(context).is_pending()
+    }
+}
+
+/// Sends the head of an answer. `None`: the client has given the request up.
+pub(super) fn begin(
+    mut respond: SendResponse<Bytes>,
+    answer: &Answer,
+    manner: &Manner,
+    service: &Service,
+    length: Option<usize>,
+    ends: bool,
+) -> Option<SendStream<Bytes>> {
+    let mut response = Response::builder().status(answer.status);
+    for (name, value) in answer.all_fields(service, manner) {
+        response = response.header(name, value);
+    }
+    if let Some(length) = length {
+        response = response.header("content-length", length);
+    }
+    respond.send_response(response.body(()).ok()?, ends).ok()
+}
