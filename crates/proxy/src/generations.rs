@@ -8,7 +8,10 @@ mod redis;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Release},
+    },
 };
 
 use driver::{PoolSpec, Upstreams};
@@ -26,6 +29,8 @@ pub struct Generations {
     /// Those that the listeners were opened under, whose places in it clients come with.
     first: Arc<Pools>,
     table: RwLock<Table>,
+    /// Counts the configurations.
+    epoch: AtomicU64,
     /// By database: what in it could touch sessions behind the text of a statement.
     suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
 }
@@ -65,7 +70,7 @@ impl Generations {
     pub fn new(first: Pools) -> Self {
         let first = Arc::new(first);
         let table = Table { current: Arc::clone(&first), entries: Vec::new(), ids: HashMap::new() };
-        Self { first, table: RwLock::new(table), suspicious: RwLock::default() }
+        Self { first, table: RwLock::new(table), epoch: AtomicU64::new(0), suspicious: RwLock::default() }
     }
 
     /// Puts another configuration in force for whoever asks from now on.
@@ -88,6 +93,7 @@ impl Generations {
             ids.entry(id).or_insert(known);
         }
         (table.current, table.ids) = (next, ids);
+        self.epoch.fetch_add(1, Release);
         told
     }
 

@@ -65,6 +65,8 @@ pub struct Client {
     pub(crate) user: Arc<str>,
     pub(crate) database: u32,
     pub(crate) version: Version,
+    /// The pool that serves it, as far as it has been asked for.
+    home: Option<Home>,
     /// What CLIENT SETNAME said.
     pub(crate) name: Option<Box<[u8]>>,
     /// What CLIENT SETINFO said.
@@ -106,6 +108,15 @@ pub struct Client {
     closing: bool,
 }
 
+/// What the directory has said of a client's pool: for this user in this database and version, as long as the configuration is the same.
+struct Home {
+    pool: PoolId,
+    user: Arc<str>,
+    database: u32,
+    version: Version,
+    epoch: u64,
+}
+
 /// The client library by which somebody speaks, in its own words.
 #[derive(Default)]
 struct Library {
@@ -132,6 +143,7 @@ impl Redis {
             user: Arc::from(""),
             database: 0,
             version: Version::Resp2,
+            home: None,
             name: None,
             lib: None,
             lease: Lease::None,
@@ -175,6 +187,21 @@ impl Redis {
             Err(why) => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
         }
         pool.is_ok()
+    }
+
+    /// The pool that serves the client in this logical database: asked for once, not for each request.
+    #[inline]
+    fn pool_of(&self, client: &mut Client, database: u32) -> Result<PoolId, String> {
+        let (version, epoch) = (client.version, self.directory.epoch());
+        if let Some(home) = &client.home
+            && (home.database, home.version, home.epoch) == (database, version, epoch)
+            && home.user == client.user
+        {
+            return Ok(home.pool);
+        }
+        let pool = self.directory.route(&client.user, database, version)?;
+        client.home = Some(Home { pool, user: Arc::clone(&client.user), database, version, epoch });
+        Ok(pool)
     }
 
     /// Reads what the client asks.
@@ -311,7 +338,7 @@ impl Redis {
             Lease::None => {
                 // While Redis is busy with a script, it lets nobody into another database than the first.
                 let database = if kind == Kind::Rescue { 0 } else { client.database };
-                match self.directory.route(&client.user, database, client.version) {
+                match self.pool_of(client, database) {
                     Ok(pool) => {
                         let lease = match kind {
                             _ if !alone => LeaseKind::Shared,

@@ -82,6 +82,11 @@ pub trait Directory: Send + Sync + 'static {
     /// There is none, for this reason, which is told to the client.
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String>;
 
+    /// The number of the configuration in force: while that stays, so does what [`route`](Directory::route) says of a pool.
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     /// The rules of a listener whose clients speak HTTP; `None` if they speak Redis's protocol.
     fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
         let _ = listener;

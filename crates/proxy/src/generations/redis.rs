@@ -1,6 +1,9 @@
 //! The same for Redis.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Acquire},
+    time::Duration,
+};
 
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Access, Directory, HttpRules, ServerLogin, Version, Welcome};
@@ -25,6 +28,10 @@ impl Directory for Generations {
         let pools = self.current();
         let pool = pools.route(user, database, version)?;
         self.known_as(&pools, pool).map_err(reason)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Acquire)
     }
 
     fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
