@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Most pools of a process.
-pub const MAX_POOLS: usize = 4096;
+pub const MAX_POOLS: usize = 16_384;
 
 /// Of these, those kept for databases that are configured by name: the `*` database gets no more, because a client that may use it
 /// can make up names until there is no pool left.
