@@ -87,8 +87,8 @@ def start(directory, cluster, redis, name, binary):
     ]:
         port = processes.free_port()
         config = pathlib.Path(directory) / f"{name}-{protocol}.toml"
-        database = DATABASE if protocol == "postgres" else "0"
-        config.write_text(f'[[listener]]\nprotocol = "{protocol}"\nlisten = "127.0.0.1:{port}"\n\n[[database]]\nname = "{database}"\nurl = "{url}"\n{sizes}')
+        name_of = f'name = "{DATABASE}"\n' if protocol == "postgres" else ""
+        config.write_text(f'[[listener]]\nprotocol = "{protocol}"\nlisten = "127.0.0.1:{port}"\n\n[[database]]\n{name_of}url = "{url}"\n{sizes}')
         config.chmod(0o644)
         process = processes.start([binary, "serve", "--config", str(config)], os.path.join(directory, f"{name}-{protocol}.log"))
         processes.wait_until(lambda port=port: answers(port), 20)
