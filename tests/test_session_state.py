@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 import time
 
 import psycopg
@@ -206,3 +207,25 @@ def test_who_has_asked_for_last_values_gets_them_from_then_on(start):
             one.query("SELECT lastval()")
         assert pins(pooler) == []
         one.query("DROP SEQUENCE s_one")
+
+
+def test_a_question_that_was_ended_and_asked_again_changes_no_setting(start, cluster):
+    """What Poolhouse sets so that its question is not ended once more is not what the client has set."""
+    pooler = start(max_size=1, max_wait_time="10s")
+    ask = "SELECT current_setting('lock_timeout'), current_setting('jit'), current_setting('statement_timeout')"
+    with pooler.wire() as one, pooler.wire() as other, cluster.superuser("bench") as db:
+        one.query("SET lock_timeout = '7s'")
+        one.query("SET jit = on")
+        # The question takes longer than the client allows.
+        db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
+        release = threading.Timer(0.3, lambda: db.execute("ROLLBACK"))
+        release.start()
+        try:
+            one.query("SET statement_timeout = '100ms'")
+        finally:
+            release.join()
+        before = other.query(ask)
+        assert one.query(ask) == [["7s", "on", "100ms"]]
+        other.query("SELECT pg_advisory_xact_lock(1)")
+        assert one.query(ask) == [["7s", "on", "100ms"]]
+        assert other.query(ask) == before

@@ -46,12 +46,28 @@ fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// The query again, so that no time-out of the client's ends it, with what it says of the time-out itself. Only outside a transaction.
+/// What is set for the query itself where it must not be ended again.
+const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
+
+/// The query again, so that no time-out of the client's ends it, with what the session has for these parameters, and what it would have if it had set nothing.
+/// Only outside a transaction.
 fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
-    let mut sql = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;SELECT 't', ".to_vec();
-    write_bytes(&mut sql, b"'statement_timeout'");
-    sql.push(b',');
-    write_bytes(&mut sql, b"pg_catalog.current_setting('statement_timeout')");
+    let mut sql = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;".to_vec();
+    let ask = |sql: &mut Vec<u8>, word: char| {
+        for (number, name) in GUARDED.iter().enumerate() {
+            let between = if number == 0 { "" } else { " UNION ALL " };
+            sql.extend_from_slice(format!("{between}SELECT '{word}', ").as_bytes());
+            write_bytes(sql, format!("'{name}'").as_bytes());
+            sql.push(b',');
+            write_bytes(sql, format!("pg_catalog.current_setting('{name}')").as_bytes());
+        }
+    };
+    ask(&mut sql, 't');
+    sql.extend_from_slice(
+        b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout TO DEFAULT;SET LOCAL jit TO DEFAULT;\
+          SET LOCAL statement_timeout TO DEFAULT;",
+    );
+    ask(&mut sql, 'd');
     sql.extend_from_slice(b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout = 0;SET LOCAL jit = off;");
     sql.extend(write(suspects, custom));
     sql.extend_from_slice(b";COMMIT");
@@ -112,8 +128,9 @@ pub(crate) struct Survey {
     pub(crate) channels: Vec<Box<[u8]>>,
     /// Settings made in the session.
     set: Vec<Setting>,
-    /// The client's statement_timeout, where the session's own does not show it.
-    timeout: Option<Box<[u8]>>,
+    /// It is guarded: what the session has for these parameters comes first, and is not what the answer says of them.
+    guarded: bool,
+    own: Vec<Setting>,
     /// Something was too long to be kept.
     pub(crate) too_long: bool,
     /// Names of custom parameters that no text has named: where one is empty, it was only cleaned.
@@ -131,7 +148,8 @@ impl Survey {
             pin: None,
             channels: Vec::new(),
             set: Vec::new(),
-            timeout: None,
+            guarded: false,
+            own: Vec::new(),
             too_long: false,
             guessed: Vec::new(),
             custom: custom.to_vec(),
@@ -142,8 +160,12 @@ impl Survey {
     /// The same once more, and its query; `None` if it was tried often enough.
     pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
         let guessed = self.guessed.clone();
-        let survey =
-            Self { tries: self.tries + 1, guessed, ..Self::new(self.asked, self.resets.clone(), &self.custom) };
+        let survey = Self {
+            tries: self.tries + 1,
+            guessed,
+            guarded: true,
+            ..Self::new(self.asked, self.resets.clone(), &self.custom)
+        };
         (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom)))
     }
 
@@ -186,13 +208,16 @@ impl Survey {
         match (columns[0]?, columns[1]?, columns[2]) {
             (b"s", name, Some(value)) => {
                 let name = bytes_of(name)?;
-                let value = match (&self.timeout, &*name) {
-                    (Some(own), b"statement_timeout") => own.clone(),
-                    _ => bytes_of(value)?,
-                };
-                self.set.push((name, value));
+                if !(self.guarded && GUARDED.iter().any(|other| *other.as_bytes() == *name)) {
+                    self.set.push((name, bytes_of(value)?));
+                }
             }
-            (b"t", _, Some(value)) => self.timeout = Some(bytes_of(value)?),
+            (b"t", name, Some(value)) => self.own.push((bytes_of(name)?, bytes_of(value)?)),
+            (b"d", name, Some(value)) => {
+                let default = (bytes_of(name)?, bytes_of(value)?);
+                let own = self.own.iter().find(|own| own.0 == default.0);
+                self.set.extend(own.filter(|own| **own != default).cloned());
+            }
             (b"s", _, None) => {}
             (b"l", name, _) => self.channels.push(name.into()),
             (b"p", word, _) => {
