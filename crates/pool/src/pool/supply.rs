@@ -33,6 +33,7 @@ impl Pool {
         }
         if self.demanding.len() > 0 {
             self.make_room(now);
+            self.watch_times(now);
         }
         self.asked = self.wanted();
     }
