@@ -2,19 +2,15 @@
 //! that a pool in which nothing is due costs nothing.
 
 use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
+    collections::BTreeSet,
     sync::{Mutex, PoisonError},
 };
 
 use pool::Time;
 use protocol::PoolId;
 
-/// One worker's: the earliest first.
-type Queue = BinaryHeap<Reverse<(Time, PoolId)>>;
-
-/// Of all workers.
-pub(crate) struct Alarms(Vec<Mutex<Queue>>);
+/// Of all workers. A pool has one alarm at most.
+pub(crate) struct Alarms(Vec<Mutex<BTreeSet<(Time, PoolId)>>>);
 
 impl Alarms {
     pub(crate) fn new(workers: usize) -> Self {
@@ -26,17 +22,20 @@ impl Alarms {
         pool.0 as usize % self.0.len()
     }
 
-    /// A pool is to be looked at then. To be called under its lock.
-    pub(crate) fn set(&self, pool: PoolId, at: Time) {
+    /// A pool is to be looked at then, and not at the time `before`, if it had an alarm. To be called under its lock.
+    pub(crate) fn set(&self, pool: PoolId, before: Time, at: Time) {
         let mut alarms = self.0[self.keeper(pool)].lock().unwrap_or_else(PoisonError::into_inner);
-        alarms.push(Reverse((at, pool)));
+        if before < Time::NEVER {
+            alarms.remove(&(before, pool));
+        }
+        alarms.insert((at, pool));
     }
 
     /// Takes out those that are due at a worker, each with the time for which it was set.
     pub(crate) fn take_due(&self, worker: usize, now: Time, due: &mut Vec<(PoolId, Time)>) {
         let mut alarms = self.0[worker].lock().unwrap_or_else(PoisonError::into_inner);
-        while alarms.peek().is_some_and(|Reverse((at, _))| *at <= now) {
-            due.extend(alarms.pop().map(|Reverse((at, pool))| (pool, at)));
+        while alarms.first().is_some_and(|(at, _)| *at <= now) {
+            due.extend(alarms.pop_first().map(|(at, pool)| (pool, at)));
         }
     }
 }
@@ -46,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_worker_hears_of_its_own_pools_in_the_order_of_time() {
+    fn each_worker_hears_of_its_own_pools_in_the_order_of_time_and_once() {
         let alarms = Alarms::new(2);
-        for (pool, at) in [(4, 30), (1, 5), (2, 10), (4, 20)] {
-            alarms.set(PoolId(pool), Time(at));
+        for (pool, before, at) in [(4, u64::MAX, 30), (1, u64::MAX, 5), (2, u64::MAX, 10), (4, 30, 20)] {
+            alarms.set(PoolId(pool), Time(before), Time(at));
         }
         let due = |worker, at| {
             let mut due = Vec::new();
@@ -58,8 +57,7 @@ mod tests {
         };
         assert_eq!(due(0, 9), []);
         assert_eq!(due(0, 25), [(2, 10), (4, 20)]);
-        assert_eq!(due(0, 25), []);
+        assert_eq!(due(0, 40), []);
         assert_eq!(due(1, 5), [(1, 5)]);
-        assert_eq!(due(0, 30), [(4, 30)]);
     }
 }

@@ -142,9 +142,10 @@ impl SharedPool {
     pub(crate) fn set_alarm(&self, guarded: &Guarded, alarms: &Alarms, now: Time) {
         let emptied = self.drained.load(Relaxed) && guarded.pool.counts().idle > 0;
         let due = if emptied { Some(now) } else { guarded.pool.poll_deadline() };
-        if let Some(due) = due.filter(|due| due.0 < self.alarm.load(Relaxed)) {
+        let before = Time(self.alarm.load(Relaxed));
+        if let Some(due) = due.filter(|due| *due < before) {
             self.alarm.store(due.0, Relaxed);
-            alarms.set(self.id, due);
+            alarms.set(self.id, before, due);
         }
     }
 
@@ -156,7 +157,7 @@ impl SharedPool {
     /// It is new: has it looked at as soon as can be. To be called under its lock.
     pub(crate) fn set_first_alarm(&self, alarms: &Alarms, now: Time) {
         self.alarm.store(now.0, Relaxed);
-        alarms.set(self.id, now);
+        alarms.set(self.id, Time::NEVER, now);
     }
 
     /// What it is now.

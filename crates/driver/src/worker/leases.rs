@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, Time, WaiterId, Wish};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId, Wish};
 use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
@@ -588,33 +588,5 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (database, user) = (&spec.database, &spec.user);
         tracing::warn!(%database, %user, %address, "the server takes no writes any more: connecting anew");
         self.operate(&pool, |guarded| guarded.pool.clear(Clear::default(), now));
-    }
-
-    /// Looks at the pools that are due.
-    pub(super) fn look_after_pools(&mut self) {
-        let mut due = std::mem::take(&mut self.due_pools);
-        self.shared.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
-        for (pool, at) in due.drain(..) {
-            let pool = self.pool(pool);
-            self.look_after_pool(&pool, at);
-        }
-        self.due_pools = due;
-    }
-
-    /// Whatever a pool's deadlines bring, for which an alarm was set.
-    fn look_after_pool(&mut self, pool: &Arc<SharedPool>, at: Time) {
-        let now = self.now;
-        let drained = pool.drained.load(Relaxed);
-        self.operate(pool, |guarded| {
-            if !pool.end_alarm(at) {
-                return;
-            }
-            if drained && guarded.pool.counts().idle > 0 {
-                guarded.pool.clear(Clear::default(), now);
-            }
-            if guarded.pool.poll_deadline().is_some_and(|deadline| deadline <= now) {
-                guarded.pool.handle_timeout(now);
-            }
-        });
     }
 }

@@ -1,8 +1,12 @@
 //! What happens because time passes. Called once per tick; looks only at heads of queues, except
 //! for the servers that are held, which are few.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
+use pool::{Clear, Time};
 use protocol::{Blame, CloseReason, Protocol, Refusal};
 
 use super::{
@@ -14,6 +18,7 @@ use super::{
 use crate::{
     config::{PoolTimeouts, Timeouts},
     reactor::Reactor,
+    shared_pool::SharedPool,
 };
 
 /// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
@@ -187,5 +192,33 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let message = format!("no answer to a question of Poolhouse's own within the {limit:?} of connect_time");
             self.end_server(slot as usize, CloseReason::Error(Blame::Server, message));
         }
+    }
+
+    /// Looks at the pools that are due.
+    pub(super) fn look_after_pools(&mut self) {
+        let mut due = std::mem::take(&mut self.due_pools);
+        self.shared.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
+        for (pool, at) in due.drain(..) {
+            let pool = self.pool(pool);
+            self.look_after_pool(&pool, at);
+        }
+        self.due_pools = due;
+    }
+
+    /// Whatever a pool's deadlines bring, for which an alarm was set.
+    fn look_after_pool(&mut self, pool: &Arc<SharedPool>, at: Time) {
+        let now = self.now;
+        let drained = pool.drained.load(Relaxed);
+        self.operate(pool, |guarded| {
+            if !pool.end_alarm(at) {
+                return;
+            }
+            if drained && guarded.pool.counts().idle > 0 {
+                guarded.pool.clear(Clear::default(), now);
+            }
+            if guarded.pool.poll_deadline().is_some_and(|deadline| deadline <= now) {
+                guarded.pool.handle_timeout(now);
+            }
+        });
     }
 }
