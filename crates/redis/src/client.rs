@@ -4,6 +4,7 @@
 //! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
 mod granting;
+mod home;
 mod lease;
 mod leaving;
 mod listing;
@@ -66,7 +67,7 @@ pub struct Client {
     pub(crate) database: u32,
     pub(crate) version: Version,
     /// The pool that serves it, as far as it has been asked for.
-    home: Option<Home>,
+    home: Option<home::Home>,
     /// What CLIENT SETNAME said.
     pub(crate) name: Option<Box<[u8]>>,
     /// What CLIENT SETINFO said.
@@ -106,15 +107,6 @@ pub struct Client {
     /// It has input that was not taken, because replies must come first.
     held_back: bool,
     closing: bool,
-}
-
-/// What the directory has said of a client's pool: for this user in this database and version, as long as the configuration is the same.
-struct Home {
-    pool: PoolId,
-    user: Arc<str>,
-    database: u32,
-    version: Version,
-    epoch: u64,
 }
 
 /// The client library by which somebody speaks, in its own words.
@@ -187,21 +179,6 @@ impl Redis {
             Err(why) => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
         }
         pool.is_ok()
-    }
-
-    /// The pool that serves the client in this logical database: asked for once, not for each request.
-    #[inline]
-    fn pool_of(&self, client: &mut Client, database: u32) -> Result<PoolId, String> {
-        let (version, epoch) = (client.version, self.directory.epoch());
-        if let Some(home) = &client.home
-            && (home.database, home.version, home.epoch) == (database, version, epoch)
-            && home.user == client.user
-        {
-            return Ok(home.pool);
-        }
-        let pool = self.directory.route(&client.user, database, version)?;
-        client.home = Some(Home { pool, user: Arc::clone(&client.user), database, version, epoch });
-        Ok(pool)
     }
 
     /// Reads what the client asks.
