@@ -15,4 +15,6 @@ def load(cluster, port, table="t_faults", **more):
     with Load(port, table, **more) as running:
         running.flows()
         yield running
+    # A backend that was killed may have been noticed only now.
+    cluster.wait_until_up()
     running.check(cluster)
