@@ -229,3 +229,116 @@ def test_a_question_that_was_ended_and_asked_again_changes_no_setting(start, clu
         other.query("SELECT pg_advisory_xact_lock(1)")
         assert one.query(ask) == [["7s", "on", "100ms"]]
         assert other.query(ask) == before
+
+
+START = {"options": "-c work_mem=5MB", "application_name": "mine"}
+# A backslash may end a literal or not: such a text is forwarded as it is, and what it did is asked afterwards.
+HIDDEN_RESETS = [r"SELECT '\'; RESET work_mem", "DO $$ BEGIN RESET work_mem; END $$"]
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("text", HIDDEN_RESETS)
+def test_a_reset_that_is_committed_before_an_error_leads_back_to_the_clients_start(start, mode, text):
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(**START) as client:
+        with pytest.raises(w.ServerError, match="division by zero"):
+            client.query(f"{text}; COMMIT; SELECT 1/0")
+        assert client.query("SHOW work_mem") == [["5MB"]]
+        # One that the error takes back changes nothing.
+        client.query("SET work_mem = '6MB'")
+        with pytest.raises(w.ServerError, match="division by zero"):
+            client.query(f"{text}; SELECT 1/0")
+        assert client.query("SHOW work_mem") == [["6MB"]]
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_behind_a_committed_reset_and_an_error_the_next_transaction_of_a_chain_can_still_be_set_up(start, mode):
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(**START) as client:
+        client.query("BEGIN")
+        with pytest.raises(w.ServerError, match="division by zero"):
+            client.query(rf"{HIDDEN_RESETS[0]}; COMMIT AND CHAIN; SELECT 1/0")
+        client.query("ROLLBACK AND CHAIN")
+        client.query("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        client.query("COMMIT")
+        assert client.query("SHOW work_mem") == [["5MB"]]
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])
+@pytest.mark.parametrize("text", HIDDEN_RESETS)
+def test_no_time_out_of_the_clients_ends_what_is_asked_within_its_transaction(start, cluster, mode, limit, text):
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(**START) as client, cluster.superuser("bench") as db:
+        client.query("BEGIN")
+        client.query("SAVEPOINT poolhouse")
+        client.query(f"SET LOCAL {limit} = '50ms'")
+        # The question takes longer than the client allows.
+        db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
+        release = threading.Timer(0.3, lambda: db.execute("ROLLBACK"))
+        release.start()
+        try:
+            client.query(text)
+        finally:
+            release.join()
+        ask = f"SELECT current_setting('work_mem'), current_setting('{limit}')"
+        assert client.query(ask) == [["5MB", "50ms"]]
+        client.query("ROLLBACK TO poolhouse")
+        assert client.query("SHOW work_mem") == [["5MB"]]
+        client.query("COMMIT")
+        assert client.query(ask) == [["5MB", "0"]]
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_cancel_of_what_is_asked_within_a_transaction_fails_that_and_leaves_the_connection(start, cluster, mode):
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(**START) as client, cluster.superuser("bench") as db:
+        client.query("BEGIN")
+        (pid,), = client.query("SELECT pg_backend_pid()")
+        db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
+        cancel = threading.Timer(0.3, lambda: db.execute(f"SELECT pg_cancel_backend({pid})"))
+        cancel.start()
+        try:
+            with pytest.raises(w.ServerError, match="canceling statement due to user request"):
+                client.query(HIDDEN_RESETS[1])
+        finally:
+            cancel.join()
+            db.execute("ROLLBACK")
+        with pytest.raises(w.ServerError, match="current transaction is aborted"):
+            client.query("SELECT 1")
+        client.query("ROLLBACK")
+        assert client.query("SHOW work_mem") == [["5MB"]]
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_what_takes_the_place_of_a_reset_is_told_as_what_it_is(start, mode):
+    """A portal and a statement that are in use are refused to a RESET."""
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(**START) as client:
+        client.send(w.parse("SELECT generate_series(1,3)", "s"), w.parse("RESET work_mem", "r"), w.SYNC)
+        client.until_ready()
+        client.send(w.query("BEGIN"), w.bind(portal="p", name="s"), w.execute("p", 1), w.SYNC, w.query("SAVEPOINT s"),
+                    w.bind(portal="p", name="r"), w.SYNC, w.query("ROLLBACK TO s"), w.execute("p", 1), w.SYNC)
+        kinds = []
+        for _ in range(6):
+            kinds += [kind for kind, _ in client.until_ready()[0]]
+        assert kinds.count(b"s") == 2 and kinds.count(b"E") == 1, kinds
+        client.query("ROLLBACK")
+        # And a statement that is there is not replaced.
+        client.send(w.parse("COMMIT", "c"), w.SYNC, w.parse("RESET work_mem", "c"), w.SYNC)
+        client.until_ready()
+        client.until_ready()
+        client.send(w.query("BEGIN"), w.bind(name="c"), w.execute(), w.SYNC)
+        told = client.until_ready()[0] + client.until_ready()[0]
+        assert (b"C", b"COMMIT\0") in told, told
+
+
+def test_a_reset_is_not_forgotten_because_its_name_is_refused_to_another_statement(start):
+    pooler = start(max_size=4, mode="session")
+    with pooler.wire(**START) as client:
+        client.send(w.parse("RESET ALL", "a"), w.SYNC, w.parse("SELECT 1", "a"), w.SYNC)
+        client.until_ready()
+        client.until_ready()
+        client.send(w.bind(name="a"), w.execute(), w.SYNC)
+        assert (b"C", b"RESET\0") in client.until_ready()[0]
+        assert client.query("SHOW work_mem") == [["5MB"]]

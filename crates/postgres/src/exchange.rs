@@ -121,6 +121,11 @@ impl Exchange {
         self.status
     }
 
+    /// The open transaction has failed by what was not asked for its client.
+    pub(crate) fn transaction_failed(&mut self) {
+        self.status = b'E';
+    }
+
     /// Nothing is owed by either side. The transaction may be open all the same: see [`Exchange::status`].
     pub(crate) fn is_settled(&self) -> bool {
         self.queue.is_empty() && !self.skipping

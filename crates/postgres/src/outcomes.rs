@@ -24,7 +24,8 @@ impl Postgres {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
         let told = match (note, &mut server.retold) {
-            (Some(Note::Retold(tag)), _) => Told::As(tag),
+            // Another tag is that of a statement which took the place of the amended one.
+            (Some(Note::Retold(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => Told::As(own),
             (_, Some(retold)) => retold.tell(tag),
             _ => Told::Same,
         };
@@ -59,7 +60,7 @@ impl Postgres {
             _ => {}
         }
         match note {
-            None => Step::Forward,
+            None | Some(Note::Retold(_)) => Step::Forward,
             Some(_) => Step::Broken("a Parse or Close answered by a CommandComplete".to_owned()),
         }
     }
@@ -89,11 +90,14 @@ impl Postgres {
         let syncs = server.exchange.failed();
         if server.exchange.is_last() && !server.discarded {
             // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD ALL, which is
-            // committed at once. (What does either is the last under way: what follows waits.) A transaction that goes on, after AND
-            // CHAIN, must not be asked: a question would be its first statement, and SET TRANSACTION too late.
-            server.suspects.remove(Suspects::RESET);
-            server.resets.clear();
+            // committed at once. (What does either is the last under way: what follows waits.)
             server.unlistens.clear();
+            if server.suspects.any(Suspects::RESET) {
+                // Unless a COMMIT stood between. A transaction that goes on, after AND CHAIN, must not be asked: a question
+                // would be its first statement, and SET TRANSACTION too late.
+                server.suspects.remove(Suspects::RESET);
+                server.reset_in_doubt = true;
+            }
         }
         if let Some(body) = body {
             server.note_fatal(body);
@@ -153,6 +157,9 @@ impl Postgres {
         }
         relay.client(tag).copies.settled();
         server.copies &= status != IDLE;
+        if status == IDLE && std::mem::take(&mut server.reset_in_doubt) {
+            server.suspects.add(Suspects::RESET);
+        }
         let corrected = server.suspects.any(Suspects::RESET)
             && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
             && status != b'E';

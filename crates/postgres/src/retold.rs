@@ -32,9 +32,17 @@ pub(crate) struct Retold {
     ours: u8,
     /// Portals of amended statements.
     portals: Vec<(Box<[u8]>, Tag)>,
-    /// Where nobody else follows statements: names of those that set something back, and whether they are amended to be
-    /// told as another.
-    names: Vec<(Box<[u8]>, Option<Tag>)>,
+    /// Where nobody else follows statements: names of those that set something back.
+    names: Vec<(Box<[u8]>, Resetting)>,
+}
+
+/// How a statement sets something back.
+#[derive(Clone, Copy, Default)]
+struct Resetting {
+    /// It is amended, and its answer told as another.
+    amended: Option<Tag>,
+    /// It has to be looked at afterwards what it did.
+    unclear: bool,
 }
 
 /// What the client gets in the place of a CommandComplete.
@@ -50,6 +58,17 @@ impl Retold {
         self.portals.retain(|(known, _)| **known != *portal);
         if let Some(tag) = mark.filter(|_| self.portals.len() < MOST) {
             self.portals.push((portal.into(), tag));
+        }
+    }
+
+    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the one before: so what is known of
+    /// that is kept, too.
+    fn name(&mut self, name: &[u8], resetting: Resetting) {
+        if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
+            known.amended = resetting.amended.or(known.amended);
+            known.unclear |= resetting.unclear;
+        } else if (resetting.unclear || resetting.amended.is_some()) && self.names.len() < MOST {
+            self.names.push((name.into(), resetting));
         }
     }
 
@@ -144,9 +163,10 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
         return None;
     }
     let Some(name) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
-    let known = retold.names.iter().find(|(known, _)| **known == *name).map(|(_, mark)| *mark);
-    retold.bind(portal, known.flatten());
-    if known == Some(None) {
+    let known = retold.names.iter().find(|(known, _)| **known == *name).map(|(_, resetting)| *resetting);
+    let known = known.unwrap_or_default();
+    retold.bind(portal, known.amended);
+    if known.unclear {
         server.note(&Findings {
             suspects: Suspects::RESET,
             resets: vec![Box::from(*ALL_PARAMETERS)],
@@ -265,14 +285,10 @@ fn session_text(
         }
     } else {
         let amended = parse(client, server, text, &mut findings);
-        let mark = amended.as_deref().and_then(amend::mark);
-        let of_interest = mark.is_some() || findings.suspects.any(Suspects::RESET);
-        if of_interest || server.retold.is_some() {
-            let names = &mut server.retold().names;
-            names.retain(|(known, _)| **known != *name);
-            if of_interest && names.len() < MOST {
-                names.push((name.into(), mark));
-            }
+        let amended_as = amended.as_deref().and_then(amend::mark);
+        let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
+        if amended_as.is_some() || unclear {
+            server.retold().name(name, Resetting { amended: amended_as, unclear });
         }
         if let Some(body) = amended {
             out.insert(Peer::Server(tag), |to| crate::named::write_named_parse(to, name, &body));

@@ -62,6 +62,8 @@ pub struct Server {
     pub(crate) custom: Vec<Box<[u8]>>,
     /// Names of parameters that those texts set back.
     pub(crate) resets: Vec<Box<[u8]>>,
+    /// An error came behind what sets them back: whether that was committed is asked when no transaction is open.
+    pub(crate) reset_in_doubt: bool,
     /// Channels that those texts stop listening to, unless the transaction fails.
     pub(crate) unlistens: Vec<Box<[u8]>>,
     /// Whether it serves clients one by one.
@@ -562,7 +564,7 @@ fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: us
 #[inline]
 fn passed_on(server: &mut Server, kind: u8) -> Step {
     match server.exchange.answered(kind) {
-        None => Step::Forward,
+        None | Some(Note::Retold(_)) => Step::Forward,
         Some(_) => Step::Broken(format!("a Parse or Close answered by 0x{kind:02X}")),
     }
 }

@@ -142,6 +142,7 @@ impl Postgres {
             suspects: Suspects::NONE,
             custom: Vec::new(),
             resets: Vec::new(),
+            reset_in_doubt: false,
             unlistens: Vec::new(),
             duty: crate::listeners::Duty::default(),
             sequences_of: None,

@@ -12,7 +12,7 @@ use crate::{
     PoolMode, Postgres,
     cleaning::Soil,
     client::{Client, Phase},
-    error::{Report, Severity, code},
+    error::{Failure, Report, Severity, code},
     exchange::Note,
     listeners::MAX_CHANNELS,
     message::{IDLE, front, write, write_query},
@@ -265,7 +265,7 @@ impl Server {
     pub(crate) fn forget_suspects(&mut self) {
         self.suspects = Suspects::NONE;
         self.custom = Vec::new();
-        self.resets = Vec::new();
+        (self.resets, self.reset_in_doubt) = (Vec::new(), false);
         self.unlistens = Vec::new();
         self.retold = None;
         self.settle_change();
@@ -437,8 +437,35 @@ impl Postgres {
         let mut survey = Survey::new(server.suspects, server.resets.clone(), &custom);
         let named = |name: &[u8]| server.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name));
         survey.guessed = hidden.into_iter().filter(|name| known.extras.get(name).is_none() && !named(name)).collect();
-        let sql = survey::write(server.suspects, &custom);
+        let sql =
+            if server.exchange.status() == IDLE { survey::write(server.suspects, &custom) } else { survey.within() };
         server.begin(tag, Purpose::Survey(survey), &[&sql], out);
+    }
+
+    /// What was asked or set within a transaction after a RESET has failed, and the transaction with it: the client is told so
+    /// before it is told that the server is ready, as of a transaction that fails at its end.
+    pub(crate) fn failed_within(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        server: &mut Server,
+        failure: &Failure,
+        out: &mut Outbox,
+    ) {
+        server.exchange.transaction_failed();
+        server.ready_withheld = Some(server.exchange.status());
+        // When it is over, what is there is asked.
+        server.resets = vec![Box::from(*ALL_PARAMETERS)];
+        server.reset_in_doubt = true;
+        server.suspects.add(Suspects::SETTINGS);
+        let report = Report {
+            severity: Severity::Error,
+            code: &failure.code,
+            message: &failure.message,
+            hint: "It happened when what RESET leads back to was looked up.",
+        };
+        out.insert(Peer::Client(me), |to| report.write(to));
+        self.corrected(me, client, server, out);
     }
 
     /// The server did not answer a survey. A time-out of the client's does not hold within a transaction that says so.

@@ -17,7 +17,7 @@ const NOT_OF_SESSION: [&str; 4] =
 const MAX_CUSTOM: usize = 512;
 
 /// Surveys that are tried before a client's state is called unknown.
-const MAX_TRIES: u8 = 3;
+const MAX_TRIES: u8 = 8;
 
 /// Names of custom parameters to ask for: those seen, and those known.
 pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]>> {
@@ -49,10 +49,15 @@ fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
 /// What is set for the query itself where it must not be ended again.
 const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
 
-/// The query again, so that no time-out of the client's ends it, with what the session has for these parameters, and what it would have if it had set nothing.
-/// Only outside a transaction.
-fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
-    let mut sql = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;".to_vec();
+/// The query so that no time-out of the client's ends it, with what the session has for these parameters, and what it would have if it had set nothing.
+/// Within a transaction or outside, and it leaves nothing behind there.
+fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], within: bool) -> Vec<u8> {
+    let (begin, end): (&[u8], &[u8]) = if within {
+        (b"SAVEPOINT poolhouse;", b";ROLLBACK TO SAVEPOINT poolhouse;RELEASE SAVEPOINT poolhouse")
+    } else {
+        (b"BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;", b";COMMIT")
+    };
+    let mut sql = begin.to_vec();
     let ask = |sql: &mut Vec<u8>, word: char| {
         for (number, name) in GUARDED.iter().enumerate() {
             let between = if number == 0 { "" } else { " UNION ALL " };
@@ -70,7 +75,7 @@ fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
     ask(&mut sql, 'd');
     sql.extend_from_slice(b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout = 0;SET LOCAL jit = off;");
     sql.extend(write(suspects, custom));
-    sql.extend_from_slice(b";COMMIT");
+    sql.extend_from_slice(end);
     sql
 }
 
@@ -166,7 +171,13 @@ impl Survey {
             guarded: true,
             ..Self::new(self.asked, self.resets.clone(), &self.custom)
         };
-        (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom)))
+        (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom, false)))
+    }
+
+    /// Its query within a transaction, where it cannot be asked again.
+    pub(crate) fn within(&mut self) -> Vec<u8> {
+        self.guarded = true;
+        write_guarded(self.asked, &self.custom, true)
     }
 
     /// One that was never answered.

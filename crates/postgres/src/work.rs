@@ -241,8 +241,15 @@ impl Postgres {
         }
         let work = server.work.take().expect("the server is at work for us");
         let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Forget);
+        if let (b'E', Purpose::Survey(_) | Purpose::Correct(_), Some(failure)) = (status, &work.purpose, &work.failure)
+            && server.exchange.status() != IDLE
+        {
+            let (tag, client) = holder(server, clients);
+            return self.failed_within(tag, client, server, failure, out);
+        }
         if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
-            return self.broken(me, server, clients, "a transaction that does not end", out);
+            let behind = work.failure.as_ref().map(|failure| format!(" behind {}", failure.text())).unwrap_or_default();
+            return self.broken(me, server, clients, &format!("a transaction that does not end{behind}"), out);
         }
         if status == IDLE && work.is_to_repeat() {
             return server.begin_again(me, *work, out);
