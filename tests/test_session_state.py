@@ -251,6 +251,18 @@ def test_a_reset_that_is_committed_before_an_error_leads_back_to_the_clients_sta
         assert client.query("SHOW work_mem") == [["6MB"]]
 
 
+def test_a_value_that_is_also_the_servers_own_survives_a_reset_that_failed(start):
+    pooler = start(max_size=1)
+    with pooler.wire(**START) as client, pooler.wire() as other:
+        client.query("SET application_name = ''")
+        # The server is cleaned, so nothing there says that it was set.
+        other.query("DO $$ BEGIN PERFORM 1; END $$")
+        with pytest.raises(w.ServerError, match="DISCARD ALL cannot run"):
+            client.query("BEGIN; DISCARD ALL")
+        client.query("ROLLBACK")
+        assert client.query("SHOW application_name") == [[""]]
+
+
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_behind_a_committed_reset_and_an_error_the_next_transaction_of_a_chain_can_still_be_set_up(start, mode):
     pooler = start(max_size=2, mode=mode)

@@ -113,8 +113,7 @@ fuzz_target!(|data: &[u8]| {
         connection.refuse(Denied::new(429, "too many"));
     }
     let doors = Doors { token_in_query: how & 1 == 1 };
-    let mut world =
-        World { connection, doors, held: Vec::new(), waiting: Vec::new(), open: Vec::new(), over: false };
+    let mut world = World { connection, doors, held: Vec::new(), waiting: Vec::new(), open: Vec::new(), over: false };
     for (turn, piece) in data.split(|byte| *byte == 0xFF).enumerate() {
         world.held.extend_from_slice(piece);
         world.read();

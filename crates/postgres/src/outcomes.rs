@@ -56,6 +56,7 @@ impl Postgres {
             b"DEALLOCATE\0" | b"DO\0" if forgets => {
                 server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all());
             }
+            b"COMMIT\0" => server.committed |= server.suspects.any(Suspects::RESET),
             b"ROLLBACK\0" if server.exchange.is_last() => server.unlistens.clear(),
             _ => {}
         }
@@ -92,11 +93,13 @@ impl Postgres {
             // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD ALL, which is
             // committed at once. (What does either is the last under way: what follows waits.)
             server.unlistens.clear();
-            if server.suspects.any(Suspects::RESET) {
-                // Unless a COMMIT stood between. A transaction that goes on, after AND CHAIN, must not be asked: a question
-                // would be its first statement, and SET TRANSACTION too late.
-                server.suspects.remove(Suspects::RESET);
+            server.suspects.remove(Suspects::RESET);
+            if server.committed {
+                // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first statement,
+                // and SET TRANSACTION too late.
                 server.reset_in_doubt = true;
+            } else {
+                server.resets.clear();
             }
         }
         if let Some(body) = body {

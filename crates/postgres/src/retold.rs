@@ -62,10 +62,10 @@ impl Retold {
     }
 
     /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the one before: so what is known of
-    /// that is kept, too.
-    fn name(&mut self, name: &[u8], resetting: Resetting) {
+    /// that is kept, too, unless the new one `may_be_taken` for it.
+    fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool) {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
-            known.amended = resetting.amended.or(known.amended);
+            known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
             known.unclear |= resetting.unclear;
         } else if (resetting.unclear || resetting.amended.is_some()) && self.names.len() < MOST {
             self.names.push((name.into(), resetting));
@@ -287,8 +287,10 @@ fn session_text(
         let amended = parse(client, server, text, &mut findings);
         let amended_as = amended.as_deref().and_then(amend::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
-        if amended_as.is_some() || unclear {
-            server.retold().name(name, Resetting { amended: amended_as, unclear });
+        if amended_as.is_some() || unclear || server.retold.is_some() {
+            // The unnamed one is always replaced; and the answers of these are told apart from those of an amended one by nothing else.
+            let may_be_taken = name.is_empty() || copies::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
+            server.retold().name(name, Resetting { amended: amended_as, unclear }, may_be_taken);
         }
         if let Some(body) = amended {
             out.insert(Peer::Server(tag), |to| crate::named::write_named_parse(to, name, &body));

@@ -62,7 +62,9 @@ pub struct Server {
     pub(crate) custom: Vec<Box<[u8]>>,
     /// Names of parameters that those texts set back.
     pub(crate) resets: Vec<Box<[u8]>>,
-    /// An error came behind what sets them back: whether that was committed is asked when no transaction is open.
+    /// A COMMIT was answered since something may have set them back.
+    pub(crate) committed: bool,
+    /// An error came behind that: whether they were set back is asked when no transaction is open.
     pub(crate) reset_in_doubt: bool,
     /// Channels that those texts stop listening to, unless the transaction fails.
     pub(crate) unlistens: Vec<Box<[u8]>>,

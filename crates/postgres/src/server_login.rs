@@ -142,6 +142,7 @@ impl Postgres {
             suspects: Suspects::NONE,
             custom: Vec::new(),
             resets: Vec::new(),
+            committed: false,
             reset_in_doubt: false,
             unlistens: Vec::new(),
             duty: crate::listeners::Duty::default(),

@@ -265,7 +265,8 @@ impl Server {
     pub(crate) fn forget_suspects(&mut self) {
         self.suspects = Suspects::NONE;
         self.custom = Vec::new();
-        (self.resets, self.reset_in_doubt) = (Vec::new(), false);
+        self.resets = Vec::new();
+        (self.committed, self.reset_in_doubt) = (false, false);
         self.unlistens = Vec::new();
         self.retold = None;
         self.settle_change();
@@ -381,7 +382,7 @@ impl Postgres {
         if client.mode == PoolMode::Session {
             server.suspects.remove(Suspects::SETTINGS);
             (server.custom, server.resets) = (Vec::new(), Vec::new());
-            server.discarded = false;
+            (server.discarded, server.committed) = (false, false);
         }
     }
 
@@ -454,10 +455,6 @@ impl Postgres {
     ) {
         server.exchange.transaction_failed();
         server.ready_withheld = Some(server.exchange.status());
-        // When it is over, what is there is asked.
-        server.resets = vec![Box::from(*ALL_PARAMETERS)];
-        server.reset_in_doubt = true;
-        server.suspects.add(Suspects::SETTINGS);
         let report = Report {
             severity: Severity::Error,
             code: &failure.code,

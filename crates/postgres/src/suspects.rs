@@ -57,7 +57,7 @@ impl Suspects {
     /// Sets parameters back, for however long.
     pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
     /// What the next CommandCompletes have to be looked at for.
-    pub(crate) const TELLING: Self = Self(Self::FORGET.0 | Self::AMENDED.0);
+    pub(crate) const TELLING: Self = Self(Self::FORGET.0 | Self::AMENDED.0 | Self::RESET.0);
     /// What the next messages have to be looked at for.
     pub(crate) const OF_INTEREST: Self = Self(Self::RESET.0 | Self::AMENDED.0 | Self::UNDO.0 | Self::FORGET.0);
 

@@ -1,7 +1,5 @@
 //! Whole dialogues between clients, Poolhouse and servers, in bytes.
 
-#[path = "session/backend.rs"]
-mod backend;
 #[path = "session/dialogues.rs"]
 mod dialogues;
 #[path = "session/encryption.rs"]
@@ -14,8 +12,6 @@ mod listeners;
 mod logins;
 #[path = "session/lookups.rs"]
 mod lookups;
-#[path = "session/random.rs"]
-mod random;
 #[path = "session/state.rs"]
 mod state;
 #[path = "session/statements.rs"]

@@ -62,8 +62,13 @@ impl fmt::Debug for Message {
 pub struct Request {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// How many answers end because of it.
+    /// How many answers end because of it; [`Request::AS_MANY_AS_COME`]: as many as the reference says at once.
     pub answers: usize,
+}
+
+impl Request {
+    /// Only the reference knows how many answers end.
+    pub const AS_MANY_AS_COME: usize = usize::MAX;
 }
 
 /// How a player speaks, and what it asks.
@@ -358,7 +363,6 @@ impl<S: Speech> Player<S> {
         if life.due == 0 {
             life.since = around.now;
         }
-        life.due += request.answers;
         if around.trace {
             println!("{:>12.6}   player {}: {}", around.now.0 as f64 / 1e9, self.number, request.bytes.escape_ascii());
         }
@@ -383,6 +387,10 @@ impl<S: Speech> Player<S> {
         if life.opening {
             self.speech.sort_opening(&mut messages);
         }
+        life.due += match request.answers {
+            Request::AS_MANY_AS_COME => messages.iter().filter(|message| message.kind == Kind::End).count(),
+            answers => answers,
+        };
         for message in messages {
             self.speech.learn(&message);
             match message.kind {

@@ -168,6 +168,7 @@ impl Session {
             }
             Node::Do(steps) => self.procedure(shared, steps)?,
             Node::Survey { settings, names, prefix } => self.survey(shared, *settings, names, prefix),
+            Node::Guarded { mark, names } => self.guarded(mark, names),
             Node::Fixed(_, rows) => {
                 let value = |text: &String| Value::Text(text.clone());
                 Done::rows("SELECT", rows.iter().map(|row| row.iter().map(value).collect()).collect::<VecDeque<_>>())

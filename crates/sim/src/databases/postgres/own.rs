@@ -16,6 +16,11 @@ pub(super) fn recognise(span: &str, tokens: &[Token]) -> Option<Node> {
     if span.starts_with("SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text") {
         return survey(span, tokens);
     }
+    for mark in ["t", "d"] {
+        if span.starts_with(&format!("SELECT '{mark}', pg_catalog.encode(")) {
+            return Some(Node::Guarded { mark, names: names_of_settings(tokens) });
+        }
+    }
     if span.starts_with("SELECT 'm', '', mark, ") {
         let mark = ["m", "", "0.", "", "", "", ""].map(str::to_owned).to_vec();
         return Some(Node::Fixed(CATALOGUE_COLUMNS, vec![mark]));
@@ -29,6 +34,12 @@ fn survey(span: &str, tokens: &[Token]) -> Option<Node> {
     let start = span.find(BEFORE)? + BEFORE.len();
     let length = span[start..].find("[0-9]+$'")?;
     let prefix = span[start..start + length].to_owned();
+    let names = names_of_settings(tokens);
+    Some(Node::Survey { settings: span.contains("pg_catalog.pg_settings"), names, prefix })
+}
+
+/// Of which settings the values are asked for by name.
+fn names_of_settings(tokens: &[Token]) -> Vec<String> {
     let mut names = Vec::new();
     for three in tokens.windows(3) {
         if let [function, parenthesis, name] = three
@@ -39,7 +50,7 @@ fn survey(span: &str, tokens: &[Token]) -> Option<Node> {
             names.push(name.clone());
         }
     }
-    Some(Node::Survey { settings: span.contains("pg_catalog.pg_settings"), names, prefix })
+    names
 }
 
 /// The statements of procedural code, if the model knows them all.

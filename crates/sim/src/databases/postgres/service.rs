@@ -52,7 +52,6 @@ impl Session {
             rows.push_back(vec![text("p"), text("prepare"), Value::Null]);
         }
         if settings {
-            let hex = |text: &str| Value::Text(text.bytes().map(|byte| format!("{byte:02x}")).collect());
             for (name, value) in self.settings.of_session() {
                 rows.push_back(vec![text("s"), hex(name), hex(&value)]);
             }
@@ -63,4 +62,18 @@ impl Session {
         }
         Done::rows("SELECT", rows)
     }
+
+    /// What these settings are.
+    pub(super) fn guarded(&self, mark: &str, names: &[String]) -> Done {
+        let row = |name: &String| {
+            let value = self.settings.show(name).map_or(Value::Null, |value| hex(&value));
+            vec![Value::Text(mark.to_owned()), hex(name), value]
+        };
+        Done::rows("SELECT", names.iter().map(row).collect::<VecDeque<_>>())
+    }
+}
+
+/// A text as the numbers of its bytes.
+fn hex(text: &str) -> Value {
+    Value::Text(text.bytes().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -86,6 +86,11 @@ pub(super) enum Node {
         names: Vec<String>,
         prefix: String,
     },
+    /// What these settings are, asked before a survey that changes them for itself.
+    Guarded {
+        mark: &'static str,
+        names: Vec<String>,
+    },
     /// Rows that are the same whatever happens: so many columns each.
     Fixed(usize, Vec<Vec<String>>),
 }
@@ -181,7 +186,7 @@ impl Node {
 
     /// It is a query, and not only something that has rows to tell.
     pub(super) fn is_query(&self) -> bool {
-        matches!(self, Self::Select(_) | Self::Read(_) | Self::Survey { .. } | Self::Fixed(..))
+        matches!(self, Self::Select(_) | Self::Read(_) | Self::Survey { .. } | Self::Guarded { .. } | Self::Fixed(..))
     }
 
     /// It needs to know what was committed: when it is read, if `early`, or when it is carried out.

@@ -111,7 +111,8 @@ impl Programs {
             55..=66 => self.prepared(rng),
             67..=71 => self.pipeline(rng),
             72..=74 => self.names(rng),
-            75..=78 => {
+            75 => self.anything(rng),
+            76..=78 => {
                 // DISCARD ALL has no place in such a text, which is then not amended where it sets back.
                 let several: Vec<String> = (0..2 + rng.below(3)).map(|_| self.sql_among_others(rng)).collect();
                 one(query(&several.join("; ").replace("DISCARD ALL", "RESET ALL")))
@@ -308,6 +309,67 @@ impl Programs {
             return Request { bytes, answers: 2 };
         }
         one(bytes)
+    }
+
+    /// Messages in any order, Syncs among them: PostgreSQL has an answer to everything.
+    fn anything(&mut self, rng: &mut Rng) -> Request {
+        let mut bytes = Vec::new();
+        for _ in 0..2 + rng.below(14) {
+            let (name, portal) = (rng.pick(&["a", "b"]), rng.pick(&["", "", "p"]));
+            let sql = match rng.below(12) {
+                0 => "BEGIN".to_owned(),
+                1 | 2 => rng.pick(&["COMMIT", "ROLLBACK"]).to_owned(),
+                3 => "SELECT 1/0".to_owned(),
+                4 => format!("INSERT INTO ledger VALUES ('{}', {})", self.who(), self.row()),
+                5 => format!("SELECT count(*) FROM ledger WHERE who = '{}'", self.who()),
+                6 => "SELECT $1".to_owned(),
+                7 => "rubbish".to_owned(),
+                8 => String::new(),
+                _ => format!("SELECT 'text {} of {}'", self.fresh(), self.number),
+            };
+            let arguments: &[&str] = if sql.contains("$1") { &["bound"] } else { &[] };
+            // A row is there once, and what has a name may be executed again. Where a client has two names for one text, errors
+            // tell either.
+            let named = if sql.starts_with("INSERT") { "SELECT 'named'" } else { &*sql };
+            let named = if name == "a" { named.to_owned() } else { format!("{named} ") };
+            bytes.extend(match rng.below(20) {
+                0..=3 => query(&sql.replace("$1", "'none'")),
+                4..=5 => parse(name, &named),
+                6 => [parse(name, &named), bind(portal, name, arguments), execute(portal, 0)].concat(),
+                // The unnamed statement is not kept for who does not use it at once.
+                7..=8 => [parse("", &sql), bind(portal, "", arguments), execute(portal, 0)].concat(),
+                9 => bind(portal, name, rng.pick(&[&[][..], &["bound"]])),
+                // Of a statement in a failed transaction: it may have to be parsed first, and then that is refused.
+                10 => describe(b'P', portal),
+                11..=12 => execute(portal, rng.below(2) as u32),
+                13 => {
+                    if rng.percent(50) {
+                        close(b'S', name)
+                    } else {
+                        close(b'P', portal)
+                    }
+                }
+                14 => message(b'H', b""),
+                15 => [query("COPY ledger FROM STDIN"), self.data()].concat(),
+                16 => [run("COPY ledger FROM STDIN", &[], false), self.data(), sync()].concat(),
+                // What has no COPY before it means nothing.
+                17 => {
+                    let (kind, body) = rng.pick(&[(b'd', &b"stray\n"[..]), (b'c', b""), (b'f', b"stray\0")]);
+                    message(kind, body)
+                }
+                _ => sync(),
+            });
+        }
+        bytes.extend(sync());
+        // What is left of the unnamed statement is not known here.
+        self.parsed = false;
+        Request { bytes, answers: Request::AS_MANY_AS_COME }
+    }
+
+    /// A row for a COPY, and its end.
+    fn data(&mut self) -> Vec<u8> {
+        let row = format!("{}\t{}\n", self.who(), self.row());
+        [message(b'd', row.as_bytes()), message(b'c', b"")].concat()
     }
 
     /// Rows by COPY, with what may go wrong there.
