@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         ),
         "postgres" | "redis" => {
             let play: Play = if verb == "redis" { product::redis::play } else { product::postgres::play };
-            runner::run_on_all(
+            runner::run(
                 options.seed,
                 options.schedules,
                 |seed| play(seed, options.bounds, None, options.trace),

@@ -1,7 +1,7 @@
 //! Makes a schedule that goes wrong smaller: tighter bounds are tried, each with the same seed and with others, as long as something goes wrong in
 //! the same way. It knows nothing of what a schedule does.
 
-use crate::runner::{Violation, run_on_all};
+use crate::runner::{Violation, run};
 
 /// Other seeds that are tried within tighter bounds.
 const TRIES: u64 = 2000;
@@ -27,8 +27,8 @@ pub fn shrink<B: Bounds>(first: Violation, bounds: B, schedule: impl Fn(u64, B) 
                     std::panic::resume_unwind(payload);
                 }
             };
-            let tried = run_on_all(found.seed, 1, judged, |()| ());
-            if let Err(violation) = tried.and_then(|()| run_on_all(1, TRIES, judged, |()| ())) {
+            let tried = run(found.seed, 1, judged, |()| ());
+            if let Err(violation) = tried.and_then(|()| run(1, TRIES, judged, |()| ())) {
                 (found, within) = (violation, bounds);
                 continue 'smaller;
             }

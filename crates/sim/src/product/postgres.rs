@@ -85,7 +85,8 @@ impl Directory for Doors {
 pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
-    let players = (1 + rng.index(8)).min(bounds.players);
+    // Most schedules are small: more of them are played, and what goes wrong in one is found sooner.
+    let players = (1 + rng.index(8).min(rng.index(8))).min(bounds.players);
     let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
     let all = (players + strangers) as u32;
     let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
@@ -102,7 +103,8 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let pinners = if mode == PoolMode::Session { players } else { (max_size as usize).saturating_sub(2) };
     let made = |number: usize| {
         let voice = Voice::new(number, number < pinners);
-        let size = Size { lives: (1 + rng.below(4)).min(bounds.lives), requests: bounds.requests };
+        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
+        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
         Player::new(number, voice, size, Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();

@@ -70,7 +70,8 @@ impl Directory for Doors {
 /// When anything is not as it must be.
 pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
-    let players = (1 + rng.index(5)).min(bounds.players);
+    // Most schedules are small: more of them are played, and what goes wrong in one is found sooner.
+    let players = (1 + rng.index(5).min(rng.index(5))).min(bounds.players);
     let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
     let max_size = (players + strangers) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
@@ -81,7 +82,8 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
     let made = |number: usize| {
-        let size = Size { lives: (1 + rng.below(4)).min(bounds.lives), requests: bounds.requests };
+        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
+        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
         Player::new(number, Voice::new(number), size, Rng::new(rng.next()))
     };
     let players = (0..players).map(made).collect();
