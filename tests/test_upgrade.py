@@ -27,8 +27,8 @@ def successor(start, pooler):
 
     eventually("the first is ready", ready, 10)
     made = start.unstarted()
-    made.port, made.admin_port = pooler.port, pooler.admin_port
-    command = [BINARY, "serve", "--config", str(pooler.config_path), "--take-over"]
+    made.port, made.admin_port, made.origin = pooler.port, pooler.admin_port, getattr(pooler, "origin", pooler)
+    command = [BINARY, "serve", "--config", str(made.origin.config_path), "--take-over"]
     with made.log_path.open("ab") as log:
         made.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=pooler.directory)
     eventually("it has taken over", lambda: "took over" in made.log() or made.process.poll() is not None, 15)
@@ -140,6 +140,33 @@ def test_both_together_stay_within_the_limits(start, cluster):
         watcher.join(10)
     # One that is closing may still be seen while its successor is opened.
     assert most[0] <= 7, f"{most[0]} servers of 6"
+
+
+def test_three_together_stay_within_the_limits(start, cluster):
+    """The third hears from the second what the first still holds, also when the second has no client any more."""
+    def servers():
+        with cluster.superuser() as db:
+            return db.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").fetchone()[0]
+
+    first = start(max_size=4, max_server_connections=4, max_wait_time="1s")
+    held = [first.wire() for _ in range(4)]
+    for client in held:
+        client.query("BEGIN")
+    with successor(start, first) as second, successor(start, second) as third:
+        newcomers = [third.wire() for _ in range(4)]
+        most = 0
+        for client in newcomers:
+            with contextlib.suppress(w.ServerError):
+                client.query("BEGIN")
+            most = max(most, servers())
+        # Each process may have one in any case.
+        assert most <= 5, f"{most} servers of 4"
+        assert second.process.poll() is None, "it tells the third what the first holds"
+        for client in held + newcomers:
+            client.close()
+        assert first.wait(5) == 0 and second.wait(5) == 0
+        with no_failure(third, clients=12, sql="SELECT pg_sleep(0.01)"):
+            eventually("all of it is the third one's", lambda: third.pools()[0]["servers"]["total"] == 4, 10)
 
 
 def test_idle_clients_go_when_drain_time_is_over(start):

@@ -30,9 +30,11 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, Endpoint};
 
 mod giver;
+mod limits;
 mod taker;
 
 pub use giver::{Giver, Sockets};
+pub use limits::Limits;
 pub use taker::{Inherited, take_over};
 
 /// The version of what is said.

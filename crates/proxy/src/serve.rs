@@ -21,7 +21,7 @@ use crate::{
     check::{Machine, check},
     config::Config,
     generations::Generations,
-    handover::{self, Giver, Inherited, Sockets},
+    handover::{self, Giver, Inherited, Limits, Sockets},
     logs::{LogFormat, LogOptions, Logs},
     pools::Pools,
     protocols::Protocols,
@@ -122,14 +122,16 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let control = Control { reloader, drain: tokio::sync::Notify::new() };
     let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
+    let limits = Arc::new(Limits::new(driver.handle()));
     if let Some(inherited) = inherited {
-        if let Err(error) = inherited.serving(driver.handle()) {
+        if let Err(error) = inherited.serving(Arc::clone(&limits)) {
+            limits.leave_before(None);
             tracing::error!(%error, "the process before this one may still be there: end it");
         }
         systemd::main_process();
     }
-    let giver = Giver::wait(&config, driver.handle(), copies);
-    let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
+    let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), copies);
+    let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, (&giver, &limits)));
     // Waits for questions that are being answered.
     drop(runtime);
     if ended.is_err() {
@@ -224,7 +226,7 @@ async fn watch(
     handle: &Handle,
     admin: &Admin,
     socket: Option<TcpListener>,
-    giver: &Giver,
+    (giver, limits): (&Giver, &Limits),
 ) -> io::Result<()> {
     let mut serving = None;
     if let Some(socket) = socket {
@@ -244,8 +246,15 @@ async fn watch(
                     serving.abort();
                 }
                 tracing::info!("another process has taken over: clients may stay until they leave or drain_time is over");
+                let gone = async {
+                    drained(handle).await;
+                    // The successor hears through this process what the one before it still holds.
+                    while limits.has_before() {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                };
                 tokio::select! {
-                    () = drained(handle) => return Ok(()),
+                    () = gone => return Ok(()),
                     name = signals.ending.next() => break name,
                     () = after(drain_time()) => break "drain_time is over",
                 }

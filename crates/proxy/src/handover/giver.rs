@@ -1,7 +1,6 @@
 //! The side that is left: waits for a successor, gives it the sockets and tells it what is still held here.
 
 use std::{
-    collections::HashMap,
     os::fd::OwnedFd,
     sync::{
         Arc, Mutex, PoisonError,
@@ -9,13 +8,10 @@ use std::{
     },
 };
 
-use driver::{CapUsage, Handle};
+use driver::Handle;
 use tokio::sync::Notify;
 
-use super::*;
-
-/// What is held under each limit, by name.
-pub type Held = HashMap<String, u32>;
+use super::{limits::Limits, *};
 
 /// Waits for a successor on a thread of its own.
 pub struct Giver {
@@ -38,7 +34,7 @@ pub struct Sockets {
 impl Giver {
     /// Begins to wait, if the configuration has a place to meet at. Without one, or if that is taken, nobody can take
     /// over from here, which is logged and harms nothing else.
-    pub fn wait(config: &Config, handle: Handle, sockets: Sockets) -> Self {
+    pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, sockets: Sockets) -> Self {
         let giver = Self {
             sockets: Arc::new(Mutex::new(Some(sockets))),
             left: Arc::new(Notify::new()),
@@ -47,6 +43,7 @@ impl Giver {
         };
         let give = Give {
             handle,
+            limits,
             sockets: Arc::clone(&giver.sockets),
             left: Arc::clone(&giver.left),
             has_left: Arc::clone(&giver.has_left),
@@ -85,6 +82,7 @@ impl Giver {
 
 struct Give {
     handle: Handle,
+    limits: Arc<Limits>,
     sockets: Arc<Mutex<Option<Sockets>>>,
     left: Arc<Notify>,
     has_left: Arc<AtomicBool>,
@@ -128,15 +126,14 @@ impl Give {
             send_sockets(stream, &copies)?;
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
-            say(stream, &Answer { listeners, admin, held: self.shares().1 })?;
+            say(stream, &Answer { listeners, admin, held: self.limits.share() })?;
         }
         tracing::info!("another process takes over");
         let Serving { .. } = lines.next()?;
         self.has_left.store(true, SeqCst);
         *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.handle.leave();
-        let (reserved, _) = self.shares();
-        self.handle.reserve(reserved);
+        self.limits.share();
         self.left.notify_one();
         Ok(())
     }
@@ -145,47 +142,13 @@ impl Give {
     fn tell(&self, stream: &UnixStream) {
         let mut left = true;
         loop {
-            let (reserved, held) = self.shares();
-            self.handle.reserve(reserved);
+            let held = self.limits.share();
             if let Err(error) = say(stream, &Word { left, held }) {
                 tracing::warn!(%error, "the process that took over is gone");
-                return self.handle.reserve(HashMap::new());
+                return self.limits.lose_after();
             }
             left = false;
             std::thread::sleep(PACE);
         }
-    }
-
-    /// What of each limit is left to the successor, and what is not.
-    fn shares(&self) -> (Held, Held) {
-        let clients: u64 = self.handle.pools(None).iter().map(|pool| pool.clients).sum();
-        let (mut reserved, mut held) = (HashMap::new(), HashMap::new());
-        for CapUsage { name, used, limit } in self.handle.caps() {
-            if limit > 0 {
-                let own = share(limit, clients);
-                reserved.insert(name.clone(), limit.saturating_sub(own));
-                held.insert(name, used.max(own));
-            }
-        }
-        (reserved, held)
-    }
-}
-
-/// What the old process keeps of a limit: half at most, and not more than it has clients. One at least, as long as it
-/// has any.
-fn share(limit: u32, clients: u64) -> u32 {
-    if clients == 0 {
-        return 0;
-    }
-    (limit / 2).min(u32::try_from(clients).unwrap_or(u32::MAX)).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_old_process_keeps_half_at_most_and_no_more_than_it_has_clients() {
-        assert_eq!([share(20, 1000), share(20, 3), share(20, 0), share(1, 5), share(3, 5)], [10, 3, 0, 1, 1]);
     }
 }

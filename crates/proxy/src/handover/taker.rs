@@ -1,11 +1,12 @@
 //! The side that takes over: asks the process that serves the same configuration for its sockets, and keeps to what that one
 //! leaves of the limits until it has gone.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, sync::Arc};
 
-use driver::Handle;
-
-use super::{giver::Held, *};
+use super::{
+    limits::{Held, Limits},
+    *,
+};
 
 /// What came from the process before.
 pub struct Inherited {
@@ -60,20 +61,20 @@ impl Inherited {
     ///
     /// # Errors
     /// When it has ended, or cannot be told. Both now may have the sockets, so this process goes on all the same.
-    pub fn serving(mut self, handle: Handle) -> io::Result<()> {
-        handle.reserve(self.held);
+    pub fn serving(mut self, limits: Arc<Limits>) -> io::Result<()> {
+        limits.leave_before(Some(self.held));
         say(&self.stream, &Serving { serving: true })?;
         let first: Word = self.lines.next()?;
         if !first.left {
             return Err(io::Error::other("the process before does not let go"));
         }
-        handle.reserve(first.held);
+        limits.leave_before(Some(first.held));
         tracing::info!("took over; the process before lets its clients finish");
         let watch = move || {
             while let Ok(Word { held, .. }) = self.lines.next() {
-                handle.reserve(held);
+                limits.leave_before(Some(held));
             }
-            handle.reserve(Held::new());
+            limits.leave_before(None);
             tracing::info!("the process before has ended: all limits are this one's own");
         };
         std::thread::Builder::new().name("handover".into()).spawn(watch)?;
