@@ -27,31 +27,31 @@ def hunt(ground, *arguments):
 
 
 def test_nothing_is_left_for_others_where_there_are_no_functions(ground):
-    hunt(ground, "--database", "quiet", "--statements", 1500)
+    hunt(ground, "--database", "quiet", "--statements", 700)
 
 
 def test_nothing_is_left_for_others_where_functions_change_sessions(ground):
-    hunt(ground, "--database", "hidden", "--statements", 1500)
+    hunt(ground, "--database", "hidden", "--statements", 700)
 
 
 def test_nothing_is_left_for_others_on_several_servers(ground):
-    hunt(ground, "--servers", 3, "--workers", 2, "--statements", 1500)
+    hunt(ground, "--servers", 3, "--workers", 2, "--statements", 700)
 
 
 def test_nothing_is_left_for_others_in_session_mode(ground):
-    hunt(ground, "--mode", "session", "--statements", 1000)
+    hunt(ground, "--mode", "session", "--statements", 500)
 
 
 def test_nothing_is_left_for_others_in_statement_mode(ground):
-    hunt(ground, "--mode", "statement", "--statements", 1000)
+    hunt(ground, "--mode", "statement", "--statements", 500)
 
 
 def test_nothing_is_left_for_others_with_reset_always(ground):
-    hunt(ground, "--set", 'reset="always"', "--statements", 1000)
+    hunt(ground, "--set", 'reset="always"', "--statements", 500)
 
 
 def test_nothing_is_left_for_others_where_state_pins(ground):
-    hunt(ground, "--set", 'on_session_state="pin"', "--statements", 1000)
+    hunt(ground, "--set", 'on_session_state="pin"', "--statements", 500)
 
 
 def test_nothing_is_left_for_others_where_functions_are_made_on_the_way(ground):
@@ -59,4 +59,4 @@ def test_nothing_is_left_for_others_where_functions_are_made_on_the_way(ground):
 
 
 def test_nothing_is_left_for_others_where_objects_call_functions_of_postgresql(ground):
-    hunt(ground, "--database", "quiet", "--with", "objects", "--statements", 2500)
+    hunt(ground, "--database", "quiet", "--with", "objects", "--statements", 1000)

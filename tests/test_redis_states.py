@@ -84,8 +84,8 @@ def test_a_redis_that_cannot_save_says_so(pool, mine, workspace):
 
 def test_a_redis_that_loads_its_data_is_waited_for(pool, mine):
     slow = mine("slow")
-    poolhouse, direct = pool(slow, unavailable_wait_time="8s"), slow.connect()
-    client = poolhouse.connect()
+    poolhouse, direct = pool(slow, unavailable_wait_time="30s"), slow.connect()
+    client = poolhouse.connect(socket_timeout=40)
     client.mset({f"k{number}": "v" * 100 for number in range(1500)})
     direct.save()
     slow.stop()
