@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 # How many random schedules the simulator runs in `make test`, and from which seed on.
 SIM_SCHEDULES ?= 100000
 SIM_SEAM_SCHEDULES ?= 20000
-SIM_PRODUCT_SCHEDULES ?= 50000
+SIM_PRODUCT_SCHEDULES ?= 25000
 SIM_SEED ?= 1
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
 BENCH_ARGS ?=
