@@ -213,17 +213,12 @@ def test_a_question_that_was_ended_and_asked_again_changes_no_setting(start, clu
     """What Poolhouse sets so that its question is not ended once more is not what the client has set."""
     pooler = start(max_size=1, max_wait_time="10s")
     ask = "SELECT current_setting('lock_timeout'), current_setting('jit'), current_setting('statement_timeout')"
-    with pooler.wire() as one, pooler.wire() as other, cluster.superuser("bench") as db:
+    with pooler.wire() as one, pooler.wire() as other:
         one.query("SET lock_timeout = '7s'")
         one.query("SET jit = on")
         # The question takes longer than the client allows.
-        db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
-        release = threading.Timer(0.3, lambda: db.execute("ROLLBACK"))
-        release.start()
-        try:
+        with questions_wait(cluster):
             one.query("SET statement_timeout = '100ms'")
-        finally:
-            release.join()
         before = other.query(ask)
         assert one.query(ask) == [["7s", "on", "100ms"]]
         other.query("SELECT pg_advisory_xact_lock(1)")
@@ -281,18 +276,13 @@ def test_behind_a_committed_reset_and_an_error_the_next_transaction_of_a_chain_c
 @pytest.mark.parametrize("text", HIDDEN_RESETS)
 def test_no_time_out_of_the_clients_ends_what_is_asked_within_its_transaction(start, cluster, mode, limit, text):
     pooler = start(max_size=2, mode=mode)
-    with pooler.wire(**START) as client, cluster.superuser("bench") as db:
+    with pooler.wire(**START) as client:
         client.query("BEGIN")
         client.query("SAVEPOINT poolhouse")
         client.query(f"SET LOCAL {limit} = '50ms'")
         # The question takes longer than the client allows.
-        db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
-        release = threading.Timer(0.3, lambda: db.execute("ROLLBACK"))
-        release.start()
-        try:
+        with questions_wait(cluster):
             client.query(text)
-        finally:
-            release.join()
         ask = f"SELECT current_setting('work_mem'), current_setting('{limit}')"
         assert client.query(ask) == [["5MB", "50ms"]]
         client.query("ROLLBACK TO poolhouse")
@@ -304,18 +294,12 @@ def test_no_time_out_of_the_clients_ends_what_is_asked_within_its_transaction(st
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_a_cancel_of_what_is_asked_within_a_transaction_fails_that_and_leaves_the_connection(start, cluster, mode):
     pooler = start(max_size=2, mode=mode)
-    with pooler.wire(**START) as client, cluster.superuser("bench") as db:
+    with pooler.wire(**START) as client:
         client.query("BEGIN")
         (pid,), = client.query("SELECT pg_backend_pid()")
-        db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
-        cancel = threading.Timer(0.3, lambda: db.execute(f"SELECT pg_cancel_backend({pid})"))
-        cancel.start()
-        try:
+        with questions_wait(cluster, then=f"SELECT pg_cancel_backend({pid})"):
             with pytest.raises(w.ServerError, match="canceling statement due to user request"):
                 client.query(HIDDEN_RESETS[1])
-        finally:
-            cancel.join()
-            db.execute("ROLLBACK")
         with pytest.raises(w.ServerError, match="current transaction is aborted"):
             client.query("SELECT 1")
         client.query("ROLLBACK")
@@ -354,3 +338,17 @@ def test_a_reset_is_not_forgotten_because_its_name_is_refused_to_another_stateme
         client.send(w.bind(name="a"), w.execute(), w.SYNC)
         assert (b"C", b"RESET\0") in client.until_ready()[0]
         assert client.query("SHOW work_mem") == [["5MB"]]
+
+
+@contextlib.contextmanager
+def questions_wait(cluster, then="ROLLBACK"):
+    """What Poolhouse asks of a session's state waits for a lock; after 0.3 s `then` is run by the one that has it."""
+    with cluster.superuser("bench") as db:
+        db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
+        timer = threading.Timer(0.3, lambda: db.execute(then))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.join()
+            db.execute("ROLLBACK")

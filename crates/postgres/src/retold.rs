@@ -61,8 +61,8 @@ impl Retold {
         }
     }
 
-    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the one before: so what is known of
-    /// that is kept, too, unless the new one `may_be_taken` for it.
+    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the statement before: so what is
+    /// known of that is kept, too, unless the new statement `may_be_taken` for it.
     fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool) {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
             known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
@@ -288,7 +288,7 @@ fn session_text(
         let amended_as = amended.as_deref().and_then(amend::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
         if amended_as.is_some() || unclear || server.retold.is_some() {
-            // The unnamed one is always replaced; and the answers of these are told apart from those of an amended one by nothing else.
+            // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be known as one.
             let may_be_taken = name.is_empty() || copies::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
             server.retold().name(name, Resetting { amended: amended_as, unclear }, may_be_taken);
         }
