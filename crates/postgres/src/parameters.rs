@@ -177,6 +177,15 @@ impl Settings {
         settings
     }
 
+    /// The same for a client that began with `start`, on a server whose own settings are `defaults`. What the client has set to the server's
+    /// own value although it began with another stands among the extras, too: a server has to be told of it, so that a RESET can be
+    /// told from one that came to nothing.
+    pub(crate) fn with_defaults_set(&self, start: &Settings, defaults: &Settings) -> Self {
+        let others = self.extras.iter().filter(|(name, _)| self.reported.get(name).is_none());
+        let set = self.reported.iter().filter(|(name, value)| is_default_set(name, value, start, defaults));
+        Self::new(self.reported.clone(), others.chain(set).collect())
+    }
+
     /// Appends the SQL that leads a session from these settings to others; appends nothing if there is nothing to do.
     /// Who acts is given up first and taken on last, because it rules who may set what.
     pub(crate) fn write_change(&self, to: &Settings, sql: &mut Vec<u8>) {
@@ -230,6 +239,11 @@ impl Settings {
             }
         }
     }
+}
+
+/// Whether a reported parameter has the server's own value although its client began with another.
+pub(crate) fn is_default_set(name: &[u8], value: &[u8], start: &Settings, defaults: &Settings) -> bool {
+    defaults.reported.get(name) == Some(value) && start.reported.get(name).is_some_and(|own| own != value)
 }
 
 /// Parameters that say who acts, in the order in which they are taken on.

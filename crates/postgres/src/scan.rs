@@ -10,14 +10,14 @@ mod settings;
 
 use crate::{
     amend,
-    suspects::{Findings, Suspects},
+    suspects::{ALL_PARAMETERS, Findings, Suspects},
     tokens::{Token, Tokens},
 };
 use calls::Before;
 use kinds::Kind;
 pub(crate) use notation::{fields, names};
 use settings::next_is;
-pub(crate) use settings::{is_verbatim, may_be_name, rules_compiling, rules_reading};
+pub(crate) use settings::{is_hidden_setting, is_verbatim, may_be_name, rules_compiling, rules_reading};
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {
@@ -160,7 +160,8 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     if at.updates && at.settings_table {
         // Its rule sets what is updated.
         let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::READING).and(Suspects::STRINGS);
-        found.suspects.add(Suspects::HIDDEN.and(settings));
+        found.suspects.add(Suspects::HIDDEN.and(settings).and(Suspects::RESET));
+        found.resets.push(Box::from(*ALL_PARAMETERS));
     }
     if outermost {
         found.backslash |= tokens.backslash;

@@ -399,7 +399,12 @@ impl Postgres {
         }
         match server.holder {
             Some(tag) if server.work.is_none() => {
-                relay.client(tag).settings = Some(server.settings.clone());
+                let client = relay.client(tag);
+                if let Some(start) = client.start.as_ref().filter(|start| !Arc::ptr_eq(start, &server.defaults)) {
+                    let settings = server.settings.with_defaults_set(start, &server.defaults);
+                    server.settings = self.parameters.intern(settings);
+                }
+                client.settings = Some(server.settings.clone());
                 Step::Forward
             }
             _ => Step::Drop,

@@ -379,9 +379,13 @@ impl Postgres {
         server.suspects.add(Suspects::SETTINGS);
         self.ask(client, tag, server, out);
         server.suspects.remove(Suspects::RESET);
+        // What is set now is gone with the transaction if that is rolled back; the RESET may have been committed before it began.
+        server.reset_in_doubt |= server.exchange.status() != IDLE;
         if client.mode == PoolMode::Session {
             server.suspects.remove(Suspects::SETTINGS);
-            (server.custom, server.resets) = (Vec::new(), Vec::new());
+            if !server.reset_in_doubt {
+                (server.custom, server.resets) = (Vec::new(), Vec::new());
+            }
             (server.discarded, server.committed) = (false, false);
         }
     }
@@ -554,7 +558,9 @@ impl Postgres {
     fn take_over(&self, me: ClientTag, client: &mut Client, server: &mut Server, survey: &Survey, out: &mut Outbox) {
         let start = client.start.clone().expect("a client that is logged in has settings");
         let own_user = server.user.clone();
-        let Some((theirs, wanted)) = survey.settings(&server.settings.reported, &start, own_user.as_deref()) else {
+        let Some((theirs, wanted)) =
+            survey.settings(&server.settings.reported, (&start, &server.defaults), own_user.as_deref())
+        else {
             // More than is remembered.
             server.suspects.add(Suspects::UNNAMED);
             return;

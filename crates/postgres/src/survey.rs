@@ -3,7 +3,8 @@
 
 use crate::{
     message::take_u32,
-    parameters::{Pairs, Settings, is_fact, write_literal},
+    parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
+    scan::is_hidden_setting,
     state::Pin,
     statements::PREFIX,
     suspects::{ALL_PARAMETERS, Suspects},
@@ -29,6 +30,11 @@ pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]
         }
     }
     names
+}
+
+/// Whether the answer tells of a parameter that it was set in the session.
+fn tells_who_has_set(name: &[u8]) -> bool {
+    !name.contains(&b'.') && !is_identity(name) && !is_hidden_setting(name)
 }
 
 /// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what the client has said
@@ -247,12 +253,12 @@ impl Survey {
     }
 
     /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
-    /// own start; the client's start was another. `reported` is what the server reports, `user` who it logged in as.
+    /// own start, its `defaults`; the client's `start` was another. `reported` is what the server reports, `user` who it logged in as.
     /// `None` if that is more than can be remembered.
     pub(crate) fn settings(
         &self,
         reported: &Pairs,
-        start: &Settings,
+        (start, defaults): (&Settings, &Settings),
         user: Option<&[u8]>,
     ) -> Option<(Settings, Settings)> {
         let set = |name: &[u8]| self.set.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -265,7 +271,8 @@ impl Survey {
                 || (is("session_authorization") && user.is_none_or(|user| *user == **value))
                 || NOT_OF_SESSION.iter().any(|other| is(other));
             let listed = reported.get(name).is_some() || (is_fact(name) && !is("session_authorization"));
-            if !nothing && !listed {
+            let explicit = || reported.get(name).is_some_and(|value| is_default_set(name, value, start, defaults));
+            if !nothing && (!listed || explicit()) {
                 there = there.with(name, value);
                 if there.get(name) != Some(value) {
                     return None;
@@ -273,17 +280,19 @@ impl Survey {
             }
         }
         let mut wanted = there.clone();
-        // What the session has not set is the server's own, which its client had before, or has gone back to.
-        let unset = |name: &[u8]| {
+        // What the client began with was set in the server, unless it is the server's own: so what is no longer set was set back.
+        // Of some the server does not say who has set them.
+        let unset = |name: &[u8], was_set: bool| {
             // A custom parameter that was set back is empty, not gone.
             let emptied = |(_, value): &Setting| value.is_empty() && name.contains(&b'.');
-            set(name).is_none_or(emptied) && self.was_reset(name)
+            set(name).is_none_or(emptied) && (self.was_reset(name) || (was_set && tells_who_has_set(name)))
         };
-        for (name, value) in start.extras.iter().filter(|(name, _)| unset(name)) {
+        for (name, value) in start.extras.iter().filter(|(name, _)| unset(name, true)) {
             wanted = wanted.with(name, value);
         }
         let mut wanted_reported = reported.clone();
-        for (name, value) in start.reported.iter().filter(|(name, _)| unset(name)) {
+        let other = |name, value| defaults.reported.get(name) != Some(value);
+        for (name, value) in start.reported.iter().filter(|(name, value)| unset(name, other(name, value))) {
             wanted_reported = wanted_reported.with(name, value);
         }
         Some((Settings::new(reported.clone(), there), Settings::new(wanted_reported, wanted)))
@@ -335,7 +344,8 @@ mod tests {
         ]);
         let reported = pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]);
         let start = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, DMY")]), pairs(&[("geqo", "off")]));
-        let (there, wanted) = survey.settings(&reported, &start, Some(b"app")).unwrap();
+        let defaults = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]), Pairs::default());
+        let (there, wanted) = survey.settings(&reported, (&start, &defaults), Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("search_path", "a, b")]));
         // What is no longer set has gone back to the client's start.
         assert_eq!(wanted.reported, pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, DMY")]));
@@ -349,7 +359,7 @@ mod tests {
             [Some("s"), Some("session_authorization"), Some("other")],
         ]);
         let start = Settings::default();
-        let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app")).unwrap();
+        let (there, _) = survey.settings(&Pairs::default(), (&start, &start), Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
         assert!(there.acts_as_two() && !start.acts_as_two());
     }

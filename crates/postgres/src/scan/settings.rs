@@ -59,6 +59,11 @@ const COMPARED: [&str; 8] = [
 /// Settings that the server does not show to everybody who may set them.
 const NOT_SHOWN: [&str; 3] = ["dynamic_library_path", "extension_control_path", "session_preload_libraries"];
 
+/// Whether the server shows a parameter to few users only.
+pub(crate) fn is_hidden_setting(name: &[u8]) -> bool {
+    NOT_SHOWN.iter().any(|hidden| is(name, hidden))
+}
+
 /// Whether a parameter may rule how constants are read.
 pub(crate) fn rules_reading(name: &[u8]) -> bool {
     let known = name.contains(&b'.') || is_harmless(name);
@@ -166,15 +171,22 @@ pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
 /// Notes the name that follows as one that is set back.
 fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
     let name = name(tokens).unwrap_or_default().to_ascii_lowercase();
-    let name: &[u8] = match &name[..] {
-        b"all" => ALL_PARAMETERS,
-        b"time" => b"timezone",
-        b"names" => b"client_encoding",
-        b"schema" => b"search_path",
-        // SESSION AUTHORIZATION
-        b"session" | b"authorization" => b"session_authorization",
-        other => other,
-    };
+    note_reset_of(
+        match &name[..] {
+            b"all" => ALL_PARAMETERS,
+            b"time" => b"timezone",
+            b"names" => b"client_encoding",
+            b"schema" => b"search_path",
+            // SESSION AUTHORIZATION
+            b"session" | b"authorization" => b"session_authorization",
+            other => other,
+        },
+        found,
+    );
+}
+
+/// Notes a parameter as one that is set back.
+fn note_reset_of(name: &[u8], found: &mut Findings) {
     match found.resets.len() {
         0..MAX_CUSTOM => found.resets.push(name.into()),
         _ => found.resets[MAX_CUSTOM - 1] = Box::from(*ALL_PARAMETERS),
@@ -247,7 +259,7 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
         found.suspects.add(Suspects::LETTERS);
     }
     note_compiling(name, found);
-    if NOT_SHOWN.iter().any(|hidden| is(name, hidden)) {
+    if is_hidden_setting(name) {
         found.suspects.add(Suspects::UNNAMED);
     }
     if is(name, "seed") {
@@ -309,6 +321,11 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
                 found.suspects.add(Suspects::MEANING);
                 let on = matches!(arguments[1].first, Some(Token::Literal(text)) if is(text, "on"));
                 note_reading(Some(name), on && arguments[1].count == 1, found);
+            }
+            // NULL sets it back.
+            if matches!(arguments[1].first, Some(Token::Word(word)) if is(word, "null")) {
+                note_reset_of(&name.to_ascii_lowercase(), found);
+                found.suspects.add(Suspects::RESET);
             }
             if !local {
                 found.suspects.add(Suspects::SETTINGS);
