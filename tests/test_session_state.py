@@ -259,6 +259,68 @@ def test_a_value_that_is_also_the_servers_own_survives_a_reset_that_failed(start
 
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("end", ["; COMMIT AND CHAIN", "; COMMIT; BEGIN", "; SAVEPOINT a"])
+def test_a_reset_whose_text_goes_on_with_what_is_rolled_back_leads_back_to_the_clients_start(start, mode, end):
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(**START, TimeZone="Asia/Tokyo") as client:
+        client.query("BEGIN")
+        client.query("DO $$ BEGIN RESET ALL; END $$" + end)
+        client.query("ROLLBACK TO a" if "SAVEPOINT" in end else "ROLLBACK")
+        client.query("COMMIT")
+        assert client.query("SHOW work_mem") == [["5MB"]]
+        assert client.parameters["TimeZone"] == "Asia/Tokyo"
+        assert client.query("SHOW TimeZone") == [["Asia/Tokyo"]]
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("transaction", "SELECT set_config('work_mem', NULL, false)"),
+        ("session", "SELECT set_config('work_mem', NULL, false)"),
+        ("transaction", "DO $$ BEGIN PERFORM set_config('work_mem', NULL, false); END $$"),
+        ("session", "DO $$ BEGIN PERFORM set_config('work_mem', NULL, false); END $$"),
+        ("transaction", "SELECT f_reset()"),
+        ("transaction", "CALL p_reset()"),
+    ],
+)
+def test_what_is_set_back_without_a_reset_in_the_text_leads_back_to_the_clients_start(start, cluster, mode, text):
+    pooler = start(max_size=2, mode=mode)
+    body = "LANGUAGE plpgsql AS $$ BEGIN RESET work_mem; END $$"
+    with cluster.superuser("bench") as db:
+        db.execute(f"CREATE FUNCTION f_reset() RETURNS void {body}; CREATE PROCEDURE p_reset() {body}")
+        try:
+            with pooler.wire(**START) as client:
+                client.query(text)
+                assert client.query("SHOW work_mem") == [["5MB"]]
+        finally:
+            db.execute("DROP FUNCTION f_reset; DROP PROCEDURE p_reset")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DO $$ BEGIN IF false THEN RESET TimeZone; END IF; END $$",
+        "DO $$ BEGIN BEGIN RESET TimeZone; PERFORM 1/0; EXCEPTION WHEN OTHERS THEN NULL; END; END $$",
+        r"BEGIN; SELECT '\'; RESET TimeZone; ROLLBACK",
+    ],
+)
+def test_a_value_that_is_also_the_servers_own_survives_a_reset_that_comes_to_nothing(start, text):
+    pooler = start(max_size=2)
+    with pooler.wire() as other:
+        own = other.query("SHOW TimeZone")
+        with pooler.wire(TimeZone="Asia/Tokyo") as client:
+            client.query(f"SET TimeZone = '{own[0][0]}'")
+            # The other takes the server on which it was set.
+            other.query("BEGIN")
+            other.query("SELECT 1")
+            client.query(text)
+            assert client.query("SHOW TimeZone") == own
+            client.query("RESET TimeZone")
+            assert client.query("SHOW TimeZone") == [["Asia/Tokyo"]]
+            other.query("COMMIT")
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_behind_a_committed_reset_and_an_error_the_next_transaction_of_a_chain_can_still_be_set_up(start, mode):
     pooler = start(max_size=2, mode=mode)
     with pooler.wire(**START) as client:
