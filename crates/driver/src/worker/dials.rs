@@ -178,6 +178,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             authenticated: false,
             ending: false,
             tainted: false,
+            soiled: false,
             served: false,
             holder: None,
             share: None,

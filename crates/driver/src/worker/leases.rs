@@ -165,7 +165,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // A server that has ended is given back by what ends it.
             if self.server_usable(&pool, grant.server) {
                 let server = self.server_here(&pool, grant.server).expect("a usable server is here");
-                self.check_in(server, Verdict::Clean);
+                let verdict = if self.servers[server].soiled { Verdict::Soiled } else { Verdict::Clean };
+                self.check_in(server, verdict);
             }
             return;
         }
@@ -183,6 +184,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let free = server.holder.is_none() && server.share.is_none() && server.phase == Phase::Live;
         assert!(free, "an exclusive server has one holder");
         server.holder = Some(slot as u32);
+        server.soiled = false;
         server.since = self.now;
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
@@ -367,6 +369,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let (pool, id, held) = (Arc::clone(&server.pool), server.id, self.now - server.since);
         server.since = self.now;
+        server.soiled = verdict == Verdict::Soiled;
         if how == CheckIn::Reset {
             server.phase = Phase::Cleaning;
         }

@@ -61,6 +61,8 @@ pub(super) struct ServerConn<S> {
     pub(super) ending: bool,
     /// A cancel request for it got lost and may still arrive: it must not be lent again.
     pub(super) tainted: bool,
+    /// It was given back soiled, and nobody has had it since.
+    pub(super) soiled: bool,
     /// The lease that is ending was for a transaction.
     pub(super) served: bool,
     /// The client that holds it.
@@ -97,6 +99,7 @@ pub(crate) struct MovingServer<P: Protocol, R: Reactor> {
     pool: Arc<SharedPool>,
     id: ServerId,
     address: Address,
+    soiled: bool,
     born: Time,
 }
 
@@ -334,8 +337,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         match self.reactor.detach(server.conn) {
             Ok(connection) => {
-                let ServerConn { session, pool, id, address, born, .. } = server;
-                Some(MovingServer { session, connection, pool, id, address, born })
+                let ServerConn { session, pool, id, address, soiled, born, .. } = server;
+                Some(MovingServer { session, connection, pool, id, address, soiled, born })
             }
             Err(error) => {
                 tracing::error!(%error, "cannot move a server");
@@ -346,7 +349,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn on_server_arrived(&mut self, moving: MovingServer<P, R>, grant: Grant) {
-        let MovingServer { session, connection, pool, id, address, born } = moving;
+        let MovingServer { session, connection, pool, id, address, soiled, born } = moving;
         self.pool(pool.id);
         let slot = self.servers.vacant_key();
         let conn = match self.reactor.attach_moved(connection, Owner::Server(slot as u32)) {
@@ -370,6 +373,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             authenticated: true,
             ending: false,
             tainted: false,
+            soiled,
             served: false,
             holder: None,
             share: None,
