@@ -4,7 +4,7 @@
 //! scenario  a file that says what is to be run
 //! plan      what is to be run: a shape of load, a pool under test, a target, faults on the way
 //! engine    the state machine between them: arrivals, pool, books; no I/O and no clock
-//! target    carries out what the engine orders: PostgreSQL through the driver, HTTP through hyper
+//! target    carries out what the engine orders: PostgreSQL and Redis through the driver, HTTP through hyper
 //! script    what an operation on PostgreSQL does: the script language of pgbench
 //! relay     what lies between generator and target: delays, stalls, cuts
 //! record    the books of a run: histograms, counters, the series by second

@@ -28,12 +28,13 @@ Examples:
   poolhouse bench scenarios/churn-trouble.toml --html churn.html
   poolhouse bench compare before.json after.json
 
-Stages: DURATION:RATE is a ramp in a straight line from the rate before to RATE (the first stage stays at its own rate, unless
---rate says where to begin); DURATION:FROM..TO says both. Two equal numbers are a step.
-Without --rate, --stage or --burst it is a closed loop: each client begins its next operation when the last has ended, on a
-connection of its own. Such a loop is blind to stalls; an open one (--rate) is not, since its operations arrive by the clock.
+Stages: DURATION:RATE is a straight ramp from the rate before to RATE (the first stage stays at its own rate, unless --rate
+says where to begin); DURATION:FROM..TO says both. Two equal numbers are a step.
+Without --rate, --stage or --burst the load is a closed loop: each client begins its next operation when the last has ended,
+on a connection of its own. Such a loop is blind to stalls; an open one (--rate) is not, since its operations arrive by the clock.
 Thresholds: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_wait_, connect_ in front), errors, dropped (also
-in %), rate, requests, created; with > >= < <=. A missed one ends with status 99. Ctrl-C ends a run with what there is.";
+in %), rate, requests, created; with > >= < <=. A missed threshold ends with status 99.
+Ctrl-C ends a run early and reports what it measured.";
 
 /// Measure a PostgreSQL, a Redis or an HTTP service under load, and what its connections cost
 #[derive(Args)]
@@ -42,8 +43,8 @@ pub struct BenchArgs {
     #[command(subcommand)]
     verb: Option<BenchVerb>,
 
-    /// postgres://user:password@host/name, redis://user:password@host:port, http://..., https://..., or a scenario file. Others can read a password there
-    /// (`ps`): use ${ENV} in single quotes, or --url-file
+    /// postgres://user:password@host/name, redis://user:password@host:port, http://..., https://..., or a scenario file. Other users can
+    /// read a password there (`ps`): write ${ENV} in single quotes, or use --url-file
     #[arg(value_name = "URL|SCENARIO.toml", required_unless_present = "url_file")]
     what: Option<String>,
 
@@ -51,7 +52,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "what")]
     url_file: Option<PathBuf>,
 
-    /// With a scenario file: ask this URL, not the scenario's own target. Its tables are made with --init
+    /// With a scenario file: load this URL instead of the scenario's own target; --init makes its tables
     #[arg(long, value_name = "URL")]
     target: Option<String>,
 
@@ -73,13 +74,13 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchVerb {
-    /// Two results beside each other, and whether they differ by more than noise
+    /// Compare two results, and tell whether they differ by more than noise
     #[command(after_help = "Example:\n  poolhouse bench compare before.json after.json")]
     Compare(output::CompareArgs),
-    /// The results of several load machines as one
+    /// Merge the results of several load machines into one
     #[command(after_help = "Example:\n  poolhouse bench merge one.json two.json --json both.json")]
     Merge(output::MergeArgs),
-    /// A page to look at, from one or more results
+    /// Write an HTML page from one or more results
     #[command(after_help = "Example:\n  poolhouse bench report before.json after.json --html report.html")]
     Report(output::ReportArgs),
 }

@@ -22,7 +22,7 @@ pub struct CheckArgs {
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
 
-    /// Do not mind that clients from other machines are let in without a password
+    /// Allow a configuration that accepts clients from other machines without a password
     #[arg(long)]
     insecure_no_auth: bool,
 }

@@ -36,7 +36,7 @@ const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct CtlArgs {
-    /// Where its admin address is
+    /// The admin address, as http://address:port
     #[arg(value_name = "ADMIN_URL")]
     url: String,
 
@@ -54,18 +54,18 @@ pub struct CtlArgs {
 
 #[derive(Subcommand)]
 enum Order {
-    /// Hold back transactions that have not begun, and wait until those that run have ended and no server is left
+    /// Hold back new transactions, and wait until running ones have ended and no server is left
     Pause(Which),
     /// End a pause or a drain
     Resume(Which),
     /// Replace all servers: idle ones now, the others at the end of their transactions
     Reconnect(Which),
-    /// Send the clients of a database away at the end of their transactions and let no new ones in; without a database
-    /// those of all, after which the process ends
+    /// Disconnect the clients of a database at the end of their transactions, and accept no new ones; without a database
+    /// all clients, and then end the process
     Drain(Which),
     /// Read the configuration file again
     Reload,
-    /// Show what is there
+    /// List pools, clients or servers
     Show {
         /// What
         what: What,
@@ -73,9 +73,9 @@ enum Order {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: u32,
     },
-    /// Close a client
+    /// Disconnect a client
     Kill {
-        /// Its id, as `show clients` tells it
+        /// Its id, as in `show clients`
         client: u64,
     },
 }
@@ -85,7 +85,7 @@ struct Which {
     /// Only this database
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
-    /// How long to wait until it is done
+    /// How long to wait until the order is done
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
     time: Duration,
 }

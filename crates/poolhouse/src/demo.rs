@@ -40,7 +40,7 @@ const DESCRIPTORS: u64 = 65_536;
 /// Exit status after Ctrl-C or SIGTERM.
 const INTERRUPTED: i32 = 130;
 
-/// Shows what Poolhouse does for PostgreSQL, on a throw-away cluster, in about a minute.
+/// Show what Poolhouse does for PostgreSQL, on a throw-away cluster, in about a minute.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
     /// Clients of the large runs
@@ -49,7 +49,7 @@ pub struct DemoArgs {
     /// Seconds of each large run; the small ones take half as long
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=60))]
     seconds: u32,
-    /// Directory of initdb, postgres and pgbench; default: found by itself
+    /// Directory of initdb, postgres and pgbench; by default the demo finds it
     #[arg(long, value_name = "DIR")]
     pg_bin: Option<PathBuf>,
     /// Leave PgBouncer out even if it is installed

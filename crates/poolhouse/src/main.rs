@@ -20,7 +20,7 @@ mod sweep;
 /// Exit status of a bad command line or configuration; clap uses the same.
 const BAD_USAGE: u8 = 2;
 
-/// A connection pooler for PostgreSQL: thousands of clients on a few server connections.
+/// A connection pooler for PostgreSQL and Redis: thousands of clients on a few server connections.
 #[derive(Parser)]
 #[command(name = "poolhouse", version, max_term_width = 100)]
 struct Command {

@@ -18,14 +18,15 @@ Examples:
   poolhouse serve --config poolhouse.toml --take-over
 
 Clients log in with the URL's own user and password; with a URL that has no password, only from this
-machine. SIGTERM or Ctrl-C lets transactions end, a second one does not; SIGHUP has the configuration read again. Durations: 250ms, 310s, 5m, off.";
+machine. At SIGTERM or Ctrl-C Poolhouse lets transactions end; at a second one it ends at once. At
+SIGHUP it reads the configuration again. Durations: 250ms, 310s, 5m, off.";
 
 /// Serve clients on a few warm connections to a database
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct ServeArgs {
-    /// The database: postgres://user:password@host:port/name or redis://user:password@host:port. Others can read it (`ps`): use ${ENV}
-    /// in single quotes for the password, or --url-file
+    /// The database: postgres://user:password@host:port/name or redis://user:password@host:port. Other users can read
+    /// it (`ps`): write ${ENV} in single quotes for the password, or use --url-file
     #[arg(value_name = "URL", required_unless_present_any = ["url_file", "config"])]
     url: Option<String>,
 
@@ -37,16 +38,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "url_file"])]
     config: Option<PathBuf>,
 
-    /// Let clients in from other machines though no user has a password
+    /// Accept clients from other machines although no user has a password
     #[arg(long)]
     insecure_no_auth: bool,
 
-    /// Take the sockets over from the process that serves the same configuration, if there is one, and let that finish:
-    /// an upgrade without a client noticing
+    /// Take over the sockets of the process that serves the same configuration, if there is one, and let that process
+    /// finish: an upgrade that no client notices
     #[arg(long)]
     take_over: bool,
 
-    /// How log lines look
+    /// Format of the log
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = log_format())]
     log_format: LogFormat,
 
@@ -62,20 +63,20 @@ pub struct ServeArgs {
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "With a URL")]
 struct UrlFlags {
-    /// Where clients come in: address:port, or the path of a Unix socket. May be given several times
-    /// [default: 127.0.0.1:6432, of Redis 127.0.0.1:7379]
+    /// Where clients connect: address:port, or the path of a Unix socket. May be given several times
+    /// [default: 127.0.0.1:6432, for Redis 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
     listen: Vec<Endpoint>,
 
-    /// Where clients of Redis come in that speak HTTP: address:port, or the path of a Unix socket
+    /// Where clients of Redis over HTTP connect: address:port, or the path of a Unix socket
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
     http: Option<Endpoint>,
 
-    /// The file with the token that these show as `Authorization: Bearer TOKEN`; make one: openssl rand -hex 32
+    /// The file with the token that these clients send as `Authorization: Bearer TOKEN`; make one: openssl rand -hex 32
     #[arg(long, value_name = "FILE")]
     http_token_file: Option<PathBuf>,
 
-    /// Where metrics and health are: address:port, or off [default: 127.0.0.1:9930]
+    /// Where to serve metrics and health: address:port, or off [default: 127.0.0.1:9930]
     #[arg(long, value_name = "ADDR", value_parser = admin)]
     admin: Option<Off<SocketAddr>>,
 
@@ -95,15 +96,15 @@ struct UrlFlags {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=1_000_000))]
     min_size: Option<u32>,
 
-    /// Most servers being connected at a time [default: 2]
+    /// Most servers being opened at a time [default: 2]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     max_connecting: Option<u32>,
 
-    /// Clients from which on those idle longest are sent away [default: 80% of the hard limit]
+    /// Number of clients above which those idle longest are evicted [default: 80% of the hard limit]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     soft_limit: Option<u32>,
 
-    /// Clients at which new ones are refused [default: 12500]
+    /// Number of clients at which new ones are refused [default: 12500]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     hard_limit: Option<u32>,
 
@@ -135,15 +136,15 @@ struct UrlFlags {
     #[arg(long, value_name = "TIME", value_parser = time)]
     client_idle_time: Option<Off<Duration>>,
 
-    /// Most time of one request [default: off]
+    /// Longest time of a request [default: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
     query_time: Option<Off<Duration>>,
 
-    /// Most time between the requests of a transaction [default: off]
+    /// Longest pause between the requests of a transaction [default: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
     transaction_idle_time: Option<Off<Duration>>,
 
-    /// How long transactions may take to end when Poolhouse is asked to stop [default: off]
+    /// How long transactions may take to end when Poolhouse stops [default: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain_time: Option<Off<Duration>>,
 }

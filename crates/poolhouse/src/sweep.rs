@@ -41,9 +41,9 @@ Examples:
   poolhouse sweep postgres://app@10.0.0.5/shop --script checkout.sql --rate 800
   poolhouse sweep postgres://app@10.0.0.5/shop --tpcb-like --scale 256 --through postgres://app@10.0.0.6:6432/shop
 
-It measures throughput at 1, 2, 4, ... clients until well past the best, and then, in several rounds and in random order, around the
-best. With the defaults it takes about four minutes. The load is real: use a copy of the database, or an hour when
-nobody minds.
+The sweep measures throughput at 1, 2, 4, ... clients until well past the best, and then around the best, in several rounds and in
+random order. With the defaults it takes about four minutes. The load is real: use a copy of the database, or an hour when
+it disturbs nobody.
 
 Exit status: 0 done, 1 it failed, 2 bad usage.";
 
@@ -51,8 +51,8 @@ Exit status: 0 done, 1 it failed, 2 bad usage.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SweepArgs {
-    /// The database: postgres://user:password@host/name. A password in an argument is visible to others on this machine: write
-    /// ${NAME} in single quotes for the password, or --url-file
+    /// The database: postgres://user:password@host/name. Other users of this machine can read it (`ps`): write
+    /// ${NAME} in single quotes for the password, or use --url-file
     #[arg(value_name = "URL", required_unless_present = "url_file")]
     url: Option<String>,
 
@@ -60,22 +60,22 @@ pub struct SweepArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     url_file: Option<PathBuf>,
 
-    /// Numbers of clients; the server's own limit is respected
+    /// Numbers of clients, within the server's own limit
     #[arg(long, value_name = "FROM..TO", default_value = "1..256", value_parser = range)]
     clients: (u32, u32),
 
     #[command(flatten)]
     load: Load,
 
-    /// What each measurement counts
+    /// How long each measurement counts
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = settings::parse_duration_on)]
     point_time: Duration,
 
-    /// What it leaves out before
+    /// Load before that, which is not counted
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::parse_duration_on)]
     warmup: Duration,
 
-    /// Times that a number in question is measured
+    /// How often each number in question is measured
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = value_parser!(u32).range(1..=100))]
     rounds: u32,
 
@@ -83,19 +83,19 @@ pub struct SweepArgs {
     #[arg(long, value_name = "URL")]
     through: Option<String>,
 
-    /// Clients up to which that is measured
+    /// Largest number of clients of the second curve
     #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS, value_parser = value_parser!(u32).range(2..=10_000), requires = "through")]
     through_clients: u32,
 
-    /// Find the number of connections with the lowest latency at so many operations per second too
+    /// Also find the number of connections with the lowest latency at this many operations per second
     #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
     rate: Option<f64>,
 
-    /// When an operation has failed
+    /// An operation that takes longer has failed
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
     timeout: Duration,
 
-    /// For everything that chance decides
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
@@ -103,7 +103,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write a page with the pictures, which needs nothing from the network
+    /// Write a page with charts, which needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -116,11 +116,11 @@ struct Load {
     #[arg(long, conflicts_with_all = ["tpcb_like", "simple_update", "script"])]
     select_only: bool,
 
-    /// pgbench's transaction in the manner of TPC-B
+    /// pgbench's TPC-B-like transaction
     #[arg(long, conflicts_with_all = ["simple_update", "script"])]
     tpcb_like: bool,
 
-    /// The same without the tables that clients contend for
+    /// The same without the updates of tellers and branches, which clients contend for
     #[arg(long, conflicts_with = "script")]
     simple_update: bool,
 
@@ -144,7 +144,7 @@ struct Load {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     scale: u32,
 
-    /// Where these tables are; `public` for those that pgbench has made
+    /// The schema of these tables; `public` for tables that pgbench has made
     #[arg(long, value_name = "NAME", default_value = "poolhouse_bench")]
     schema: String,
 }

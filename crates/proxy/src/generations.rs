@@ -2,7 +2,9 @@
 //! uses them. The driver and the protocol know a pool by one id through all of them. Reads no file.
 //!
 //! A pool whose database (and user) is still there follows the new configuration. One whose database or user is gone
-//! keeps the rules it had: it takes no new clients, and those it has may go on.
+//! keeps the rules it had: it takes no new clients, and those it has may go on. Where the new configuration makes servers differently
+//! (another host, login or mode), the driver raises the pool's generation: present servers end with their transactions, and no client is
+//! touched.
 
 mod redis;
 

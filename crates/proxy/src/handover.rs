@@ -1,6 +1,9 @@
 //! Handing over to another process of the same configuration: it gets the very sockets that listen here, so no client that
 //! is about to come in is lost, and then this process lets those it has finish. Moves no client.
 //!
+//! It gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue would be reset when
+//! that closes, and two processes started by mistake would share the clients.
+//!
 //! They meet at a Unix socket in the abstract namespace, named after the first listener; both must belong to the same
 //! user. One says what it wants in a line of JSON, the other answers with a line and the sockets. From then on the old
 //! one tells, several times a second, how many servers it holds under each limit; the new one keeps to the rest.

@@ -3,7 +3,11 @@
 //!
 //! Checked at every step: each answer is the one that the client's own database gives; an acknowledged write is there, once; no more connections
 //! than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the end, when all clients have left: nothing is held, and no session of the
-//! database has anything left in it.
+//! database has anything left in it. An error may stand in an answer's place only after a fault, and not after one that no client may feel.
+//!
+//! It cannot see: TLS, logins with passwords, HTTP, host names, real threads (two workers never run at the same time), and what the models
+//! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
+//! (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
 
 mod drawn;
 mod house;

@@ -1,5 +1,9 @@
 //! One TLS connection over slices: what was received goes in, plaintext and what must be sent come out. An idle channel holds no
 //! buffer. Knows no socket.
+//!
+//! It keeps the beginning of a record whose rest has not come, and nothing else. What it encrypts is bounded by what was submitted. After
+//! an error it never calls rustls again, which would take that for a defect. It moves between workers with its server, the beginning of a
+//! record included.
 
 use protocol::Secured;
 use rustls::{

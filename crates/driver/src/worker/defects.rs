@@ -4,6 +4,7 @@
 //! what a session wishes is in its outbox, which is then thrown away. What is in doubt is the session itself, and those that it
 //! was shown: so a client goes with the server that it holds or shares, and a server with its holder, or with the one client of many
 //! that its session looked at last. The others who share such a server hear that it was lost, and go on with another.
+//! A panic of the driver itself ends all workers.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,5 +1,5 @@
-//! What happens because time passes. Called once per tick; looks only at heads of queues, except
-//! for the servers that are held, which are few.
+//! What happens because time passes. Called once per tick. It looks only at the heads of queues, at the servers that are held, which
+//! are few, and four times a second at idle clients if a pool has an idle time of its own.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},

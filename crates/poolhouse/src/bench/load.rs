@@ -14,7 +14,7 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "Load")]
 pub struct LoadFlags {
-    /// Closed loop: so many clients [default: 10]
+    /// Closed loop: number of clients [default: 10]
     #[arg(long, short, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)),
           conflicts_with_all = ["rate", "stage", "burst"])]
     clients: Option<u32>,
@@ -23,47 +23,47 @@ pub struct LoadFlags {
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with_all = ["rate", "stage", "burst"])]
     think: Option<Duration>,
 
-    /// End after so many operations, if that is earlier
+    /// End after this many operations, if that is earlier
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), conflicts_with_all = ["rate", "stage", "burst"])]
     operations: Option<u64>,
 
-    /// Open loop: so many operations arrive each second (with --stage: where the first stage begins)
+    /// Open loop: operations that arrive each second (with --stage: the rate at which the first stage begins)
     #[arg(long, value_name = "R", value_parser = rate, conflicts_with = "burst")]
     rate: Option<f64>,
 
-    /// Open loop: a part of it, as DURATION:RATE or DURATION:FROM..TO (see below). May be given several times
+    /// Open loop: one stage, as DURATION:RATE or DURATION:FROM..TO (see below). May be given several times
     #[arg(long, value_name = "STAGE", value_parser = stage, conflicts_with_all = ["burst", "duration"])]
     stage: Vec<StageText>,
 
-    /// Open loop: operations arrive at random (Poisson), not at equal distances
+    /// Open loop: operations arrive at random (Poisson), not evenly
     #[arg(long, conflicts_with_all = ["clients", "burst"])]
     poisson: bool,
 
-    /// Open loop: most operations that have begun and not ended; more are dropped, and counted [default: 10000]
+    /// Open loop: most operations under way at a time; more are dropped, and counted [default: 10000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_IN_FLIGHT)), conflicts_with = "burst")]
     max_in_flight: Option<u32>,
 
-    /// Bursts: so many operations at a time, after a time of idleness
+    /// Bursts: operations in a burst, each after an idle time
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)))]
     burst: Option<u32>,
 
-    /// Bursts: how long nothing happens before each [default: 30s]
+    /// Bursts: the idle time before each [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, requires = "burst")]
     idle: Option<Duration>,
 
-    /// Bursts: how many [default: 5]
+    /// Bursts: how many there are [default: 5]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)), requires = "burst")]
     rounds: Option<u32>,
 
-    /// Bursts: operations begun at once; 1 is one after the other [default: all]
+    /// Bursts: operations under way at once; 1 is one after the other [default: all]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)), requires = "burst")]
     at_once: Option<u32>,
 
-    /// How long it lasts, the warm-up not counted [default: 10s]
+    /// How long the measured load lasts, without the warm-up [default: 10s]
     #[arg(long, short, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with = "burst")]
     duration: Option<Duration>,
 
-    /// Before that: load that is not measured [default: 0s]
+    /// How long the load runs before that, unmeasured [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = warmup, conflicts_with = "burst")]
     warmup: Option<Duration>,
 

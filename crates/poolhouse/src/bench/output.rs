@@ -23,11 +23,11 @@ const MAX_FILES: usize = 64;
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputFlags {
-    /// What the run is called [default: its URL, without password]
+    /// Name of the run [default: its URL, without password]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// For everything that chance decides [default: 1]
+    /// Seed of all random choices [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
@@ -35,11 +35,11 @@ pub struct OutputFlags {
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
 
-    /// Write the result to a file, or with - to standard output, and no table there
+    /// Write the result to a file, or with - to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write a page to look at, which needs no network
+    /// Write an HTML page, which needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

@@ -42,11 +42,11 @@ pub struct PoolFlags {
                                       "instances"])]
     no_reuse: bool,
 
-    /// With --no-reuse: nor is it closed; it stays open until the end, or until the server ends it, as that of a frozen function does
+    /// With --no-reuse: do not close connections. Each stays open until the server or the run ends it, like that of a frozen function
     #[arg(long, requires = "no_reuse")]
     no_goodbye: bool,
 
-    /// Like a library that does not look at idle connections: that one is lost is noticed when it is used next, and fails that operation
+    /// Like a library that does not look at idle connections: notice a lost one only at its next use, which then fails
     #[arg(long, conflicts_with = "no_reuse")]
     blind: bool,
 

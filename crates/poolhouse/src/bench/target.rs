@@ -17,15 +17,15 @@ pub struct WorkFlags {
     #[arg(long, short = 'S', conflicts_with_all = ["tpcb_like", "simple_update", "script"])]
     select_only: bool,
 
-    /// PostgreSQL: pgbench's transaction in the manner of TPC-B
+    /// PostgreSQL: pgbench's TPC-B-like transaction
     #[arg(long, conflicts_with_all = ["simple_update", "script"])]
     tpcb_like: bool,
 
-    /// PostgreSQL: the same without the tables that clients contend for
+    /// PostgreSQL: the same without the updates of tellers and branches, which clients contend for
     #[arg(long, short = 'N', conflicts_with = "script")]
     simple_update: bool,
 
-    /// PostgreSQL: a script in pgbench's language; Redis: a command in each line. Several, each with its weight: a.sql@3
+    /// PostgreSQL: a script in pgbench's language; Redis: a command in each line. May be given several times, with weights: a.sql@3
     #[arg(long, short = 'f', value_name = "FILE[@WEIGHT]")]
     script: Vec<String>,
 
@@ -37,15 +37,15 @@ pub struct WorkFlags {
     #[arg(long, short = 'M', value_name = "PROTOCOL", value_enum)]
     protocol: Option<Protocol>,
 
-    /// PostgreSQL: make the built-in scripts' tables anew first
+    /// PostgreSQL: make the tables of the built-in scripts again first
     #[arg(long, short = 'i')]
     init: bool,
 
-    /// PostgreSQL: their size, 100,000 accounts each [default: 1]
+    /// PostgreSQL: the scale of these tables, 100,000 accounts each [default: 1]
     #[arg(long, short = 's', value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
     scale: Option<u32>,
 
-    /// PostgreSQL: the schema they are in; `public` for tables that pgbench has made [default: poolhouse_bench]
+    /// PostgreSQL: the schema of these tables; `public` for tables that pgbench has made [default: poolhouse_bench]
     #[arg(long, value_name = "NAME")]
     schema: Option<String>,
 
@@ -63,11 +63,11 @@ struct RedisFlags {
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["script", "writes", "keys", "value_size"])]
     command: Vec<String>,
 
-    /// Redis: GET and SET of random keys, this share of them (0 to 1) being writes [default: 0.1, with --keys or --value-size]
+    /// Redis: GET and SET of random keys; the share of writes (0 to 1) [default: 0.1, with --keys or --value-size]
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "script")]
     writes: Option<f64>,
 
-    /// Redis: how many keys these are [default: 100000]
+    /// Redis: the number of these keys [default: 100000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(RedisWork::MAX_KEYS)), conflicts_with = "script")]
     keys: Option<u32>,
 
@@ -91,7 +91,7 @@ struct HttpFlags {
     #[arg(long, value_name = "TEXT|@FILE")]
     body: Option<String>,
 
-    /// HTTP: a status that is no error [default: 200 to 399]
+    /// HTTP: a status that is not an error [default: 200 to 399]
     #[arg(long, value_name = "STATUS", value_parser = value_parser!(u16).range(100..=599), value_delimiter = ',')]
     expect: Vec<u16>,
 }

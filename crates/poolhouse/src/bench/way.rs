@@ -9,32 +9,32 @@ use clap::Args;
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "Faults on the way (by a relay on this machine)")]
 pub struct WayFlags {
-    /// Everything takes so much longer, in each direction
+    /// Extra delay of everything, in each direction
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
     delay: Option<Duration>,
 
-    /// And up to so much more, at random
+    /// Up to this much more delay, at random
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, requires = "delay")]
     jitter: Option<Duration>,
 
     /// Answers come later in some windows: DELAY/LENGTH[/EVERY][@FIRST], for example 200ms/2s/20s.
-    /// FIRST is by default EVERY, or 5s
+    /// FIRST is EVERY by default, or 5s
     #[arg(long, value_name = "STALL", value_parser = stall)]
     stall: Vec<Fault>,
 
-    /// Nothing arrives in some windows, and everything afterwards: LENGTH[/EVERY][@FIRST], as above
+    /// Nothing arrives in some windows, and everything arrives after them: LENGTH[/EVERY][@FIRST], as above
     #[arg(long, value_name = "WINDOW", value_parser = black_hole)]
     black_hole: Vec<Fault>,
 
-    /// Connections that are silent for longer are forgotten: nothing arrives on them any more, and nobody is told
+    /// Forget connections that are silent for longer: nothing arrives on them any more, and neither side is told
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
     forget: Option<Duration>,
 
-    /// All connections are cut after a time, and again every so often: FIRST[/EVERY]
+    /// Cut all connections after FIRST, and again after each EVERY: FIRST[/EVERY]
     #[arg(long, value_name = "TIMES", value_parser = cut)]
     cut: Vec<Fault>,
 
-    /// Not on the way: the load runs in a process of its own that is frozen in some windows, LENGTH[/EVERY][@FIRST] as above
+    /// Not on the way: run the load in a process of its own, and freeze that in some windows: LENGTH[/EVERY][@FIRST] as above
     #[arg(long, value_name = "WINDOW", value_parser = window)]
     freeze: Option<Window>,
 }
