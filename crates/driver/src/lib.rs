@@ -1,5 +1,5 @@
-//! The driver: sockets, reactors, worker threads and the real clock. The only crate that touches
-//! the network path. It knows no protocol: sessions tell it what to do through the seam.
+//! The driver: sockets, reactors, worker threads and the real clock. Whatever is relayed goes through it. It knows no
+//! protocol: sessions tell it what to do through the seam.
 //!
 //! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. [`Lines`] are the outgoing connections of somebody who
 //! asks on his own account: the load generator. A [`Crew`] does the work of the proxy on one thread, over a [`reactor`] of somebody else's:
