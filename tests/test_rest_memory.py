@@ -1,5 +1,6 @@
 """Redis over HTTP: what clients hold that do not read, or do not finish what they send, is bounded for all together, and others are served."""
 
+import json
 import selectors
 import socket
 import time
@@ -177,3 +178,21 @@ def test_bodies_of_many_streams_that_are_not_finished_share_one_bound(rest):
         connection.close()
     ask = Rest(poolhouse.http)
     eventually("there is room", lambda: ask.ask("POST", "/set/a", b"x" * 9 * MB)[0] == 200)
+
+
+def test_a_value_that_is_larger_than_what_goes_to_redis_at_a_time_is_refused(rest):
+    ask = Rest(rest(listener="max_request = 300000000\n").http, timeout=60)
+    for target, body in [("/set/large", b"x" * 200 * MB), ("/pipeline", json.dumps([["PING"], ["SET", "large", "x" * 200 * MB]]).encode())]:
+        status, answer, _ = ask.ask("POST", target, body)
+        assert status == 413 and "199229440 bytes" in json.loads(answer)["error"], (target, status, answer[:200])
+        assert ask.command("EXISTS", "large") == 0
+    assert ask.ask("POST", "/set/large", b"x" * 190 * MB)[0] == 200
+    assert ask.command("STRLEN", "large") == 190 * MB
+
+
+def test_who_sends_all_of_a_body_that_is_too_large_is_told_so(rest):
+    poolhouse = rest()
+    for size in (20 * MB, 250 * MB):
+        ask = Rest(poolhouse.http, timeout=30)
+        status, answer, _ = ask.ask("POST", "/set/large", b"x" * size)
+        assert status == 413 and "10485760 bytes" in json.loads(answer)["error"], (size, status, answer)

@@ -12,8 +12,9 @@ use crate::{
     room::Share,
 };
 
-/// Bytes of a request that are dropped, because it is answered already, before its connection is given up.
-pub(crate) const MAX_DROPPED: u64 = 64 * 1024 * 1024;
+/// Bytes of a request that are dropped, because it is answered already, before its connection is given up. Many clients look for an answer
+/// only when they have sent all, and who closes before that may destroy it on its way.
+pub(crate) const MAX_DROPPED: u64 = 1024 * 1024 * 1024;
 
 /// A connection.
 pub(crate) struct Http1<C> {

@@ -25,7 +25,7 @@ use super::{Client, work::Work};
 use crate::{
     Redis, Server,
     rest::{
-        SERVICE,
+        MAX_COMMAND, SERVICE,
         call::{self, Call, Command, Shape},
         form::Form,
         messages::Messages,
@@ -175,6 +175,9 @@ impl Redis {
         let call = call::read(&target, method, &body, form, &access.rules)?;
         if call.shape == Shape::Events && method == Method::Head {
             return Err(Denied::new(405, "ERR messages are a body, and HEAD wants none: ask with GET or POST"));
+        }
+        if call.largest() > MAX_COMMAND {
+            return Err(Denied::new(413, format!("ERR a command may have {MAX_COMMAND} bytes over HTTP")));
         }
         self.admit(&call, &access)?;
         let token = match call.writes {
