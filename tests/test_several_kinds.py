@@ -207,6 +207,33 @@ def test_a_cancel_key_of_postgresql_means_no_client_of_redis(house):
     assert heard == [(b"nothing", b"something")]
 
 
+def test_an_order_says_which_of_two_databases_of_the_same_name_it_means(house, cluster):
+    both = house(more=f'[[database]]\nname = "0"\nurl = "{cluster.url("other")}"\n')
+    paused = lambda: {(pool["protocol"], pool["database"]) for pool in both.pools() if pool["paused"]}
+    client, wire, bench = both.redis_client(), both.wire(database="0"), both.wire(database="bench")
+    client.ping(), wire.query("SELECT 1"), bench.query("SELECT 1")
+    status, answer = both.post("/api/pause?database=0")
+    assert status == 409 and "protocol=redis" in answer["error"] and not paused()
+    for order, parameters, stopped in [("pause", "?database=0&protocol=redis", {("redis", "0")}),
+                                       ("resume", "?database=0&protocol=postgres", {("redis", "0")}),
+                                       ("resume", "?database=0&protocol=redis", set()),
+                                       ("pause", "?database=0&protocol=postgres", {("postgres", "0")}),
+                                       ("resume", "", set()),
+                                       ("pause", "?database=bench", {("postgres", "bench")})]:
+        status, answer = both.post(f"/api/{order}{parameters}")
+        assert (status, paused()) == (200, stopped), (order, parameters, answer)
+        assert "database=0" not in parameters or {pool["protocol"] for pool in answer["pools"]} == {parameters.split("=")[2]}
+    both.post("/api/resume")
+    for parameters, status in [("?protocol=redis", 400), ("?database=0&protocol=http", 400), ("?database=bench&protocol=redis", 404)]:
+        assert both.post(f"/api/pause{parameters}")[0] == status, parameters
+    unclear = both.ctl("pause", "--database", "0")
+    assert unclear.returncode == 1 and "protocol=" in unclear.stderr
+    assert both.ctl("pause", "--database", "0", "--protocol", "redis").returncode == 0 and paused() == {("redis", "0")}
+    assert both.ctl("pause", "--protocol", "redis").returncode == 2
+    both.post("/api/resume")
+    assert client.ping() and wire.query("SELECT 1") and bench.query("SELECT 1")
+
+
 def test_a_reload_brings_another_kind_only_with_a_listener_that_is_there(house):
     served = house(kinds=("postgres",))
     served.rewrite()

@@ -48,6 +48,8 @@ struct World {
     waiting: Vec<Stream>,
     open: Vec<Stream>,
     over: bool,
+    /// The client takes little at a time.
+    slow: bool,
 }
 
 impl World {
@@ -73,7 +75,9 @@ impl World {
     }
 
     fn flush(&mut self) {
-        self.connection.flush(&mut Vec::new());
+        let most = if self.slow { 1000 } else { usize::MAX };
+        self.connection.flush(&mut Vec::new(), most);
+        self.connection.count(self.waiting.len());
         for ended in self.connection.ended() {
             let at = self.open.iter().position(|open| *open == ended).expect("a stream ends that was open, once");
             self.open.swap_remove(at);
@@ -108,12 +112,20 @@ impl World {
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, data)) = data.split_first() else { return };
-    let mut connection = Connection::new(&SERVICE);
+    let mut connection = Connection::new(&SERVICE, Arc::default());
     if how & 2 == 2 {
         connection.refuse(Denied::new(429, "too many"));
     }
     let doors = Doors { token_in_query: how & 1 == 1 };
-    let mut world = World { connection, doors, held: Vec::new(), waiting: Vec::new(), open: Vec::new(), over: false };
+    let mut world = World {
+        connection,
+        doors,
+        held: Vec::new(),
+        waiting: Vec::new(),
+        open: Vec::new(),
+        over: false,
+        slow: how & 8 == 8,
+    };
     for (turn, piece) in data.split(|byte| *byte == 0xFF).enumerate() {
         world.held.extend_from_slice(piece);
         world.read();
@@ -126,5 +138,8 @@ fuzz_target!(|data: &[u8]| {
         world.connection.fail(&Denied::new(400, "no"));
     }
     world.flush();
+    while world.connection.has_more() {
+        world.flush();
+    }
     assert!(world.over, "the connection goes on");
 });

@@ -5,7 +5,10 @@ use std::{fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 use pool::{GateConfig, PoolConfig};
 use protocol::PoolId;
 
-use crate::tls::{TlsAcceptor, TlsConnector};
+use crate::{
+    orders::DatabaseName,
+    tls::{TlsAcceptor, TlsConnector},
+};
 
 /// Settings of the driver as a whole.
 #[derive(Clone, Debug)]
@@ -165,6 +168,8 @@ impl fmt::Display for Hosts {
 /// Everything the driver must know of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
+    /// Label: what its clients speak.
+    pub protocol: &'static str,
     /// Label of metrics and logs: the database as clients call it.
     pub database: String,
     /// Label of metrics and logs.
@@ -181,6 +186,17 @@ pub struct PoolSpec {
     pub timeouts: PoolTimeouts,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
+}
+
+impl PoolSpec {
+    /// What orders call its database.
+    pub(crate) fn name(&self) -> DatabaseName {
+        DatabaseName { protocol: self.protocol, database: self.database.clone() }
+    }
+
+    pub(crate) fn is(&self, name: &DatabaseName) -> bool {
+        (self.protocol, &self.database) == (name.protocol, &name.database)
+    }
 }
 
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every

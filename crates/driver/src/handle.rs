@@ -17,7 +17,7 @@ use protocol::Protocol;
 use crate::{
     config::Changes,
     mailbox::Message,
-    orders::Wish,
+    orders::{DatabaseName, Wish},
     reactor::Reactor,
     registry::Demand,
     shared::{Board, Shared},
@@ -43,7 +43,7 @@ impl Handle {
     }
 
     /// What the pools of a database hold now, or all pools.
-    pub fn pools(&self, database: Option<&str>) -> Vec<PoolState> {
+    pub fn pools(&self, database: Option<&DatabaseName>) -> Vec<PoolState> {
         self.0.pools(database)
     }
 
@@ -70,22 +70,22 @@ impl Handle {
 
     /// Holds back whoever wants a server of this database, or of all, and closes servers as they become free. False if
     /// more databases than can be remembered are under orders of their own; so for the following two.
-    pub fn pause(&self, database: Option<&str>) -> bool {
+    pub fn pause(&self, database: Option<&DatabaseName>) -> bool {
         self.0.order(database, &|wish| wish.paused = true)
     }
 
     /// Ends a pause, and a draining.
-    pub fn resume(&self, database: Option<&str>) -> bool {
+    pub fn resume(&self, database: Option<&DatabaseName>) -> bool {
         self.0.order(database, &|wish| *wish = Wish::default())
     }
 
     /// Lets the clients of this database go at the end of their transactions, turns new ones away, and keeps no server.
-    pub fn drain_database(&self, database: &str) -> bool {
+    pub fn drain_database(&self, database: &DatabaseName) -> bool {
         self.0.order(Some(database), &|wish| wish.drained = true)
     }
 
     /// Makes all present servers of a database, or of all, stale: idle ones close now, the others when they are free.
-    pub fn reconnect(&self, database: Option<&str>) {
+    pub fn reconnect(&self, database: Option<&DatabaseName>) {
         self.0.reconnect(database);
     }
 
@@ -129,13 +129,13 @@ impl Handle {
 /// What a handle can do, whatever the protocol.
 trait Steering: Send + Sync {
     fn snapshot(&self) -> Snapshot;
-    fn pools(&self, database: Option<&str>) -> Vec<PoolState>;
+    fn pools(&self, database: Option<&DatabaseName>) -> Vec<PoolState>;
     fn clients(&self, limit: usize) -> Vec<ClientInfo>;
     fn servers(&self, limit: usize) -> Vec<ServerInfo>;
     fn answers(&self, patience: Duration) -> bool;
     fn reconfigure(&self, changes: &Changes);
-    fn order(&self, database: Option<&str>, change: &dyn Fn(&mut Wish)) -> bool;
-    fn reconnect(&self, database: Option<&str>);
+    fn order(&self, database: Option<&DatabaseName>, change: &dyn Fn(&mut Wish)) -> bool;
+    fn reconnect(&self, database: Option<&DatabaseName>);
     fn kill(&self, client: u64) -> bool;
     fn caps(&self) -> Vec<CapUsage>;
     fn reserve(&self, reserved: HashMap<String, u32>);
@@ -173,9 +173,9 @@ impl<P: Protocol, R: Reactor> Shared<P, R> {
     }
 
     /// The pools of a database, or all.
-    fn chosen(&self, database: Option<&str>) -> Vec<Arc<SharedPool>> {
+    fn chosen(&self, database: Option<&DatabaseName>) -> Vec<Arc<SharedPool>> {
         let mut pools = self.registry.all();
-        pools.retain(|pool| database.is_none_or(|name| pool.spec().database == name));
+        pools.retain(|pool| database.is_none_or(|name| pool.spec().is(name)));
         pools
     }
 
@@ -231,12 +231,13 @@ impl<P: Protocol, R: Reactor> Steering for Shared<P, R> {
         }
     }
 
-    fn pools(&self, database: Option<&str>) -> Vec<PoolState> {
+    fn pools(&self, database: Option<&DatabaseName>) -> Vec<PoolState> {
         let state = |pool: Arc<SharedPool>| {
             let spec = pool.spec();
             let guarded = pool.lock();
             PoolState {
                 id: pool.id,
+                protocol: spec.protocol,
                 database: spec.database.clone(),
                 user: spec.user.clone(),
                 counts: guarded.pool.counts(),
@@ -292,7 +293,7 @@ impl<P: Protocol, R: Reactor> Steering for Shared<P, R> {
         self.meet(demands);
     }
 
-    fn order(&self, database: Option<&str>, change: &dyn Fn(&mut Wish)) -> bool {
+    fn order(&self, database: Option<&DatabaseName>, change: &dyn Fn(&mut Wish)) -> bool {
         {
             let mut orders = self.registry.orders.lock().unwrap_or_else(PoisonError::into_inner);
             if !orders.change(database, change) {
@@ -305,14 +306,14 @@ impl<P: Protocol, R: Reactor> Steering for Shared<P, R> {
             let (spec, now) = (pool.spec(), self.clock.now());
             self.operate(&pool, |guarded| {
                 // Read under the pool's lock: of two orders at once, the one that comes to the pool last knows both.
-                let wish = self.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.database);
+                let wish = self.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
                 pool.follow(guarded, wish, now);
             });
         }
         true
     }
 
-    fn reconnect(&self, database: Option<&str>) {
+    fn reconnect(&self, database: Option<&DatabaseName>) {
         for pool in self.chosen(database) {
             let now = self.clock.now();
             self.operate(&pool, |guarded| guarded.pool.clear(Clear::default(), now));

@@ -42,6 +42,7 @@ pub use descriptors::raise_descriptor_limit;
 pub use driver::Driver;
 pub use handle::Handle;
 pub use lines::{Event, LineError, LineFault, Lines, Received};
+pub use orders::DatabaseName;
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolState, ServerInfo,
     Snapshot, WorkerSnapshot,

@@ -6,6 +6,15 @@ use std::collections::HashMap;
 /// Databases with a wish of their own; beyond that only wishes for all are taken.
 pub(crate) const MAX_WISHES: usize = 4096;
 
+/// A database, as orders name it: two that speak different protocols may be called the same.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DatabaseName {
+    /// See [`PoolSpec::protocol`](crate::PoolSpec::protocol).
+    pub protocol: &'static str,
+    /// See [`PoolSpec::database`](crate::PoolSpec::database).
+    pub database: String,
+}
+
 /// What is wished of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Wish {
@@ -19,17 +28,17 @@ pub(crate) struct Wish {
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     all: Wish,
-    databases: HashMap<String, Wish>,
+    databases: HashMap<DatabaseName, Wish>,
 }
 
 impl Orders {
     /// What is wished of this database.
-    pub(crate) fn wish(&self, database: &str) -> Wish {
+    pub(crate) fn wish(&self, database: &DatabaseName) -> Wish {
         self.databases.get(database).copied().unwrap_or(self.all)
     }
 
     /// Changes the wish for one database, or for all. False if there are too many databases with one of their own.
-    pub(crate) fn change(&mut self, database: Option<&str>, change: impl Fn(&mut Wish)) -> bool {
+    pub(crate) fn change(&mut self, database: Option<&DatabaseName>, change: impl Fn(&mut Wish)) -> bool {
         let Some(database) = database else {
             change(&mut self.all);
             self.databases.values_mut().for_each(change);
@@ -41,7 +50,7 @@ impl Orders {
         if self.databases.len() >= MAX_WISHES && !self.databases.contains_key(database) {
             return false;
         }
-        self.databases.insert(database.to_owned(), wish);
+        self.databases.insert(database.clone(), wish);
         self.forget_ordinary();
         true
     }
@@ -61,34 +70,46 @@ impl Orders {
 mod tests {
     use super::*;
 
+    fn name(database: &str) -> DatabaseName {
+        DatabaseName { protocol: "postgres", database: database.to_owned() }
+    }
+
     #[test]
     fn a_wish_for_all_holds_for_databases_nobody_has_asked_for_yet() {
         let mut orders = Orders::default();
         assert!(orders.change(None, |wish| wish.paused = true));
-        assert!(orders.wish("new").paused);
-        assert!(orders.change(Some("a"), |wish| wish.paused = false));
-        assert!(!orders.wish("a").paused && orders.wish("b").paused);
+        assert!(orders.wish(&name("new")).paused);
+        assert!(orders.change(Some(&name("a")), |wish| wish.paused = false));
+        assert!(!orders.wish(&name("a")).paused && orders.wish(&name("b")).paused);
         assert!(orders.change(None, |wish| wish.paused = false));
-        assert!(!orders.wish("b").paused && orders.databases.is_empty());
+        assert!(!orders.wish(&name("b")).paused && orders.databases.is_empty());
     }
 
     #[test]
     fn a_wish_for_all_leaves_the_other_wishes_of_a_database_alone() {
         let mut orders = Orders::default();
-        assert!(orders.change(Some("a"), |wish| wish.drained = true));
+        assert!(orders.change(Some(&name("a")), |wish| wish.drained = true));
         assert!(orders.change(None, |wish| wish.paused = true));
-        assert_eq!(orders.wish("a"), Wish { paused: true, drained: true });
-        assert!(orders.any_drained() && !orders.wish("b").drained);
+        assert_eq!(orders.wish(&name("a")), Wish { paused: true, drained: true });
+        assert!(orders.any_drained() && !orders.wish(&name("b")).drained);
+    }
+
+    #[test]
+    fn databases_of_two_protocols_may_be_called_the_same() {
+        let mut orders = Orders::default();
+        assert!(orders.change(Some(&name("0")), |wish| wish.paused = true));
+        let other = DatabaseName { protocol: "redis", ..name("0") };
+        assert!(orders.wish(&name("0")).paused && !orders.wish(&other).paused);
     }
 
     #[test]
     fn wishes_are_bounded() {
         let mut orders = Orders::default();
         for n in 0..MAX_WISHES {
-            assert!(orders.change(Some(&format!("d{n}")), |wish| wish.paused = true));
+            assert!(orders.change(Some(&name(&format!("d{n}"))), |wish| wish.paused = true));
         }
-        assert!(!orders.change(Some("one more"), |wish| wish.paused = true));
-        assert!(orders.change(Some("d7"), |wish| wish.paused = false));
-        assert!(orders.change(Some("one more"), |wish| wish.paused = true));
+        assert!(!orders.change(Some(&name("one more")), |wish| wish.paused = true));
+        assert!(orders.change(Some(&name("d7")), |wish| wish.paused = false));
+        assert!(orders.change(Some(&name("one more")), |wish| wish.paused = true));
     }
 }

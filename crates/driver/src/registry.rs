@@ -102,7 +102,7 @@ impl Registry {
         }
         // Asked under the lock: a reload that this answer does not know yet finds the pool in the list and tells it.
         let spec = self.upstreams.spec(id);
-        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.database);
+        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
         let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
         let scopes = purse.scopes(&spec.caps);
         let member = purse.budget.add_member(&scopes);

@@ -119,6 +119,8 @@ pub struct PoolState {
     /// Its id.
     pub id: PoolId,
     /// Label.
+    pub protocol: &'static str,
+    /// Label.
     pub database: String,
     /// Label.
     pub user: String,

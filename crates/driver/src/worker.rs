@@ -124,6 +124,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     /// Clients that are closed as soon as their last bytes have left.
     lingering: VecDeque<(u32, u32, Time)>,
     partings: partings::Partings<R>,
+    /// Clients whose sessions are to be told that all has left that was sent to them.
+    sent: Vec<(u32, u32)>,
     mail: VecDeque<Message<P, R>>,
     work: VecDeque<Work>,
     actions: VecDeque<(Arc<SharedPool>, Action)>,
@@ -240,6 +242,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             turns: Vec::new(),
             lingering: VecDeque::new(),
             partings: partings::Partings::new(),
+            sent: Vec::new(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
             actions: VecDeque::new(),

@@ -24,14 +24,19 @@ use protocol::{
     ServerTag, Sessions, Standing, Verdict,
 };
 
-/// Lines there and back.
+/// Lines there and back. `flood N` is answered without a server, by N megabytes, each when the one before has left.
 struct Lines;
+
+/// Megabytes that a flood has brought so far: one test has one.
+static PUT_OUT: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Default)]
 struct LineClient {
     server: Option<ServerTag>,
     greeted: bool,
     asked: bool,
+    /// Megabytes that it is still to be sent, one after another.
+    flood: usize,
 }
 
 struct LineServer {
@@ -68,6 +73,14 @@ impl Protocol for Lines {
         if &input.bytes[..end] == b"dawdle" {
             dawdle();
         }
+        if let Some(count) = input.bytes[..end].strip_prefix(b"flood ") {
+            client.flood = String::from_utf8_lossy(count).parse().expect("a number");
+            // Told once, however often it asks.
+            out.push(Effect::TellSent { client: me });
+            out.insert(Peer::Client(me), |bytes| bytes.extend(b"flood\n"));
+            out.push(Effect::TellSent { client: me });
+            return end + 1;
+        }
         match client.server {
             None => {
                 out.push(Effect::Lease { client: me, pool: POOL, kind: LeaseKind::Exclusive });
@@ -80,6 +93,19 @@ impl Protocol for Lines {
                 out.push(Effect::Standing { client: me, standing: Standing::Active });
                 out.span(Peer::Server(server), 0..end + 1);
                 end + 1
+            }
+        }
+    }
+
+    fn client_sent(&self, me: ClientTag, client: &mut LineClient, out: &mut Outbox) {
+        let megabyte = b"f".repeat(1 << 20);
+        match client.flood {
+            0 => out.insert(Peer::Client(me), |bytes| bytes.extend(b"\n")),
+            _ => {
+                client.flood -= 1;
+                PUT_OUT.fetch_add(1, SeqCst);
+                out.insert(Peer::Client(me), |bytes| bytes.extend(megabyte));
+                out.push(Effect::TellSent { client: me });
             }
         }
     }
@@ -323,6 +349,25 @@ fn a_client_that_does_not_read_holds_back_its_server_and_grows_nothing() {
     lazy.0.read_exact(&mut answer).unwrap();
     assert!(answer[..size].iter().all(|b| *b == b'x') && answer[size] == b'\n');
     assert_eq!(lazy.ask("y").split_once(':').unwrap().1, "y");
+}
+
+#[test]
+fn a_session_is_told_once_all_has_left_and_not_before() {
+    let house = House::small(1, 1);
+    let mut slow = house.client();
+    slow.say("flood 100");
+    eventually("nothing more is put out", || {
+        let before = PUT_OUT.load(SeqCst);
+        thread::sleep(Duration::from_millis(200));
+        PUT_OUT.load(SeqCst) == before && before > 0
+    });
+    let unread = PUT_OUT.load(SeqCst);
+    assert!(unread < 50, "{unread} MB were put out, and nobody has read any");
+    assert_eq!(house.client().ask("x"), "0:x", "others have their turns beside it");
+    assert_eq!(slow.hear(), "flood");
+    let mut all = Vec::new();
+    slow.0.read_until(b'\n', &mut all).unwrap();
+    assert_eq!((all.len(), PUT_OUT.load(SeqCst)), ((100 << 20) + 1, 100));
 }
 
 #[test]

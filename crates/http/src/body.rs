@@ -52,6 +52,15 @@ impl Body {
         self.state == State::Whole
     }
 
+    /// How what has not come of it is framed.
+    pub(crate) fn rest(&self) -> Framing {
+        match self.state {
+            State::Plain(left) => Framing::Length(left),
+            State::Whole => Framing::Length(0),
+            State::Size | State::Chunk(_) | State::End | State::Trailer(_) => Framing::Chunked,
+        }
+    }
+
     /// Takes what belongs to it from the beginning of the input, and says how much that was.
     pub(crate) fn take(&mut self, input: &[u8]) -> Result<usize, Denied> {
         let mut at = 0;

@@ -1,9 +1,12 @@
 //! One client's connection, whatever version of HTTP it turns out to speak.
 
+use std::sync::Arc;
+
 use crate::{
-    Answer, Denied, Door, Request, Service, Stream,
+    Answer, Denied, Door, Request, Room, Service, Stream,
     http1::{Http1, Step},
     http2::Http2,
+    room::Share,
 };
 
 /// A client's connection.
@@ -11,6 +14,8 @@ pub struct Connection<C> {
     service: &'static Service,
     /// What is told to whoever asks next.
     refusal: Option<Box<Denied>>,
+    /// What it may hold.
+    share: Share,
     version: Version<C>,
 }
 
@@ -24,7 +29,7 @@ enum Version<C> {
 pub enum Event<'b, C> {
     /// A body has begun to come in pieces (HTTP/1.1): the client is not idle from now on.
     Uploading,
-    /// A request has come whole. In HTTP/1.1 nothing more is read before it has been answered.
+    /// A request has come whole. In HTTP/1.1 nothing more is read before it has been answered, and the answer flushed.
     Request(Request<'b, C>),
 }
 
@@ -38,9 +43,9 @@ pub enum End {
 }
 
 impl<C> Connection<C> {
-    /// A connection of which no byte has come.
-    pub fn new(service: &'static Service) -> Self {
-        Self { service, refusal: None, version: Version::One(Http1::default()) }
+    /// A connection of which no byte has come. It shares the `room` with others.
+    pub fn new(service: &'static Service, room: Arc<Room>) -> Self {
+        Self { service, refusal: None, share: Share::new(room), version: Version::One(Http1::default()) }
     }
 
     /// Reads on: `bytes` are all that have come and were not consumed. Returns how many are, and what comes of them. To be called with
@@ -54,13 +59,13 @@ impl<C> Connection<C> {
     ) -> (usize, Option<Event<'b, C>>) {
         let mut at = 0;
         if let Version::One(one) = &mut self.version {
-            let (used, step) = one.read(bytes, self.service, &mut self.refusal, door);
+            let (used, step) = one.read(bytes, self.service, &mut self.refusal, &mut self.share, door);
             match step {
                 Step::On | Step::Wait => return (used, None),
                 Step::Tell(event) => return (used, Some(event)),
                 Step::Http2 => {
                     let mut before = Vec::new();
-                    one.flush(&mut before);
+                    one.flush(&mut before, usize::MAX);
                     let most = door.rules().map_or(0, |rules| rules.max_request);
                     self.version = Version::Two(Box::new(Http2::new(self.service, most, before)));
                     at = used;
@@ -68,7 +73,7 @@ impl<C> Connection<C> {
             }
         }
         let Version::Two(two) = &mut self.version else { unreachable!("it has just become HTTP/2") };
-        let request = two.read(&bytes[at..], held, self.refusal.as_deref(), door);
+        let request = two.read(&bytes[at..], held, self.refusal.as_deref(), &mut self.share, door);
         (bytes.len(), request.map(Event::Request))
     }
 
@@ -133,11 +138,20 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Appends what the client is to be sent now.
-    pub fn flush(&mut self, to: &mut Vec<u8>) {
+    /// Appends what the client is to be sent now. Of bodies of answers (HTTP/2), of answers (HTTP/1.1), it is no more than `most` bytes:
+    /// the rest waits until this is called again. What cannot wait is not counted: events of HTTP/1.1, which nobody else bounds.
+    pub fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         match &mut self.version {
-            Version::One(one) => one.flush(to),
-            Version::Two(two) => two.flush(to),
+            Version::One(one) => one.flush(to, most),
+            Version::Two(two) => two.flush(to, most),
+        }
+    }
+
+    /// Whether there was more to be flushed than that.
+    pub fn has_more(&self) -> bool {
+        match &self.version {
+            Version::One(one) => one.has_more(),
+            Version::Two(two) => two.has_more(),
         }
     }
 
@@ -149,7 +163,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// How the connection has ended, if it has. Told once.
+    /// How the connection has ended, if it has, and all was flushed that was said before (HTTP/1.1). Told once.
     pub fn end(&mut self) -> Option<End> {
         match &mut self.version {
             Version::One(one) => one.end(),
@@ -164,13 +178,32 @@ impl<C> Connection<C> {
 
     /// Whether the client has to read some of its answers before more of its requests are carried out.
     pub fn is_behind(&self) -> bool {
-        matches!(&self.version, Version::Two(two) if two.is_behind())
+        match &self.version {
+            Version::One(one) => one.has_more(),
+            Version::Two(two) => two.is_behind(),
+        }
     }
 
-    /// Whether the connection holds more than it may, with what its owner holds for its requests, in bytes. Never in HTTP/1.1, where
-    /// each of the two parts has its own bound.
-    pub fn is_full(&self, held: usize) -> bool {
-        matches!(&self.version, Version::Two(two) if two.is_full(held))
+    /// Whether its owner may hold so many bytes for its requests, besides what the connection holds itself. If so, they are counted.
+    pub fn may_hold(&mut self, held: usize) -> bool {
+        let all = self.holds() + held;
+        let permitted = all <= self.share.limit();
+        if permitted {
+            self.share.hold(all);
+        }
+        permitted
+    }
+
+    /// Counts what is held: `held` by the owner for its requests. To be called whenever that may have changed.
+    pub fn count(&mut self, held: usize) {
+        self.share.hold(self.holds() + held);
+    }
+
+    fn holds(&self) -> usize {
+        match &self.version {
+            Version::One(one) => one.holds(),
+            Version::Two(two) => two.holds(),
+        }
     }
 }
 

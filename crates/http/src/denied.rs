@@ -22,9 +22,9 @@ impl Denied {
         Self::new(413, format!("a request may have {most} bytes here (max_request)"))
     }
 
-    /// A connection holds more than it may. To be told to the request that is too much.
+    /// There is no [`Room`](crate::Room) for it: to be told to the request that is too much.
     pub fn crowded() -> Self {
-        let error = "requests of this connection hold too much together: send fewer at a time";
+        let error = "clients of HTTP hold as much here as they may together: ask again, or send less at a time";
         Self { retry_after: Some(1), ..Self::new(503, error) }
     }
 }

@@ -1,6 +1,6 @@
 //! HTTP/1.1 (RFC 9112): one request after another, each with a head and a body.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::VecDeque};
 
 use crate::{
     Answer, Denied, Door, End, Event, Method, Service, Stream, Target,
@@ -9,16 +9,20 @@ use crate::{
     head::{self, Framing, Head, MAX_HEAD},
     http2::PREFACE,
     request::Asked,
+    room::Share,
 };
 
-/// Bytes of a request that are dropped, because it is answered already, before its connection is given up.
-pub(crate) const MAX_DROPPED: u64 = 64 * 1024 * 1024;
+/// Bytes of a request that are dropped, because it is answered already, before its connection is given up. Many clients look for an answer
+/// only when they have sent all, and who closes before that may destroy it on its way.
+pub(crate) const MAX_DROPPED: u64 = 1024 * 1024 * 1024;
 
 /// A connection.
 pub(crate) struct Http1<C> {
     stage: Stage<C>,
-    /// What is to be sent.
-    pieces: Vec<Vec<u8>>,
+    /// What is to be sent. None of them is empty.
+    pieces: VecDeque<Vec<u8>>,
+    /// So many bytes of the first of them have been flushed.
+    flushed: usize,
     /// The number of the request that came last.
     stream: Stream,
     end: Option<End>,
@@ -61,7 +65,7 @@ pub(crate) enum Step<'b, C> {
 
 impl<C> Default for Http1<C> {
     fn default() -> Self {
-        Self { stage: Stage::Head, pieces: Vec::new(), stream: Stream(0), end: None }
+        Self { stage: Stage::Head, pieces: VecDeque::new(), flushed: 0, stream: Stream(0), end: None }
     }
 }
 
@@ -72,23 +76,26 @@ impl<C> Http1<C> {
         bytes: &'b [u8],
         service: &'static Service,
         refusal: &mut Option<Box<Denied>>,
+        share: &mut Share,
         door: &mut D,
     ) -> (usize, Step<'b, C>) {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
             let (used, step) = match std::mem::take(&mut self.stage) {
+                // A client that does not read what it has been told is asked for nothing more.
+                Stage::Head if self.has_more() => (0, Step::Wait),
                 Stage::Head if PREFACE.starts_with(&rest[..rest.len().min(PREFACE.len())]) => {
                     (0, if rest.len() < PREFACE.len() { Step::Wait } else { Step::Http2 })
                 }
-                Stage::Head => match self.begin(rest, service, refusal, door) {
+                Stage::Head => match self.begin(rest, service, refusal, share, door) {
                     Ok(read) => read,
                     Err((manner, denied)) => {
                         self.fail_as(manner, &denied, service);
                         (0, Step::On)
                     }
                 },
-                Stage::Body(upload) => self.upload(upload, rest, service),
+                Stage::Body(upload) => self.upload(upload, rest, share, service),
                 Stage::Drop(left) => {
                     let left = left.saturating_sub(rest.len() as u64);
                     self.stage = if left == 0 { self.over(End::Done) } else { Stage::Drop(left) };
@@ -121,6 +128,7 @@ impl<C> Http1<C> {
         bytes: &'b [u8],
         service: &'static Service,
         refusal: &mut Option<Box<Denied>>,
+        share: &mut Share,
         door: &mut D,
     ) -> Result<(usize, Step<'b, C>), (Manner, Denied)> {
         let plainly = |denied| (Manner::default(), denied);
@@ -144,7 +152,10 @@ impl<C> Http1<C> {
         let token = access::token(&head, &target, &rules).map_err(with_manner)?;
         let caller = door.recognise(token).ok_or_else(|| with_manner(access::unknown()))?;
         door.enter(&caller).map_err(with_manner)?;
-        let mut body = match Body::new(head.framing, rules.max_request) {
+        share.set_max_request(rules.max_request);
+        let fits = !matches!(head.framing, Framing::Length(length) if length > share.limit() as u64);
+        let body = Body::new(head.framing, rules.max_request);
+        let mut body = match body.and_then(|body| if fits { Ok(body) } else { Err(Denied::crowded()) }) {
             Ok(body) => body,
             Err(denied) => {
                 self.deny_and_drop(manner, &denied, head.framing, service);
@@ -162,7 +173,7 @@ impl<C> Http1<C> {
             }
             _ => {
                 if expects {
-                    self.pieces.push(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
+                    self.pieces.push_back(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
                 }
                 body.bytes.reserve(behind.len());
                 self.stage = Stage::Body(Box::new(Upload { asked, manner, body }));
@@ -172,11 +183,21 @@ impl<C> Http1<C> {
     }
 
     /// Takes a piece of a body.
-    fn upload<'b>(&mut self, mut upload: Box<Upload<C>>, bytes: &[u8], service: &Service) -> (usize, Step<'b, C>) {
+    fn upload<'b>(
+        &mut self,
+        mut upload: Box<Upload<C>>,
+        bytes: &[u8],
+        share: &Share,
+        service: &Service,
+    ) -> (usize, Step<'b, C>) {
         match upload.body.take(bytes) {
             Err(denied) if denied.status == 413 => {
                 self.deny_and_drop(upload.manner, &denied, Framing::Chunked, service);
                 (0, Step::On)
+            }
+            Ok(used) if upload.body.bytes.len() > share.limit() => {
+                self.deny_and_drop(upload.manner, &Denied::crowded(), upload.body.rest(), service);
+                (used, Step::On)
             }
             Err(denied) => {
                 self.fail_as(upload.manner, &denied, service);
@@ -212,10 +233,11 @@ impl<C> Http1<C> {
 
     /// The rest of a request that was answered already.
     fn drop_rest(&mut self, framing: Framing) {
-        self.stage = Stage::Drop(match framing {
-            Framing::Length(length) => length.min(MAX_DROPPED),
-            Framing::Chunked => MAX_DROPPED,
-        });
+        self.stage = match framing {
+            Framing::Length(0) => self.over(End::Done),
+            Framing::Length(length) => Stage::Drop(length.min(MAX_DROPPED)),
+            Framing::Chunked => Stage::Drop(MAX_DROPPED),
+        };
     }
 
     /// Tells why a request is not carried out; the connection ends once the rest of it has come.
@@ -226,7 +248,14 @@ impl<C> Http1<C> {
 
     fn write(&mut self, answer: Answer, manner: &Manner, service: &Service) {
         let (head, body) = answer.http1(service, manner);
-        self.pieces.extend([head, body]);
+        self.pieces.push_back(head);
+        self.push(body);
+    }
+
+    fn push(&mut self, piece: Vec<u8>) {
+        if !piece.is_empty() {
+            self.pieces.push_back(piece);
+        }
     }
 
     fn over(&mut self, end: End) -> Stage<C> {
@@ -271,7 +300,7 @@ impl<C> Http1<C> {
     /// See [`Connection::say`](crate::Connection::say).
     pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
         if matches!(self.stage, Stage::Events) && streams.into_iter().any(|stream| stream == self.stream) {
-            self.pieces.push(events);
+            self.push(events);
         }
     }
 
@@ -303,13 +332,36 @@ impl<C> Http1<C> {
     }
 
     /// See [`Connection::flush`](crate::Connection::flush).
-    pub(crate) fn flush(&mut self, to: &mut Vec<u8>) {
-        self.pieces.drain(..).for_each(|piece| to.extend_from_slice(&piece));
+    pub(crate) fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
+        let mut left = if matches!(self.stage, Stage::Events) { usize::MAX } else { most };
+        while let Some(piece) = self.pieces.front()
+            && left > 0
+        {
+            let end = piece.len().min(self.flushed.saturating_add(left));
+            to.extend_from_slice(&piece[self.flushed..end]);
+            left -= end - self.flushed;
+            self.flushed = end;
+            if end == piece.len() {
+                self.pieces.pop_front();
+                self.flushed = 0;
+            }
+        }
+    }
+
+    /// See [`Connection::has_more`](crate::Connection::has_more).
+    pub(crate) fn has_more(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// Bytes of memory that it holds: the body on its way, and answers until the last byte of them was flushed.
+    pub(crate) fn holds(&self) -> usize {
+        let body = if let Stage::Body(upload) = &self.stage { upload.body.bytes.len() } else { 0 };
+        body + self.pieces.iter().map(Vec::len).sum::<usize>()
     }
 
     /// See [`Connection::end`](crate::Connection::end).
     pub(crate) fn end(&mut self) -> Option<End> {
-        self.end.take()
+        self.end.take_if(|_| self.pieces.is_empty())
     }
 }
 

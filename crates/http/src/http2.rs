@@ -30,6 +30,7 @@ use crate::{
     access::{self, Manner, Rules},
     head::{Head, MAX_HEAD},
     request::Asked,
+    room::Share,
 };
 
 /// What a client that speaks HTTP/2 begins with (RFC 9113, section 3.4).
@@ -47,11 +48,6 @@ const WINDOW: u32 = 1024 * 1024;
 /// Bytes of answers from which on the client has to read some before more of its requests are carried out.
 const MAX_UNREAD: usize = 1024 * 1024;
 
-/// Bytes that a connection may hold in all: bodies on their way, what its owner holds for requests, and answers that the client has not
-/// read. Or so many times the largest body, if that is more.
-const MAX_HELD: usize = 256 * 1024 * 1024;
-const MAX_BODIES: usize = 4;
-
 /// Bytes of a stream without end that may wait for the client.
 const MAX_BEHIND: usize = 32 * 1024 * 1024;
 
@@ -68,14 +64,15 @@ pub(crate) struct Http2<C> {
     sendings: Vec<Sending>,
     /// Bytes that wait in them.
     unread: usize,
+    /// Bytes of them that may be written now, and whether more might have been.
+    allowed: usize,
+    withheld: bool,
     /// Bytes of bodies that have not come whole.
     uploading: usize,
     /// Streams without end that the client has ended.
     ended: Vec<Stream>,
     /// Largest body.
     max_request: usize,
-    /// Bytes that it may hold.
-    most: usize,
     /// It is to end when what was asked has been answered.
     leaving: bool,
     /// Nothing is read any more.
@@ -116,10 +113,11 @@ impl<C> Http2<C> {
             unanswered: BTreeMap::new(),
             sendings: Vec::new(),
             unread: 0,
+            allowed: 0,
+            withheld: false,
             uploading: 0,
             ended: Vec::new(),
             max_request,
-            most: MAX_HELD,
             leaving: false,
             over: false,
             end: None,
@@ -132,12 +130,13 @@ impl<C> Http2<C> {
         bytes: &[u8],
         held: usize,
         refusal: Option<&Denied>,
+        share: &mut Share,
         door: &mut D,
     ) -> Option<Request<'static, C>> {
         if !bytes.is_empty() && !self.over {
             let rules = access::rules(door);
-            self.most = MAX_HELD.max(MAX_BODIES * rules.as_ref().map_or(0, |rules| rules.max_request));
-            self.take(bytes, self.most.saturating_sub(held), refusal, &rules, door);
+            share.set_max_request(rules.as_ref().map_or(0, |rules| rules.max_request));
+            self.take(bytes, share.limit().saturating_sub(held), refusal, &rules, door);
             self.leaving |= refusal.is_some() && !self.arrived.is_empty();
         }
         while let Some(arrived) = self.arrived.pop_front() {
@@ -192,7 +191,7 @@ impl<C> Http2<C> {
         }
         self.receive(room, &mut context);
         // What was received makes room for more, which the client is told.
-        self.turn();
+        self.go_on();
     }
 
     fn fail(&mut self, error: &h2::Error) {
@@ -285,14 +284,9 @@ impl<C> Http2<C> {
         None
     }
 
-    /// Bytes of bodies that it holds, of requests that have not come whole and of answers that the client has not read.
-    fn holds(&self) -> usize {
-        self.uploading + self.unread
-    }
-
-    /// See [`Connection::is_full`](crate::Connection::is_full).
-    pub(crate) fn is_full(&self, held: usize) -> bool {
-        self.holds() + held > self.most
+    /// Bytes of memory that it holds: bodies of requests that have not come whole, and of answers until their last byte was written.
+    pub(crate) fn holds(&self) -> usize {
+        self.uploading + self.sendings.iter().map(Sending::holds).sum::<usize>()
     }
 
     /// See [`Connection::is_behind`](crate::Connection::is_behind).
@@ -300,24 +294,29 @@ impl<C> Http2<C> {
         self.unread > MAX_UNREAD
     }
 
-    /// Lets it write what it has to write, as far as the client has room.
+    /// Lets it write what it has to write, bodies as far as that is allowed and the client has room.
     fn turn(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
-        while let State::Open(connection) = &mut self.state {
+        self.go_on();
+        while matches!(self.state, State::Open(_)) && self.feed(&mut Context::from_waker(Waker::noop())) {
+            self.go_on();
+        }
+    }
+
+    /// Lets it write what it has to write but bodies.
+    fn go_on(&mut self) {
+        if let State::Open(connection) = &mut self.state {
             // A request cannot come of this: all that has arrived was read.
-            let _ = connection.poll_closed(&mut context);
-            if !self.feed(&mut context) {
-                break;
-            }
+            let _ = connection.poll_closed(&mut Context::from_waker(Waker::noop()));
         }
     }
 
     /// Hands over what there is room for. True if that was anything.
     fn feed(&mut self, context: &mut Context<'_>) -> bool {
         let mut moved = false;
+        self.withheld = false;
         self.sendings.retain_mut(|sending| {
             let before = sending.waiting;
-            let goes_on = sending.feed(context);
+            let goes_on = sending.feed(&mut self.allowed, &mut self.withheld, context);
             let left = if goes_on { sending.waiting } else { 0 };
             moved |= left < before;
             self.unread -= before - left;
@@ -326,6 +325,10 @@ impl<C> Http2<C> {
             }
             goes_on
         });
+        if moved && self.withheld && !self.sendings.is_empty() {
+            // Another one is first the next time.
+            self.sendings.rotate_left(1);
+        }
         moved
     }
 
@@ -390,6 +393,7 @@ impl<C> Http2<C> {
             self.respond(respond, answer.clone(), &manner);
         }
         if !self.over {
+            self.allowed = usize::MAX;
             self.say_goodbye();
             self.over(End::Done);
         }
@@ -406,13 +410,19 @@ impl<C> Http2<C> {
     }
 
     /// See [`Connection::flush`](crate::Connection::flush).
-    pub(crate) fn flush(&mut self, to: &mut Vec<u8>) {
+    pub(crate) fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
+        self.allowed = most;
         self.turn();
-        if self.leaving && self.unanswered.is_empty() && !self.over {
+        if self.leaving && self.unanswered.is_empty() && !self.withheld && !self.over {
             self.say_goodbye();
             self.over(End::Done);
         }
         self.wire.drain(to);
+    }
+
+    /// See [`Connection::has_more`](crate::Connection::has_more).
+    pub(crate) fn has_more(&self) -> bool {
+        self.withheld && matches!(self.state, State::Open(_)) && !self.over
     }
 
     /// See [`Connection::end`](crate::Connection::end).

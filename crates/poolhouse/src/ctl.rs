@@ -85,9 +85,18 @@ struct Which {
     /// Only this database
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
+    /// The database of that name which speaks this, where one of PostgreSQL and one of Redis are called the same
+    #[arg(long, requires = "database")]
+    protocol: Option<Protocol>,
     /// How long to wait until the order is done
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
     time: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    Postgres,
+    Redis,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -139,7 +148,11 @@ fn token(file: Option<&std::path::Path>) -> anyhow::Result<Option<String>> {
 fn request(order: &Order) -> request::Request {
     let which = |path: &str, which: &Which| {
         let time = settings::show_duration(which.time);
-        let parameters = [("time", Some(time)), ("database", which.database.clone())];
+        let protocol = which.protocol.map(|protocol| match protocol {
+            Protocol::Postgres => "postgres".to_owned(),
+            Protocol::Redis => "redis".to_owned(),
+        });
+        let parameters = [("time", Some(time)), ("database", which.database.clone()), ("protocol", protocol)];
         let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         request::Request { method: Method::Post, path: path.to_owned(), parameters, patience: which.time }
     };

@@ -204,6 +204,12 @@ pub enum Effect {
         /// Whom.
         client: ClientTag,
     },
+    /// Say when all has left that was sent to the client, what stands before this in the outbox included:
+    /// [`client_sent`](crate::Protocol::client_sent) is called then, in a later turn. Once for however many of these.
+    TellSent {
+        /// To whom.
+        client: ClientTag,
+    },
     /// The client logged in. From here on it counts towards `database` and `user` in the metrics.
     LoggedIn {
         /// Who.
@@ -265,6 +271,9 @@ pub enum Effect {
     },
 }
 
+/// Bytes of memory that an empty box keeps.
+const MAX_KEPT: usize = 256 * 1024;
+
 /// The effects of one call and the bytes that the session wrote itself. Reused between calls; a
 /// session only appends.
 #[derive(Default, Debug)]
@@ -285,10 +294,11 @@ impl Outbox {
         Self::default()
     }
 
-    /// Empties the box and keeps its memory.
+    /// Empties the box and keeps its memory, as far as that is no more than most calls need.
     pub fn clear(&mut self) {
         self.effects.clear();
         self.inserted.clear();
+        self.inserted.shrink_to(MAX_KEPT);
         self.need = 0;
     }
 

@@ -200,6 +200,12 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     ) -> usize;
 
+    /// All has left that was sent to a client, as its session has [asked](crate::Effect::TellSent) to be told.
+    fn client_sent(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
+        let _ = (me, client, out);
+        unreachable!("the protocol never asks");
+    }
+
     /// Bytes from a server. Returns how many were consumed.
     fn server_input(
         &self,

@@ -124,6 +124,10 @@ impl Protocol for Protocols {
         call!(self, Client, client, protocol => protocol.client_input(me, client, &mut Only(servers), input, out))
     }
 
+    fn client_sent(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.client_sent(me, client, out));
+    }
+
     #[inline]
     fn server_input(
         &self,

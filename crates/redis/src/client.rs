@@ -148,7 +148,10 @@ impl Redis {
             lasting: false,
             selects: None,
             passing: None,
-            rest: self.directory.http(origin.listener).map(|_| Box::new(Rest::new(origin.listener))),
+            rest: self
+                .directory
+                .http(origin.listener)
+                .map(|_| Box::new(Rest::new(origin.listener, Arc::clone(&self.room)))),
             subscriptions: None,
             listing: None,
             roll: None,

@@ -25,6 +25,7 @@ mod server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use http_server::Room;
 use protocol::{
     ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
     ServerTag, Sessions, TlsFailure,
@@ -54,6 +55,8 @@ pub struct Redis {
     next_id: AtomicU64,
     /// Requests over HTTP that may have changed something.
     writes: AtomicU64,
+    /// What connections of HTTP hold together.
+    room: Arc<Room>,
     /// What clients have subscribed to.
     hubs: hub::Hubs,
     /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was behind a write on a
@@ -71,6 +74,7 @@ impl Redis {
             directory,
             next_id: AtomicU64::new(1),
             writes: AtomicU64::new(0),
+            room: Arc::default(),
             hubs: hub::Hubs::default(),
             apart: AtomicU32::new(0),
         }
@@ -128,6 +132,10 @@ impl Protocol for Redis {
         out: &mut Outbox,
     ) -> usize {
         self.requests(me, client, servers, input, out)
+    }
+
+    fn client_sent(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        client.on_sent(me, out);
     }
 
     fn server_input(

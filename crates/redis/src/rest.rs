@@ -30,6 +30,10 @@ const JSON: &str = "application/json";
 /// Most commands of one request.
 pub(crate) const MAX_COMMANDS: usize = 100_000;
 
+/// Largest command, in bytes: it is sent whole, and the driver takes no more than 192 MB for a server at a time, what is sent before it
+/// included.
+pub(crate) const MAX_COMMAND: usize = 190 * 1024 * 1024;
+
 /// Largest answer, in bytes: it is held whole before it is sent.
 pub(crate) const MAX_ANSWER: usize = 128 * 1024 * 1024;
 

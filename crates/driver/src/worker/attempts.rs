@@ -105,6 +105,7 @@ mod tests {
     fn attempts(names: &[&str], then_any: bool, begin: BeginWith, now: u64) -> Attempts {
         let addresses = names.iter().map(|name| Address::Tcp { host: (*name).into(), port: 1 }).collect();
         let spec = PoolSpec {
+            protocol: "lines",
             database: String::new(),
             user: String::new(),
             hosts: Hosts { addresses, then_any, begin },

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use pool::{Admission, IdleTicket, Time};
-use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
+use protocol::{ClientTag, Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -79,6 +79,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) parted: bool,
     /// Its answers are kept back, because it guesses passwords.
     pub(super) muted: bool,
+    /// Its session wants to know when all has left that was sent to it.
+    pub(super) tell_sent: bool,
     /// Its end has been told, but not yet read.
     pub(super) hung_up: bool,
     /// Why it was sent away, if it was.
@@ -183,6 +185,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             broken: false,
             parted: false,
             muted: false,
+            tell_sent: false,
             hung_up: false,
             sent_away: None,
         });
@@ -359,12 +362,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn on_client_sent(&mut self, slot: usize) {
-        let client = &self.clients[slot];
+        let client = &mut self.clients[slot];
         if client.closing {
             if !client.muted {
                 self.linger_or_remove(slot);
             }
             return;
+        }
+        if std::mem::take(&mut client.tell_sent) {
+            self.sent.push((slot as u32, client.serial));
         }
         match client.lease {
             Lease::Held { server } => {
@@ -379,6 +385,34 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.end_stall(slot);
                 self.rearm_client(slot);
             }
+        }
+    }
+
+    /// Its session is to be told when all has left that was sent to it.
+    pub(super) fn tell_sent(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        match self.reactor.is_sending(client.conn) {
+            true => client.tell_sent = true,
+            false => self.sent.push((slot as u32, client.serial)),
+        }
+    }
+
+    /// Tells sessions that all has left that was sent. What they send then has its turn beside what others do.
+    pub(super) fn tell_all_sent(&mut self) {
+        for (slot, serial) in std::mem::take(&mut self.sent) {
+            let slot = slot as usize;
+            let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
+            else {
+                continue;
+            };
+            let protocol = std::sync::Arc::clone(&self.shared.protocol);
+            let mut out = self.outboxes.pop().unwrap_or_default();
+            let tag = ClientTag::new(self.number, slot);
+            match call(|| protocol.client_sent(tag, &mut client.session, &mut out)) {
+                Some(()) => self.execute(out, Source::NONE),
+                None => self.on_client_defect(slot, out),
+            }
+            self.settle();
         }
     }
 

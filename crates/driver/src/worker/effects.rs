@@ -9,6 +9,9 @@ use slab::Slab;
 use super::{Work, Worker, clients::ClientConn, leases::Lease, posts::LastPost, servers::ServerConn};
 use crate::reactor::{Buffer, Data, Reactor, Submitted};
 
+/// Bytes of memory that are kept for joining sends.
+const MAX_SCRATCH: usize = 256 * 1024;
+
 /// Where the spans of an outbox point.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
@@ -138,6 +141,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 });
             }
             self.send(to, Data::Bytes(&joined));
+            joined.clear();
+            joined.shrink_to(MAX_SCRATCH);
             self.scratch = joined;
         }
         end
@@ -220,6 +225,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
             Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
             Effect::Wake { client } => self.push_feed(client.slot()),
+            Effect::TellSent { client } => self.tell_sent(client.slot()),
             Effect::LoggedIn { client, pool } => self.on_logged_in(client.slot(), pool),
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),

@@ -56,12 +56,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.settle();
             self.flush();
         }
+        if !self.sent.is_empty() {
+            self.tell_all_sent();
+            self.flush();
+        }
         self.publish();
         if (self.draining || self.leaving) && self.is_last_client_gone() {
             return None;
         }
         self.gathering.pause(self.now);
-        let permitted = self.mail.is_empty() && self.shared.mailboxes[usize::from(self.number)].may_sleep();
+        let permitted =
+            self.mail.is_empty() && self.sent.is_empty() && self.shared.mailboxes[usize::from(self.number)].may_sleep();
         let at_most = self.soiled.front().map(|(due, ..)| due.since(self.now));
         Some(Sleep { permitted, at_most })
     }

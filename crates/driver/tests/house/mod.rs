@@ -41,6 +41,7 @@ pub struct Spec(pub SocketAddr, pub PoolConfig);
 impl Upstreams for Spec {
     fn spec(&self, _: PoolId) -> PoolSpec {
         PoolSpec {
+            protocol: "lines",
             database: "lines".into(),
             user: "me".into(),
             hosts: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() }.into(),

@@ -33,9 +33,13 @@ struct Peer {
 
 impl Peer {
     fn new() -> Self {
+        Self::in_room(&Arc::default())
+    }
+
+    fn in_room(room: &Arc<Room>) -> Self {
         let rules = Rules { origins: vec!["https://a".to_owned()], token_in_query: false, max_request: 1000 };
         Self {
-            connection: Connection::new(&SERVICE),
+            connection: Connection::new(&SERVICE, Arc::clone(room)),
             doors: Doors(rules),
             held: Vec::new(),
             asked: Vec::new(),
@@ -78,8 +82,13 @@ impl Peer {
 
     /// What the client is told.
     fn told(&mut self) -> String {
+        self.told_of(usize::MAX)
+    }
+
+    /// The same, if it takes no more than that.
+    fn told_of(&mut self, most: usize) -> String {
         let mut to = Vec::new();
-        self.connection.flush(&mut to);
+        self.connection.flush(&mut to, most);
         String::from_utf8_lossy(&to).into_owned()
     }
 
@@ -101,9 +110,9 @@ fn requests_of_http1_are_answered_one_after_another() {
     assert_eq!(peer.log(), ["Get a b \"\" []"]);
     assert_eq!((peer.told().as_str(), peer.held.len()), ("", get("/c").len()), "one request at a time");
     peer.answer("one");
+    assert!(peer.told().ends_with("content-length: 3\r\n\r\none"));
     peer.read();
     assert_eq!(peer.log(), ["Get c \"\" []"]);
-    assert!(peer.told().ends_with("content-length: 3\r\n\r\none"));
     let stream = peer.asked[0];
     peer.connection.deny(stream, &Denied::new(400, "no"));
     assert!(peer.told().ends_with("content-length: 2\r\n\r\nno"));
@@ -256,7 +265,11 @@ fn get2(stream: u8, path: &str, token: &str) -> Vec<u8> {
 }
 
 fn http2() -> Peer {
-    let mut peer = Peer::new();
+    http2_in_room(&Arc::default())
+}
+
+fn http2_in_room(room: &Arc<Room>) -> Peer {
+    let mut peer = Peer::in_room(room);
     let (preface, settings) = (crate::http2::PREFACE, [0, 0, 0, 4, 0, 0, 0, 0, 0]);
     peer.hear(&preface[..10]);
     assert!(!peer.connection.has_streams());
@@ -306,6 +319,110 @@ fn what_is_not_read_of_events_is_bounded() {
     peer.connection.say([stream], vec![b'x'; 1 << 20]);
     assert_eq!((peer.connection.ended(), peer.connection.is_behind()), (vec![stream], false));
     assert_eq!(peer.connection.end(), None, "other requests go on");
+}
+
+#[test]
+fn a_client_of_http1_that_does_not_read_is_asked_for_nothing_more() {
+    let mut peer = Peer::new();
+    peer.hear(get("/a") + &get("/b").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+    assert_eq!(peer.log(), ["Get a \"\" []"]);
+    peer.answer(&"x".repeat(1000));
+    let mut told = peer.told_of(500);
+    assert!(told.len() == 500 && peer.connection.has_more() && peer.connection.is_behind());
+    peer.read();
+    assert!(peer.log().is_empty() && !peer.held.is_empty(), "it has not read the answer before");
+    told += &peer.told_of(10_000);
+    assert!(told.ends_with(&"x".repeat(1000)) && !peer.connection.has_more());
+    peer.read();
+    assert_eq!(peer.log(), ["Get b \"\" []"]);
+    peer.answer(&"y".repeat(1000));
+    told = peer.told_of(500);
+    assert_eq!(peer.connection.end(), None, "what has not been flushed would be lost");
+    told += &peer.told();
+    assert!(told.ends_with(&"y".repeat(1000)));
+    assert_eq!(peer.connection.end(), Some(End::Done));
+}
+
+#[test]
+fn answers_of_http2_go_on_when_the_client_has_taken_those_before() {
+    let mut peer = http2();
+    peer.hear([get2(1, "/a", "t"), get2(3, "/b", "t")].concat());
+    peer.answer(&"x".repeat(10_000));
+    peer.answer(&"y".repeat(10_000));
+    let mut parts = Vec::new();
+    while parts.is_empty() || peer.connection.has_more() {
+        parts.push(peer.told_of(3000));
+    }
+    assert_eq!(parts.len(), 7, "each brings its 3000 bytes");
+    let of = |told: &str| (told.matches('x').count(), told.matches('y').count());
+    assert!(parts.iter().all(|part| part.len() < 3300));
+    assert!(of(&parts[..3].concat()).1 >= 3000, "none waits for another");
+    let (x, y) = of(&parts.concat());
+    assert!(x >= 10_000 && y >= 10_000, "{x} {y}");
+    assert!(!peer.connection.is_behind() && peer.connection.end().is_none());
+}
+
+/// A connection that has taken all it may of a room.
+fn hoarder(room: &Arc<Room>) -> Peer {
+    let mut peer = Peer::in_room(room);
+    assert!((0..400).rev().any(|held| peer.connection.may_hold(held << 20)), "there is room for nothing at least");
+    peer
+}
+
+#[test]
+fn bodies_have_what_room_the_others_leave() {
+    let room = Arc::default();
+    let hoarders: Vec<Peer> = (0..5).map(|_| hoarder(&room)).collect();
+    let large = 8 << 20;
+    let post = |framing: &str| format!("POST /a HTTP/1.1\r\n{HEAD}{framing}\r\n\r\n");
+    let chunked = format!("{}{large:x}\r\n", post("Transfer-Encoding: chunked"));
+    let begins = || {
+        let mut peer = Peer::in_room(&room);
+        peer.doors.0.max_request = 10 << 20;
+        peer
+    };
+    // Its length is known, or not.
+    let mut peer = begins();
+    peer.hear(post(&format!("Content-Length: {large}")));
+    let told = peer.told();
+    assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("retry-after: 1\r\n"), "{told}");
+    let mut peer = begins();
+    peer.hear(&chunked);
+    for _ in 0..7 {
+        peer.hear(vec![b'x'; 1 << 20]);
+    }
+    assert!(peer.told().starts_with("HTTP/1.1 503 "));
+    assert_eq!((peer.held.len(), peer.connection.end()), (0, None), "what comes of it is dropped");
+    // A small one is taken, whatever the others hold.
+    let mut peer = begins();
+    peer.hear(post("Content-Length: 60000"));
+    peer.hear(vec![b'x'; 60_000]);
+    peer.answer("small");
+    assert!(peer.told().ends_with("small"));
+    // When they are gone, all are.
+    drop(hoarders);
+    for begin in [post(&format!("Content-Length: {large}")), chunked] {
+        let mut peer = begins();
+        peer.hear(&begin);
+        peer.hear(vec![b'x'; large]);
+        peer.hear("\r\n0\r\n\r\n");
+        assert_eq!(peer.asked.len(), 1);
+    }
+}
+
+#[test]
+fn answers_that_are_not_read_leave_less_room_to_others() {
+    let room = Arc::default();
+    let mut slow = Peer::in_room(&room);
+    slow.hear(get("/a"));
+    slow.answer(&"x".repeat(100 << 20));
+    slow.told_of(1000);
+    slow.connection.count(0);
+    let mut next = http2_in_room(&room);
+    assert!(!next.connection.may_hold(150 << 20));
+    assert!(slow.told().len() > (100 << 20) - 1000);
+    slow.connection.count(0);
+    assert!(next.connection.may_hold(150 << 20));
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) struct Sending {
     pieces: VecDeque<Bytes>,
     /// Their bytes.
     pub waiting: usize,
+    /// Bytes of memory that they are in, where that goes only with the last of them.
+    whole: usize,
     /// The stream whose events it is; more are added. `None`: these are all.
     pub events: Option<Stream>,
 }
@@ -23,12 +25,18 @@ pub(super) struct Sending {
 impl Sending {
     /// A body that is there.
     pub(super) fn whole(stream: SendStream<Bytes>, body: Vec<u8>) -> Self {
-        Self { stream, waiting: body.len(), pieces: VecDeque::from([Bytes::from(body)]), events: None }
+        let length = body.len();
+        Self { stream, waiting: length, whole: length, pieces: VecDeque::from([Bytes::from(body)]), events: None }
     }
 
     /// Events, of which there are none yet.
     pub(super) fn events(stream: SendStream<Bytes>, name: Stream) -> Self {
-        Self { stream, waiting: 0, pieces: VecDeque::new(), events: Some(name) }
+        Self { stream, waiting: 0, whole: 0, pieces: VecDeque::new(), events: Some(name) }
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) fn holds(&self) -> usize {
+        self.waiting.max(self.whole)
     }
 
     /// Adds to them. False if too much would be unread.
@@ -46,14 +54,21 @@ impl Sending {
         self.stream.send_reset(Reason::CANCEL);
     }
 
-    /// Hands over what there is room for. False if that was the last, or if nobody wants it any more.
-    pub(super) fn feed(&mut self, context: &mut Context<'_>) -> bool {
+    /// Hands over what there is room for, up to what is `allowed`; that is `withheld` what is not. False if that was the last, or if nobody
+    /// wants it any more.
+    pub(super) fn feed(&mut self, allowed: &mut usize, withheld: &mut bool, context: &mut Context<'_>) -> bool {
         while let Some(piece) = self.pieces.front_mut() {
-            self.stream.reserve_capacity(piece.len());
-            let room = self.stream.capacity().min(piece.len());
+            if *allowed == 0 {
+                *withheld = true;
+                break;
+            }
+            let wanted = piece.len().min(*allowed);
+            self.stream.reserve_capacity(wanted);
+            let room = self.stream.capacity().min(wanted);
             if room == 0 {
                 break;
             }
+            *allowed -= room;
             let part = piece.split_to(room);
             self.waiting -= room;
             if piece.is_empty() {

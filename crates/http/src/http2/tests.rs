@@ -86,11 +86,3 @@ fn without_room_for_its_body_a_request_is_refused_and_its_connection_goes_on() {
     assert_eq!(take(&mut h2, &data(5, 1, true), 10), [Err(503)]);
     assert_eq!(h2.holds(), 0);
 }
-
-#[test]
-fn answers_have_the_room_that_bodies_have() {
-    let mut h2 = connection(1);
-    assert!(!h2.is_full(MAX_HELD) && h2.is_full(MAX_HELD + 1));
-    h2.most = 2 * MAX_HELD;
-    assert!(!h2.is_full(MAX_HELD + 1), "where bodies may be larger, all may hold more");
-}

@@ -454,6 +454,7 @@ impl World {
                     }
                 }
                 Effect::Wake { client } => self.wakes.push_back(client),
+                Effect::TellSent { .. } => unreachable!("the protocol never asks"),
                 Effect::LoggedIn { client, pool } => {
                     assert_eq!(pool, POOL);
                     self.clients.0.get_mut(&client.0).unwrap().logged_in = true;

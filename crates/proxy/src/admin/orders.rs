@@ -15,9 +15,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use driver::PoolState;
+use driver::{DatabaseName, PoolState};
 use serde_json::{Value, json};
 use settings::parse_duration_on;
+use upstream::Kind;
 
 use super::{
     Admin, Inner, busy,
@@ -67,7 +68,7 @@ async fn authorized(
 /// Holds clients back and waits until no server is left.
 async fn pause(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
-    match admin.ask(move |inner| inner.handle.pause(database.as_deref())).await {
+    match admin.ask(move |inner| inner.handle.pause(database.as_ref())).await {
         Some(true) => order.wait(&admin, "paused", |pool| pool.counts.total == 0).await,
         Some(false) => too_many(),
         None => busy(),
@@ -77,7 +78,7 @@ async fn pause(State(admin): State<Admin>, order: Order) -> Response {
 /// Ends pauses and drains.
 async fn resume(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
-    match admin.ask(move |inner| inner.handle.resume(database.as_deref())).await {
+    match admin.ask(move |inner| inner.handle.resume(database.as_ref())).await {
         Some(true) => order.wait(&admin, "resumed", |pool| !pool.paused && !pool.drained).await,
         Some(false) => too_many(),
         None => busy(),
@@ -87,7 +88,7 @@ async fn resume(State(admin): State<Admin>, order: Order) -> Response {
 /// Has all servers made anew. Those in use close when they are free, which is not waited for.
 async fn reconnect(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
-    match admin.ask(move |inner| inner.handle.reconnect(database.as_deref())).await {
+    match admin.ask(move |inner| inner.handle.reconnect(database.as_ref())).await {
         Some(()) => order.wait(&admin, "reconnecting", |_| true).await,
         None => busy(),
     }
@@ -145,7 +146,7 @@ async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
 /// What most orders say.
 struct Order {
     /// Which database; `None` is all.
-    database: Option<String>,
+    database: Option<DatabaseName>,
     /// How long to wait for its completion.
     patience: Duration,
 }
@@ -156,18 +157,29 @@ impl FromRequestParts<Admin> for Order {
     async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, Response> {
         let bad = |message: String| problem(StatusCode::BAD_REQUEST, &message);
         let mut order = Self { database: None, patience: DEFAULT_PATIENCE };
-        for (name, value) in parameters(&parts.uri, &["database", "time"]).map_err(bad)? {
-            if name == "database" {
-                order.database = Some(value);
-            } else {
-                let time = parse_duration_on(&value).map_err(|error| bad(format!("time: {error}")))?;
-                order.patience = time.min(MAX_PATIENCE);
+        let (mut called, mut protocol) = (None, None);
+        for (name, value) in parameters(&parts.uri, &["database", "protocol", "time"]).map_err(bad)? {
+            match &*name {
+                "database" => called = Some(value),
+                "protocol" => {
+                    let kind = KINDS.into_iter().find(|kind| kind.word() == value);
+                    protocol = Some(kind.ok_or_else(|| bad("protocol: it is postgres or redis".to_owned()))?);
+                }
+                _ => {
+                    let time = parse_duration_on(&value).map_err(|error| bad(format!("time: {error}")))?;
+                    order.patience = time.min(MAX_PATIENCE);
+                }
             }
         }
-        if let Some(database) = order.database.clone()
-            && !admin.ask(move |inner| inner.knows(&database)).await.ok_or_else(busy)?
-        {
-            return Err(problem(StatusCode::NOT_FOUND, "no database of this name is configured or in use"));
+        match called {
+            None if protocol.is_some() => {
+                return Err(bad("protocol= says which database= is meant: name that, too".to_owned()));
+            }
+            None => {}
+            Some(called) => {
+                let meant = admin.ask(move |inner| meant(&called, protocol, |kind| inner.knows(kind, &called)));
+                order.database = Some(meant.await.ok_or_else(busy)?.map_err(|why| why.answer())?);
+            }
         }
         Ok(order)
     }
@@ -178,7 +190,7 @@ impl Order {
     async fn wait(self, admin: &Admin, word: &str, done: impl Fn(&PoolState) -> bool) -> Response {
         let began = Instant::now();
         loop {
-            let pools = admin.0.handle.pools(self.database.as_deref());
+            let pools = admin.0.handle.pools(self.database.as_ref());
             let complete = pools.iter().all(&done);
             if complete || began.elapsed() >= self.patience {
                 let status = if complete { StatusCode::OK } else { StatusCode::GATEWAY_TIMEOUT };
@@ -192,16 +204,80 @@ impl Order {
 }
 
 impl Inner {
-    /// Whether a database is configured, may be asked for, or is in use.
-    fn knows(&self, database: &str) -> bool {
-        let names = self.names();
-        names.contains(database) || names.contains(FALLBACK) || !self.handle.pools(Some(database)).is_empty()
+    /// How well a database of this name is known.
+    fn knows(&self, kind: Kind, database: &str) -> Known {
+        let configured =
+            |name: &str| self.config().databases.iter().any(|known| known.kind == kind && known.name == name);
+        let in_use = || {
+            let name = DatabaseName { protocol: kind.word(), database: database.to_owned() };
+            !self.handle.pools(Some(&name)).is_empty()
+        };
+        // Redis's have numbers, and none is configured by its number.
+        let number = || database.strip_suffix("/resp3").unwrap_or(database).parse::<u32>().is_ok();
+        match kind {
+            _ if in_use() => Known::ByName,
+            Kind::Postgres if database != FALLBACK && configured(database) => Known::ByName,
+            Kind::Postgres if configured(FALLBACK) => Known::Perhaps,
+            Kind::Redis if configured(FALLBACK) && number() => Known::ByName,
+            Kind::Postgres | Kind::Redis => Known::No,
+        }
+    }
+}
+
+/// The protocols that databases speak.
+const KINDS: [Kind; 2] = [Kind::Postgres, Kind::Redis];
+
+/// How well a database is known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Known {
+    No,
+    /// Clients may ask for it, as for whatever name.
+    Perhaps,
+    /// It is configured, or in use.
+    ByName,
+}
+
+/// Why a name is none of a database.
+#[derive(PartialEq, Eq, Debug)]
+enum Unclear {
+    Unknown,
+    Several(String),
+}
+
+impl Unclear {
+    fn answer(&self) -> Response {
+        match self {
+            Self::Unknown => problem(StatusCode::NOT_FOUND, "no database of this name is configured or in use"),
+            Self::Several(called) => {
+                let why = format!(
+                    "a database of PostgreSQL and one of Redis are called `{called}`: say which, with protocol=postgres or \
+                     protocol=redis"
+                );
+                problem(StatusCode::CONFLICT, &why)
+            }
+        }
+    }
+}
+
+/// The database that is meant: the one of this name that is known best.
+///
+/// # Errors
+/// There is none, or more than one.
+fn meant(called: &str, protocol: Option<Kind>, knows: impl Fn(Kind) -> Known) -> Result<DatabaseName, Unclear> {
+    let candidates = KINDS.into_iter().filter(|kind| protocol.is_none_or(|protocol| protocol == *kind));
+    let known: Vec<(Kind, Known)> = candidates.map(|kind| (kind, knows(kind))).collect();
+    let best = known.iter().map(|(_, known)| *known).max().filter(|best| *best > Known::No).ok_or(Unclear::Unknown)?;
+    let mut named = known.into_iter().filter(|(_, known)| *known == best).map(|(kind, _)| kind);
+    match (named.next(), named.next()) {
+        (Some(kind), None) => Ok(DatabaseName { protocol: kind.word(), database: called.to_owned() }),
+        _ => Err(Unclear::Several(called.to_owned())),
     }
 }
 
 fn state(pool: &PoolState) -> Value {
     let counts = &pool.counts;
     json!({
+        "protocol": pool.protocol,
         "database": pool.database,
         "user": pool.user,
         "clients": pool.clients,
@@ -249,6 +325,20 @@ pub struct Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_two_protocols_have_is_not_enough() {
+        let name = |kind: Kind| Ok(DatabaseName { protocol: kind.word(), database: "0".to_owned() });
+        let meant = |protocol, postgres, redis| {
+            meant("0", protocol, |kind| if kind == Kind::Postgres { postgres } else { redis })
+        };
+        assert_eq!(meant(None, Known::ByName, Known::No), name(Kind::Postgres));
+        assert_eq!(meant(None, Known::Perhaps, Known::ByName), name(Kind::Redis), "it is known better");
+        assert_eq!(meant(None, Known::ByName, Known::ByName), Err(Unclear::Several("0".to_owned())));
+        assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::ByName), name(Kind::Redis));
+        assert_eq!(meant(Some(Kind::Postgres), Known::Perhaps, Known::ByName), name(Kind::Postgres));
+        assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::No), Err(Unclear::Unknown));
+    }
 
     #[test]
     fn parameters_are_decoded_and_unknown_ones_refused() {

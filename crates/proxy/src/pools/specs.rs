@@ -16,6 +16,7 @@ impl Upstreams for Pools {
         }
         let settings = self.settings(database, entry.key.user());
         PoolSpec {
+            protocol: database.kind.word(),
             database: entry.key.label(),
             user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
@@ -76,6 +77,7 @@ impl Pools {
         config.max_connecting = config.max_connecting.min(auth.pool_size);
         let process = self.config.limits.max_server_connections;
         PoolSpec {
+            protocol: database.kind.word(),
             database: entry.key.label(),
             user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),

@@ -1,7 +1,8 @@
 //! A client that speaks HTTP: its requests go to servers as commands.
 //!
 //! A request is answered when all its replies have come, so that a server that is lost on the way is an error in an answer, and
-//! never half of one. The last byte of the input is not consumed before the commands of all requests have been sent: for as long as the
+//! never half of one. An answer goes to the driver in parts, the next one when the client has taken those before, so that what it does not
+//! read stays here, and is counted with what all hold ([`Room`]). The last byte of the input is not consumed before the commands of all requests have been sent: for as long as the
 //! driver holds something back, it hands it over again when there is a server.
 //!
 //! - [`door`]: who is let in;
@@ -16,7 +17,7 @@ mod sending;
 
 use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
 
-use http_server::{Connection, Denied, Event, Method, Request, Stream};
+use http_server::{Connection, Denied, Event, Method, Request, Room, Stream};
 use protocol::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
 
 use self::{door::Doorkeeper, feeds::Feeds};
@@ -24,7 +25,7 @@ use super::{Client, work::Work};
 use crate::{
     Redis, Server,
     rest::{
-        SERVICE,
+        MAX_COMMAND, SERVICE,
         call::{self, Call, Command, Shape},
         form::Form,
         messages::Messages,
@@ -42,6 +43,10 @@ pub(crate) struct Rest {
     unanswered: usize,
     /// The first byte of the next input has been read already.
     ahead: bool,
+    /// Bytes that the client was sent since it is known to have taken all.
+    untaken: usize,
+    /// The driver is to say when it has.
+    asked: bool,
     /// In HTTP/1.1: messages come until the connection ends.
     listening: Option<Box<Listening>>,
     /// In HTTP/2: messages come for these requests.
@@ -57,13 +62,15 @@ struct Listening {
 }
 
 impl Rest {
-    pub(crate) fn new(listener: u16) -> Self {
+    pub(crate) fn new(listener: u16, room: Arc<Room>) -> Self {
         Self {
             listener,
-            connection: Connection::new(&SERVICE),
+            connection: Connection::new(&SERVICE, room),
             works: VecDeque::new(),
             unanswered: 0,
             ahead: false,
+            untaken: 0,
+            asked: false,
             listening: None,
             feeds: Feeds::default(),
         }
@@ -86,6 +93,9 @@ impl Redis {
         out: &mut Outbox,
     ) -> usize {
         let total = input.bytes.len();
+        if !input.unread {
+            client.http().untaken = 0;
+        }
         let mut at = usize::from(std::mem::take(&mut client.http().ahead));
         loop {
             self.send_all(me, client, servers, out);
@@ -143,10 +153,11 @@ impl Redis {
         let stream = request.stream;
         let rest = client.http();
         let work = self.work(request, rest.connection.has_streams());
+        let work = work.and_then(|work| match rest.connection.may_hold(rest.weight() + work.weight()) {
+            true => Ok(work),
+            false => Err(Denied::crowded()),
+        });
         match work {
-            Ok(work) if rest.connection.is_full(rest.weight() + work.weight()) => {
-                rest.connection.deny(stream, &Denied::crowded());
-            }
             Ok(work) => rest.works.push_back(work),
             Err(denied) => {
                 rest.connection.deny(stream, &denied);
@@ -164,6 +175,9 @@ impl Redis {
         let call = call::read(&target, method, &body, form, &access.rules)?;
         if call.shape == Shape::Events && method == Method::Head {
             return Err(Denied::new(405, "ERR messages are a body, and HEAD wants none: ask with GET or POST"));
+        }
+        if call.largest() > MAX_COMMAND {
+            return Err(Denied::new(413, format!("ERR a command may have {MAX_COMMAND} bytes over HTTP")));
         }
         self.admit(&call, &access)?;
         let token = match call.writes {

@@ -15,6 +15,10 @@ use crate::rest::{
 /// What is told when a server was lost with replies that were due.
 const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known";
 
+/// What is told when results are dropped because all clients hold too much together.
+const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP hold as much \
+                       here as they may together: ask again, or for less at a time";
+
 /// A request.
 pub(super) struct Work {
     /// Where its answer goes.
@@ -70,10 +74,16 @@ impl Work {
         self.denied.get_or_insert_with(|| Denied::new(status, error));
     }
 
+    /// There is no room for them.
+    pub(super) fn drop_results(&mut self) {
+        self.deny(507, NO_ROOM);
+        (self.body, self.partial) = (Vec::new(), Vec::new());
+    }
+
     /// A part of a reply has come; with it the reply is `over`, or not.
     pub(super) fn hear(&mut self, bytes: &[u8], over: bool) {
         if self.body.len() + self.partial.len() + bytes.len() > MAX_ANSWER {
-            self.give_up_results("the results");
+            self.give_up_results();
         }
         if self.denied.is_some() {
             self.partial = Vec::new();
@@ -88,15 +98,15 @@ impl Work {
                 && self.form != Form::Resp2
                 && self.body.len() + json::weight(reply, self.form) > MAX_ANSWER
             {
-                self.give_up_results("the results");
+                self.give_up_results();
             }
             self.result(reply);
         }
     }
 
-    /// They, or `what` they belong to, have become too much.
-    pub(super) fn give_up_results(&mut self, what: &str) {
-        self.deny(400, &format!("ERR {what} have more than {MAX_ANSWER} bytes: ask for less at a time"));
+    /// They have become too much.
+    fn give_up_results(&mut self) {
+        self.deny(400, &format!("ERR the results have more than {MAX_ANSWER} bytes: ask for less at a time"));
         (self.body, self.partial) = (Vec::new(), Vec::new());
     }
 

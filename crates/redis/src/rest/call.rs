@@ -120,6 +120,15 @@ fn is_events(name: &[u8]) -> bool {
 }
 
 impl Call {
+    /// Bytes of its largest command.
+    pub(crate) fn largest(&self) -> usize {
+        let length = |command: &Command| match command {
+            Command::Send(span) => span.len(),
+            Command::Refused(_) => 0,
+        };
+        self.commands.iter().map(length).max().unwrap_or(0)
+    }
+
     /// What it subscribes to, if it does.
     pub(crate) fn subscription(&self) -> Option<Subscription> {
         let (Shape::Events, Some(name)) = (self.shape, resp::parts(&self.wire).first().copied()) else { return None };

@@ -28,6 +28,7 @@ pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
 /// A pool with these rules; the network has only one place to connect to.
 pub(super) fn spec(database: String, config: PoolConfig) -> PoolSpec {
     PoolSpec {
+        protocol: "sim",
         database,
         user: "app".into(),
         hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),

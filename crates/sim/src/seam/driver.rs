@@ -529,8 +529,8 @@ impl<P: Protocol> Driver<P> {
                         self.mail(target.worker(), Message::Cancel(target, secret));
                     }
                 }
-                Effect::Keep { .. } | Effect::Post { .. } | Effect::Survey { .. } => {
-                    unreachable!("no toy speaks to others")
+                Effect::Keep { .. } | Effect::Post { .. } | Effect::Survey { .. } | Effect::TellSent { .. } => {
+                    unreachable!("no toy speaks to others, or asks what has left")
                 }
                 Effect::SideConnection { server, .. } => self.open_side(server),
                 Effect::StartTls { .. } => unreachable!("the toys speak in the clear"),

@@ -1,16 +1,43 @@
 //! How connections that speak HTTP end, and how requests do that cannot be carried out.
 
 use http_server::{Denied, End};
-use protocol::{Blame, ClientTag, CloseReason, Outbox, Peer, Refusal};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
 
 use super::Client;
 use crate::{refusal, server::LOST};
 
+/// Bytes that a client is sent before it has taken all that it was sent before. The rest of an answer waits here. The driver bounds what
+/// comes for a client that shares a server; so much does not trouble it.
+const MAX_UNTAKEN: usize = 128 * 1024;
+
 impl Client {
-    /// Sends what there is to send, forgets streams that have ended, and ends the connection if it is over.
+    /// Sends what there is to send, as far as the client takes it, forgets streams that have ended, and ends the connection if it is over.
     pub(super) fn flush(&mut self, me: ClientTag, out: &mut Outbox) {
+        self.flush_up_to(MAX_UNTAKEN, me, out);
+    }
+
+    /// All that was sent to the client has left.
+    pub(crate) fn on_sent(&mut self, me: ClientTag, out: &mut Outbox) {
         let rest = self.http();
-        out.insert(Peer::Client(me), |to| rest.connection.flush(to));
+        (rest.asked, rest.untaken) = (false, 0);
+        self.flush(me, out);
+        if !self.closing && !self.http().connection.is_behind() {
+            // Requests may have waited for that.
+            out.push(Effect::Wake { client: me });
+        }
+    }
+
+    fn flush_up_to(&mut self, most: usize, me: ClientTag, out: &mut Outbox) {
+        let rest = self.http();
+        let most = most.saturating_sub(rest.untaken);
+        let before = out.inserted.len();
+        out.insert(Peer::Client(me), |to| rest.connection.flush(to, most));
+        rest.untaken = rest.untaken.saturating_add(out.inserted.len() - before);
+        if rest.connection.has_more() && !std::mem::replace(&mut rest.asked, true) {
+            out.push(Effect::TellSent { client: me });
+        }
+        let held = rest.weight();
+        rest.connection.count(held);
         rest.feeds.forget(&rest.connection.ended());
         let reason = match rest.connection.end() {
             None => return,
@@ -67,7 +94,8 @@ impl Client {
         }
         rest.works.clear();
         rest.connection.close(&denied);
-        self.flush(me, out);
+        // It goes now, however much of it there is.
+        self.flush_up_to(usize::MAX, me, out);
         true
     }
 }

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Bytes of results from which on all are weighed that a connection holds.
-const LARGE: usize = 1024 * 1024;
+/// Bytes of results from which on there has to be room for them.
+const LARGE: usize = 64 * 1024;
 
 /// Bytes of commands that are sent before the replies to them have come. The driver takes no more than so much for a server at a time, and
 /// requests may have waited for a server until they are many.
@@ -166,9 +166,9 @@ impl Client {
         let Some(at) = rest.works.iter_mut().position(Work::is_waiting) else { return true };
         rest.works[at].hear(bytes, over);
         if rest.works[at].held() > LARGE {
-            let requests = rest.weight();
-            if rest.connection.is_full(requests) {
-                rest.works[at].give_up_results("the results that this connection waits for, together,");
+            let held = rest.weight();
+            if !rest.connection.may_hold(held) {
+                rest.works[at].drop_results();
             }
         }
         true
