@@ -56,21 +56,16 @@ use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, Waite
 use protocol::{ClientTag, CloseReason, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag};
 use slab::Slab;
 
+pub(crate) use self::turns::{Sleep, TICK};
 use self::{
     clients::ClientConn,
     dials::Dial,
     servers::{Local, ServerConn},
     sides::Side,
 };
-pub(crate) use self::{
-    clients::STATES,
-    servers::MovingServer,
-    sides::Asker,
-    surveys::Survey,
-    turns::{Sleep, TICK},
-};
 use crate::{
-    mailbox::{Mailbox, Message, Post},
+    client_state::STATES,
+    mailbox::{Asker, Mailbox, Message, Post, Survey},
     pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
     registry::Demand,

@@ -15,33 +15,13 @@ use super::{
     stalls::MAX_BEHIND,
 };
 use crate::{
+    client_state::State,
     listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner, Reactor},
     socket,
     throttle::Place,
 };
-
-/// The states a client is counted in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    Login,
-    Idle,
-    Waiting,
-    Active,
-    Transaction,
-    Subscribed,
-    Closing,
-}
-
-/// How many there are.
-pub(crate) const STATES: usize = 7;
-
-impl State {
-    pub(crate) fn as_str(self) -> &'static str {
-        ["login", "idle", "waiting", "active", "transaction", "subscribed", "closing"][self as usize]
-    }
-}
 
 /// One client. Tens of thousands of these are idle: every byte counts.
 pub(crate) struct ClientConn<C> {

@@ -10,13 +10,13 @@ use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
-    clients::State,
     defects::call,
     effects::Source,
     servers::{Local, Phase},
     sharing::MUX,
 };
 use crate::{
+    client_state::State,
     mailbox::Message,
     reactor::Reactor,
     registry::Demand,

@@ -9,13 +9,13 @@ use protocol::{Blame, CloseReason, Protocol, Refusal};
 
 use super::{
     Work, Worker,
-    clients::{ClientConn, State},
+    clients::ClientConn,
     defects::call,
     effects::{ServerSessions, Source},
     held::Held,
     leases::Lease,
 };
-use crate::{evictions::YOUNG, listener::Sent, mailbox::Admitted, reactor::Reactor};
+use crate::{client_state::State, evictions::YOUNG, listener::Sent, mailbox::Admitted, reactor::Reactor};
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);

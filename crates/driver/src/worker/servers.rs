@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     config::Address,
+    mailbox::MovingServer,
     reactor::{Buffer, ConnId, Owner, Reactor},
     shared_pool::{self, SharedPool},
 };
@@ -90,17 +91,6 @@ impl<S> ServerConn<S> {
     fn has_input(&self) -> bool {
         self.unconsumed || !self.held.is_empty()
     }
-}
-
-/// A server on its way to another worker.
-pub(crate) struct MovingServer<P: Protocol, R: Reactor> {
-    session: P::Server,
-    connection: R::Moved,
-    pool: Arc<SharedPool>,
-    id: ServerId,
-    address: Address,
-    soiled: bool,
-    born: Time,
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
