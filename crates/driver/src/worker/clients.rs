@@ -7,11 +7,10 @@ use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
-    defects::call,
+    calls::{HasSession, ServerSessions, Source, call},
     delays::Turn,
-    effects::{ServerSessions, Source},
     held::Held,
-    leases::Lease,
+    lease::Lease,
     stalls::MAX_BEHIND,
 };
 use crate::{
@@ -63,6 +62,14 @@ pub(crate) struct ClientConn<C> {
     pub(super) hung_up: bool,
     /// Why it was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
+}
+
+impl<C> HasSession for ClientConn<C> {
+    type Session = C;
+
+    fn session(&mut self) -> &mut C {
+        &mut self.session
+    }
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {

@@ -9,11 +9,10 @@ use protocol::{Blame, CloseReason, Protocol, Refusal};
 
 use super::{
     Work, Worker,
+    calls::{ServerSessions, Source, call},
     clients::ClientConn,
-    defects::call,
-    effects::{ServerSessions, Source},
     held::Held,
-    leases::Lease,
+    lease::Lease,
 };
 use crate::{client_state::State, evictions::YOUNG, listener::Sent, mailbox::Admitted, reactor::Reactor};
 

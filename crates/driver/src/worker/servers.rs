@@ -8,10 +8,9 @@ use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 use super::{
     Work, Worker,
     attempts::{Attempts, Demand},
-    defects::call,
-    effects::{ClientSessions, Source},
+    calls::{ClientSessions, HasSession, Source, call},
     held::Held,
-    leases::Lease,
+    lease::Lease,
     sharing::Share,
 };
 use crate::{
@@ -90,6 +89,14 @@ impl<S> ServerConn<S> {
     /// Whether it has said something that its session has not consumed.
     fn has_input(&self) -> bool {
         self.unconsumed || !self.held.is_empty()
+    }
+}
+
+impl<S> HasSession for ServerConn<S> {
+    type Session = S;
+
+    fn session(&mut self) -> &mut S {
+        &mut self.session
     }
 }
 

@@ -13,9 +13,8 @@ use protocol::{ClientTag, CloseReason, PoolId, Protocol};
 
 use super::{
     Worker,
-    defects::call,
-    effects::{ServerSessions, Source},
-    leases::Lease,
+    calls::{ServerSessions, Source, call},
+    lease::Lease,
     servers::ServerConn,
 };
 use crate::{

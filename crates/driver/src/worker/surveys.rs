@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use protocol::{ClientTag, Protocol, Seen};
 
-use super::{Work, Worker, defects::call, effects::Source};
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+};
 use crate::{
     client_state::State,
     mailbox::{Asker, Message, Survey},

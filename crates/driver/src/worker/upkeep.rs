@@ -9,7 +9,7 @@ use std::{
 use pool::{Clear, Time};
 use protocol::{Blame, CloseReason, Protocol, Refusal};
 
-use super::{Worker, clients::ClientConn, delays::Turn, leases::Lease};
+use super::{Worker, clients::ClientConn, delays::Turn, lease::Lease};
 use crate::{
     client_state::State,
     config::{PoolTimeouts, Timeouts},
