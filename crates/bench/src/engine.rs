@@ -16,7 +16,6 @@ mod operations;
 mod summary;
 
 use std::{
-    borrow::Cow,
     collections::{HashMap, VecDeque},
     time::Duration,
 };
@@ -31,7 +30,7 @@ use self::{
 };
 use crate::{
     plan::Plan,
-    record::{Books, EPHEMERAL},
+    record::{Books, EPHEMERAL, ErrorKind, Phases},
     result::Second,
 };
 
@@ -73,26 +72,6 @@ pub struct Outcome {
     pub error: Option<ErrorKind>,
     /// The connection can be used again.
     pub reusable: bool,
-}
-
-/// A kind of error, as it is counted in results: `sqlstate 40001`, `connect refused`, `status 503`. Few of them; no secrets, no numbers
-/// that differ each time.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ErrorKind(pub Cow<'static, str>);
-
-/// How long the phases of making a connection took; `None`: there was no such phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Phases {
-    /// The name's address.
-    pub dns: Option<Duration>,
-    /// TCP's handshake.
-    pub tcp: Option<Duration>,
-    /// That of TLS, the request for it included.
-    pub tls: Option<Duration>,
-    /// From the start-up message until the server has let us in.
-    pub auth: Option<Duration>,
-    /// From there to being ready.
-    pub ready: Option<Duration>,
 }
 
 /// See the module.

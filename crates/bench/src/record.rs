@@ -4,5 +4,5 @@
 mod books;
 mod histogram;
 
-pub use books::{Books, Cause, EPHEMERAL, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part};
+pub use books::{Books, Cause, EPHEMERAL, ErrorKind, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part, Phases};
 pub use histogram::{BadHistogram, Histogram, LONGEST_US};

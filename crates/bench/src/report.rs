@@ -10,6 +10,7 @@ pub mod table;
 
 mod charts;
 mod distribution;
+mod elements;
 mod figures;
 mod grid;
 #[cfg(test)]
@@ -23,5 +24,5 @@ use crate::result::About;
 
 /// What the scenario of a result shows, for a terminal; `None`: it is of no scenario.
 pub fn scenario(about: &About) -> Option<String> {
-    figures::scenario(about).map(|text| grid::wrap(&printable(&text), 0, table::WIDTH))
+    figures::scenario(about).map(|text| grid::wrap(&printable(&text), 0, grid::WIDTH))
 }

@@ -25,9 +25,9 @@ use sql::Piece;
 use value::{Scalar, Value};
 
 use crate::{
-    engine::ErrorKind,
     plan::{QueryProtocol, Script},
     random::Random,
+    record::ErrorKind,
 };
 
 pub use builtin::{ACCOUNTS, BRANCHES, GET_SET, PING, TELLERS};

@@ -129,7 +129,7 @@ pub fn make_room(plan: &Plan) -> Result<(), TargetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ErrorKind;
+    use crate::record::ErrorKind;
 
     #[test]
     fn a_server_that_is_full_is_quoted_with_a_cure() {

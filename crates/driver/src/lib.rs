@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
+mod client_state;
 mod clock;
 mod config;
 mod crew;

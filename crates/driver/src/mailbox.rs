@@ -11,14 +11,15 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckOutFailed, Grant, ServerId};
+use pool::{Action, CheckOutFailed, Grant, ServerId, Time};
 use protocol::{ClientTag, Peer, PoolId, Protocol};
 
 use crate::{
+    config::Address,
     reactor::{Reactor, Wake},
     registry::Demand,
+    shared_pool::SharedPool,
     snapshot::{ClientInfo, ServerInfo},
-    worker::{Asker, MovingServer, Survey},
 };
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
@@ -66,6 +67,32 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Drain,
     /// End now.
     Stop,
+}
+
+/// A server on its way to another worker.
+pub(crate) struct MovingServer<P: Protocol, R: Reactor> {
+    pub(crate) session: P::Server,
+    pub(crate) connection: R::Moved,
+    pub(crate) pool: Arc<SharedPool>,
+    pub(crate) id: ServerId,
+    pub(crate) address: Address,
+    pub(crate) soiled: bool,
+    pub(crate) born: Time,
+}
+
+/// A client that has asked something of others: to cancel what one does, or to be told of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asker {
+    pub(crate) tag: ClientTag,
+    /// Tells it from others that had the same slot.
+    pub(crate) serial: u32,
+}
+
+/// A question of one client's session to those of all clients, on its way from worker to worker.
+pub(crate) struct Survey {
+    pub(crate) asker: Asker,
+    pub(crate) question: Vec<u8>,
+    pub(crate) answer: Vec<u8>,
 }
 
 /// What one session leaves for another.

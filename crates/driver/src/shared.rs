@@ -8,6 +8,7 @@ use std::sync::{
 use protocol::Protocol;
 
 use crate::{
+    client_state::STATES,
     clock::Clock,
     config::{DriverConfig, ListenerSpec, Upstreams},
     listener::Listener,
@@ -16,7 +17,6 @@ use crate::{
     registry::Registry,
     resolver::Resolver,
     throttle::Throttle,
-    worker::STATES,
 };
 
 /// See the file's head.

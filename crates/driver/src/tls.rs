@@ -26,7 +26,8 @@ use rustls::{
 pub use acceptor::{ClientCertificates, TlsAcceptor};
 pub use channel::Channel;
 pub(crate) use channel::{Heard, MAX_RECORD};
-pub use connector::{TlsConnector, Trust};
+pub use connector::TlsConnector;
+pub use trust::Trust;
 
 /// Certificates that one file may hold.
 const MAX_CERTIFICATES: usize = 1000;

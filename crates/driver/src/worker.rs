@@ -5,6 +5,7 @@
 //! put into `work` and done when the effect at hand is finished, so that nothing recurses.
 //!
 //! - [`attempts`]: which hosts are tried for a new server;
+//! - [`calls`]: how sessions are called, and what they see of others;
 //! - [`clients`]: accepting, their bytes, time-outs and leaving;
 //! - [`defects`]: sessions that panic;
 //! - [`delays`]: turns of those who log in from where passwords are guessed, and answers kept back from them;
@@ -23,6 +24,7 @@
 //! - [`inspect`]: telling an operator what is there.
 
 mod attempts;
+mod calls;
 mod clients;
 mod defects;
 mod delays;
@@ -31,6 +33,7 @@ mod effects;
 mod gathering;
 mod held;
 mod inspect;
+mod lease;
 mod leases;
 mod leaving;
 mod partings;
@@ -41,6 +44,7 @@ mod secure;
 mod servers;
 mod sharing;
 mod sides;
+mod silence;
 mod stalls;
 mod surveys;
 mod turns;
@@ -56,21 +60,16 @@ use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, Waite
 use protocol::{ClientTag, CloseReason, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag};
 use slab::Slab;
 
+pub(crate) use self::turns::{Sleep, TICK};
 use self::{
     clients::ClientConn,
     dials::Dial,
     servers::{Local, ServerConn},
     sides::Side,
 };
-pub(crate) use self::{
-    clients::STATES,
-    servers::MovingServer,
-    sides::Asker,
-    surveys::Survey,
-    turns::{Sleep, TICK},
-};
 use crate::{
-    mailbox::{Mailbox, Message, Post},
+    client_state::STATES,
+    mailbox::{Asker, Mailbox, Message, Post, Survey},
     pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
     registry::Demand,
@@ -104,7 +103,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     /// Servers that were asked whether they answer.
     probes: Vec<(u32, ServerId)>,
     /// How long answers of shared servers take.
-    round_trips: relief::RoundTrips,
+    round_trips: silence::RoundTrips,
     /// Pools this worker has used, by id.
     pools: Vec<Option<Arc<SharedPool>>>,
     /// Per pool and slot of the pool: where the connection is here.
@@ -230,7 +229,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             answers_due: Vec::new(),
             stalls: Vec::new(),
             probes: Vec::new(),
-            round_trips: relief::RoundTrips::default(),
+            round_trips: silence::RoundTrips::default(),
             pools: Vec::new(),
             local: Vec::new(),
             listening: Vec::new(),

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use crate::{
-    event::{CheckOutFailed, Closed},
+    event::{CheckOutFailed, Closed, Path},
     slots::{Home, ServerId},
     waiters::{Ticket, WaiterId},
 };
@@ -47,28 +47,6 @@ pub enum Wish {
     Lasting,
     /// To be the first who uses it: a connection is made.
     Unused,
-}
-
-/// Where a granted server came from: three causes of delay that are measured apart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Path {
-    /// An idle one was there at once.
-    Idle,
-    /// A new connection was made and went to the waiter.
-    Created,
-    /// Somebody else checked it in, or its check ended, while the waiter was waiting.
-    Queued,
-}
-
-impl Path {
-    /// The name in metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Created => "created",
-            Self::Queued => "queued",
-        }
-    }
 }
 
 /// The state in which a server comes back.

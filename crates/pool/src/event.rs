@@ -4,8 +4,6 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use crate::action::Path;
-
 /// How many events wait to be read; beyond that the oldest are dropped and counted.
 pub const MAX_EVENTS: usize = 4096;
 
@@ -50,6 +48,28 @@ pub enum Event {
     },
     /// A server came back.
     CheckedIn,
+}
+
+/// Where a granted server came from: three causes of delay that are measured apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Path {
+    /// An idle one was there at once.
+    Idle,
+    /// A new connection was made and went to the waiter.
+    Created,
+    /// Somebody else checked it in, or its check ended, while the waiter was waiting.
+    Queued,
+}
+
+impl Path {
+    /// The name in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Created => "created",
+            Self::Queued => "queued",
+        }
+    }
 }
 
 /// Why a server's connection was closed.

@@ -51,10 +51,10 @@ mod slots;
 mod time;
 mod waiters;
 
-pub use action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Path, Wish};
+pub use action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Wish};
 pub use budget::{Budget, BudgetAction, MAX_MEMBERS, MAX_SCOPES, MAX_SCOPES_OF_A_MEMBER, MemberId, Permit, ScopeId};
 pub use config::{ConfigError, MAX_SERVERS, MAX_WAITERS, PoolConfig};
-pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS};
+pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS, Path};
 pub use gate::{Admission, Gate, GateConfig};
 pub use idle_queue::{IdleQueue, IdleTicket};
 pub use pool::Pool;

@@ -11,9 +11,9 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::{
-    action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Path, Wish},
+    action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Wish},
     config::{Limits, PoolConfig},
-    event::{CheckOutFailed, Closed, Event, Events},
+    event::{CheckOutFailed, Closed, Event, Events, Path},
     random::Random,
     slots::{Home, ServerId, Slots, State},
     time::Time,

@@ -1,12 +1,11 @@
 //! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
 
-mod command_line;
 mod frozen;
 mod load;
-pub(crate) mod output;
+mod output;
 mod pool_under_test;
 mod runs;
-pub(crate) mod target;
+mod target;
 mod way;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -9,11 +9,13 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod check;
+mod command_line;
 mod ctl;
 mod demo;
 mod interrupt;
 mod output_file;
 mod private;
+mod scripts;
 mod serve;
 mod sweep;
 

@@ -23,12 +23,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, value_parser};
 use settings::Secret;
 
-use crate::{
-    BAD_USAGE,
-    bench::{output, target},
-    interrupt,
-    output_file::Outputs,
-};
+use crate::{BAD_USAGE, command_line::command_line, interrupt, output_file::Outputs, scripts};
 
 mod table;
 
@@ -129,7 +124,7 @@ struct Load {
     script: Vec<String>,
 
     /// A variable of the scripts
-    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = target::variable)]
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = scripts::variable)]
     define: Vec<(String, String)>,
 
     /// How statements are sent
@@ -236,7 +231,7 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
         },
         rate: args.rate,
         timeout: args.timeout,
-        command: Some(output::command_line()),
+        command: Some(command_line()),
         scenario: None,
     })
 }
@@ -248,7 +243,7 @@ fn secret(url: &str) -> anyhow::Result<Secret> {
 fn asked(url: &str, load: &Load) -> anyhow::Result<PostgresTarget> {
     let mut scripts = Vec::new();
     for file in &load.script {
-        scripts.push(target::script(file).map_err(anyhow::Error::msg)?);
+        scripts.push(scripts::script(file).map_err(anyhow::Error::msg)?);
     }
     if scripts.is_empty() {
         let script = match (load.tpcb_like, load.simple_update) {

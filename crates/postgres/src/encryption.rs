@@ -9,7 +9,7 @@ use std::{
 
 use protocol::{Outbox, PoolId, Upgrade};
 
-use crate::{message::write_sized, startup::SSL_REQUEST};
+use crate::message::{SSL_REQUEST, write_sized};
 
 /// The byte with which a server agrees to TLS.
 pub(crate) const AGREED: u8 = b'S';

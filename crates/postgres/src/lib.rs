@@ -2,7 +2,7 @@
 //! and no configuration; who may log in is asked of a [`Directory`].
 //!
 //! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
-//! `parameters` is what sessions have set; `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before
+//! `parameters` is what sessions have set (`parameter_names` tells what a name says of one); `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before
 //! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
 //! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
 //! `named` follow its prepared statements (`statements` remembers them, `replan` repeats one whose table has changed), `scan` finds what may outlive a transaction (`tokens`
@@ -33,6 +33,7 @@ mod md5;
 mod message;
 mod named;
 mod outcomes;
+mod parameter_names;
 mod parameters;
 mod plans;
 mod preface;

@@ -1,4 +1,4 @@
-//! Framing: message types, headers, and writing and reading message bodies. It knows no session and no meaning.
+//! Framing: message types, the codes of start-up packets, headers, and writing and reading message bodies. It knows no session and no meaning.
 
 /// Bytes of a message's header: its type and the length, which counts itself but not the type.
 pub(crate) const HEADER: usize = 5;
@@ -54,6 +54,17 @@ pub(crate) mod back {
     pub(crate) const READY_FOR_QUERY: u8 = b'Z';
     pub(crate) const ROW_DESCRIPTION: u8 = b'T';
 }
+
+/// The code of a request for TLS.
+pub(crate) const SSL_REQUEST: u32 = 80_877_103;
+/// The code of a request for GSSAPI encryption.
+pub(crate) const GSSENC_REQUEST: u32 = 80_877_104;
+/// The code of a request to cancel.
+pub(crate) const CANCEL_REQUEST: u32 = 80_877_102;
+/// Protocol 3.0, the version Poolhouse speaks to servers.
+pub(crate) const PROTOCOL_3_0: u32 = 3 << 16;
+/// Protocol 3.2, the newest that clients may speak: their cancel keys are longer. 3.1 was never used.
+pub(crate) const PROTOCOL_3_2: u32 = PROTOCOL_3_0 + 2;
 
 /// ReadyForQuery's status outside a transaction.
 pub(crate) const IDLE: u8 = b'I';
@@ -129,7 +140,7 @@ pub(crate) fn write_parameter(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 /// Appends the packet that asks a server to cancel what the connection with this key does.
 pub(crate) fn write_cancel(to: &mut Vec<u8>, pid: u32, secret: &[u8]) {
     write_sized(to, |to| {
-        to.extend_from_slice(&crate::startup::CANCEL_REQUEST.to_be_bytes());
+        to.extend_from_slice(&CANCEL_REQUEST.to_be_bytes());
         to.extend_from_slice(&pid.to_be_bytes());
         to.extend_from_slice(secret);
     });

@@ -11,9 +11,8 @@ use std::{
 use protocol::PoolId;
 
 use crate::{
-    harmless,
     message::take_text,
-    scan,
+    parameter_names::{can_be_named, rules_reading},
     tokens::{Token, Tokens},
 };
 
@@ -159,7 +158,7 @@ impl Settings {
             if !name.eq_ignore_ascii_case(APPLICATION_NAME) && !name.contains(&b'.') {
                 (name.to_ascii_lowercase(), value).hash(&mut hasher);
             }
-            if scan::rules_reading(name) {
+            if rules_reading(name) {
                 (name.to_ascii_lowercase(), value).hash(&mut reading);
             }
         }
@@ -327,12 +326,6 @@ fn try_assignment(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) -> 
             Some(_) => return false,
         }
     }
-}
-
-/// Whether SET and RESET can name a parameter, whatever the session has set: what is not ASCII is other bytes in another encoding, and a part
-/// that is too long is cut off.
-pub(crate) fn can_be_named(name: &[u8]) -> bool {
-    name.is_ascii() && name.split(|&byte| byte == b'.').all(|part| part.len() <= harmless::MAX_NAME)
 }
 
 /// Its parts one by one: all of them together may be longer than an identifier.

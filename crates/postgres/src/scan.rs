@@ -17,7 +17,6 @@ use calls::Before;
 use kinds::Kind;
 pub(crate) use notation::{fields, names};
 use settings::next_is;
-pub(crate) use settings::{is_hidden_setting, is_verbatim, may_be_name, rules_compiling, rules_reading};
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {

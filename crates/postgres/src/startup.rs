@@ -6,19 +6,8 @@ use protocol::Origin;
 
 use crate::{
     cancel_key,
-    message::{SMALL_LIMIT, take_text, take_u32},
+    message::{CANCEL_REQUEST, GSSENC_REQUEST, PROTOCOL_3_2, SMALL_LIMIT, SSL_REQUEST, take_text, take_u32},
 };
-
-/// The code of a request for TLS.
-pub(crate) const SSL_REQUEST: u32 = 80_877_103;
-/// The code of a request for GSSAPI encryption.
-const GSSENC_REQUEST: u32 = 80_877_104;
-/// The code of a request to cancel.
-pub(crate) const CANCEL_REQUEST: u32 = 80_877_102;
-/// Protocol 3.0, the version Poolhouse speaks to servers.
-pub(crate) const PROTOCOL_3_0: u32 = 3 << 16;
-/// Protocol 3.2, the newest that clients may speak: their cancel keys are longer. 3.1 was never used.
-pub(crate) const PROTOCOL_3_2: u32 = PROTOCOL_3_0 + 2;
 
 /// Most start-up settings of one client.
 const MAX_SETTINGS: usize = 128;
@@ -243,7 +232,7 @@ fn split_words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::write_sized;
+    use crate::message::{PROTOCOL_3_0, write_sized};
 
     fn packet(code: u32, body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();

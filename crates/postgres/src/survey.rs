@@ -3,8 +3,8 @@
 
 use crate::{
     message::take_u32,
+    parameter_names::is_hidden_setting,
     parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
-    scan::is_hidden_setting,
     state::Pin,
     statements::PREFIX,
     suspects::{ALL_PARAMETERS, Suspects},

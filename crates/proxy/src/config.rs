@@ -27,6 +27,7 @@ pub use endpoint::{Endpoint, parse_tcp};
 pub use file::{from_file, from_text};
 pub use flags::{Flags, from_url};
 pub use http::Token;
+pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
 

@@ -18,6 +18,7 @@ mod serve;
 mod sockets;
 mod systemd;
 mod tls;
+mod token_digest;
 mod tokens;
 
 pub use check::{Machine, check};

@@ -13,8 +13,6 @@ mod specs;
 #[cfg(test)]
 mod tests;
 
-pub use self::redis::DEFAULT_USER;
-
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},

@@ -19,6 +19,6 @@ pub use client::{Client, KeyCache};
 pub use crypto::equal;
 pub use login_keys::LoginKeys;
 pub use message::{BindingFlag, Error};
-pub use mock::{Mock, Shape};
+pub use mock::Mock;
 pub use server::Server;
-pub use verifier::{DEFAULT_ITERATIONS, MAX_ITERATIONS, Verifier, VerifierError};
+pub use verifier::{DEFAULT_ITERATIONS, MAX_ITERATIONS, Shape, Verifier, VerifierError};

@@ -3,27 +3,7 @@
 use std::fmt;
 
 use crate::crypto::{self, KEY};
-use crate::verifier::MAX_SALT;
-use crate::{DEFAULT_ITERATIONS, Verifier};
-
-/// Bytes of salt that PostgreSQL's verifiers have.
-const SALT: usize = 16;
-
-/// What a server tells of a verifier before anything is proved.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Shape {
-    /// How many iterations it was made with.
-    pub iterations: u32,
-    /// Bytes of its salt.
-    pub salt: usize,
-}
-
-impl Default for Shape {
-    /// PostgreSQL's own.
-    fn default() -> Self {
-        Self { iterations: DEFAULT_ITERATIONS, salt: SALT }
-    }
-}
+use crate::verifier::{MAX_SALT, Shape, Verifier};
 
 /// Makes mock verifiers: always the same for one name and shape, and unpredictable without the secret.
 pub struct Mock {

@@ -6,7 +6,6 @@ use std::fmt;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroize;
 
-use crate::Shape;
 use crate::crypto::{self, KEY};
 use crate::prepare::prepare;
 
@@ -20,6 +19,9 @@ pub const MAX_ITERATIONS: u32 = 2_000_000;
 /// Longest salt accepted, in bytes.
 pub(crate) const MAX_SALT: usize = 1024;
 
+/// Bytes of salt that PostgreSQL's verifiers have.
+const SALT: usize = 16;
+
 const PREFIX: &str = "SCRAM-SHA-256$";
 
 /// Enough to check that somebody knows a password, without knowing it. Wiped from memory when dropped.
@@ -29,6 +31,22 @@ pub struct Verifier {
     pub(crate) salt: Box<[u8]>,
     pub(crate) stored_key: [u8; KEY],
     pub(crate) server_key: [u8; KEY],
+}
+
+/// What a server tells of a verifier before anything is proved.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Shape {
+    /// How many iterations it was made with.
+    pub iterations: u32,
+    /// Bytes of its salt.
+    pub salt: usize,
+}
+
+impl Default for Shape {
+    /// PostgreSQL's own.
+    fn default() -> Self {
+        Self { iterations: DEFAULT_ITERATIONS, salt: SALT }
+    }
 }
 
 /// Why a text is no verifier.

@@ -4,16 +4,13 @@
 
 mod app;
 mod books;
-mod checks;
 mod connection;
 mod driver;
-mod leasing;
+mod host;
 mod ledger;
-mod sharing;
 mod traffic;
 mod upstream;
 mod weather;
-mod workers;
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},

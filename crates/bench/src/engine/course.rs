@@ -3,12 +3,12 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    CLOSE_TIME, ConnId, Engine, ErrorKind, Failure, MAX_FAILURES_AT_START, Order, Phase,
+    CLOSE_TIME, ConnId, Engine, Failure, MAX_FAILURES_AT_START, Order, Phase,
     connections::State,
     instances::{self, Instances},
     load::Next,
 };
-use crate::record::{Cause, EPHEMERAL, Gauges};
+use crate::record::{Cause, EPHEMERAL, ErrorKind, Gauges};
 use pool::Time;
 
 impl Engine {

@@ -5,10 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 use pool::Time;
 
 use super::Histogram;
-use crate::{
-    engine::{ErrorKind, Phases},
-    result::{ConnectPhases, Connections, Measured, Second, Step},
-};
+use crate::result::{ConnectPhases, Connections, Measured, Second, Step};
 
 /// The most steps that are written down apart; what comes after them counts to the last.
 pub const MAX_STEPS: usize = 100;
@@ -64,6 +61,26 @@ impl Cause {
 
 /// The reason for which a connection closes that was made for one operation.
 pub const EPHEMERAL: &str = "ephemeral";
+
+/// A kind of error, as it is counted in results: `sqlstate 40001`, `connect refused`, `status 503`. Few of them; no secrets, no numbers
+/// that differ each time.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ErrorKind(pub Cow<'static, str>);
+
+/// How long the phases of making a connection took; `None`: there was no such phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Phases {
+    /// The name's address.
+    pub dns: Option<Duration>,
+    /// TCP's handshake.
+    pub tcp: Option<Duration>,
+    /// That of TLS, the request for it included.
+    pub tls: Option<Duration>,
+    /// From the start-up message until the server has let us in.
+    pub auth: Option<Duration>,
+    /// From there to being ready.
+    pub ready: Option<Duration>,
+}
 
 /// What is the case at a moment, for the series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

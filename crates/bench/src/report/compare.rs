@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use super::{
+    elements::{Row as PageRow, Table},
     figures::{self, DASH},
-    grid::{Column, Grid, wrap},
-    html::{Row as PageRow, Table},
-    table::WIDTH,
+    grid::{Column, Grid, WIDTH, wrap},
 };
 use crate::compare::{Comparison, Row, Verdict};
 

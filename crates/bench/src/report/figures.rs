@@ -146,6 +146,20 @@ pub(super) fn scenario(about: &About) -> Option<String> {
     about.scenario.as_ref().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// Where and with what it was measured.
+pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| DASH.to_owned());
+    vec![
+        ("Target", about.target.clone()),
+        ("Server", known(&about.server)),
+        ("Machine", about.machine.clone()),
+        ("Begun", moment(about.started)),
+        ("Seed", about.seed.to_string()),
+        ("Poolhouse", about.version.clone()),
+        ("Command", known(&about.command)),
+    ]
+}
+
 /// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not among them. `None`
 /// where no scenario says how long its time stands for.
 pub(super) fn opened_per_hour(result: &BenchResult) -> Option<Vec<(&str, f64)>> {

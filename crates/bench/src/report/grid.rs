@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+/// The most characters of a line. (An address or a word that is longer is not broken.)
+pub(super) const WIDTH: usize = 100;
 /// Between two columns.
 const GAP: usize = 2;
 /// Words are not cut shorter than this to make room.

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     charts, compare,
+    elements::{Chart, Table, Tile},
     figures::{self, DASH},
     side_by_side,
     sweep::{self, SweepView},
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     compare::Comparison,
-    result::{About, BenchResult, Measured, Percentiles},
+    result::{BenchResult, Measured, Percentiles},
     sweep::result::SweepResult,
 };
 
@@ -206,25 +207,6 @@ struct RunView {
     about: Vec<(&'static str, String)>,
 }
 
-/// A figure that is read first.
-pub(super) struct Tile {
-    pub(super) label: &'static str,
-    pub(super) value: String,
-    pub(super) unit: &'static str,
-    pub(super) note: String,
-    pub(super) bad: bool,
-}
-
-/// What the script draws, and what is said about it. `kind` and `run` tell the script which.
-pub(super) struct Chart {
-    pub(super) kind: &'static str,
-    pub(super) run: usize,
-    pub(super) title: &'static str,
-    pub(super) note: String,
-    /// Over the whole width.
-    pub(super) whole: bool,
-}
-
 /// A phase of connecting, with bars whose lengths are parts of 100.
 struct Phase {
     name: &'static str,
@@ -235,37 +217,6 @@ struct Phase {
     max: String,
     bar_p50: String,
     bar_p99: String,
-}
-
-/// A table; the first cells of a row are words and the rest are numbers.
-pub(super) struct Table {
-    pub(super) title: String,
-    /// Spanning headings: text and columns; empty: none.
-    pub(super) groups: Vec<(&'static str, usize)>,
-    pub(super) headings: Vec<String>,
-    pub(super) words: usize,
-    pub(super) rows: Vec<Row>,
-}
-
-/// A row of it.
-pub(super) struct Row {
-    pub(super) cells: Vec<String>,
-    /// `sum` of those above, `chosen` among them, or nothing special.
-    pub(super) class: &'static str,
-}
-
-impl Table {
-    /// One without spanning headings, whose rows begin with one word.
-    pub(super) fn plain(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Self {
-        let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
-        let rows = rows.into_iter().map(|cells| Row { cells, class: "" }).collect();
-        Self { title: title.to_owned(), groups: Vec::new(), headings, words: 1, rows }
-    }
-
-    /// It has room beside another one.
-    pub(super) fn narrow(&self) -> bool {
-        self.headings.len() <= 3
-    }
 }
 
 fn run(index: usize, result: &BenchResult) -> RunView {
@@ -428,21 +379,7 @@ fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
         known("Way to the target", &about.way),
         Some(("Pool under test", about.pool.clone())),
     ];
-    [load.into_iter().flatten().collect(), vec![("Load generator's CPU", cpu)], whereabouts(about)].concat()
-}
-
-/// Where and with what it was measured.
-pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| DASH.to_owned());
-    vec![
-        ("Target", about.target.clone()),
-        ("Server", known(&about.server)),
-        ("Machine", about.machine.clone()),
-        ("Begun", figures::moment(about.started)),
-        ("Seed", about.seed.to_string()),
-        ("Poolhouse", about.version.clone()),
-        ("Command", known(&about.command)),
-    ]
+    [load.into_iter().flatten().collect(), vec![("Load generator's CPU", cpu)], figures::whereabouts(about)].concat()
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! only; that a name is one of these was checked when the scenario was read.
 
 use super::{
+    elements::Table,
     figures::{self, DASH},
     grid::{Column, Grid},
-    html::Table,
 };
 use crate::result::{BenchResult, Measured, Percentiles};
 

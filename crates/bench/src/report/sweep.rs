@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::{
     charts::short,
-    figures::{self, DASH},
-    html::{Chart, Row, Table, Tile, whereabouts},
+    elements::{Chart, Row, Table, Tile},
+    figures::{self, DASH, whereabouts},
 };
 use crate::sweep::result::{AtRate, Curve, CurvePoint, Estimate, Fit, RatePoint, SweepResult, Verdict};
 

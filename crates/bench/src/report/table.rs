@@ -5,16 +5,13 @@ use std::io::{self, Write};
 
 use super::{
     figures::{self, DASH},
-    grid::{Column, Grid, wrap},
+    grid::{Column, Grid, WIDTH, wrap},
     side_by_side,
 };
 use crate::{
     result::{BenchResult, Connections, Measured},
     words::STRAIGHT,
 };
-
-/// The most characters of a line. (An address or a word that is longer is not broken.)
-pub const WIDTH: usize = 100;
 
 /// Writes one result, or several variants with a line for each of their steps.
 ///

@@ -1,8 +1,8 @@
 //! The tables of a run in a page: its steps, latencies, errors, connections. Knows results; how a table looks is the template's affair.
 
 use super::{
+    elements::{Row, Table},
     figures::{self, DASH},
-    html::{Row, Table},
 };
 use crate::result::{BenchResult, Measured, Percentiles};
 

@@ -85,7 +85,12 @@ impl Known {
             drift: trend.change,
             drifted: trend.significant,
         };
-        smooth::believe(&mut known);
+        let point =
+            |p: &Place| smooth::Point { clients: p.clients, throughput: p.throughput, error: known.error(p.visits) };
+        let believed = smooth::believed(&known.points.iter().map(point).collect::<Vec<_>>());
+        for (place, believed) in known.points.iter_mut().zip(believed) {
+            place.believed = believed;
+        }
         known
     }
 

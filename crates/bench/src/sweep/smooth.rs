@@ -3,58 +3,64 @@
 //! scatter about the parabola no more than their noise explains, it is believed; beside a cliff they do not lie on one, and the medians
 //! stand.
 
-use super::{
-    curve::{Known, Place},
-    fit::{self, Vector},
-};
+use super::fit::{self, Vector};
 
 /// Neighbours: points within this factor of the highest one's clients.
 const REACH: f64 = 2.6;
 /// Points that a parabola needs so that something is left to judge it by.
 const LEAST: usize = 5;
 
-/// Sets [`Place::believed`].
-pub(crate) fn believe(known: &mut Known) {
-    let highest = known.points.iter().copied().reduce(|a, b| if b.throughput > a.throughput { b } else { a });
-    let Some(top) = highest.filter(|top| top.throughput > 0.0) else { return };
-    let errors: Vec<f64> = known.points.iter().map(|p| known.error(p.visits)).collect();
-    let near: Vec<usize> = (0..known.points.len())
-        .filter(|&i| {
-            let ratio = f64::from(known.points[i].clients) / f64::from(top.clients);
-            (1.0 / REACH..=REACH).contains(&ratio)
-        })
-        .collect();
+/// One point of a curve as it was measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Point {
+    pub clients: u32,
+    /// The median of its visits.
+    pub throughput: f64,
+    /// That median's relative standard error.
+    pub error: f64,
+}
+
+/// The throughput that is believed of each point.
+pub(crate) fn believed(points: &[Point]) -> Vec<f64> {
+    let mut believed: Vec<f64> = points.iter().map(|point| point.throughput).collect();
+    let highest = points.iter().copied().reduce(|a, b| if b.throughput > a.throughput { b } else { a });
+    let Some(top) = highest.filter(|top| top.throughput > 0.0) else { return believed };
+    let is_near = |point: &Point| {
+        let ratio = f64::from(point.clients) / f64::from(top.clients);
+        (1.0 / REACH..=REACH).contains(&ratio)
+    };
+    let near: Vec<usize> = (0..points.len()).filter(|&i| is_near(&points[i])).collect();
     if near.len() < LEAST {
-        return;
+        return believed;
     }
-    let at = |place: &Place| (f64::from(place.clients) / f64::from(top.clients)).ln();
-    let value = |place: &Place| place.throughput / top.throughput;
+    let at = |point: &Point| (f64::from(point.clients) / f64::from(top.clients)).ln();
+    let value = |point: &Point| point.throughput / top.throughput;
     // Twice: how far the points lie off the parabola decides how much each of them weighs.
     let mut off = 0.0;
     let mut line = None;
     for _ in 0..2 {
         let weighed = near.iter().map(|&i| {
-            let place = &known.points[i];
-            (at(place), value(place), 1.0 / (errors[i].powi(2) + off))
+            let point = &points[i];
+            (at(point), value(point), 1.0 / (point.error.powi(2) + off))
         });
-        let Some(found) = parabola(weighed) else { return };
-        off = misfit(known, &near, &errors, |place| value(place) - height(&found, at(place)));
+        let Some(found) = parabola(weighed) else { return believed };
+        off = misfit(points, &near, |point| value(point) - height(&found, at(point)));
         line = Some(found);
     }
     let line = line.expect("found twice");
     for &i in &near {
-        let place = &mut known.points[i];
-        let own = errors[i].powi(2);
+        let point = &points[i];
+        let own = point.error.powi(2);
         let weight = off / (off + own);
-        let believed = weight * value(place) + (1.0 - weight) * height(&line, at(place));
-        place.believed = believed * top.throughput;
+        believed[i] = (weight * value(point) + (1.0 - weight) * height(&line, at(point))) * top.throughput;
     }
+    believed
 }
 
 /// The variance that noise does not explain.
-fn misfit(known: &Known, near: &[usize], errors: &[f64], residual: impl Fn(&Place) -> f64) -> f64 {
-    let scatter: f64 = near.iter().map(|&i| residual(&known.points[i]).powi(2)).sum();
-    let noise: f64 = near.iter().map(|&i| errors[i].powi(2)).sum();
+fn misfit(points: &[Point], near: &[usize], residual: impl Fn(&Point) -> f64) -> f64 {
+    let scatter: f64 = near.iter().map(|&i| residual(&points[i]).powi(2)).sum();
+    let noise: f64 = near.iter().map(|&i| points[i].error.powi(2)).sum();
     let freedom = (near.len() - 3) as f64;
     (scatter / freedom - noise / near.len() as f64).max(0.0)
 }
@@ -84,7 +90,7 @@ mod tests {
     use super::*;
     use workload::Random;
 
-    use crate::sweep::result::Visit;
+    use crate::sweep::{curve::Known, result::Visit};
 
     const AT: [u32; 7] = [16, 22, 27, 32, 38, 45, 64];
 

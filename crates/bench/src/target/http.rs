@@ -32,9 +32,10 @@ use tokio_rustls::{
 
 use super::{Surroundings, TargetError, WATCH_EVERY};
 use crate::{
-    engine::{ConnId, Engine, ErrorKind, Order, Outcome},
+    engine::{ConnId, Engine, Order, Outcome},
     plan::{HttpTarget, Plan},
     random::Random,
+    record::ErrorKind,
 };
 use alarm::Alarm;
 use line::{Destination, Ready, Report};

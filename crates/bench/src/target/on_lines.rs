@@ -6,7 +6,7 @@ use driver::{Event, LineFault, Lines};
 use pool::Time;
 
 use super::{Surroundings, TargetError, WATCH_EVERY};
-use crate::engine::{Engine, ErrorKind};
+use crate::{engine::Engine, record::ErrorKind};
 
 /// A run on lines, as the loop sees it.
 pub(super) trait OnLines {

@@ -1,4 +1,4 @@
-//! The side that connects to upstreams: what it believes of them, and what it shows. Knows no pool.
+//! The side that connects to upstreams: whom it trusts, and what it shows. Knows no pool.
 
 use std::{fmt, sync::Arc};
 
@@ -8,20 +8,10 @@ use rustls::{
     pki_types::ServerName,
 };
 
-use super::{Channel, TlsError, TlsIdentity, provider, trust::Rule};
-
-/// What an upstream's certificate must be like.
-#[derive(Clone, Debug)]
-pub enum Trust {
-    /// Anything: the connection is encrypted, but with whom is not known.
-    Anybody,
-    /// Signed by an authority in this PEM text, or one of those in it.
-    Authority(Vec<u8>),
-    /// That, and made out for the host that was connected to.
-    Host(Vec<u8>),
-    /// Made out for the host, and signed by an authority that this machine trusts.
-    System,
-}
+use super::{
+    Channel, TlsError, TlsIdentity, provider,
+    trust::{Rule, Trust},
+};
 
 /// Makes TLS connections to upstreams.
 pub struct TlsConnector(Arc<ClientConfig>);

@@ -15,7 +15,20 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-use super::{TlsError, certificate, certificates, connector::Trust};
+use super::{TlsError, certificate, certificates};
+
+/// What an upstream's certificate must be like.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Anything: the connection is encrypted, but with whom is not known.
+    Anybody,
+    /// Signed by an authority in this PEM text, or one of those in it.
+    Authority(Vec<u8>),
+    /// That, and made out for the host that was connected to.
+    Host(Vec<u8>),
+    /// Made out for the host, and signed by an authority that this machine trusts.
+    System,
+}
 
 /// What is demanded of an upstream's certificate.
 #[derive(Debug)]

@@ -7,41 +7,20 @@ use protocol::{ClientTag, Input, Origin, Peer, PoolId, Protocol, Refusal, Standi
 
 use super::{
     Work, Worker,
-    defects::call,
+    calls::{HasSession, ServerSessions, Source, call},
     delays::Turn,
-    effects::{ServerSessions, Source},
     held::Held,
-    leases::Lease,
+    lease::Lease,
     stalls::MAX_BEHIND,
 };
 use crate::{
+    client_state::State,
     listener::{MAX_SURPLUS, Sent},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner, Reactor},
     socket,
     throttle::Place,
 };
-
-/// The states a client is counted in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    Login,
-    Idle,
-    Waiting,
-    Active,
-    Transaction,
-    Subscribed,
-    Closing,
-}
-
-/// How many there are.
-pub(crate) const STATES: usize = 7;
-
-impl State {
-    pub(crate) fn as_str(self) -> &'static str {
-        ["login", "idle", "waiting", "active", "transaction", "subscribed", "closing"][self as usize]
-    }
-}
 
 /// One client. Tens of thousands of these are idle: every byte counts.
 pub(crate) struct ClientConn<C> {
@@ -85,6 +64,14 @@ pub(crate) struct ClientConn<C> {
     pub(super) hung_up: bool,
     /// Why it was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
+}
+
+impl<C> HasSession for ClientConn<C> {
+    type Session = C;
+
+    fn session(&mut self) -> &mut C {
+        &mut self.session
+    }
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {

@@ -6,23 +6,19 @@
 //! that its session looked at last. The others who share such a server hear that it was lost, and go on with another.
 //! A panic of the driver itself ends all workers.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use protocol::{Blame, CloseReason, Effect, Outbox, Protocol, ServerTag, Sessions};
 
-use super::{Work, Worker, leases::Lease};
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+    lease::Lease,
+};
 use crate::reactor::Reactor;
 
 /// Why the connections end. Where it was is on standard error, whereto the runtime writes it.
 const WHY: &str = "a session of Poolhouse panicked: this is a defect, please report it";
-
-/// Calls into the protocol. `None`: it panicked.
-pub(super) fn call<T>(protocol: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(protocol)).ok()
-}
 
 /// What a session is shown that is not to touch any other.
 struct Nobody;
@@ -104,6 +100,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             out.clear();
         }
         out.effects.retain(|effect| matches!(effect, Effect::Post { .. }));
-        self.execute(out, super::effects::Source::NONE);
+        self.execute(out, Source::NONE);
     }
 }

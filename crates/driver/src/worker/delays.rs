@@ -3,8 +3,9 @@
 use pool::Time;
 use protocol::{CloseReason, Protocol, Refusal};
 
-use super::{Work, Worker, clients::State};
+use super::{Work, Worker};
 use crate::{
+    client_state::State,
     mailbox::Admitted,
     reactor::{Data, Reactor},
     throttle,

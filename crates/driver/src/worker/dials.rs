@@ -15,8 +15,7 @@ use protocol::{CloseReason, Peer, Protocol};
 use super::{
     Worker,
     attempts::{Attempts, Demand},
-    defects::call,
-    effects::Source,
+    calls::{Source, call},
     held::Held,
     servers::{Local, Phase, ServerConn},
 };

@@ -1,87 +1,13 @@
 //! Executing what sessions wish, in order.
 
-use std::{ops::Range, rc::Rc, sync::Arc};
-
 use pool::Wish;
-use protocol::{Blame, Bytes, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol, ServerTag, Sessions};
-use slab::Slab;
+use protocol::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
 
-use super::{Work, Worker, clients::ClientConn, leases::Lease, posts::LastPost, servers::ServerConn};
-use crate::reactor::{Buffer, Data, Reactor, Submitted};
+use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost};
+use crate::reactor::{Data, Reactor, Submitted};
 
 /// Bytes of memory that are kept for joining sends.
 const MAX_SCRATCH: usize = 256 * 1024;
-
-/// Where the spans of an outbox point.
-#[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
-    /// Into a buffer of the ring, from an offset on.
-    Ring(&'a Rc<Buffer>, usize),
-    /// Into what was posted to several sessions.
-    Posted(&'a Arc<[u8]>),
-    /// Into other bytes.
-    Bytes(&'a [u8]),
-}
-
-impl<'a> Source<'a> {
-    /// For calls that are handed no input.
-    pub(super) const NONE: Self = Source::Bytes(&[]);
-
-    fn span(self, span: Range<usize>) -> Data<'a> {
-        match self {
-            Source::Ring(buffer, base) => Data::Ring(buffer, base + span.start..base + span.end),
-            Source::Posted(bytes) => Data::Shared(bytes, span),
-            Source::Bytes(bytes) => Data::Bytes(&bytes[span]),
-        }
-    }
-
-    fn slice(self, span: Range<usize>) -> &'a [u8] {
-        match self {
-            Source::Ring(buffer, base) => &buffer[base + span.start..base + span.end],
-            Source::Posted(bytes) => &bytes[span],
-            Source::Bytes(bytes) => &bytes[span],
-        }
-    }
-
-    /// The same, `by` bytes further on.
-    pub(super) fn skip(self, by: usize) -> Self {
-        match self {
-            Source::Ring(buffer, base) => Source::Ring(buffer, base + by),
-            Source::Posted(_) => unreachable!("posts are handed over whole"),
-            Source::Bytes(bytes) => Source::Bytes(&bytes[by..]),
-        }
-    }
-}
-
-/// The clients of a worker, as sessions of servers see them.
-pub(super) struct ClientSessions<'a, C> {
-    clients: &'a mut Slab<ClientConn<C>>,
-    /// Which of them was looked at last.
-    pub(super) shown: Option<usize>,
-}
-
-impl<'a, C> ClientSessions<'a, C> {
-    pub(super) fn new(clients: &'a mut Slab<ClientConn<C>>) -> Self {
-        Self { clients, shown: None }
-    }
-}
-
-impl<C> Sessions<ClientTag, C> for ClientSessions<'_, C> {
-    fn get(&mut self, tag: ClientTag) -> Option<&mut C> {
-        let client = self.clients.get_mut(tag.slot())?;
-        self.shown = Some(tag.slot());
-        Some(&mut client.session)
-    }
-}
-
-/// The servers of a worker, as sessions of clients see them.
-pub(super) struct ServerSessions<'a, S>(pub(super) &'a mut Slab<ServerConn<S>>);
-
-impl<S> Sessions<ServerTag, S> for ServerSessions<'_, S> {
-    fn get(&mut self, tag: ServerTag) -> Option<&mut S> {
-        self.0.get_mut(tag.slot()).map(|server| &mut server.session)
-    }
-}
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// An empty outbox; `execute` takes it back.

@@ -2,7 +2,7 @@
 
 use protocol::{Protocol, Refusal};
 
-use super::{Worker, leases::Lease, servers::Phase};
+use super::{Worker, lease::Lease, servers::Phase};
 use crate::{
     reactor::Reactor,
     snapshot::{ClientInfo, ServerInfo},

@@ -5,18 +5,18 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Ticket, WaiterId, Wish};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, WaiterId, Wish};
 use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
-    clients::State,
-    defects::call,
-    effects::Source,
+    calls::{Source, call},
+    lease::Lease,
     servers::{Local, Phase},
     sharing::MUX,
 };
 use crate::{
+    client_state::State,
     mailbox::Message,
     reactor::Reactor,
     registry::Demand,
@@ -25,28 +25,6 @@ use crate::{
 
 /// How long a server may be idle with something left in it.
 const SOILED_FOR: Duration = Duration::from_millis(1);
-
-/// What a client has of a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lease {
-    /// Nothing.
-    None,
-    /// A place in its queue. Without a ticket it was granted a server that is on its way, or was refused one: that needs no
-    /// deadline, because nothing but messages between live workers and work of this one stands between it and the outcome.
-    Waiting { pool: PoolId, ticket: Option<Ticket>, wish: Wish },
-    /// A server, by its slot here.
-    Held { server: u32 },
-    /// A wish to share a server with others.
-    Joining { pool: PoolId },
-    /// A share of a server; `place` is where the client stands among those who share it. `heard`: its session has got input since.
-    Shared { server: u32, place: u32, heard: bool },
-}
-
-impl Lease {
-    pub(super) fn is_waiting(self) -> bool {
-        matches!(self, Lease::Waiting { .. } | Lease::Joining { .. })
-    }
-}
 
 /// The slot and the number.
 fn waiter_parts(waiter: WaiterId) -> (u32, u32) {

@@ -9,13 +9,12 @@ use protocol::{Blame, CloseReason, Protocol, Refusal};
 
 use super::{
     Work, Worker,
-    clients::{ClientConn, State},
-    defects::call,
-    effects::{ServerSessions, Source},
+    calls::{ServerSessions, Source, call},
+    clients::ClientConn,
     held::Held,
-    leases::Lease,
+    lease::Lease,
 };
-use crate::{evictions::YOUNG, listener::Sent, mailbox::Admitted, reactor::Reactor};
+use crate::{client_state::State, evictions::YOUNG, listener::Sent, mailbox::Admitted, reactor::Reactor};
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);

@@ -11,7 +11,10 @@ use std::{
 use pool::Time;
 use protocol::{Effect, Peer, Protocol};
 
-use super::{Work, Worker, defects::call, effects::Source};
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+};
 use crate::{
     mailbox::{Message, Post},
     reactor::Reactor,

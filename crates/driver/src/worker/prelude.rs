@@ -4,7 +4,7 @@
 use pool::ServerId;
 use protocol::{Bytes, Effect, Outbox, Peer, PoolId, Protocol, ServerTag};
 
-use super::{Worker, effects::Source};
+use super::{Worker, calls::Source};
 use crate::reactor::{Data, Reactor};
 
 /// A request up to this size is copied behind a prelude; a longer one goes out on its own.

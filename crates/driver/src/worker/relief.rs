@@ -16,85 +16,15 @@ use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
-    effects::Source,
+    calls::Source,
     servers::Phase,
-    sharing::{MUX, Place, Share, TURN},
+    sharing::{MUX, Place, Relief, Share, TURN},
+    silence::PATIENCE,
 };
 use crate::{mailbox::Message, reactor::Reactor, shared_pool::SharedPool};
 
-/// An answer that takes no longer is nothing unusual.
-const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Nor is one that takes this many times as long as usual.
-const UNUSUAL: u32 = 4;
-
-/// An answer changes what is usual by one part in so many.
-const WEIGHT: u32 = 8;
-
 /// A server that has been asked, and does not answer though the other one does, is given up after this time.
 const GIVEN_UP: Duration = Duration::from_secs(5);
-
-/// Another server for a mux.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Relief {
-    None,
-    /// The pool was asked for one under this number.
-    Asked(u32),
-    /// The server in this slot was asked whether it answers.
-    Probed(u32),
-}
-
-/// Whether a shared server owes an answer, and since when.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Silence {
-    due: Option<Time>,
-    /// For longer than is usual.
-    long: bool,
-    /// When it was over last.
-    over: Option<Time>,
-}
-
-impl Silence {
-    /// Something was sent to it.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.due.get_or_insert(now);
-    }
-
-    pub(super) fn is_long(&self) -> bool {
-        self.long
-    }
-
-    /// Since when somebody who came at `since` has not waited for Redis, but for others.
-    pub(super) fn others_since(&self, since: Time) -> Time {
-        self.over.map_or(since, |over| over.max(since))
-    }
-}
-
-/// How long answers of shared servers take, by pool.
-#[derive(Default)]
-pub(super) struct RoundTrips(Vec<Duration>);
-
-impl RoundTrips {
-    fn of(&mut self, pool: PoolId) -> &mut Duration {
-        let index = pool.0 as usize;
-        if index >= self.0.len() {
-            self.0.resize(index + 1, Duration::ZERO);
-        }
-        &mut self.0[index]
-    }
-
-    /// An answer took this long. One that was unusual changes little, or the next one would not be noticed.
-    fn note(&mut self, pool: PoolId, took: Duration) {
-        let took = took.min(self.limit(pool));
-        let usual = self.of(pool);
-        *usual = *usual - *usual / WEIGHT + took / WEIGHT;
-    }
-
-    /// What takes longer is unusual.
-    fn limit(&mut self, pool: PoolId) -> Duration {
-        (*self.of(pool) * UNUSUAL).max(PATIENCE)
-    }
-}
 
 impl Share {
     /// Whether it is of no use to newcomers, and nobody knows for how long.
@@ -104,7 +34,7 @@ impl Share {
 
     /// Whether it says nothing, or cannot say it to somebody who does not read.
     fn is_silent(&self) -> bool {
-        self.silence.long || self.stalled.ever()
+        self.silence.is_long() || self.stalled.ever()
     }
 }
 
@@ -114,12 +44,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         let server = &mut self.servers[slot];
         let share = server.share.as_deref_mut().expect("a server of a mux is shared");
-        if let Some(since) = share.silence.due.replace(now) {
-            self.round_trips.note(server.pool.id, now - since);
-        }
-        let long = std::mem::take(&mut share.silence.long);
-        if long {
-            share.silence.over = Some(now);
+        let (took, long) = share.silence.end(now);
+        if let Some(took) = took {
+            self.round_trips.note(server.pool.id, took);
         }
         long
     }
@@ -128,7 +55,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn look_at_silence(&mut self, pool: &Arc<SharedPool>, slot: usize) -> bool {
         let (now, limit) = (self.now, self.round_trips.limit(pool.id));
         let share = self.share(slot);
-        share.silence.long |= share.silence.due.is_some_and(|due| now - due >= limit);
+        share.silence.look(now, limit);
         let (silent, helpless) = (share.is_silent(), share.is_helpless(now));
         let mux = self.mux(pool.id).expect("its server was looked at");
         if helpless && mux.relief == Relief::None && !mux.joining.is_empty() {
@@ -268,22 +195,5 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.relief_is(pool, Relief::Probed(slot as u32)) {
             self.mux(pool).expect("just seen").relief = Relief::None;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_usual_is_learnt_and_what_is_not_changes_little() {
-        let (mut trips, pool) = (RoundTrips::default(), PoolId(3));
-        assert_eq!(trips.limit(pool), PATIENCE);
-        (0..100).for_each(|_| trips.note(pool, Duration::from_millis(100)));
-        let limit = trips.limit(pool);
-        assert!(limit > Duration::from_millis(350) && limit <= Duration::from_millis(400), "{limit:?}");
-        trips.note(pool, Duration::from_secs(3600));
-        assert!(trips.limit(pool) < Duration::from_millis(600));
-        assert_eq!(trips.limit(PoolId(0)), PATIENCE, "of another pool nothing is known");
     }
 }

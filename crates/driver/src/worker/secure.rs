@@ -7,7 +7,11 @@ use std::{io, sync::Arc};
 
 use protocol::{Blame, CloseReason, Peer, Protocol, Secured, TlsFailure};
 
-use super::{Worker, defects::call, effects::Source, servers::Phase};
+use super::{
+    Worker,
+    calls::{Source, call},
+    servers::Phase,
+};
 use crate::{
     config::{Address, PoolSpec},
     reactor::{Reactor, Submitted},

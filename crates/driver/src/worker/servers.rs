@@ -8,14 +8,14 @@ use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 use super::{
     Work, Worker,
     attempts::{Attempts, Demand},
-    defects::call,
-    effects::{ClientSessions, Source},
+    calls::{ClientSessions, HasSession, Source, call},
     held::Held,
-    leases::Lease,
+    lease::Lease,
     sharing::Share,
 };
 use crate::{
     config::Address,
+    mailbox::MovingServer,
     reactor::{Buffer, ConnId, Owner, Reactor},
     shared_pool::{self, SharedPool},
 };
@@ -92,15 +92,12 @@ impl<S> ServerConn<S> {
     }
 }
 
-/// A server on its way to another worker.
-pub(crate) struct MovingServer<P: Protocol, R: Reactor> {
-    session: P::Server,
-    connection: R::Moved,
-    pool: Arc<SharedPool>,
-    id: ServerId,
-    address: Address,
-    soiled: bool,
-    born: Time,
+impl<S> HasSession for ServerConn<S> {
+    type Session = S;
+
+    fn session(&mut self) -> &mut S {
+        &mut self.session
+    }
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {

@@ -14,10 +14,9 @@ use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{
     TICK, Work, Worker,
-    defects::call,
-    effects::Source,
-    leases::Lease,
-    relief::{Relief, Silence},
+    calls::{Source, call},
+    lease::Lease,
+    silence::Silence,
     stalls::Stalled,
 };
 use crate::{
@@ -43,6 +42,16 @@ pub(super) struct Mux {
     pub(super) joining: Vec<Joiner>,
     /// Another server, which is to take the place of one that is silent.
     pub(super) relief: Relief,
+}
+
+/// Another server for a mux.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relief {
+    None,
+    /// The pool was asked for one under this number.
+    Asked(u32),
+    /// The server in this slot was asked whether it answers.
+    Probed(u32),
 }
 
 #[derive(Clone, Copy)]

@@ -13,14 +13,13 @@ use protocol::{ClientTag, CloseReason, PoolId, Protocol};
 
 use super::{
     Worker,
-    defects::call,
-    effects::{ServerSessions, Source},
-    leases::Lease,
+    calls::{ServerSessions, Source, call},
+    lease::Lease,
     servers::ServerConn,
 };
 use crate::{
     config::Address,
-    mailbox::Message,
+    mailbox::{Asker, Message},
     reactor::{ConnId, Data, Owner, Reactor, Submitted},
     tls::Channel,
 };
@@ -31,14 +30,6 @@ const SIDE_TIME: Duration = Duration::from_secs(5);
 const MAX_SIDES: u32 = 4;
 /// Slots that a cancel request cannot tell apart are this far from each other.
 const SLOT_STEP: usize = 1 << 16;
-
-/// A client that has asked something of others: to cancel what one does, or to be told of all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asker {
-    pub(super) tag: ClientTag,
-    /// Tells it from others that had the same slot.
-    pub(super) serial: u32,
-}
 
 /// A connection beside a server's own, for a cancel request.
 pub(super) struct Side {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pool::Time;
 use protocol::{Blame, CloseReason, Protocol};
 
-use super::{Work, Worker, leases::Lease};
+use super::{Work, Worker, lease::Lease};
 use crate::reactor::Reactor;
 
 /// Bytes that a client may leave unread before the server that it shares is listened to no more.

@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Duration};
 
 use protocol::{ClientTag, Protocol, Seen};
 
-use super::{Work, Worker, clients::State, defects::call, effects::Source, sides::Asker};
-use crate::{mailbox::Message, reactor::Reactor};
-
-/// A question on its way.
-pub(crate) struct Survey {
-    asker: Asker,
-    question: Vec<u8>,
-    answer: Vec<u8>,
-}
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+};
+use crate::{
+    client_state::State,
+    mailbox::{Asker, Message, Survey},
+    reactor::Reactor,
+};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A session asks.

@@ -9,13 +9,9 @@ use std::{
 use pool::{Clear, Time};
 use protocol::{Blame, CloseReason, Protocol, Refusal};
 
-use super::{
-    Worker,
-    clients::{ClientConn, State},
-    delays::Turn,
-    leases::Lease,
-};
+use super::{Worker, clients::ClientConn, delays::Turn, lease::Lease};
 use crate::{
+    client_state::State,
     config::{PoolTimeouts, Timeouts},
     reactor::Reactor,
     shared_pool::SharedPool,

@@ -2,8 +2,8 @@
 //! dead-lines, and what closes when. What is asked of the pool from outside is in the parent.
 
 use crate::{
-    action::{Action, Grant, Hold, Path},
-    event::{CheckOutFailed, Closed, Event},
+    action::{Action, Grant, Hold},
+    event::{CheckOutFailed, Closed, Event, Path},
     slots::{Home, ServerId, State},
     time::Time,
     waiters::Waiter,

@@ -11,7 +11,6 @@ use clap::Args;
 use serde::Serialize;
 
 use super::bad_usage;
-pub use super::command_line::command_line;
 use crate::output_file::{OutputFile, Outputs};
 
 /// Exit status of a missed threshold.

@@ -24,9 +24,11 @@ use super::{
     BenchArgs, bad_usage, frozen, load::LoadFlags, output, pool_under_test::PoolFlags, target::WorkFlags, way::WayFlags,
 };
 use crate::{
+    command_line::command_line,
     interrupt::{self, Interrupt},
     output_file::Outputs,
     private::{PrivateDatabase, cleanup::Cleanup},
+    sweep,
 };
 
 /// The live display is told so often what there is.
@@ -342,10 +344,10 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
         options: plan.options,
         rate: plan.rate,
         timeout: plan.timeout,
-        command: Some(output::command_line()),
+        command: Some(command_line()),
         scenario: about,
     };
-    crate::sweep::carry_out(order, init, outputs, stop)
+    sweep::carry_out(order, init, outputs, stop)
 }
 
 /// Runs a plan, here or in a process that is frozen now and then.
@@ -354,7 +356,7 @@ fn one(plan: &Plan, number: usize, cleanup: &Cleanup, stop: &AtomicBool) -> Resu
         Some(window) => frozen::run(plan, window, number, cleanup, stop),
         None => shown(plan, stop),
     }?;
-    result.about.command = Some(output::command_line());
+    result.about.command = Some(command_line());
     Ok(result)
 }
 

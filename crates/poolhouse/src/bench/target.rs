@@ -1,10 +1,12 @@
 //! What is asked, as the command line says it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ::bench::plan::{CommandScript, HttpTarget, PostgresTarget, QueryProtocol, RedisTarget, RedisWork, Script, Target};
 use clap::{Args, ValueEnum, value_parser};
 use settings::Secret;
+
+use crate::scripts::{read, script, variable, weighted};
 
 /// The schema of the built-in scripts' tables.
 const SCHEMA: &str = "poolhouse_bench";
@@ -104,11 +106,6 @@ enum Protocol {
     Extended,
     /// Parse once for each connection
     Prepared,
-}
-
-pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("a variable is NAME=VALUE")?;
-    Ok((name.trim().to_owned(), value.to_owned()))
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -236,28 +233,6 @@ impl WorkFlags {
             expect: self.http.expect.clone(),
         })
     }
-}
-
-/// A script for PostgreSQL: `FILE`, or `FILE@WEIGHT`.
-pub(crate) fn script(text: &str) -> Result<(Script, u32), String> {
-    let (file, weight) = weighted(text)?;
-    let text = read(&file)?;
-    Ok((Script::File(file, text), weight))
-}
-
-/// `FILE`, or `FILE@WEIGHT`.
-fn weighted(text: &str) -> Result<(PathBuf, u32), String> {
-    match text.rsplit_once('@') {
-        Some((file, weight)) if weight.bytes().all(|b| b.is_ascii_digit()) && !weight.is_empty() => {
-            let weight = weight.parse().map_err(|_| format!("`{text}`: the weight behind the `@` is too large"))?;
-            Ok((PathBuf::from(file), weight))
-        }
-        _ => Ok((PathBuf::from(text), 1)),
-    }
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    settings::read_small(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 #[cfg(test)]

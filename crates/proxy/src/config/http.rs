@@ -7,7 +7,7 @@ use settings::{Problem, Secret, Section, Spots};
 use upstream::Kind;
 
 use super::{Database, User, options::MAX_COUNT};
-use crate::tokens::{Digest, digest};
+use crate::token_digest::{Digest, digest};
 
 /// Keys of a `[[listener]]` with `protocol = "http"`.
 pub const HTTP_KEYS: &[&str] = &["origins", "token_in_query", "max_request"];

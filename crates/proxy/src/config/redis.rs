@@ -3,7 +3,6 @@
 use settings::Section;
 
 use super::{Database, FALLBACK, Mode, User, auth_query::AUTH_QUERY_KEYS};
-use crate::pools::DEFAULT_USER;
 
 /// Keys without a meaning here, in whatever section, beside those of `auth_query`.
 const FOREIGN: &[&str] = &[
@@ -17,6 +16,9 @@ const FOREIGN: &[&str] = &[
     "application_name_add_host",
     "certificate",
 ];
+
+/// The user of a client that sends a password without a name.
+pub const DEFAULT_USER: &str = "default";
 
 /// Why a URL has no number of a database.
 pub const NO_NUMBER: &str = "clients choose their logical database with SELECT: take the number off the url";

@@ -13,9 +13,7 @@ use subtle::ConstantTimeEq;
 use upstream::Kind;
 
 use super::{Key, Pools};
-
-/// The user of a client that sends a password without a name.
-pub const DEFAULT_USER: &str = "default";
+use crate::config::DEFAULT_USER;
 
 impl Directory for Pools {
     fn encryption(&self, listener: u16) -> Encryption {

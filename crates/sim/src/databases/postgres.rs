@@ -22,6 +22,7 @@ mod time;
 mod tokens;
 mod values;
 mod wire;
+mod words;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -24,6 +24,25 @@ pub struct Asking {
     pub since: Time,
 }
 
+/// Who stands behind a waiter of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A client, by tag and serial.
+    Client(ClientTag, u64),
+    /// Those who share, of a worker and a pool.
+    Mux(u8, usize),
+}
+
+impl Asker {
+    /// Where it waits.
+    pub fn worker(self) -> u8 {
+        match self {
+            Self::Client(tag, _) => tag.worker(),
+            Self::Mux(worker, _) => worker,
+        }
+    }
+}
+
 /// The states a client is counted in, which decide who is sent away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {

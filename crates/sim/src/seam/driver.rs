@@ -5,33 +5,44 @@
 //! wake, a departure) queue up at the worker and run afterwards, first come, first served; only a client that asks for a server
 //! may get it at once.
 
+mod checks;
+mod leasing;
+mod sharing;
+mod workers;
+
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 
-use pool::{CheckOutFailed, Grant, Pool, ServerId, Time};
+use pool::{CheckOutFailed, Grant, Pool, PoolConfig, ServerId, Time};
 use protocol::{
     Bytes, ClientTag, CloseReason, Effect, Input, Origin, Outbox, Peer, Protocol, Refusal, ServerTag, Sessions,
     Standing,
 };
 
+use self::{
+    sharing::{Mux, Place},
+    workers::{Message, Worker},
+};
 use super::{
     Plan,
     app::App,
     books::Books,
-    checks::longest,
-    connection::{ClientConn, ServerConn, State, Use},
-    leasing::Asker,
+    connection::{Asker, ClientConn, ServerConn, State, Use},
+    host::Host,
     ledger::Ledger,
-    sharing::{Mux, Place},
-    weather::Host,
-    workers::{Message, Worker},
 };
 use crate::{agenda::Agenda, random::Rng};
 
 /// Cancel requests under way for one server; further ones are dropped.
 const MAX_SIDES: u32 = 4;
+
+/// The longest that somebody may have to wait under these options, if nothing is late.
+pub fn longest(config: &PoolConfig) -> Duration {
+    let times = config.max_wait_time.zip(config.unavailable_wait_time).expect("nobody waits for ever here");
+    times.0.max(times.1)
+}
 
 /// What happens at some time. A serial tells whether a tag still means the same connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,15 +3,14 @@
 
 use std::time::Duration;
 
-use pool::{Clear, Hold, PoolConfig, Time};
+use pool::{Clear, Hold, PoolConfig};
 use protocol::{ClientTag, Protocol, Refusal, ServerTag, Standing};
 
 use super::{
     Seam,
     app::App,
-    checks::longest,
     connection::State,
-    driver::{Call, Event},
+    driver::{Call, Event, longest},
     pool_config,
 };
 
@@ -19,29 +18,6 @@ use super::{
 const MAX_RELOADS: u64 = 100;
 /// How often a pool that is drained is looked after.
 const UPKEEP: Duration = Duration::from_micros(300);
-
-/// The database behind a pool.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Host {
-    /// It answers nothing until then, not even connects.
-    pub silent_until: Time,
-    /// It refuses connections.
-    down: bool,
-    /// The pool is to become empty.
-    pub drained: bool,
-}
-
-impl Host {
-    /// Connections are refused.
-    pub fn refuses(&self) -> bool {
-        self.down
-    }
-
-    /// Until when nothing is answered.
-    pub fn silent_until(&self, now: Time) -> Option<Time> {
-        (self.silent_until > now).then_some(self.silent_until)
-    }
-}
 
 impl<P: Protocol> Seam<P> {
     pub(super) fn chaos(&mut self) {

@@ -9,8 +9,9 @@ use std::{
 use pool::Time;
 
 use crate::{
-    engine::{ConnId, Engine, ErrorKind, Order, Outcome, Phases},
+    engine::{ConnId, Engine, Order, Outcome},
     plan::Plan,
+    record::{ErrorKind, Phases},
     result::BenchResult,
 };
 

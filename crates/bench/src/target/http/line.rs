@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 
-use crate::engine::{ErrorKind, Phases};
+use crate::record::{ErrorKind, Phases};
 
 /// A request ready to be sent.
 pub(super) type Ready = Request<Full<Bytes>>;

@@ -10,7 +10,7 @@ use super::{
     cancel::Cancels,
     place::Place,
 };
-use crate::engine::{ErrorKind, Phases};
+use crate::record::{ErrorKind, Phases};
 
 /// A connection.
 pub(super) struct Link {

@@ -13,8 +13,9 @@ use super::{
     place::Place,
 };
 use crate::{
-    engine::{ConnId, Engine, ErrorKind, Order, Outcome},
+    engine::{ConnId, Engine, Order, Outcome},
     plan::{MAX_CONNECTIONS, QueryProtocol},
+    record::ErrorKind,
     script::{Client, Scripts, Statement, Step},
     target::{
         Surroundings, TargetError,

@@ -9,7 +9,7 @@ use super::{
     super::on_lines::{self, CLOSED, Down, VIOLATION},
     place::Place,
 };
-use crate::engine::{ErrorKind, Phases};
+use crate::record::{ErrorKind, Phases};
 
 /// A connection.
 pub(super) struct Link {

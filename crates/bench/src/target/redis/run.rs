@@ -12,8 +12,9 @@ use super::{
     place::Place,
 };
 use crate::{
-    engine::{ConnId, Engine, ErrorKind, Order, Outcome},
+    engine::{ConnId, Engine, Order, Outcome},
     plan::MAX_CONNECTIONS,
+    record::ErrorKind,
     script::{Client, Request, Scripts, Step, Turn},
     target::{
         Surroundings, TargetError,

@@ -1,10 +1,10 @@
 //! Reading SELECT and INSERT, and what has a value in them.
 
 use super::{
-    reading::Words,
     sql::{Expression, Item, Node, Read, What},
     tokens::Kind,
     values::Type,
+    words::Words,
 };
 
 /// A SELECT or an INSERT.

@@ -2,10 +2,8 @@
 //! read out of them.
 
 use super::{
-    expressions,
-    reading::{self, Words},
-    sql::{Item, Node, Procedural},
-    tokens::{Kind, Token, cut},
+    sql::Node,
+    tokens::{Kind, Token},
 };
 
 /// Columns of the answers about a catalogue.
@@ -53,59 +51,9 @@ fn names_of_settings(tokens: &[Token]) -> Vec<String> {
     names
 }
 
-/// The statements of procedural code, if the model knows them all.
-pub(super) fn procedure(code: &str) -> Option<Vec<Procedural>> {
-    let tokens = cut(code, true).ok()?.list;
-    let [first, inner @ .., last] = &tokens[..] else { return None };
-    if first.kind != Kind::Word("begin".into()) || last.kind != Kind::Word("end".into()) {
-        return None;
-    }
-    let parts = inner.split(|token| token.kind == Kind::Symbol(';')).filter(|part| !part.is_empty());
-    parts.map(|part| procedural(code, part)).collect()
-}
-
-fn procedural(code: &str, tokens: &[Token]) -> Option<Procedural> {
-    let mut words = Words { sql: code, tokens, at: 0 };
-    if words.word("perform") {
-        let expression = expressions::expression(&mut words)?;
-        let items = vec![Item { expression, name: String::new() }];
-        return words.is_done().then(|| Procedural::Run(reading::in_text(Node::Select(items), code)));
-    }
-    if !words.words("raise exception using") {
-        return reading::statement(code, tokens).ok().map(Procedural::Run);
-    }
-    let (mut raised, mut message, mut hint) = ("P0001".to_owned(), String::new(), None);
-    loop {
-        let name = words.name()?;
-        let value = words.symbol('=').then(|| words.text())??;
-        match &*name {
-            "errcode" => raised = value,
-            "message" => message = value,
-            "hint" => hint = Some(value),
-            _ => return None,
-        }
-        if words.is_done() {
-            return Some(Procedural::Raise { code: raised, message, hint });
-        }
-        words.symbol(',').then_some(())?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::reading::statements, *};
-
-    #[test]
-    fn procedural_code_is_read() {
-        let code =
-            "BEGIN RESET ALL;SET \"search_path\" = 's1','A b';PERFORM pg_catalog.set_config('a.b','',false); END ";
-        let read = procedure(code).unwrap();
-        assert_eq!(read.len(), 3);
-        let code = " BEGIN RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'm', HINT = 'h'; END ";
-        let raised = Procedural::Raise { code: "55000".into(), message: "m".into(), hint: Some("h".into()) };
-        assert_eq!(procedure(code), Some(vec![raised]));
-        assert_eq!(procedure("BEGIN IF x THEN y; END"), None);
-    }
 
     #[test]
     fn a_survey_is_read_for_what_rules_its_answer() {

@@ -11,35 +11,13 @@ use super::{
     failure::{Failure, protocol_violation},
     functions::Stop,
     reading,
-    session::{Block, Portal, Running, Session, encode},
+    session::{Block, Job, Portal, Query, Running, Session, encode},
     shared::Shared,
     sql::Statement,
     tokens::{Tokens, invalid_bytes},
     values::{Column, Value, describe, row},
     wire::Reader,
 };
-
-/// A text that is being carried out.
-pub(super) struct Query {
-    rest: VecDeque<Rc<Statement>>,
-    several: bool,
-    job: Option<Job>,
-}
-
-/// A statement that is being carried out.
-pub(super) struct Job {
-    statement: Rc<Statement>,
-    columns: Option<Vec<Column>>,
-    /// What has been computed of it.
-    pub(super) progress: Vec<Value>,
-}
-
-impl Query {
-    /// What has been computed of the statement that waits.
-    pub(super) fn progress(&mut self) -> Option<&mut Vec<Value>> {
-        self.job.as_mut().map(|job| &mut job.progress)
-    }
-}
 
 /// A text that has been read.
 #[derive(Clone)]

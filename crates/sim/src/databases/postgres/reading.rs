@@ -1,11 +1,14 @@
 //! From the words of a text to its statements. What they mean is not known here.
 
+mod procedure;
+
 use super::{
     expressions,
     failure::{Failure, unknown_syntax},
     own,
-    sql::{Assigned, Discard, Modes, Name, Node, Statement},
+    sql::{Assigned, Discard, Modes, Node, Statement},
     tokens::{Kind, Token, Tokens, cut},
+    words::Words,
 };
 
 /// The statements of a text; empty ones are left out. `standard`: see [`cut`].
@@ -20,123 +23,16 @@ pub(super) fn statements(sql: &str, standard: bool) -> Result<(Vec<Statement>, T
     Ok((found, tokens))
 }
 
-/// One statement of a text.
-pub(super) fn in_text(node: Node, sql: &str) -> Statement {
-    Statement { node, text: sql.into() }
-}
-
 /// The statement of these tokens.
 pub(super) fn statement(sql: &str, tokens: &[Token]) -> Result<Statement, Failure> {
     let span = &sql[tokens[0].start..tokens[tokens.len() - 1].end];
     if let Some(node) = own::recognise(span, tokens) {
-        return Ok(in_text(node, sql));
+        return Ok(Statement::in_text(node, sql));
     }
     let mut words = Words { sql, tokens, at: 0 };
     match node(&mut words) {
-        Some(node) if words.is_done() => Ok(in_text(node, sql)),
+        Some(node) if words.is_done() => Ok(Statement::in_text(node, sql)),
         _ => Err(unknown_syntax(span)),
-    }
-}
-
-/// The tokens of one statement, taken one by one.
-pub(super) struct Words<'a> {
-    pub(super) sql: &'a str,
-    pub(super) tokens: &'a [Token],
-    pub(super) at: usize,
-}
-
-impl Words<'_> {
-    pub(super) fn is_done(&self) -> bool {
-        self.at == self.tokens.len()
-    }
-
-    pub(super) fn peek(&self) -> Option<&Kind> {
-        self.tokens.get(self.at).map(|token| &token.kind)
-    }
-
-    /// Where the next token stands.
-    pub(super) fn place(&self) -> usize {
-        self.tokens.get(self.at).map_or(self.sql.len(), |token| token.start)
-    }
-
-    /// Takes this word, if it is next.
-    pub(super) fn word(&mut self, word: &str) -> bool {
-        let found = matches!(self.peek(), Some(Kind::Word(other)) if other == word);
-        self.at += usize::from(found);
-        found
-    }
-
-    /// Takes these words, if all are next.
-    pub(super) fn words(&mut self, words: &str) -> bool {
-        let start = self.at;
-        let found = words.split(' ').all(|word| self.word(word));
-        if !found {
-            self.at = start;
-        }
-        found
-    }
-
-    pub(super) fn symbol(&mut self, symbol: char) -> bool {
-        let found = self.peek() == Some(&Kind::Symbol(symbol));
-        self.at += usize::from(found);
-        found
-    }
-
-    /// A name, quoted or not.
-    pub(super) fn name(&mut self) -> Option<String> {
-        let (Kind::Word(name) | Kind::Quoted(name)) = self.peek()? else { return None };
-        let name = name.clone();
-        self.at += 1;
-        Some(name)
-    }
-
-    pub(super) fn text(&mut self) -> Option<String> {
-        let Kind::Text(text) = self.peek()? else { return None };
-        let text = text.clone();
-        self.at += 1;
-        Some(text)
-    }
-
-    /// A name with the place where it stands.
-    pub(super) fn table(&mut self) -> Option<Name> {
-        let at = self.place();
-        Some(Name { text: self.name()?, at })
-    }
-
-    /// The name of a parameter, perhaps with dots in it.
-    fn parameter(&mut self) -> Option<String> {
-        let mut name = self.name()?;
-        while self.symbol('.') {
-            name = format!("{name}.{}", self.name()?);
-        }
-        Some(name)
-    }
-
-    /// What stands within parentheses that are next.
-    pub(super) fn list<T>(&mut self, one: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        if !self.symbol('(') {
-            return None;
-        }
-        let mut list = Vec::new();
-        if self.symbol(')') {
-            return Some(list);
-        }
-        loop {
-            list.push(one(self)?);
-            if self.symbol(')') {
-                return Some(list);
-            }
-            if !self.symbol(',') {
-                return None;
-            }
-        }
-    }
-
-    /// The rest as a statement of its own.
-    fn rest(&mut self) -> Option<Box<Statement>> {
-        let tokens = self.tokens.get(self.at..).filter(|tokens| !tokens.is_empty())?;
-        self.at = self.tokens.len();
-        statement(self.sql, tokens).ok().map(Box::new)
     }
 }
 
@@ -201,7 +97,7 @@ fn node(words: &mut Words<'_>) -> Option<Node> {
                 Some(Kind::Symbol('(')) => words.list(expressions::type_name)?,
                 _ => Vec::new(),
             };
-            words.word("as").then(|| Some(Node::Prepare { name, types, statement: words.rest()? }))?
+            words.word("as").then(|| Some(Node::Prepare { name, types, statement: rest(words)? }))?
         }
         "execute" => {
             let name = words.name()?;
@@ -225,16 +121,23 @@ fn node(words: &mut Words<'_>) -> Option<Node> {
             }
             let hold = words.words("with hold");
             _ = hold || words.words("without hold");
-            let statement = words.word("for").then(|| words.rest())??;
+            let statement = words.word("for").then(|| rest(words))??;
             statement.node.is_query().then_some(Node::Declare { name, hold, statement })
         }
         "fetch" => fetch(words),
         "close" if words.word("all") => Some(Node::Close(None)),
         "close" => words.name().map(|name| Node::Close(Some(name))),
         "copy" => copy(words),
-        "do" => own::procedure(&words.text()?).map(Node::Do),
+        "do" => procedure::read(&words.text()?).map(Node::Do),
         _ => None,
     }
+}
+
+/// The rest as a statement of its own.
+fn rest(words: &mut Words<'_>) -> Option<Box<Statement>> {
+    let tokens = words.tokens.get(words.at..).filter(|tokens| !tokens.is_empty())?;
+    words.at = words.tokens.len();
+    statement(words.sql, tokens).ok().map(Box::new)
 }
 
 fn begin(words: &mut Words<'_>, word: &'static str) -> Option<Node> {

@@ -9,7 +9,6 @@ use std::{
 use super::{
     super::Connection,
     failure::Failure,
-    query::Query,
     settings::{self, Settings},
     shared::{Key, Notification, Shared},
     sql::Statement,
@@ -139,6 +138,28 @@ pub(super) enum Running {
         limit: u32,
         progress: Vec<Value>,
     },
+}
+
+/// A text that is being carried out.
+pub(super) struct Query {
+    pub(super) rest: VecDeque<Rc<Statement>>,
+    pub(super) several: bool,
+    pub(super) job: Option<Job>,
+}
+
+/// A statement that is being carried out.
+pub(super) struct Job {
+    pub(super) statement: Rc<Statement>,
+    pub(super) columns: Option<Vec<Column>>,
+    /// What has been computed of it.
+    pub(super) progress: Vec<Value>,
+}
+
+impl Query {
+    /// What has been computed of the statement that waits.
+    pub(super) fn progress(&mut self) -> Option<&mut Vec<Value>> {
+        self.job.as_mut().map(|job| &mut job.progress)
+    }
 }
 
 /// A COPY that takes rows.

@@ -12,6 +12,13 @@ pub(super) struct Statement {
     pub(super) text: Rc<str>,
 }
 
+impl Statement {
+    /// One that stands in this text.
+    pub(super) fn in_text(node: Node, text: &str) -> Self {
+        Self { node, text: text.into() }
+    }
+}
+
 /// What it does.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Node {

@@ -1,6 +1,5 @@
 //! What a player asks of PostgreSQL: random requests that touch nobody else's things, so that its own database knows every answer.
 
-use super::speech::message;
 use crate::{product::player::Request, random::Rng};
 
 /// The requests of one player.
@@ -17,6 +16,12 @@ pub(super) struct Programs {
     parsed: bool,
     /// Rows that are in the ledger for certain.
     pub(super) acknowledged: Vec<i64>,
+}
+
+/// A message with its length in front.
+pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u32 + 4).to_be_bytes();
+    [&[kind], &length[..], body].concat()
 }
 
 fn text(parts: &[&[u8]]) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! PostgreSQL as a player speaks it: how messages are cut, what of them is compared, and which rows must be in the ledger.
 
-use super::programs::Programs;
+use super::programs::{Programs, message};
 use crate::{
     databases::postgres as model,
     product::player::{Kind, Message, Request, Speech},
@@ -19,12 +19,6 @@ impl Voice {
     pub(super) fn new(number: usize, pins: bool) -> Self {
         Self { programs: Programs::new(number, pins), key: None }
     }
-}
-
-/// A message with its length in front.
-pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let length = (body.len() as u32 + 4).to_be_bytes();
-    [&[kind], &length[..], body].concat()
 }
 
 /// A row of one empty column.

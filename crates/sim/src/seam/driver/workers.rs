@@ -9,8 +9,8 @@ use pool::{Action, CheckOutFailed, Grant, Home, Pool, ServerId, Time};
 use protocol::{ClientTag, Outbox, Peer, Protocol, ServerTag};
 
 use super::{
-    connection::{ServerConn, Use},
-    driver::{Call, Driver, Event},
+    super::connection::{ServerConn, Use},
+    Call, Driver, Event,
 };
 
 /// Things done in a row, without time passing, beyond which sessions and driver are feeding each other.
@@ -76,7 +76,7 @@ impl<S> Worker<S> {
 
 impl<P: Protocol> Driver<P> {
     /// Puts something off until this worker has finished what it is doing.
-    pub(super) fn call(&mut self, worker: u8, call: Call) {
+    pub fn call(&mut self, worker: u8, call: Call) {
         self.workers[usize::from(worker)].calls.push_back(call);
     }
 
@@ -90,7 +90,7 @@ impl<P: Protocol> Driver<P> {
     }
 
     /// Somebody takes this worker's time.
-    pub(super) fn hold_up(&mut self, worker: u8) {
+    pub fn hold_up(&mut self, worker: u8) {
         let until = self.now() + Duration::from_nanos(self.rng.below(self.plan.stall.as_nanos() as u64 + 1));
         let busy = &mut self.workers[usize::from(worker)].busy_until;
         *busy = (*busy).max(until);
@@ -161,7 +161,7 @@ impl<P: Protocol> Driver<P> {
     }
 
     /// A worker asks a pool something, and remembers what that wants done.
-    pub(super) fn operate<R>(&mut self, worker: u8, pool: usize, f: impl FnOnce(&mut Pool, Time) -> R) -> R {
+    pub fn operate<R>(&mut self, worker: u8, pool: usize, f: impl FnOnce(&mut Pool, Time) -> R) -> R {
         let (result, actions) = self.ask(pool, f);
         self.workers[usize::from(worker)].actions.extend(actions.into_iter().map(|action| (pool, action)));
         result

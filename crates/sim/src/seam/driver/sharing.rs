@@ -7,9 +7,8 @@ use pool::{Ticket, Time};
 use protocol::{ClientTag, LeaseFailure, LeaseKind, Outbox, Peer, Protocol, ServerTag, Verdict};
 
 use super::{
-    connection::{Asking, Use},
-    driver::{Call, Driver},
-    leasing::Asker,
+    super::connection::{Asker, Asking, Use},
+    Call, Driver,
 };
 
 /// A worker and a pool.

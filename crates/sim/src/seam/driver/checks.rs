@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
-use pool::PoolConfig;
 use protocol::{LeaseKind, Protocol};
 
 use super::{
-    connection::{State, Use},
-    driver::Driver,
+    super::connection::{State, Use},
+    Driver,
     sharing::{Mux, Place},
 };
 use crate::toys::{shared::MAX_OUTSTANDING, wire::MAX_FRAME};
@@ -19,12 +18,6 @@ const LATE: u32 = 12;
 
 /// The longest that a byte takes on average to its place, when all before it have gone.
 const PER_BYTE: Duration = Duration::from_micros(300);
-
-/// The longest that somebody may have to wait under these options, if nothing is late.
-pub fn longest(config: &PoolConfig) -> Duration {
-    let times = config.max_wait_time.zip(config.unavailable_wait_time).expect("nobody waits for ever here");
-    times.0.max(times.1)
-}
 
 impl<P: Protocol> Driver<P> {
     /// To be called when all is done that is due.

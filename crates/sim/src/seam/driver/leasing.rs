@@ -5,30 +5,11 @@ use pool::{CheckIn, CheckOut, CheckOutFailed, Grant, Home, Ticket, WaiterId};
 use protocol::{ClientTag, LeaseFailure, LeaseKind, Outbox, Peer, Protocol, ServerTag, Verdict};
 
 use super::{
-    connection::{Asking, ServerConn, Use},
-    driver::{Call, Driver},
+    super::connection::{Asker, Asking, ServerConn, Use},
+    Call, Driver,
     sharing::Mux,
     workers::Message,
 };
-
-/// Who stands behind a waiter of a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asker {
-    /// A client, by tag and serial.
-    Client(ClientTag, u64),
-    /// Those who share, of a worker and a pool.
-    Mux(u8, usize),
-}
-
-impl Asker {
-    /// Where it waits.
-    pub fn worker(self) -> u8 {
-        match self {
-            Self::Client(tag, _) => tag.worker(),
-            Self::Mux(worker, _) => worker,
-        }
-    }
-}
 
 fn failure(reason: CheckOutFailed) -> LeaseFailure {
     match reason {
