@@ -32,7 +32,9 @@ impl Asker {
 
 fn failure(reason: CheckOutFailed) -> LeaseFailure {
     match reason {
-        CheckOutFailed::Timeout => LeaseFailure::WaitTimeout { waited: Default::default(), servers: 0 },
+        CheckOutFailed::Timeout => {
+            LeaseFailure::WaitTimeout { waited: Default::default(), servers: 0, limit: "max_size" }
+        }
         CheckOutFailed::Unavailable | CheckOutFailed::Refused | CheckOutFailed::Paused => {
             LeaseFailure::Unavailable { waited: Default::default(), last_error: None }
         }
