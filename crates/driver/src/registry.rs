@@ -23,6 +23,7 @@ use crate::{
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
     pools: RwLock<HashMap<PoolId, Arc<SharedPool>>>,
+    /// May be locked by who has a pool locked, and not the other way round.
     purse: Mutex<Purse>,
     pub(crate) alarms: Alarms,
     /// How often pools were configured anew.
@@ -108,7 +109,7 @@ impl Registry {
         let member = purse.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, spec, member, now));
         {
-            // What it wants done already, it is asked for when it is looked at.
+            // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody knows it yet.
             let mut guarded = pool.lock();
             pool.follow(&mut guarded, wish, now);
             pool.set_first_alarm(&self.alarms, now);
@@ -202,7 +203,26 @@ impl Registry {
         });
     }
 
-    /// A pool that could give up nothing before has an idle server now.
+    /// Somebody has waited for long in this pool.
+    pub(crate) fn insist(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, _, _| budget.insist(member));
+    }
+
+    /// A pool that could give up nothing before gets a server back. Whether that is to be closed for another pool.
+    pub(crate) fn comes_free(&self, member: MemberId, demands: &mut Vec<Demand>) -> bool {
+        let mut taken = false;
+        self.with_budget(demands, |budget, _, _| taken = budget.comes_free(member));
+        taken
+    }
+
+    /// The setting because of which a pool gets no more servers for now, if it is not its own size.
+    pub(crate) fn limiting(&self, member: MemberId) -> Option<&'static str> {
+        let purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = purse.budget.full_scope(member)?;
+        purse.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
+    }
+
+    /// A pool that could give up nothing before has an idle server to spare now.
     pub(crate) fn has_idle(&self, member: MemberId, demands: &mut Vec<Demand>) {
         self.with_budget(demands, |budget, _, _| budget.has_idle(member));
     }
@@ -216,6 +236,16 @@ impl Registry {
         let Purse { budget, seats, .. } = &mut *purse;
         f(budget, seats, demands);
         purse.drain_actions(demands);
+    }
+}
+
+/// The setting that a cap is from, by the cap's name.
+fn setting_of(cap: &str) -> &'static str {
+    match cap.split_once(' ') {
+        Some(("database", _)) => "max_connections",
+        Some(("user", user)) if user.contains(" of database ") => "max_size",
+        Some(("user", _)) => "max_user_connections",
+        _ => "max_server_connections",
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct SharedPool {
     pub(crate) member: MemberId,
     /// Clients logged in to it.
     pub(crate) clients: AtomicU64,
-    /// The budget wants to hear when a server becomes idle.
+    /// The budget wants to hear when a server comes back that can be spared.
     pub(crate) awaits_idle: AtomicBool,
     /// Its clients are to go, and its servers with them.
     pub(crate) drained: AtomicBool,

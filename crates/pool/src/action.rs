@@ -58,6 +58,8 @@ pub enum CheckIn {
     Reset,
     /// Unfit: close it.
     Discard,
+    /// Fit, but the budget wants it for another pool: close it.
+    Reclaim,
 }
 
 /// What a pause does with those who wait.
@@ -115,6 +117,11 @@ pub enum Action {
     AskPermit,
     /// One of the connections asked for is wanted no more: tell the budget.
     WithdrawPermit,
+    /// Somebody has waited for long, the servers that there are do not come free, and the budget permits no more: tell it
+    /// with [`crate::Budget::insist`].
+    Insist,
+    /// The budget asked in vain, and now there is a server to spare: tell it with [`crate::Budget::has_idle`].
+    Spare,
     /// Start a connection; answer with `connected` or `connect_failed`.
     Connect {
         /// Its id from now on.
@@ -171,7 +178,7 @@ impl Action {
     /// Where it has to be done; `None`: wherever it was ordered. What nobody in particular waits for is dialled by worker 0.
     pub fn place(&self) -> Option<Home> {
         match self {
-            Action::AskPermit | Action::WithdrawPermit | Action::Grant(_) => None,
+            Action::AskPermit | Action::WithdrawPermit | Action::Insist | Action::Spare | Action::Grant(_) => None,
             Action::Connect { home, .. } => Some(home.unwrap_or(Home(0))),
             Action::Fail { home, .. }
             | Action::Close { home, .. }

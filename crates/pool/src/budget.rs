@@ -1,6 +1,8 @@
 //! Who may have how many connections: nested or overlapping caps (of the process, a database, a user, a pool), shared
 //! fairly among members (the pools). It counts permits; it knows neither servers nor what members do with them.
 
+mod invariants;
+
 use alloc::{
     collections::{BinaryHeap, VecDeque},
     vec::Vec,
@@ -47,8 +49,12 @@ pub enum BudgetAction {
 /// A request is granted while all caps of the member have room. Else it is remembered, and permits that come back go to
 /// the wishing member that has the fewest (of equals, to the one wishing longest). Also members that have at least two
 /// more than a wishing one, under the cap that holds it up, are asked to give one up: repeated, this leads to the
-/// max-min fair share, from which no member can gain but at the cost of one that has no more. A member that wishes for
-/// nothing is asked even for its last one, for the sake of a member that has none.
+/// max-min fair share, from which no member can gain but at the cost of one that has no more.
+///
+/// For the sake of a member that has none, others are asked even for their last one: where there are fewer permits than
+/// members that need one, they take turns. How long a turn lasts is for the members to say, since they may answer that they have none
+/// to spare. A member that insists, because what it has is of no use to those who wait there, counts as having none
+/// until it is granted one more.
 ///
 /// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call looks
 /// at more than one member; requests in vain, and permits that come back while others wish, look at all.
@@ -57,7 +63,7 @@ pub struct Budget {
     scopes: Vec<Scope>,
     members: Vec<Member>,
     free_members: Vec<u32>,
-    /// Numbers the wishes.
+    /// Numbers wishes and grants.
     wishes: u64,
     /// Wishes not yet granted, of all members.
     wanting: u32,
@@ -94,7 +100,11 @@ struct Member {
     present: bool,
     /// It was asked for one when it had none to give, and has not had any since.
     barren: bool,
+    /// What it has is of no use to those who wait.
+    insists: bool,
     used: u32,
+    /// When it last got one.
+    granted: u64,
     wanting: u32,
     /// When it began to wish.
     wish: u64,
@@ -140,7 +150,9 @@ impl Budget {
             scope_count: 0,
             present: true,
             barren: false,
+            insists: false,
             used: 0,
+            granted: 0,
             wanting: 0,
             wish: 0,
             reclaims: 0,
@@ -209,8 +221,6 @@ impl Budget {
             self.take(member);
             return Permit::Granted;
         }
-        // One who is short of connections itself gives one up as soon as it is checked in: it can be asked again.
-        let news = core::mem::take(&mut self.member_mut(member).barren);
         self.wish(member);
         if fits {
             // What there is may be kept for one who has less, so let it be shared out.
@@ -222,7 +232,7 @@ impl Budget {
                 return Permit::Granted;
             }
         }
-        if news || self.might_be_helped(member) {
+        if self.might_be_helped(member) {
             self.rebalance();
         }
         Permit::Denied
@@ -236,26 +246,28 @@ impl Budget {
             return false;
         }
         wishing.wanting -= 1;
-        let content = wishing.wanting == 0 && wishing.left() == 1;
+        wishing.insists &= wishing.wanting > 0;
         self.wanting -= 1;
         if self.kept {
             self.distribute();
-        }
-        // It may give up its last one now.
-        if content && self.wanting > 0 {
-            self.rebalance();
         }
         true
     }
 
     /// A member gives one permit back: a connection is gone, or was never made.
     pub fn release(&mut self, member: MemberId) {
+        let wish = self.wishes + 1;
         let giving = self.member_mut(member);
         assert!(giving.used > 0, "{member:?} gave back more permits than it had");
         giving.used -= 1;
         // Whatever the reason, it answers a reclaim.
         let answered = u32::from(giving.reclaims > 0);
         giving.reclaims -= answered;
+        if answered > 0 {
+            // It would get it back if its own wish were older than that of the one it gives it up for.
+            giving.wish = wish;
+            self.wishes = wish;
+        }
         for scope in self.scopes_of(member) {
             self.scopes[scope].give_back(1);
             self.scopes[scope].reclaims -= answered;
@@ -266,7 +278,24 @@ impl Budget {
         }
     }
 
-    /// A member that was asked to give one up has none to spare. It will not be asked again before `has_idle`.
+    /// Somebody there has waited for long, and none of those that the member has comes free. If it wishes for one more,
+    /// it counts as having none until it gets that, and its wish as of now.
+    pub fn insist(&mut self, member: MemberId) {
+        let wish = self.wishes + 1;
+        let wishing = self.member_mut(member);
+        if wishing.wanting == 0 {
+            return;
+        }
+        if !core::mem::replace(&mut wishing.insists, true) {
+            wishing.wish = wish;
+            self.wishes = wish;
+        }
+        self.distribute();
+        self.rebalance();
+    }
+
+    /// A member that was asked to give one up has none to spare. It will not be asked again before `has_idle` or
+    /// `comes_free`.
     pub fn reclaim_failed(&mut self, member: MemberId) {
         let asked = self.member_mut(member);
         asked.barren = true;
@@ -281,14 +310,25 @@ impl Budget {
         self.rebalance();
     }
 
-    /// A member that had none to spare may have one now: to be called at its next check-in.
+    /// A member that had none to spare may have one now.
     pub fn has_idle(&mut self, member: MemberId) {
         if core::mem::take(&mut self.member_mut(member).barren) {
             self.rebalance();
         }
     }
 
-    /// Whether this member was asked in vain, so that `has_idle` would be news.
+    /// A member that had none to spare gets one of its own back, and can give it up. True if it is to do so, and then
+    /// `release`; it is not asked for it in another way.
+    pub fn comes_free(&mut self, member: MemberId) -> bool {
+        self.member_mut(member).barren = false;
+        let before = self.actions.len();
+        self.rebalance();
+        let asked = BudgetAction::Reclaim(member);
+        let at = (before..self.actions.len()).find(|at| self.actions[*at] == asked);
+        at.and_then(|at| self.actions.remove(at)).is_some()
+    }
+
+    /// Whether this member was asked in vain, so that `has_idle` or `comes_free` would be news.
     pub fn awaits_idle(&self, member: MemberId) -> bool {
         self.member(member).barren
     }
@@ -298,32 +338,16 @@ impl Budget {
         self.actions.pop_front()
     }
 
+    /// The first of this member's caps that is full.
+    pub fn full_scope(&self, member: MemberId) -> Option<ScopeId> {
+        let scopes = self.member(member).scopes();
+        scopes.iter().find(|scope| self.scopes[**scope as usize].room() <= 0).map(|scope| ScopeId(*scope))
+    }
+
     /// How many permits a member has, and how many more it wants.
     pub fn member_usage(&self, member: MemberId) -> (u32, u32) {
         let member = self.member(member);
         (member.used, member.wanting)
-    }
-
-    /// Whether all sums are right: O(members).
-    ///
-    /// # Panics
-    /// If anything is wrong.
-    pub fn check_invariants(&self) {
-        for (at, scope) in (0..).zip(&self.scopes) {
-            let under = || self.present().map(|(_, m)| m).filter(|m| m.scopes().contains(&at));
-            assert_eq!(under().map(|m| m.used).sum::<u32>(), scope.used, "the sum of permits under cap {at} is wrong");
-            assert_eq!(
-                under().map(|m| m.reclaims).sum::<u32>(),
-                scope.reclaims,
-                "the reclaims under cap {at} are wrong"
-            );
-            assert!(scope.used <= scope.ceiling, "{} permits under cap {at}, of at most {}", scope.used, scope.ceiling);
-        }
-        assert_eq!(self.present().map(|(_, m)| m.wanting).sum::<u32>(), self.wanting, "the sum of wishes is wrong");
-        for (id, member) in self.present() {
-            assert!(member.reclaims <= member.used, "{id:?} is asked to give up more than it has");
-            assert!(member.wanting == 0 || self.kept || !self.fits(member), "{id:?} wishes for what is there");
-        }
     }
 
     fn wish(&mut self, member: MemberId) {
@@ -378,6 +402,7 @@ impl Budget {
         member.wanting -= 1;
         // The next of its wishes is younger than those of others.
         member.wish = wish;
+        member.insists = false;
         self.wanting -= 1;
         self.take(id);
         self.actions.push_back(BudgetAction::Grant(id));
@@ -412,7 +437,7 @@ impl Budget {
         for (at, member) in (0..).zip(&mut self.members) {
             member.promised = 0;
             if member.present && member.wanting > 0 {
-                order.push(Reverse((member.left(), member.wish, at)));
+                order.push(Reverse((member.standing(0), member.wish, at)));
             }
         }
         order
@@ -421,22 +446,22 @@ impl Budget {
     fn order_again(&self, order: &mut Order, id: MemberId) {
         let member = self.member(id);
         if member.wanting > member.promised {
-            order.push(Reverse((member.left() + member.promised, member.wish, id.0)));
+            order.push(Reverse((member.standing(member.promised), member.wish, id.0)));
         }
     }
 
     /// Whether each full cap above this member has somebody under it who could give one up for it.
     fn might_be_helped(&self, id: MemberId) -> bool {
-        let least = too_much_beside(self.member(id).left());
+        let least = too_much_beside(self.member(id).standing(0));
         let mut full = self.scopes_of(id).filter(|scope| self.scopes[*scope].room() <= 0);
-        full.all(|scope| self.richest(&[scope], least).is_some())
+        full.all(|scope| self.richest(&[scope], least, Some(id)).is_some())
     }
 
     /// Where a cap was lowered below what is used, asks those that have most.
     fn reclaim_excess(&mut self) {
         for scope in 0..self.scopes.len() {
             while self.scopes[scope].spare < 0 {
-                let Some(richest) = self.richest(&[scope], 0) else { break };
+                let Some(richest) = self.richest(&[scope], 0, None) else { break };
                 self.reclaim(richest);
             }
         }
@@ -445,7 +470,8 @@ impl Budget {
     /// Sees to it that there will be a permit for this member under all its caps. False, and nothing is done, if that
     /// cannot be had from members that have too much beside it.
     fn make_room(&mut self, id: MemberId) -> bool {
-        let least = too_much_beside(self.member(id).left() + self.member(id).promised);
+        let Member { promised, insists, .. } = *self.member(id);
+        let least = too_much_beside(self.member(id).standing(promised));
         let mut full = [0; MAX_SCOPES_OF_A_MEMBER];
         let mut count = 0;
         for scope in self.scopes_of(id).filter(|scope| self.scopes[*scope].spare <= 0) {
@@ -459,18 +485,19 @@ impl Budget {
         for scope in full {
             // The members are asked for in the order of what they have, so that a cap once dry stays dry.
             let dry = self.scopes[*scope].dry || self.scopes[*scope].spare < 0;
-            if dry || self.richest(&[*scope], least).is_none() {
-                self.scopes[*scope].dry = true;
+            if dry || self.richest(&[*scope], least, Some(id)).is_none() {
+                // Unless it is one's own that could be had of it.
+                self.scopes[*scope].dry |= !insists;
                 return false;
             }
         }
         // One who is under all of them at once costs one connection instead of several.
-        if let Some(richest) = self.richest(full, least) {
+        if let Some(richest) = self.richest(full, least, Some(id)) {
             self.reclaim(richest);
         }
         for scope in full {
             if self.scopes[*scope].spare <= 0 {
-                let richest = self.richest(&[*scope], least).expect("nobody under this cap was asked since");
+                let richest = self.richest(&[*scope], least, Some(id)).expect("nobody under this cap was asked since");
                 self.reclaim(richest);
             }
         }
@@ -478,15 +505,14 @@ impl Budget {
     }
 
     /// Of those under all these caps that have at least `least` (not counting what they were asked to give up) and may
-    /// have something to give: the one that has most.
-    fn richest(&self, scopes: &[usize], least: u32) -> Option<MemberId> {
-        let candidates = self.present().filter(|(_, m)| {
+    /// have something to give: the one that has most, of equals the one that got its last one before the others. Not
+    /// the one for whose sake that is.
+    fn richest(&self, scopes: &[usize], least: u32, sake: Option<MemberId>) -> Option<MemberId> {
+        let candidates = self.present().filter(|(id, m)| {
             let under_all = scopes.iter().all(|scope| m.scopes().iter().any(|s| *s as usize == *scope));
-            // Who wishes for more is using the last one that it has.
-            let last = least == 1 && m.left() == 1 && m.wanting > 0;
-            under_all && !m.barren && m.left() >= least.max(1) && !last
+            under_all && !m.barren && m.left() >= least.max(1) && Some(*id) != sake
         });
-        candidates.max_by_key(|(_, m)| m.left()).map(|(id, _)| id)
+        candidates.max_by_key(|(_, m)| (m.left(), Reverse(m.granted))).map(|(id, _)| id)
     }
 
     fn reclaim(&mut self, member: MemberId) {
@@ -499,7 +525,11 @@ impl Budget {
     }
 
     fn take(&mut self, member: MemberId) {
-        self.member_mut(member).used += 1;
+        self.wishes += 1;
+        let granted = self.wishes;
+        let taking = self.member_mut(member);
+        taking.used += 1;
+        taking.granted = granted;
         for scope in self.scopes_of(member) {
             self.scopes[scope].used += 1;
         }
@@ -559,6 +589,11 @@ impl Member {
     /// What it will have once it has given up what it was asked for.
     fn left(&self) -> u32 {
         self.used - self.reclaims
+    }
+
+    /// The same with what it was promised, as it counts beside others who wish.
+    fn standing(&self, promised: u32) -> u32 {
+        if self.insists && promised == 0 { 0 } else { self.left() + promised }
     }
 
     fn scopes(&self) -> &[u32] {

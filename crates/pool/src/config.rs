@@ -7,6 +7,10 @@ pub const MAX_SERVERS: u32 = 1 << 20;
 /// The most waiters any pool may have, also where `max_waiters` is 0 ("unlimited").
 pub const MAX_WAITERS: u32 = 1 << 24;
 
+/// The default of [`PoolConfig::turn`]: some fifty times what it takes to open a connection within a data centre, and well
+/// below the usual `max_wait_time`.
+pub const TURN: Duration = Duration::from_millis(250);
+
 /// The options of one pool. An absent duration means "no limit".
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolConfig {
@@ -39,6 +43,9 @@ pub struct PoolConfig {
     pub backoff_max: Duration,
     /// How long a connect may take; also a check and a reset.
     pub connect_timeout: Duration,
+    /// Where there are fewer permits than pools that need one: how long a pool uses its last server before that is closed
+    /// for another pool; and after how long without a server for its first waiter a pool counts as having none.
+    pub turn: Duration,
 }
 
 impl Default for PoolConfig {
@@ -58,6 +65,7 @@ impl Default for PoolConfig {
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(5),
+            turn: TURN,
         }
     }
 }
@@ -85,6 +93,9 @@ impl PoolConfig {
         }
         if self.connect_timeout.is_zero() {
             return Err(ConfigError::Zero("connect_timeout"));
+        }
+        if self.turn.is_zero() {
+            return Err(ConfigError::Zero("turn"));
         }
         if self.backoff_min.is_zero() {
             return Err(ConfigError::Zero("backoff_min"));
@@ -164,6 +175,7 @@ pub(crate) struct Limits {
     pub(crate) backoff_min: u64,
     pub(crate) backoff_max: u64,
     pub(crate) connect: u64,
+    pub(crate) turn: u64,
     pub(crate) max_size: u32,
     pub(crate) max_waiters: u32,
 }
@@ -185,6 +197,7 @@ impl Limits {
             backoff_min: nanos(config.backoff_min),
             backoff_max: nanos(config.backoff_max),
             connect: nanos(config.connect_timeout),
+            turn: nanos(config.turn),
             max_size: config.effective_max_size(),
             max_waiters: if config.max_waiters == 0 { MAX_WAITERS } else { config.max_waiters },
         }
@@ -217,6 +230,7 @@ mod tests {
         assert!(matches!(error(|c| c.life_time_jitter = f32::NAN), ConfigError::JitterOutOfRange(_)));
         assert_eq!(error(|c| c.backoff_min = Duration::ZERO), ConfigError::Zero("backoff_min"));
         assert_eq!(error(|c| c.connect_timeout = Duration::ZERO), ConfigError::Zero("connect_timeout"));
+        assert_eq!(error(|c| c.turn = Duration::ZERO), ConfigError::Zero("turn"));
         assert_eq!(error(|c| c.max_life_time = Some(Duration::ZERO)), ConfigError::Zero("max_life_time"));
         assert!(error(|c| c.backoff_max = Duration::from_millis(1)).to_string().contains("100ms"));
         assert_eq!(error(|c| c.max_size = u32::MAX), ConfigError::MaxSizeTooLarge(u32::MAX));

@@ -2,9 +2,10 @@
 //! closed. It holds ids, never sockets; it has no clock, does no I/O and knows no protocol.
 //!
 //! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines kept;
-//! `invariants` checks the whole state.
+//! `sharing` deals with the budget; `invariants` checks the whole state.
 
 mod invariants;
+mod sharing;
 mod supply;
 
 use alloc::collections::VecDeque;
@@ -49,6 +50,10 @@ use crate::{
 /// **Permits.** Each server, from its connect until `closed`, `lost` or `connect_failed`, stands for one permit of the
 /// [`crate::Budget`], which the caller returns then. Without a budget, answer each [`Action::AskPermit`] with `permit`.
 ///
+/// **What is given up** for other pools, when the budget asks: an idle server, down to `min_size`. The last one that is not kept
+/// by a client for long is given up when it has been in service for a `turn`, or idle for a short part of one. A server that comes back may
+/// have to be given up although others wait for it: see [`Pool::may_spare`].
+///
 /// Check-out and check-in are O(1) and, once its queues have grown to their working size, allocate nothing. At most
 /// one action per waiter and a few per server can be queued.
 #[derive(Debug)]
@@ -65,8 +70,14 @@ pub struct Pool {
     demanding: Waiters,
     /// Incremented by each clear; servers of earlier ones are stale.
     generation: u32,
-    /// Servers promised to the budget, out of those in use.
-    owed: u32,
+    /// The budget has asked for a server, and there was none to spare.
+    refused: bool,
+    /// When somebody last got a server.
+    served: Time,
+    /// When the budget was last told that somebody has waited for long.
+    insisted: Time,
+    /// It has yet to be told.
+    insists: bool,
     /// Connections wanted from the budget.
     asked: u32,
     /// Of these, how many the caller has been told of.
@@ -120,7 +131,10 @@ impl Pool {
             held_back: Waiters::new(),
             demanding: Waiters::new(),
             generation: 0,
-            owed: 0,
+            refused: false,
+            served: now,
+            insisted: now,
+            insists: false,
             asked: 0,
             announced: 0,
             ceiling: limits.max_size,
@@ -272,8 +286,12 @@ impl Pool {
         self.slots.end_lasting(server);
         self.let_in(now);
         self.events.push(Event::CheckedIn);
-        let discard = (how == CheckIn::Discard || self.needs_room(now)).then_some(Closed::Discarded);
-        if let Some(reason) = self.unfit(server, now).or(discard) {
+        let closed = match how {
+            CheckIn::Reclaim => Some(Closed::Reclaimed),
+            CheckIn::Clean | CheckIn::Reset if !self.needs_room(now) => None,
+            CheckIn::Clean | CheckIn::Reset | CheckIn::Discard => Some(Closed::Discarded),
+        };
+        if let Some(reason) = self.unfit(server, now).or(closed) {
             self.order_close(server, reason, now);
             self.settle(now);
             return None;
@@ -418,21 +436,23 @@ impl Pool {
         true
     }
 
-    /// The budget wants one server back. True if one is being closed: an idle one, or, where all are busy and more is
-    /// waiting, the next to be checked in. False if there is none to spare above `min_size`.
+    /// The budget wants one server back. True if an idle one is being closed. False if there is none to spare; then
+    /// [`Action::Spare`] tells when there is, and [`Pool::may_spare`] whether one that comes back will do.
     pub fn reclaim(&mut self, now: Time) -> bool {
         let now = self.tick(now);
-        if self.slots.established() <= self.config.min_size + self.owed {
+        let Some(server) = self.slots.oldest_idle().filter(|server| self.is_spare(*server, now)) else {
+            self.refused = true;
             return false;
-        }
-        if let Some(server) = self.slots.oldest_idle() {
-            self.order_close(server, Closed::Reclaimed, now);
-            self.settle(now);
-            return true;
-        }
-        let busy = self.waiters.len() > 0 && self.slots.count(State::InUse) > self.owed;
-        self.owed += u32::from(busy);
-        busy
+        };
+        self.order_close(server, Closed::Reclaimed, now);
+        self.settle(now);
+        true
+    }
+
+    /// Whether this server, which is in use and about to come back, can be given up for another pool, and the budget has asked
+    /// in vain for one. If so, ask [`crate::Budget::comes_free`]; if that is true, check it in with [`CheckIn::Reclaim`].
+    pub fn may_spare(&self, server: ServerId, now: Time) -> bool {
+        self.refused && self.is_spare(server, now.max(self.now))
     }
 
     /// Expires waiters, closes what is unused for too long or too old, gives up connects and checks that take too long,
@@ -455,6 +475,10 @@ impl Pool {
         if self.announced > self.asked {
             self.announced -= 1;
             return Some(Action::WithdrawPermit);
+        }
+        // Not before the wish that it is about.
+        if core::mem::take(&mut self.insists) && self.asked > 0 {
+            return Some(Action::Insist);
         }
         None
     }
@@ -542,6 +566,7 @@ impl Pool {
     #[inline]
     fn grant_idle(&mut self, server: ServerId, waiter: WaiterId, waiter_home: Home, now: Time) -> Grant {
         self.slots.set_state(server, State::InUse, now);
+        self.served = now;
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let home = slot.home;

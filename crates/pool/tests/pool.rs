@@ -45,6 +45,8 @@ struct World {
     failed: u64,
     left: u64,
     refused: u64,
+    /// The budget has asked for a server and got none.
+    in_vain: bool,
     punctual: bool,
 }
 
@@ -63,6 +65,7 @@ impl World {
             failed: 0,
             left: 0,
             refused: 0,
+            in_vain: false,
             punctual: true,
         }
     }
@@ -147,6 +150,11 @@ impl World {
                     let home = home.unwrap_or_default();
                     assert!(self.servers.insert(server.slot(), (server, Is::Connecting(self.now), home)).is_none());
                 }
+                Action::Insist => {
+                    let first = self.queue.first().expect("somebody who has waited for long");
+                    assert!(self.asked > 0 && self.now - first.since >= self.config.turn, "{first:?}");
+                }
+                Action::Spare => assert!(std::mem::take(&mut self.in_vain), "nobody asked in vain"),
                 Action::Grant(grant) => self.granted(grant),
                 Action::Fail { waiter, home, reason, waited } => self.fail(waiter, home, reason, waited),
                 Action::Close { server, reason, .. } => {
@@ -239,6 +247,9 @@ impl World {
 
     fn check_in(&mut self, n: u8, home: Home, how: CheckIn) {
         if let Some(server) = self.pick(n, |is| *is == Is::InUse) {
+            let spare = self.pool.may_spare(server, self.now);
+            assert!(!spare || self.in_vain, "nobody asked in vain");
+            let how = if spare && n < 128 { CheckIn::Reclaim } else { how };
             let grant = self.pool.check_in(server, home, how, self.now);
             self.handed(server, home, grant);
         }
@@ -326,7 +337,7 @@ impl World {
                 self.obey();
             }
             _ => {
-                self.pool.reclaim(self.now);
+                self.in_vain |= !self.pool.reclaim(self.now);
                 self.obey();
             }
         }
@@ -401,6 +412,7 @@ fn configs() -> impl Strategy<Value = PoolConfig> {
         backoff_min: MS * 3,
         backoff_max: MS * 20,
         connect_timeout: MS * 50,
+        turn: MS * 10,
     })
 }
 

@@ -30,16 +30,19 @@ impl Postgres {
     /// The client's lease is not to be had.
     pub(crate) fn no_lease(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
         let (code, message, hint, blame) = match why {
-            LeaseFailure::WaitTimeout { waited, servers } => (
+            LeaseFailure::WaitTimeout { waited, servers, limit } => (
                 code::TOO_MANY_CONNECTIONS,
-                format!("no server became free within {} (all {servers} are in use)", seconds(waited)),
-                "Raise max_size or max_wait_time, or make transactions shorter.",
+                format!(
+                    "no server became free within {} (all {servers} are in use, and {limit} allows no more)",
+                    seconds(waited)
+                ),
+                format!("Raise {limit} or max_wait_time, or make transactions shorter."),
                 Blame::Exhausted,
             ),
             LeaseFailure::QueueFull => (
                 code::TOO_MANY_CONNECTIONS,
                 "too many clients are waiting for a server".to_owned(),
-                "Raise max_size or max_waiters.",
+                "Raise max_size or max_waiters.".to_owned(),
                 Blame::Exhausted,
             ),
             LeaseFailure::Unavailable { waited, last_error } => (
@@ -48,13 +51,13 @@ impl Postgres {
                     Some(error) => format!("the database is unavailable, waited {}: {error}", seconds(waited)),
                     None => format!("the database is unavailable, waited {}", seconds(waited)),
                 },
-                "unavailable_wait_time bounds the wait.",
+                "unavailable_wait_time bounds the wait.".to_owned(),
                 Blame::Server,
             ),
             LeaseFailure::Closed => (
                 code::CANNOT_CONNECT_NOW,
                 "the pool of this database was closed".to_owned(),
-                "Connect again.",
+                "Connect again.".to_owned(),
                 Blame::Exhausted,
             ),
         };
@@ -66,7 +69,7 @@ impl Postgres {
         let stays =
             matches!(client.phase, Phase::Waiting) && blame == Blame::Exhausted && code != code::CANNOT_CONNECT_NOW;
         let severity = if stays { Severity::Error } else { Severity::Fatal };
-        let report = Report { severity, code, message: &message, hint };
+        let report = Report { severity, code, message: &message, hint: &hint };
         if stays {
             client.decline(me, &report, out);
             client.stand(me, protocol::Standing::Idle, out);

@@ -62,6 +62,8 @@ pub enum LeaseFailure {
         waited: Duration,
         /// Servers of the pool, all in use.
         servers: u32,
+        /// The setting that allows no more of them.
+        limit: &'static str,
     },
     /// No server could be reached for `unavailable_wait_time`, or the upstream refused for good.
     Unavailable {

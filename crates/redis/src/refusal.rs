@@ -5,8 +5,8 @@ use protocol::{LeaseFailure, Refusal};
 /// The error of a command for which there is no server.
 pub fn of_failure(why: &LeaseFailure) -> String {
     match why {
-        LeaseFailure::WaitTimeout { waited, servers } => format!(
-            "ERR Poolhouse: all {servers} server connections stayed busy for {:.1} s. Raise max_size, or look for commands that block.",
+        LeaseFailure::WaitTimeout { waited, servers, limit } => format!(
+            "ERR Poolhouse: all {servers} server connections stayed busy for {:.1} s, and {limit} allows no more. Raise {limit}, or look for commands that block.",
             waited.as_secs_f64()
         ),
         LeaseFailure::Unavailable { last_error: Some(said), .. } if is_redis_error(said) => said.to_string(),

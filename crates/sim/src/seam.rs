@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{PoolConfig, Time};
+use pool::{PoolConfig, TURN, Time};
 use protocol::{ClientTag, Protocol, ServerTag};
 
 use self::{
@@ -150,6 +150,7 @@ fn pool_config(rng: &mut Rng) -> PoolConfig {
         backoff_min,
         backoff_max: backoff_min * 8,
         connect_timeout: micros(rng, 1000, 50_000),
+        turn: TURN,
     }
 }
 

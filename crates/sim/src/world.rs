@@ -43,6 +43,10 @@ pub enum Fault {
     LendWithheld,
     /// A client that keeps its server checks it in all the same.
     LendPinned,
+    /// The budget does not hear of those who have waited for long.
+    ForgetInsisting,
+    /// No server is closed for another pool when it comes back.
+    KeepLast,
 }
 
 /// What happens at some time. A visit tells whether a client is still where it was.
@@ -115,8 +119,6 @@ struct Post {
     /// permit fulfils it, and the budget would remember one too many. Negative while a withdrawal is still on its way
     /// whose permit was refused.
     unasked: i32,
-    /// A server has just come back or become idle, which the budget may be waiting for.
-    has_idle: bool,
 }
 
 /// What a schedule came to.
@@ -135,13 +137,18 @@ const MAX_CALM: u64 = 1_000_000;
 /// Letters in a moment beyond which pools and budget keep each other busy.
 const MAX_LETTERS: usize = 100_000;
 
+/// One world of so many is one in which pools take turns.
+const TIGHT: u64 = 32;
+
 /// Runs one schedule of so many steps before the calm; panics if something is wrong.
 pub fn run(seed: u64, steps: Option<u64>, fault: Fault, trace: bool) -> Tally {
     let mut rng = Rng::new(seed);
-    let mut plan = plan::plan(&mut rng);
-    plan.steps = steps.unwrap_or(plan.steps);
     let mut sky = Rng::new(seed ^ 0x5c1e5);
-    plan.weather = plan::weather(&mut sky);
+    let mut plan = match seed % TIGHT {
+        0 => plan::tight(&mut rng),
+        _ => Plan { weather: plan::weather(&mut sky), ..plan::plan(&mut rng) },
+    };
+    plan.steps = steps.unwrap_or(plan.steps);
     run_plan(plan, rng, sky, seed, fault, trace)
 }
 
@@ -198,7 +205,6 @@ impl World {
                 alarm: Time::NEVER,
                 closed: false,
                 unasked: 0,
-                has_idle: false,
             });
         }
         let door = Door::new(plan.gate, plan.homes);
@@ -251,7 +257,7 @@ impl World {
             self.agenda.after(after, Event::Arrive(client));
         }
         for pool in 0..self.posts.len() {
-            if self.rng.percent(90) {
+            if self.plan.fair_within.is_some() || self.rng.percent(90) {
                 self.ready(pool);
             }
         }
@@ -267,6 +273,7 @@ impl World {
         while tally.steps < self.plan.steps && self.step() {
             tally.steps += 1;
         }
+        self.check_connects();
         self.calm(&mut tally);
         for post in &self.posts {
             tally.decided = [0, 1].map(|i| tally.decided[i] + post.oracle.decided[i]);
@@ -307,12 +314,6 @@ impl World {
 
     /// Delivers what is due, sets the alarms, and checks everything.
     fn settle(&mut self) {
-        self.deliver();
-        for pool in 0..self.posts.len() {
-            if std::mem::take(&mut self.posts[pool].has_idle) && self.budget.awaits_idle(self.posts[pool].member) {
-                self.budget.has_idle(self.posts[pool].member);
-            }
-        }
         self.deliver();
         for pool in 0..self.posts.len() {
             self.set_alarm(pool);
@@ -370,6 +371,29 @@ impl World {
         }
         self.door.check();
         self.check_pins();
+        self.check_turns();
+    }
+
+    /// No pool starves beside others that are served, and none opens connections for nothing.
+    fn check_turns(&self) {
+        let Some(longest) = self.plan.fair_within.filter(|_| !self.calm) else { return };
+        for (pool, post) in self.posts.iter().enumerate().filter(|(_, post)| !post.oracle.on_hold) {
+            let starved = post.oracle.waits_since().map_or(Duration::ZERO, |since| self.now() - since);
+            assert!(starved <= longest, "pool {pool} starves: nobody there was served for {starved:?}");
+        }
+    }
+
+    /// Taking turns does not mean opening connections all the time.
+    fn check_connects(&self) {
+        // A reset that fails costs a connection, too.
+        if self.plan.fair_within.is_none() || self.plan.resets > 0 {
+            return;
+        }
+        let turns = self.now().0 / self.plan.pools[0].config.turn.as_nanos() as u64 + 1;
+        let connects: u64 = self.posts.iter().map(|post| post.oracle.connects).sum();
+        let permits = u64::from(self.plan.caps.process - self.plan.keepers);
+        let most = (turns + 1) * permits * 4;
+        assert!(connects <= most, "{connects} connections are opened in {turns} turns of {permits} servers");
     }
 
     fn ready(&mut self, pool: usize) {
@@ -401,6 +425,7 @@ impl World {
         for client in &mut self.clients {
             client.left = client.left.min(2);
         }
+        self.end_keeping();
         self.rest(tally, |world| busy(world) || world.clients.iter().any(Client::is_inside));
         self.check_filled(tally);
         for pool in 0..self.posts.len() {

@@ -289,6 +289,7 @@ impl Instances {
                 }
             }
             Action::Interrupt { .. } => unreachable!("no pool under test is cleared"),
+            Action::Insist | Action::Spare => unreachable!("every permit is given, and none is asked back"),
         }
     }
 }

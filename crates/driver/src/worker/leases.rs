@@ -245,14 +245,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         waited: std::time::Duration,
     ) -> LeaseFailure {
         match reason {
-            CheckOutFailed::Timeout => match pool.lock().pool.counts() {
+            CheckOutFailed::Timeout => {
+                let (counts, room) = {
+                    let guarded = pool.lock();
+                    let counts = guarded.pool.counts();
+                    (counts, counts.total < guarded.pool.config().effective_max_size())
+                };
                 // Nobody is busy: there is no server yet.
-                counts if counts.total > 0 && counts.total == counts.connecting => {
+                if counts.total > 0 && counts.total == counts.connecting {
                     let why = "connecting takes longer than max_wait_time allows";
-                    LeaseFailure::Unavailable { waited, last_error: Some(why.into()) }
+                    return LeaseFailure::Unavailable { waited, last_error: Some(why.into()) };
                 }
-                counts => LeaseFailure::WaitTimeout { waited, servers: counts.total },
-            },
+                let full = if room { self.shared.registry.limiting(pool.member) } else { None };
+                LeaseFailure::WaitTimeout { waited, servers: counts.total, limit: full.unwrap_or("max_size") }
+            }
             CheckOutFailed::Paused => {
                 LeaseFailure::Unavailable { waited, last_error: Some("an operator has paused it".into()) }
             }
@@ -348,11 +354,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (pool, id, held) = (Arc::clone(&server.pool), server.id, self.now - server.since);
         server.since = self.now;
         server.soiled = verdict == Verdict::Soiled;
-        if how == CheckIn::Reset {
-            server.phase = Phase::Cleaning;
-        }
         let served = std::mem::take(&mut server.served);
         self.transactions += u64::from(served);
+        let asked = how != CheckIn::Discard && pool.awaits_idle.load(Relaxed);
+        let how = if asked && self.gives_up(&pool, id) { CheckIn::Reclaim } else { how };
+        if how == CheckIn::Reset {
+            self.servers[slot].phase = Phase::Cleaning;
+        }
         let (home, now) = (self.home(), self.now);
         let grant = self.operate(&pool, |guarded| {
             if served {
@@ -368,11 +376,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Some(grant) => self.deliver(pool, grant),
             None => {
                 self.rearm_server(slot);
-                if how == CheckIn::Clean {
-                    if verdict == Verdict::Soiled {
-                        self.soiled.push_back((self.now + SOILED_FOR, Arc::clone(&pool), id));
-                    }
-                    self.tell_idle(&pool);
+                if how == CheckIn::Clean && verdict == Verdict::Soiled {
+                    self.soiled.push_back((self.now + SOILED_FOR, Arc::clone(&pool), id));
                 }
             }
         }
@@ -387,11 +392,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A server has become idle: the budget may be waiting for that.
-    pub(super) fn tell_idle(&mut self, pool: &SharedPool) {
-        if pool.awaits_idle.swap(false, Relaxed) {
-            self.shared.registry.has_idle(pool.member, &mut self.demands);
+    /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
+    #[cold]
+    fn gives_up(&mut self, pool: &SharedPool, server: ServerId) -> bool {
+        if !pool.lock().pool.may_spare(server, self.now) {
+            return false;
         }
+        pool.awaits_idle.store(false, Relaxed);
+        self.shared.registry.comes_free(pool.member, &mut self.demands)
     }
 
     /// A grant of a server: brings it and its client together, wherever they live.
@@ -434,6 +442,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match action {
             Action::AskPermit => self.shared.registry.request(pool.member, &mut self.demands),
             Action::WithdrawPermit => self.shared.registry.withdraw(pool.member, &mut self.demands),
+            Action::Insist => self.shared.registry.insist(pool.member, &mut self.demands),
+            Action::Spare => {
+                pool.awaits_idle.store(false, Relaxed);
+                self.shared.registry.has_idle(pool.member, &mut self.demands);
+            }
             Action::Connect { server, .. } => {
                 // An order to close it may have come from another worker, and overtaken this one.
                 let wanted = pool.lock().pool.is_closing(server) == Some(false);
@@ -510,9 +523,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             }
             Demand::Reclaim(pool) => {
-                if !self.operate(&pool, |guarded| guarded.pool.reclaim(now)) {
-                    self.shared.registry.reclaim_failed(pool.member, &mut self.demands);
-                }
+                let (shared, mut demands) = (Arc::clone(&self.shared), Vec::new());
+                // Both under the pool's lock: else another worker could tell in between of a server to spare, which would be no news yet.
+                self.operate(&pool, |guarded| {
+                    if !guarded.pool.reclaim(now) {
+                        shared.registry.reclaim_failed(pool.member, &mut demands);
+                    }
+                });
+                self.demands.append(&mut demands);
             }
         }
     }

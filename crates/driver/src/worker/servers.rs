@@ -264,9 +264,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             grant
         });
-        match grant {
-            Some(grant) => self.deliver(pool, grant),
-            None => self.tell_idle(&pool),
+        if let Some(grant) = grant {
+            self.deliver(pool, grant);
         }
     }
 

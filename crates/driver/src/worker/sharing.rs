@@ -7,7 +7,10 @@
 //! What clients send to a shared server is collected while their requests are taken one after another, and leaves in one system call.
 //! What becomes of clients that do not read is in `stalls`, and of those who come while a server is silent in `relief`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use pool::{CheckOut, CheckOutFailed, Grant, Time};
 use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
@@ -520,12 +523,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         for index in 0..self.muxes.len() {
             let Some(Mux { place: Place::Serving(server), .. }) = self.muxes[index].as_deref() else { continue };
             let slot = *server as usize;
-            let (now, pool) = (self.now, Arc::clone(&self.servers[slot].pool));
+            let (now, pool, id) = (self.now, Arc::clone(&self.servers[slot].pool), self.servers[slot].id);
             let share = self.share(slot);
             let (waiters, paused) = {
                 let guarded = &mut *pool.lock();
                 guarded.stats.transactions += std::mem::take(&mut share.served);
-                (guarded.pool.counts().waits_for_any(), guarded.pool.is_paused())
+                // Those who wait may be in another pool under the same limits.
+                let for_others = pool.awaits_idle.load(Relaxed) && guarded.pool.may_spare(id, now);
+                (guarded.pool.counts().waits_for_any() || for_others, guarded.pool.is_paused())
             };
             let held = now - share.since;
             let unused = !std::mem::take(&mut share.used) && share.sharers.is_empty();

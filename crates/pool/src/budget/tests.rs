@@ -125,22 +125,100 @@ fn one_more_than_another_is_not_too_much() {
 }
 
 #[test]
-fn one_who_has_none_is_given_anothers_last_one_if_that_wishes_for_no_more() {
+fn two_who_both_need_the_only_one_take_turns() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(1);
+    let [mut has, mut wants] = [(); 2].map(|()| budget.add_member(&[scope]));
+    assert_eq!(budget.request(has), Permit::Granted);
+    assert_eq!(budget.request(wants), Permit::Denied);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(has)]);
+    for _ in 0..5 {
+        budget.reclaim_failed(has);
+        assert_eq!(budget.request(has), Permit::Denied);
+        assert_eq!(actions(&mut budget), [], "its turn is not over");
+        assert!(budget.comes_free(has), "its turn is over, though it wants more itself");
+        assert_eq!(actions(&mut budget), []);
+        budget.release(has);
+        assert_eq!(actions(&mut budget), [BudgetAction::Grant(wants), BudgetAction::Reclaim(wants)]);
+        (has, wants) = (wants, has);
+    }
+}
+
+#[test]
+fn what_comes_free_stays_where_nobody_else_needs_it() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(2);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
-    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!(fill(&mut budget, a), 2);
     assert_eq!(budget.request(b), Permit::Denied);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
     budget.reclaim_failed(a);
-    assert_eq!(actions(&mut budget), [], "it is busy");
+    assert!(budget.withdraw(b));
+    assert!(budget.awaits_idle(a));
+    assert!(!budget.comes_free(a));
+    assert!(!budget.awaits_idle(a));
+}
+
+#[test]
+fn of_equals_the_one_that_has_had_its_turn_for_longest_is_asked_first() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(3);
+    let [a, b, c, d] = [(); 4].map(|()| budget.add_member(&[scope]));
+    for member in [b, a, c] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
+    assert_eq!(budget.request(d), Permit::Denied);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)]);
+}
+
+#[test]
+fn one_who_insists_counts_as_having_none_until_it_gets_one_more() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(2);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    for member in [a, b] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
+    budget.insist(a);
+    assert_eq!(actions(&mut budget), [], "it wishes for nothing");
     assert_eq!(budget.request(a), Permit::Denied);
-    budget.has_idle(a);
-    assert_eq!(actions(&mut budget), [], "it is needed");
-    assert!(budget.withdraw(a));
+    assert_eq!(budget.request(b), Permit::Denied);
+    assert_eq!(actions(&mut budget), [], "they have one each");
+    budget.insist(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b), BudgetAction::Reclaim(a)], "then the other has none");
+    budget.reclaim_failed(a);
+    budget.insist(a);
+    assert_eq!(actions(&mut budget), []);
+    budget.release(b);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(a)]);
+    assert_eq!(budget.request(a), Permit::Denied);
+    assert_eq!(actions(&mut budget), [], "it has two");
+}
+
+#[test]
+fn one_who_insists_with_all_permits_kept_does_not_shut_others_out() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(2);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    assert_eq!(fill(&mut budget, a), 2);
+    budget.insist(a);
+    assert_eq!(actions(&mut budget), []);
+    assert_eq!(budget.request(b), Permit::Denied);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
     budget.release(a);
-    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
+    // Though its wish is younger. What it has now is asked back when its turn is over.
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b), BudgetAction::Reclaim(b)]);
+}
+
+#[test]
+fn the_cap_that_is_in_the_way_is_the_first_that_is_full() {
+    let mut budget = Budget::new();
+    let (process, user) = (budget.add_scope(2), budget.add_scope(1));
+    let [a, b] = [budget.add_member(&[process, user]), budget.add_member(&[process])];
+    assert_eq!(budget.request(a), Permit::Granted);
+    assert_eq!((budget.full_scope(a), budget.full_scope(b)), (Some(user), None));
+    assert_eq!(budget.request(b), Permit::Granted);
+    assert_eq!((budget.full_scope(a), budget.full_scope(b)), (Some(process), Some(process)));
 }
 
 #[test]
@@ -192,16 +270,13 @@ fn a_lower_cap_takes_back_from_those_who_have_most() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(6);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
-    for _ in 0..4 {
-        assert_eq!(budget.request(a), Permit::Granted);
-    }
-    for _ in 0..2 {
-        assert_eq!(budget.request(b), Permit::Granted);
+    for member in [b, b, a, a, a, a] {
+        assert_eq!(budget.request(member), Permit::Granted);
     }
     budget.set_limit(scope, 3);
     let mut asked = actions(&mut budget);
-    asked.sort_by_key(|action| *action == BudgetAction::Reclaim(b));
-    assert_eq!(asked, [BudgetAction::Reclaim(a), BudgetAction::Reclaim(a), BudgetAction::Reclaim(b)]);
+    asked.sort_by_key(|action| *action == BudgetAction::Reclaim(a));
+    assert_eq!(asked, [BudgetAction::Reclaim(b), BudgetAction::Reclaim(a), BudgetAction::Reclaim(a)]);
     assert_eq!(budget.request(b), Permit::Denied);
 }
 

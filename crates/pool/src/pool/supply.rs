@@ -120,6 +120,7 @@ impl Pool {
             }
         }
         self.slots.set_state(server, State::Idle, now);
+        self.tell_spare(now);
         None
     }
 
@@ -128,6 +129,7 @@ impl Pool {
         if waiter.lasting {
             self.slots.set_lasting(server);
         }
+        self.served = now;
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let waited = now - waiter.since;
@@ -182,14 +184,13 @@ impl Pool {
         let fit = !slot.cut
             && slot.epoch == self.generation
             && slot.expires > now
-            && self.owed == 0
             && self.mode != Mode::Closed
             && self.slots.live() <= self.limits.max_size;
-        if fit { None } else { Some(self.why_unfit(server, now)) }
+        if fit { None } else { Some(self.why_unfit(server)) }
     }
 
     #[cold]
-    fn why_unfit(&self, server: ServerId, now: Time) -> Closed {
+    fn why_unfit(&self, server: ServerId) -> Closed {
         let slot = self.slots.get(server);
         if self.mode == Mode::Closed {
             Closed::PoolClosed
@@ -199,10 +200,8 @@ impl Pool {
             Closed::Stale
         } else if self.slots.live() > self.limits.max_size {
             Closed::Shrunk
-        } else if slot.expires <= now {
-            Closed::Life
         } else {
-            Closed::Reclaimed
+            Closed::Life
         }
     }
 
@@ -212,8 +211,6 @@ impl Pool {
         let slot = self.slots.get_mut(server);
         slot.cut = false;
         let home = slot.home;
-        // Whatever closes, the budget gets one back.
-        self.owed = self.owed.saturating_sub(1);
         self.events.push(Event::ConnectionClosed { reason });
         self.actions.push_back(Action::Close { server, home, reason });
     }
@@ -221,7 +218,6 @@ impl Pool {
     /// The server is gone, on order or by itself (then for this reason).
     pub(super) fn gone(&mut self, server: ServerId, reason: Closed, now: Time) {
         if self.slots.get(server).state != State::Closing {
-            self.owed = self.owed.saturating_sub(1);
             self.events.push(Event::ConnectionClosed { reason });
         }
         self.slots.free(server, now);
@@ -402,6 +398,8 @@ impl Pool {
         // If times have just become hard, the dead-lines have changed.
         self.expire_waiters(now);
         self.settle(now);
+        self.tell_spare(now);
+        self.insist(now);
     }
 
     /// Closes what has been idle for too long, oldest first, down to `min_size`. Whether there was any.
@@ -452,7 +450,9 @@ impl Pool {
             .min(self.next_long_idle().unwrap_or(Time::NEVER))
             .min(started(since(self.slots.oldest_connecting())))
             .min(started(since(self.slots.oldest_checking())))
-            .min(self.failures.retry_at.unwrap_or(Time::NEVER));
+            .min(self.failures.retry_at.unwrap_or(Time::NEVER))
+            .min(self.spare_at())
+            .min(self.starves_at());
         (at < Time::NEVER).then_some(at)
     }
 }

@@ -734,7 +734,7 @@ fn a_server_that_shuts_down_right_after_an_answer_does_not_take_the_next_client_
 
 #[test]
 fn a_client_survives_a_wait_that_is_too_long() {
-    let timeout = || LeaseFailure::WaitTimeout { waited: Duration::from_secs(2), servers: 1 };
+    let timeout = || LeaseFailure::WaitTimeout { waited: Duration::from_secs(2), servers: 1, limit: "max_size" };
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         world.idle.clear();
         world.client_says(client, &messages("Q:one Q:two"));

@@ -53,7 +53,9 @@ impl Books {
                 self.cleans.insert((pool, server));
             }
             Action::Grant(grant) => self.granted(pool, grant.server),
-            Action::AskPermit | Action::WithdrawPermit | Action::Fail { .. } | Action::Interrupt { .. } => {}
+            Action::AskPermit | Action::WithdrawPermit | Action::Insist => {}
+            Action::Spare => panic!("a server to spare for nobody"),
+            Action::Fail { .. } | Action::Interrupt { .. } => {}
         }
     }
 

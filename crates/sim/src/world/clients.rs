@@ -1,6 +1,8 @@
 //! What clients do: come in, ask for a server, hold it, give it back, leave at any moment. They know their pool and the
 //! gate.
 
+use std::time::Duration;
+
 use pool::{CheckIn, CheckOut, Grant, Home, ServerId, WaiterId, Wish};
 
 use super::{Event, Fault, World, door::Seat, oracle::State};
@@ -176,6 +178,10 @@ impl World {
         if let Some(until) = self.silent_until(pool) {
             return self.agenda.at(until, Event::Done(client, visit));
         }
+        if client < self.plan.keepers && !self.calm {
+            self.becomes(client, Doing::Pinned { pool, server });
+            return;
+        }
         let pinned = matches!(doing, Doing::Pinned { .. });
         if pinned || !self.pin(client, pool, server) {
             let dice = self.rng.below(100);
@@ -209,6 +215,14 @@ impl World {
             self.give_back(client, pool, server, CheckIn::Clean);
         }
         true
+    }
+
+    /// Those who keep their servers until the calm are done with them.
+    pub(super) fn end_keeping(&mut self) {
+        for client in 0..self.plan.keepers {
+            let visit = self.clients[client as usize].visit;
+            self.agenda.after(Duration::from_nanos(1), Event::Done(client, visit));
+        }
     }
 
     /// Who keeps a server of this pool.

@@ -83,6 +83,12 @@ pub struct Oracle {
     pub failing: bool,
     /// It grants nothing: it is on hold, or not ready yet.
     pub on_hold: bool,
+    /// When somebody last got a server.
+    pub served: Time,
+    /// It was asked for a server in vain.
+    pub refused: bool,
+    /// Connects ever.
+    pub connects: u64,
     /// Grants ever, and failures.
     pub decided: [u64; 2],
 }
@@ -115,6 +121,9 @@ impl Oracle {
             config,
             failing: false,
             on_hold: true,
+            served: now,
+            refused: false,
+            connects: 0,
             decided: [0; 2],
         }
     }
@@ -237,6 +246,7 @@ impl Oracle {
         assert!(life.is_none_or(|d| clock - server.ready_at < d), "a server is granted after the end of its life");
         assert_eq!(server.home, grant.home, "the server lives elsewhere");
         server.state = State::InUse(grant.waiter.0);
+        self.served = clock;
         self.decided[0] += 1;
     }
 
@@ -252,6 +262,13 @@ impl Oracle {
         let best = self.servers().filter_map(since).max();
         let given = self.servers().find(|s| s.id == grant.server).and_then(since);
         assert_eq!(given, best, "not the server last used here, or of all");
+    }
+
+    /// Since when nobody got a server though somebody waits.
+    pub fn waits_since(&self) -> Option<Time> {
+        let first = |queue: &BTreeMap<u64, u64>| queue.values().next().map(|waiter| self.waits[waiter].since);
+        let first = [first(&self.queue), first(&self.apart)].into_iter().flatten().min()?;
+        Some(first.max(self.served))
     }
 
     /// How many connections can be of use beyond those being made: for who waits, or up to the least number.
@@ -283,8 +300,15 @@ impl Oracle {
     pub fn ordered(&mut self, action: &Action) {
         match *action {
             Action::AskPermit | Action::WithdrawPermit => {}
+            Action::Insist => {
+                let waited = self.waits_since().map(|since| self.clock - since);
+                let long = waited.is_some_and(|waited| waited >= self.config.turn);
+                assert!(long, "a pool insists whose waiters have waited for {waited:?}");
+            }
+            Action::Spare => assert!(std::mem::take(&mut self.refused), "a server to spare for nobody"),
             Action::Connect { server, home } => {
                 self.unused = self.unused.checked_sub(1).expect("a connection without a permit");
+                self.connects += 1;
                 let place = server.slot();
                 if self.servers.len() <= place {
                     self.servers.resize(place + 1, None);

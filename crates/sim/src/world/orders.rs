@@ -8,6 +8,7 @@ use pool::{Action, BudgetAction, CheckIn, Grant, Home, Permit, ServerId, Time};
 use super::{
     Event, Fault, Letter, MAX_LETTERS, World,
     oracle::{Oracle, State},
+    plan::CLOSING,
 };
 
 /// Its life begins.
@@ -35,9 +36,6 @@ impl World {
                 continue;
             }
             self.send(pool, Letter::Order(order));
-        }
-        if self.posts[pool].pool.counts().idle > 0 {
-            self.posts[pool].has_idle = true;
         }
     }
 
@@ -95,6 +93,7 @@ impl World {
                 let now = self.clock(pool);
                 if !self.posts[pool].pool.reclaim(now) {
                     self.tell(|| format!("  pool {pool} has none to give"));
+                    self.posts[pool].oracle.refused = true;
                     self.budget.reclaim_failed(self.posts[pool].member);
                 }
                 self.pump(pool, None);
@@ -122,6 +121,9 @@ impl World {
                 let withdrawn = self.budget.withdraw(self.posts[pool].member);
                 self.posts[pool].unasked += i32::from(!withdrawn);
             }
+            Action::Insist if self.fault == Fault::ForgetInsisting => {}
+            Action::Insist => self.budget.insist(self.posts[pool].member),
+            Action::Spare => self.budget.has_idle(self.posts[pool].member),
             Action::Connect { server, .. } if self.lacks_descriptors() => {
                 if self.posts[pool].oracle.server(server).is_some() {
                     let now = self.clock(pool);
@@ -146,7 +148,7 @@ impl World {
             }
             Action::Fail { waiter, .. } => self.failed(pool, waiter.0),
             Action::Close { server, .. } => {
-                let after = self.rng.around(Duration::from_micros(50));
+                let after = self.rng.around(CLOSING);
                 self.agenda.after(after, Event::Closed(pool, server));
             }
             Action::Check { server, .. } | Action::Reset { server, .. } => {
@@ -261,6 +263,12 @@ impl World {
         self.server_lost(pool, id);
     }
 
+    /// Whether a server that comes back is to be closed for another pool.
+    fn gives_up(&mut self, pool: usize, id: ServerId) -> bool {
+        let (now, post) = (self.now(), &self.posts[pool]);
+        self.fault != Fault::KeepLast && post.pool.may_spare(id, now) && self.budget.comes_free(post.member)
+    }
+
     /// A server comes back from its client.
     pub(super) fn check_in(&mut self, pool: usize, id: ServerId, home: Home, how: CheckIn) {
         let now = self.clock(pool);
@@ -268,12 +276,13 @@ impl World {
         let server = self.posts[pool].oracle.server(id).expect("a server is checked in that is gone");
         assert!(matches!(server.state, State::InUse(_)), "a server is checked in while {:?}", server.state);
         let was_cut = server.cut;
+        let how = if how != CheckIn::Discard && self.gives_up(pool, id) { CheckIn::Reclaim } else { how };
+        let server = self.posts[pool].oracle.server(id).expect("just seen");
         (server.state, server.home) = (State::Idle(clock), home);
         server.cut = false;
         let grant = self.posts[pool].pool.check_in(id, home, how, now);
         let fit = how == CheckIn::Clean && !was_cut;
         assert!(grant.is_none() || fit, "a server is granted that was checked in unfit");
-        self.posts[pool].has_idle = true;
         self.pump(pool, grant);
         let server = self.posts[pool].oracle.server(id).expect("just seen");
         let kept = matches!(server.state, State::Idle(_) | State::InUse(_));

@@ -97,9 +97,16 @@ pub struct Plan {
     pub changes: bool,
     /// Somebody may have to wait for ever.
     pub endless: bool,
+    /// The first so many clients keep their first server until the calm.
+    pub keepers: u32,
+    /// The longest that a pool may serve nobody though somebody waits there; nothing is said of that if absent.
+    pub fair_within: Option<Duration>,
     /// Events before the calm.
     pub steps: u64,
 }
+
+/// The mean time that a close takes.
+pub const CLOSING: Duration = Duration::from_micros(50);
 
 fn micros(rng: &mut Rng, from: u64, to: u64) -> Duration {
     Duration::from_micros(rng.within(from..=to))
@@ -116,6 +123,7 @@ pub fn config(rng: &mut Rng, most: u64, endless: bool) -> PoolConfig {
         rng.percent(percent).then_some(time)
     };
     let backoff_min = micros(rng, 1, 500);
+    let backoff_max = backoff_min + micros(rng, 0, 2_000);
     let config = PoolConfig {
         max_size,
         min_size,
@@ -129,8 +137,9 @@ pub fn config(rng: &mut Rng, most: u64, endless: bool) -> PoolConfig {
         max_overtakes: rng.pick(&[0, 0, 1, 2, 5, 32]),
         check_after_idle: or_never(rng, 30, 0, 500),
         backoff_min,
-        backoff_max: backoff_min + micros(rng, 0, 2_000),
+        backoff_max,
         connect_timeout: micros(rng, 50, 10_000),
+        turn: backoff_max,
     };
     config.validate().expect("only possible options are drawn");
     config
@@ -187,6 +196,57 @@ pub fn plan(rng: &mut Rng) -> Plan {
         skewed: rng.percent(20),
         changes: rng.percent(40),
         endless,
+        keepers: 0,
+        fair_within: None,
         steps,
+    }
+}
+
+/// Draws a world in which more pools are busy than there are permits, some of which are kept for good: all are served in turns.
+pub fn tight(rng: &mut Rng) -> Plan {
+    let pools = rng.within(2..=4) as u32;
+    let keepers = rng.within(0..=2) as u32;
+    let permits = keepers + rng.within(1..=u64::from(pools)) as u32;
+    let (hold, connect, turn) = (micros(rng, 5, 50), micros(rng, 5, 100), micros(rng, 1_000, 2_000));
+    let config = PoolConfig {
+        // Whoever keeps servers does not take the last one of a pool.
+        max_size: keepers + rng.within(1..=3) as u32,
+        max_wait_time: None,
+        unavailable_wait_time: None,
+        max_idle_time: None,
+        max_life_time: None,
+        max_overtakes: rng.pick(&[0, 2, 32]),
+        turn,
+        ..PoolConfig::default()
+    };
+    let clients = pools * rng.within(2..=12) as u32;
+    let (delay, late) = (micros(rng, 0, 20), micros(rng, 0, 50));
+    // A turn, what may come before the permit changes hands, and that itself.
+    let change = turn * 2 + (hold + connect + CLOSING) * 4 + (delay + late) * 4;
+    Plan {
+        pools: (0..pools).map(|at| PoolPlan { config: config.clone(), database: at as usize % 2, user: 0 }).collect(),
+        caps: Caps { process: permits, databases: vec![0; 2], users: vec![0] },
+        gate: GateConfig { soft_limit: clients, hard_limit: clients, evict_min_idle: Duration::ZERO },
+        homes: rng.within(1..=3) as u8,
+        clients,
+        check_outs: u32::MAX,
+        think: micros(rng, 1, 20),
+        hold,
+        connect,
+        unreachable: 0,
+        for_good: 0,
+        resets: rng.pick(&[0, 20]),
+        discards: 0,
+        unused: 0,
+        chaos: None,
+        weather: None,
+        delay,
+        late,
+        skewed: false,
+        changes: false,
+        endless: true,
+        keepers,
+        fair_within: Some(change * pools),
+        steps: rng.within(3_000..=9_000),
     }
 }

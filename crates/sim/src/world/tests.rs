@@ -69,12 +69,22 @@ fn a_wish_beside_the_permit_that_fulfils_it_is_noticed() {
 
 #[test]
 fn a_waiter_past_its_time_is_noticed() {
-    assert_found(Fault::ForgetTimeouts, &["is forgotten"]);
+    assert_found(Fault::ForgetTimeouts, &["is forgotten", "a waiter waits for ever"]);
 }
 
 #[test]
 fn an_overtaking_too_many_is_noticed() {
     assert_found(Fault::ExpectStrictOrder, &["was overtaken"]);
+}
+
+#[test]
+fn a_pool_that_starves_because_nobody_hears_of_its_waiters_is_noticed() {
+    assert_found(Fault::ForgetInsisting, &["starves"]);
+}
+
+#[test]
+fn a_pool_that_starves_because_another_keeps_its_last_server_is_noticed() {
+    assert_found(Fault::KeepLast, &["starves"]);
 }
 
 #[test]

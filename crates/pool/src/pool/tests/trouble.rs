@@ -247,29 +247,3 @@ fn new_life_times_apply_to_servers_already_there() {
     bench.pool.reconfigure(PoolConfig { max_life_time: life, life_time_jitter: 0.0, ..config() }, at(300));
     assert_eq!(bench.pool.poll_deadline(), Some(at(1100)));
 }
-
-#[test]
-fn the_budget_gets_an_idle_server_back_but_never_below_min_size() {
-    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
-    bench.connected(0);
-    assert!(!bench.pool.reclaim(at(1)));
-    bench.take(A, 1);
-    let second = bench.busy(1, 1)[0];
-    assert!(!bench.pool.reclaim(at(2)), "all are busy, and nobody waits");
-    bench.give(second, 3);
-    assert!(bench.pool.reclaim(at(4)));
-    bench.run(4);
-    assert_eq!(bench.closes(), [(second, Closed::Reclaimed)]);
-    assert!(!bench.pool.reclaim(at(5)));
-}
-
-#[test]
-fn a_busy_pool_with_waiters_gives_the_budget_the_next_one_checked_in() {
-    let mut bench = Bench::new(config());
-    let s = bench.busy(2, 0);
-    bench.queue(A, 1);
-    assert!(bench.pool.reclaim(at(2)));
-    assert_eq!(bench.check_in(s[0], A, CheckIn::Clean, 3), None);
-    assert_eq!(bench.closes(), [(s[0], Closed::Reclaimed)]);
-    assert!(bench.check_in(s[1], A, CheckIn::Clean, 4).is_some());
-}

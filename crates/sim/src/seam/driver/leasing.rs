@@ -13,7 +13,9 @@ use super::{
 
 fn failure(reason: CheckOutFailed) -> LeaseFailure {
     match reason {
-        CheckOutFailed::Timeout => LeaseFailure::WaitTimeout { waited: Default::default(), servers: 0 },
+        CheckOutFailed::Timeout => {
+            LeaseFailure::WaitTimeout { waited: Default::default(), servers: 0, limit: "max_size" }
+        }
         CheckOutFailed::Unavailable | CheckOutFailed::Refused | CheckOutFailed::Paused => {
             LeaseFailure::Unavailable { waited: Default::default(), last_error: None }
         }

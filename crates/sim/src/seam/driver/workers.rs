@@ -189,7 +189,7 @@ impl<P: Protocol> Driver<P> {
             Action::AskPermit => {
                 self.operate(here, pool, |pool, now| pool.permit(now));
             }
-            Action::WithdrawPermit => {}
+            Action::WithdrawPermit | Action::Insist | Action::Spare => {}
             Action::Connect { server, .. } => self.dial(here, pool, server),
             Action::Grant(grant) => self.deliver(here, pool, grant),
             Action::Fail { waiter, reason, .. } => self.call(here, Call::Failed(waiter.0, reason)),
