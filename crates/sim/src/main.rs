@@ -11,9 +11,9 @@ use sim::{
     world,
 };
 
-const USAGE: &str = "usage: sim world|seam|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
+const USAGE: &str = "usage: sim world|seam|cluster|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
             seam also: [--toy exclusive|several|shared]
-            postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-strangers] [--calm]: at most so much";
+            cluster, postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-strangers] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
@@ -76,17 +76,23 @@ fn as_options(bounds: Bounds) -> String {
     words
 }
 
+/// How schedules of the product are played.
+fn play(verb: &str) -> Option<Play> {
+    match verb {
+        "cluster" => Some(product::cluster::play),
+        "postgres" => Some(product::postgres::play),
+        "redis" => Some(product::redis::play),
+        _ => None,
+    }
+}
+
 /// Says what went wrong, how it is replayed, and in which smaller schedule the same goes wrong.
 fn report(verb: &str, options: &Options, violation: Violation) {
     eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
     let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
     let toy = options.toy.map_or(String::new(), |toy| format!(" --toy {}", format!("{toy:?}").to_lowercase()));
     eprintln!("{REPLAY} {verb} --seed {}{steps}{toy}{} --trace", violation.seed, as_options(options.bounds));
-    let play: Play = match verb {
-        "postgres" => product::postgres::play,
-        "redis" => product::redis::play,
-        _ => return,
-    };
+    let Some(play) = play(verb) else { return };
     if options.schedules > 1 {
         // Each of those that go wrong on the way would tell of its panic.
         std::panic::set_hook(Box::new(|_| {}));
@@ -118,8 +124,8 @@ fn main() -> ExitCode {
                 ended = [0, 1, 2].map(|i| ended[i] + tally.ended[i]);
             },
         ),
-        "postgres" | "redis" => {
-            let play: Play = if verb == "redis" { product::redis::play } else { product::postgres::play };
+        "cluster" | "postgres" | "redis" => {
+            let play = play(&verb).expect("one of these");
             runner::run(
                 options.seed,
                 options.schedules,

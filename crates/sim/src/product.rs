@@ -9,6 +9,7 @@
 //! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
 //! (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
 
+pub mod cluster;
 mod drawn;
 mod house;
 mod player;
@@ -40,6 +41,9 @@ use stranger::Stranger;
 const MAX_STEPS: u64 = 3_000_000;
 /// After the last client has left, all must have come to rest so long after.
 const REST: Duration = Duration::from_secs(30);
+
+/// What cleaning takes, when nobody has anything else to do.
+const SOON: Duration = Duration::from_millis(100);
 
 /// The number of those who say anything: no damage makes a player's of it.
 const STRANGER: usize = 987_654;
@@ -144,6 +148,8 @@ pub struct World<P: Protocol, S: Speech> {
     drained: bool,
     max_servers: usize,
     max_unsent: usize,
+    /// After so long nobody's leftovers are in the database, when all have left.
+    soon: Duration,
     done: Done,
     trace: bool,
 }
@@ -165,7 +171,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         assert!(self.is_at_rest(), "something is held though everybody has left: {}", self.describe());
         // What holds others up is gone soon after.
-        let until = self.now + Duration::from_millis(100);
+        let until = self.now + self.soon;
         while self.now < until {
             self.step();
         }
@@ -198,7 +204,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         let snapshot = self.house.handle().snapshot();
         let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
-        let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use == 0);
+        // What sessions keep from the start on is not held by anybody.
+        let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use <= pool.min_size);
         nobody && unused && self.recovery.is_none()
     }
 
@@ -369,7 +376,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
-            self.network.set_host(Host::Accepts);
+            (0..S::Database::HOSTS).for_each(|host| self.network.set_host(host, Host::Accepts));
             if !self.chaos.gentle {
                 self.last_fault = Some(self.now);
             }
@@ -382,6 +389,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         self.done.faults += 1;
         self.last_fault = Some(self.now);
+        if self.disturbs_hosts() {
+            return self.site.disturb(&self.network, self.rng.next(), false, self.now);
+        }
         let open = self.site.database.open();
         match self.rng.below(10) {
             0..=2 if !open.is_empty() => {
@@ -394,7 +404,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
             }
             6 => open.iter().for_each(|victim| self.site.kill(&self.network, *victim, false, self.now)),
             7 | 8 if self.recovery.is_none() => {
-                self.network.set_host(if self.rng.percent(50) { Host::Refuses } else { Host::Silent });
+                let how = if self.rng.percent(50) { Host::Refuses } else { Host::Silent };
+                self.set_some_host(how);
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
             }
             _ => self.order(),
@@ -403,14 +414,27 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     /// What no client may feel: none of it touches a request, or nothing of a request that it touches has been carried out.
     fn break_gently(&mut self) {
+        if self.disturbs_hosts() {
+            return self.site.disturb(&self.network, self.rng.next(), true, self.now);
+        }
         match self.rng.below(4) {
             0 | 1 => self.site.lie_in_wait(),
             2 if self.recovery.is_none() => {
-                self.network.set_host(Host::Refuses);
+                self.set_some_host(Host::Refuses);
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
             }
             _ => self.order(),
         }
+    }
+
+    /// Where there are several hosts, most of what goes wrong is between them.
+    fn disturbs_hosts(&mut self) -> bool {
+        S::Database::HOSTS > 1 && self.rng.percent(60)
+    }
+
+    fn set_some_host(&mut self, how: Host) {
+        let host = if S::Database::HOSTS > 1 { self.rng.below(S::Database::HOSTS.into()) } else { 0 };
+        self.network.set_host(host as u16, how);
     }
 
     /// An operator gives an order.

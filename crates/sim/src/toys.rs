@@ -1,9 +1,11 @@
 //! Three toy protocols that implement the seam in the three ways real protocols need: a server for one client alone,
 //! several servers at a time, one server shared by many. They exist to try the seam; no real database speaks them.
 
+pub mod cluster;
 pub mod exclusive;
 pub mod several;
 pub mod shared;
+pub mod topology;
 pub mod wire;
 mod words;
 

@@ -266,8 +266,8 @@ impl Reactor for VirtualReactor {
         self.attach(moved, owner)
     }
 
-    fn connect_tcp(&mut self, _address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
-        let end = self.seat.network.lock().dial();
+    fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
+        let end = self.seat.network.lock().dial(address.port() - 1);
         Ok(self.register(Some(end), owner, true))
     }
 
