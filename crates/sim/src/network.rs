@@ -45,6 +45,8 @@ pub enum Host {
     Accepts,
     /// It refuses them.
     Refuses,
+    /// They cannot even begin, as when there are no descriptors left.
+    Unreachable,
     /// Nothing comes back: neither to them nor on connections that there are.
     Silent,
 }
@@ -321,7 +323,7 @@ impl State {
                 self.post(end + 1, Parcel::Call);
             }
             Host::Refuses => self.post(end, Parcel::Answer(false)),
-            Host::Silent => {}
+            Host::Silent | Host::Unreachable => {}
         }
         end
     }

@@ -5,6 +5,8 @@
 //! than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the end, when all clients have left: nothing is held, and no session of the
 //! database has anything left in it. An error may stand in an answer's place only after a fault, and not after one that no client may feel.
 //!
+//! `cluster` plays the toy for a cluster in the same way; what it needs of the seam no product has.
+//!
 //! It cannot see: TLS, logins with passwords, HTTP, host names, real threads (two workers never run at the same time), and what the models
 //! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
 //! (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
@@ -140,7 +142,7 @@ pub struct World<P: Protocol, S: Speech> {
     chaos: Chaos,
     next_fault: Option<Time>,
     last_fault: Option<Time>,
-    /// When the database's host is well again.
+    /// When the database's hosts are well again, and no pause holds clients up.
     recovery: Option<Time>,
     /// A worker that takes no step before this time.
     held_up: Option<(usize, Time)>,
@@ -148,6 +150,8 @@ pub struct World<P: Protocol, S: Speech> {
     drained: bool,
     max_servers: usize,
     max_unsent: usize,
+    /// Servers are so few, and patience so short, that anybody may be told so.
+    scarce: bool,
     /// After so long nobody's leftovers are in the database, when all have left.
     soon: Duration,
     done: Done,
@@ -175,6 +179,12 @@ impl<P: Protocol, S: Speech> World<P, S> {
         while self.now < until {
             self.step();
         }
+        let known: u32 = self.house.handle().snapshot().pools.iter().map(|pool| pool.counts.total).sum();
+        assert!(
+            self.house.servers() <= known as usize,
+            "there is a connection that no pool knows: {}",
+            self.describe()
+        );
         let left = leftovers(&self.site.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.house.handle().drain();
@@ -313,6 +323,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             faults: self.done.faults,
             felt: u64::from(
                 self.drained
+                    || self.scarce
                     || (self.recovery.is_some() && !self.chaos.gentle)
                     || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH),
             ),
@@ -377,6 +388,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
             (0..S::Database::HOSTS).for_each(|host| self.network.set_host(host, Host::Accepts));
+            _ = self.house.handle().resume(None);
             if !self.chaos.gentle {
                 self.last_fault = Some(self.now);
             }
@@ -404,7 +416,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             }
             6 => open.iter().for_each(|victim| self.site.kill(&self.network, *victim, false, self.now)),
             7 | 8 if self.recovery.is_none() => {
-                let how = if self.rng.percent(50) { Host::Refuses } else { Host::Silent };
+                let how = self.rng.pick(&[Host::Refuses, Host::Silent, Host::Silent, Host::Unreachable]);
                 self.set_some_host(how);
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
             }
@@ -420,7 +432,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         match self.rng.below(4) {
             0 | 1 => self.site.lie_in_wait(),
             2 if self.recovery.is_none() => {
-                self.set_some_host(Host::Refuses);
+                let how = self.rng.pick(&[Host::Refuses, Host::Unreachable]);
+                self.set_some_host(how);
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
             }
             _ => self.order(),
@@ -440,11 +453,19 @@ impl<P: Protocol, S: Speech> World<P, S> {
     /// An operator gives an order.
     fn order(&mut self) {
         let handle = self.house.handle();
-        match self.rng.below(3) {
+        match self.rng.below(5) {
             0 => handle.reconnect(None),
-            1 => _ = handle.pause(None),
-            _ => _ = handle.resume(None),
+            1 if self.recovery.is_none() => {
+                _ = handle.pause(None);
+                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
+                return;
+            }
+            2 => (0..=self.rng.below(3)).for_each(|_| self.house.reload()),
+            3 => _ = handle.pause(None),
+            _ => {}
         }
-        _ = handle.resume(None);
+        if self.recovery.is_none() {
+            _ = handle.resume(None);
+        }
     }
 }

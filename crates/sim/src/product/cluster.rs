@@ -47,10 +47,16 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let mut rng = Rng::new(seed);
     let players = (1 + rng.index(5)).min(bounds.players);
     let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
-    let max_size = rng.pick(&[1, 2, (players + strangers) as u32 + 1]);
+    let scarce = bounds.faults && rng.percent(20);
+    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + strangers) as u32 + 1]) };
     // Longer than a host refuses where no client may feel it.
     let unavailable_wait_time = Some(Duration::from_millis(rng.pick(&[600, 2000])));
-    let doors = Arc::new(Doors { config: PoolConfig { unavailable_wait_time, ..drawn::pool(&mut rng, max_size) } });
+    let mut config = PoolConfig { unavailable_wait_time, ..drawn::pool(&mut rng, max_size) };
+    if scarce {
+        config.max_wait_time = Some(Duration::from_millis(rng.pick(&[1, 5, 20])));
+        config.max_waiters = rng.pick(&[0, 1]);
+    }
+    let doors = Arc::new(Doors { config });
     let weather = drawn::weather(&mut rng, bounds);
     let network = Network::new(rng.next(), weather);
     let rules = drawn::rules(&mut rng);
@@ -86,8 +92,9 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
         drained: false,
         max_servers: (max_size as usize + 1) * HOSTS,
         max_unsent: 1 << 10,
+        scarce,
         soon: SOON,
-        done: Done::default(),
+        done: Done { faults: u64::from(scarce), ..Done::default() },
         trace,
     };
     world.play(|database| {

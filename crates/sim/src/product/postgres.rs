@@ -130,6 +130,7 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
         drained: false,
         max_servers: max_size as usize,
         max_unsent: 2 << 20,
+        scarce: false,
         soon: SOON,
         done: Done::default(),
         trace,

@@ -1,5 +1,7 @@
 //! The toy for a cluster as a player speaks it, and what it asks: rows under keys of its own, and cursors of its own.
 
+use std::collections::VecDeque;
+
 use crate::{
     databases::cluster as model,
     product::player::{Kind, Message, Request, Speech},
@@ -16,11 +18,16 @@ pub(super) struct Voice {
     cursors: Vec<u32>,
     /// Writes that are there for certain.
     acknowledged: Vec<String>,
+    /// What was asked and not answered: what is to be written, if anything.
+    asked: VecDeque<Option<String>>,
+    /// Writes that were answered with an error that says they were not carried out.
+    refused: Vec<String>,
 }
 
 impl Voice {
     pub(super) fn new(number: usize) -> Self {
-        Self { number, alias: 0, next: 0, cursors: Vec::new(), acknowledged: Vec::new() }
+        let (cursors, acknowledged, refused) = (Vec::new(), Vec::new(), Vec::new());
+        Self { number, alias: 0, next: 0, cursors, acknowledged, asked: VecDeque::new(), refused }
     }
 
     /// What all its keys begin with.
@@ -42,6 +49,7 @@ impl Speech for Voice {
 
     fn open(&mut self, _: &mut Rng) -> Request {
         self.cursors.clear();
+        self.asked = [None].into();
         one("PING")
     }
 
@@ -53,7 +61,9 @@ impl Speech for Voice {
             0 => 1 + rng.below(3) as u32,
             open => self.cursors[rng.index(open)],
         };
-        match rng.below(12) {
+        let what = rng.below(12);
+        self.asked.push_back((what < 4).then(|| format!("{key}={next}")));
+        match what {
             0..=3 => one(&format!("PUT {key} {next}")),
             4 => one(&format!("GET {key} primary")),
             5 => one(&format!("GET {key} any")),
@@ -76,7 +86,11 @@ impl Speech for Voice {
         }
     }
 
-    fn hear(&mut self, _: &[u8]) {}
+    fn hear(&mut self, answer: &[u8]) {
+        let write = self.asked.pop_front().flatten();
+        let not_done = [&b"!no host"[..], b"!the host"].iter().any(|error| answer.starts_with(error));
+        self.refused.extend(write.filter(|_| not_done));
+    }
 
     fn is_idle(&self) -> bool {
         true
@@ -108,6 +122,8 @@ impl Speech for Voice {
 
     fn check_after_fault(&mut self, real: &model::Cluster, _: &model::Cluster) {
         let real = real.written(&self.prefix());
+        let done = self.refused.iter().find(|write| real.contains(write));
+        assert!(done.is_none(), "{done:?} is written, and its client was told that it is not");
         let known = &self.acknowledged;
         assert!(known.iter().all(|row| real.contains(row)), "a ledger holds {real:?}, acknowledged were {known:?}");
         let mut once = real.clone();
@@ -116,6 +132,7 @@ impl Speech for Voice {
         assert_eq!(once.len(), real.len(), "a write is there twice: {real:?}");
         self.alias += 1;
         self.acknowledged.clear();
+        self.refused.clear();
     }
 
     fn cancel(&self) -> Option<Vec<u8>> {
