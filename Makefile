@@ -10,7 +10,7 @@ POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
 FUZZ_SECONDS ?= 60
 # How many random schedules the simulator runs in `make test`, and from which seed on.
 SIM_SCHEDULES ?= 100000
-SIM_SEAM_SCHEDULES ?= 20000
+SIM_CLUSTER_SCHEDULES ?= 4000
 SIM_PRODUCT_SCHEDULES ?= 25000
 SIM_SEED ?= 1
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
@@ -52,7 +52,7 @@ test-unit: ## unit and property tests of all crates
 
 test-sim: ## random schedules in virtual time; a failure prints the command that replays it
 	$(CARGO) run --release --locked -p sim -- world --schedules $(SIM_SCHEDULES) --seed $(SIM_SEED)
-	$(CARGO) run --release --locked -p sim -- seam --schedules $(SIM_SEAM_SCHEDULES) --seed $(SIM_SEED)
+	$(CARGO) run --release --locked -p sim -- cluster --schedules $(SIM_CLUSTER_SCHEDULES) --seed $(SIM_SEED)
 	$(CARGO) run --release --locked -p sim -- postgres --schedules $(SIM_PRODUCT_SCHEDULES) --seed $(SIM_SEED)
 	$(CARGO) run --release --locked -p sim -- redis --schedules $(SIM_PRODUCT_SCHEDULES) --seed $(SIM_SEED)
 

@@ -91,6 +91,11 @@ impl Stats {
         self.hold.record(held);
     }
 
+    pub(crate) fn on_created(&mut self, last: Phase, took: Duration) {
+        self.on_phase(last, took);
+        self.created += 1;
+    }
+
     pub(crate) fn on_phase(&mut self, phase: Phase, took: Duration) {
         self.connect[phase as usize].record(took);
     }

@@ -27,7 +27,7 @@ use crate::{
 /// that takes `now`, poll [`Pool::poll_action`] until it has no more, then [`Pool::poll_deadline`]; at that time or later
 /// call [`Pool::handle_timeout`]. A `now` below an earlier one is read as the earlier one.
 ///
-/// **Servers.** Each ordered [`Action::Connect`] is answered by one of `connected` and `connect_failed`; each
+/// **Servers.** Each ordered [`Action::Connect`] is answered by one of `connected`, `connected_for_itself` and `connect_failed`; each
 /// [`Action::Close`] by `closed`; each [`Action::Check`] and [`Action::Reset`] by `checked`; each grant, in whatever form, by
 /// `check_in`. Instead of any of these, `lost` may come; after it the id is worth nothing, and orders that still name it
 /// are void. A close may cross the answer of a connect or check: the pool ignores such a late answer (but takes
@@ -345,10 +345,33 @@ impl Pool {
     #[must_use = "a grant that is dropped is a server lost"]
     pub fn connected(&mut self, server: ServerId, home: Home, now: Time) -> Option<Grant> {
         let now = self.tick(now);
+        if !self.start_up_ended(server, home, now) {
+            return None;
+        }
+        let grant = self.offer(server, home, Path::Created, now);
+        self.settle(now);
+        grant
+    }
+
+    /// As [`connected`](Pool::connected), for a server that is in use at once, by itself: no waiter gets it before it is checked in.
+    /// False if it is to be closed instead.
+    pub fn connected_for_itself(&mut self, server: ServerId, home: Home, now: Time) -> bool {
+        let now = self.tick(now);
+        if !self.start_up_ended(server, home, now) {
+            return false;
+        }
+        self.slots.set_state(server, State::InUse, now);
+        self.slots.get_mut(server).used = true;
+        self.settle(now);
+        true
+    }
+
+    /// Whether a server may be used now that its start-up has ended. If not, its closing is ordered.
+    fn start_up_ended(&mut self, server: ServerId, home: Home, now: Time) -> bool {
         let expires = now.after(self.life());
         let slot = self.slots.get_mut(server);
         if slot.state == State::Closing {
-            return None;
+            return false;
         }
         assert!(slot.state == State::Connecting, "{server:?} was reported connected while {:?}", slot.state);
         slot.home = home;
@@ -359,15 +382,10 @@ impl Pool {
         self.events.push(Event::ConnectionReady { duration });
         self.failures = Failures::default();
         self.watch_times(now);
-        let grant = match self.unfit(server, now) {
-            Some(reason) => {
-                self.order_close(server, reason, now);
-                None
-            }
-            None => self.offer(server, home, Path::Created, now),
-        };
+        let Some(reason) = self.unfit(server, now) else { return true };
+        self.order_close(server, reason, now);
         self.settle(now);
-        grant
+        false
     }
 
     /// A connection could not be made, and its server is gone. `permanent`: trying again will not cure it (a wrong

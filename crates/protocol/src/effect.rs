@@ -148,7 +148,9 @@ pub enum Effect {
         verdict: Verdict,
     },
     /// The client is done with the server, which does not go back to its pool: the session of the server goes on with it on
-    /// its own account, until [`Effect::Release`].
+    /// its own account, until [`Effect::Release`]. In place of [`Effect::Ready`] it ends the start-up of a server that no client has
+    /// asked for. A pool that is to have one always has a `min_size` of 1 and exists from the start: a server that is lost is
+    /// made anew.
     Keep {
         /// Which server.
         server: ServerTag,
@@ -179,7 +181,7 @@ pub enum Effect {
         /// Which server.
         server: ServerTag,
     },
-    /// The server has finished its start-up, reset or check and may be used.
+    /// The server has finished its start-up, reset or check and may be used. (A start-up may end with [`Effect::Keep`] instead.)
     Ready {
         /// Which server.
         server: ServerTag,
@@ -289,6 +291,10 @@ pub struct Outbox {
 }
 
 impl Outbox {
+    /// For [`need`](Outbox::need) of a client's session: the rest is not to be handed over again because more has arrived, however much
+    /// there is. The session waits for something else than bytes or a lease, and asks with [`Effect::Wake`].
+    pub const UNTIL_WOKEN: usize = usize::MAX;
+
     /// An empty box.
     pub fn new() -> Self {
         Self::default()

@@ -132,18 +132,18 @@ impl Default for ClientRules {
 /// Call order for a client: `client_start`, then `client_input` whenever bytes arrive, unless it
 /// waits for a lease (`Effect::Lease` until `granted` or `lease_failed`); `client_gone` last, once.
 /// For a server: `server_start` when the connection is open, then `server_input`;
-/// `Effect::Ready` ends its start-up and makes it available.
+/// `Effect::Ready` ends its start-up and makes it available, or `Effect::Keep` keeps it from everybody.
 ///
 /// - Effects are executed in order. What they set off for others (grants, failures, wakes, departures) is called after the
 ///   whole outbox, never from within it; only the client that asks may be granted its own lease at once.
 /// - Input that was held back is handed over again after `granted`, `lease_failed`, `Effect::Wake`, or with more bytes behind
-///   it. A call that consumed a part is followed by another with the rest.
+///   it, unless the session says otherwise ([`Outbox::need`], [`Outbox::UNTIL_WOKEN`]). A call that consumed a part is followed by another with the rest.
 /// - A server that nobody holds may still get input: whatever its session makes of that, it has no client to send it to.
 /// - After `Effect::Close` of a client, what it holds is released through `client_gone` at once, though its last bytes may still
 ///   be leaving. After `Effect::Close` of a server, or its end, `server_gone` is called if somebody holds it; that
 ///   lease is then over without a release.
 /// - A server that its session keeps for itself ([`Effect::Keep`](crate::Effect::Keep)) stays on its worker; `server_gone` is
-///   called for it as for one that is held.
+///   called for it as for one that is held. If its pool has given it up by the end of its start-up, `retire` is called instead.
 /// - After [`refuse`](Protocol::refuse) or `Effect::Close` the driver hands a session no more input.
 /// - A shared server lives on the worker of the clients that share it. A client has one share of a pool at a time, from its first request
 ///   to the last reply that is due to it, and is not called idle meanwhile; then it leaves ([`Effect::Leave`](crate::Effect::Leave)), so

@@ -1,6 +1,7 @@
 //! Databases that are not there: they speak real protocols to bytes, in a time that somebody else tells. They know neither pools nor
 //! sockets, and nothing of who connects to them.
 
+pub mod cluster;
 pub mod postgres;
 pub mod redis;
 
@@ -14,8 +15,19 @@ pub type Connection = u64;
 /// Call order: [`connect`](Self::connect) first; then [`receive`](Self::receive) as bytes come, and [`tick`](Self::tick) when
 /// [`due`](Self::due) has come; after each of these the output and the closed connections are taken. [`hang_up`](Self::hang_up) ends it.
 pub trait Database {
+    /// Hosts that it consists of; they are numbered from 0 on.
+    const HOSTS: u16 = 1;
+
     /// Somebody has connected.
     fn connect(&mut self, now: Duration) -> Connection;
+
+    /// Somebody has connected to one of its hosts.
+    fn connect_to(&mut self, _host: u16, now: Duration) -> Connection {
+        self.connect(now)
+    }
+
+    /// Something happens among its hosts, by lot. `gently`: nothing that a client need feel.
+    fn disturb(&mut self, _lot: u64, _gently: bool, _now: Duration) {}
 
     /// Bytes came, in any pieces. A connection that is closed ignores them.
     fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration);

@@ -1,5 +1,5 @@
-//! A virtual world for the pool core, the seam and the product itself: time jumps from event to event, chance comes from a seed, and
-//! everything is checked after every step. It knows the pool, the seam, the driver and the protocols; none of them knows it.
+//! A virtual world for the pool core and the product itself: time jumps from event to event, chance comes from a seed, and
+//! everything is checked after every step. It knows the pool, the driver and the protocols; none of them knows it.
 #![forbid(unsafe_code)]
 
 pub mod agenda;
@@ -8,7 +8,6 @@ pub mod network;
 pub mod product;
 pub mod random;
 pub mod runner;
-pub mod seam;
 pub mod shrink;
 pub mod toys;
 pub mod world;

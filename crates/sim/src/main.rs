@@ -5,28 +5,23 @@ use std::{process::ExitCode, time::Instant};
 use sim::{
     product::{self, Bounds, Play},
     runner::{self, Violation},
-    seam::{self, Toy},
     shrink::shrink,
-    toys::Fault,
     world,
 };
 
-const USAGE: &str = "usage: sim world|seam|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
-            seam also: [--toy exclusive|several|shared]
-            postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-strangers] [--calm]: at most so much";
+const USAGE: &str = "usage: sim world|cluster|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
+            cluster, postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-strangers] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
     seed: u64,
     steps: Option<u64>,
     trace: bool,
-    toy: Option<Toy>,
     bounds: Bounds,
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options =
-        Options { schedules: 1, seed: 1, steps: None, trace: false, toy: None, bounds: Bounds::default() };
+    let mut options = Options { schedules: 1, seed: 1, steps: None, trace: false, bounds: Bounds::default() };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
@@ -41,14 +36,6 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--no-faults" => options.bounds.faults = false,
             "--no-strangers" => options.bounds.strangers = false,
             "--calm" => options.bounds.weather = false,
-            "--toy" => {
-                options.toy = Some(match value()?.as_str() {
-                    "exclusive" => Toy::Exclusive,
-                    "several" => Toy::Several,
-                    "shared" => Toy::Shared,
-                    other => return Err(format!("there is no toy {other}")),
-                });
-            }
             other => return Err(format!("{other} is not understood")),
         }
     }
@@ -76,17 +63,22 @@ fn as_options(bounds: Bounds) -> String {
     words
 }
 
+/// How schedules of the product are played.
+fn play(verb: &str) -> Option<Play> {
+    match verb {
+        "cluster" => Some(product::cluster::play),
+        "postgres" => Some(product::postgres::play),
+        "redis" => Some(product::redis::play),
+        _ => None,
+    }
+}
+
 /// Says what went wrong, how it is replayed, and in which smaller schedule the same goes wrong.
 fn report(verb: &str, options: &Options, violation: Violation) {
     eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
     let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
-    let toy = options.toy.map_or(String::new(), |toy| format!(" --toy {}", format!("{toy:?}").to_lowercase()));
-    eprintln!("{REPLAY} {verb} --seed {}{steps}{toy}{} --trace", violation.seed, as_options(options.bounds));
-    let play: Play = match verb {
-        "postgres" => product::postgres::play,
-        "redis" => product::redis::play,
-        _ => return,
-    };
+    eprintln!("{REPLAY} {verb} --seed {}{steps}{} --trace", violation.seed, as_options(options.bounds));
+    let Some(play) = play(verb) else { return };
     if options.schedules > 1 {
         // Each of those that go wrong on the way would tell of its panic.
         std::panic::set_hook(Box::new(|_| {}));
@@ -109,17 +101,8 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let (mut steps, mut ended) = (0, [0; 3]);
     let result = match verb.as_str() {
-        "seam" => runner::run(
-            options.seed,
-            options.schedules,
-            |seed| seam::run(seed, options.steps, options.toy, Fault::None, options.trace),
-            |tally| {
-                steps += tally.steps;
-                ended = [0, 1, 2].map(|i| ended[i] + tally.ended[i]);
-            },
-        ),
-        "postgres" | "redis" => {
-            let play: Play = if verb == "redis" { product::redis::play } else { product::postgres::play };
+        "cluster" | "postgres" | "redis" => {
+            let play = play(&verb).expect("one of these");
             runner::run(
                 options.seed,
                 options.schedules,

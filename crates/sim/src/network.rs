@@ -22,6 +22,9 @@ pub use reactor::{Knock, Seat, Socket, VirtualReactor};
 /// One end of a connection. The other end of `2n` is `2n + 1`.
 pub type EndId = u32;
 
+/// A host of the database: the port that it listens at, less one.
+pub type HostId = u16;
+
 /// How the network is.
 #[derive(Clone, Debug)]
 pub struct Weather {
@@ -42,6 +45,8 @@ pub enum Host {
     Accepts,
     /// It refuses them.
     Refuses,
+    /// They cannot even begin, as when there are no descriptors left.
+    Unreachable,
     /// Nothing comes back: neither to them nor on connections that there are.
     Silent,
 }
@@ -62,12 +67,13 @@ pub(crate) struct State {
     backlog: VecDeque<EndId>,
     /// Nobody listens any more: who arrives is turned away.
     deaf: bool,
-    host: Host,
+    /// What each host of the database does, by its number; one that is not here accepts.
+    hosts: BTreeMap<HostId, Host>,
     /// Ends at the database that it has not been told of.
     arrived: VecDeque<EndId>,
     /// Ends outside of the reactors to which something has happened.
     news: BTreeSet<EndId>,
-    /// While the host is silent: what was to arrive there or come from there, in order.
+    /// While a host is silent: what was to arrive there or come from there, in order.
     withheld: Vec<(EndId, Parcel)>,
 }
 
@@ -99,8 +105,8 @@ struct End {
     /// It sends no more.
     shut: bool,
     closed: bool,
-    /// Its peer is the database.
-    upstream: bool,
+    /// The connection is one to this host of the database.
+    upstream: Option<HostId>,
 }
 
 impl Network {
@@ -115,7 +121,7 @@ impl Network {
             sent: 0,
             backlog: VecDeque::new(),
             deaf: false,
-            host: Host::Accepts,
+            hosts: BTreeMap::new(),
             arrived: VecDeque::new(),
             news: BTreeSet::new(),
             withheld: Vec::new(),
@@ -140,7 +146,7 @@ impl Network {
     /// A client begins to connect to the listener; it may send at once.
     pub fn connect(&self) -> EndId {
         let mut state = self.lock();
-        let end = state.wire(false);
+        let end = state.wire(None);
         state.ends[end as usize].open = true;
         state.post(end + 1, Parcel::Knock);
         end
@@ -151,9 +157,11 @@ impl Network {
         !self.lock().backlog.is_empty()
     }
 
-    /// A connection that has reached the database since this was asked last.
-    pub fn accept(&self) -> Option<EndId> {
-        self.lock().arrived.pop_front()
+    /// A connection that has reached the database since this was asked last, and which of its hosts.
+    pub fn accept(&self) -> Option<(EndId, HostId)> {
+        let mut state = self.lock();
+        let end = state.arrived.pop_front()?;
+        Some((end, state.ends[end as usize].upstream.expect("it has reached the database")))
     }
 
     /// Ends outside of the reactors to which something has happened since this was asked last, in order.
@@ -213,20 +221,15 @@ impl Network {
         state.post(end ^ 1, Parcel::Reset);
     }
 
-    /// The database's host is otherwise now. What a silent one withheld arrives when it speaks again.
-    pub fn set_host(&self, host: Host) {
-        self.lock().set_host(host);
-    }
-
-    /// What the host does now.
-    pub fn host(&self) -> Host {
-        self.lock().host
+    /// A host of the database is otherwise now. What a silent one withheld arrives when it speaks again.
+    pub fn set_host(&self, id: HostId, host: Host) {
+        self.lock().set_host(id, host);
     }
 
     /// Connections to the database that are open here, seen from the reactors' side; and all that were ever made.
     pub fn upstream_connections(&self) -> (usize, usize) {
         let state = self.lock();
-        let ours = || state.ends.iter().step_by(2).filter(|end| end.upstream);
+        let ours = || state.ends.iter().step_by(2).filter(|end| end.upstream.is_some());
         (ours().filter(|end| !end.closed).count(), ours().count())
     }
 }
@@ -239,7 +242,8 @@ impl State {
                 break;
             }
             let (end, parcel) = entry.remove();
-            if self.host == Host::Silent && self.ends[end as usize].upstream && !matches!(parcel, Parcel::Answer(_)) {
+            let silent = self.ends[end as usize].upstream.is_some_and(|host| self.host(host) == Host::Silent);
+            if silent && !matches!(parcel, Parcel::Answer(_)) {
                 self.withheld.push((end, parcel));
             } else {
                 self.deliver(end, parcel);
@@ -247,11 +251,20 @@ impl State {
         }
     }
 
-    fn set_host(&mut self, host: Host) {
-        self.host = host;
-        if host != Host::Silent {
-            for (end, parcel) in std::mem::take(&mut self.withheld) {
+    fn host(&self, id: HostId) -> Host {
+        self.hosts.get(&id).copied().unwrap_or(Host::Accepts)
+    }
+
+    fn set_host(&mut self, id: HostId, host: Host) {
+        self.hosts.insert(id, host);
+        if host == Host::Silent {
+            return;
+        }
+        for (end, parcel) in std::mem::take(&mut self.withheld) {
+            if self.ends[end as usize].upstream == Some(id) {
                 self.deliver(end, parcel);
+            } else {
+                self.withheld.push((end, parcel));
             }
         }
     }
@@ -294,23 +307,23 @@ impl State {
     }
 
     /// A connection with both of its ends.
-    fn wire(&mut self, upstream: bool) -> EndId {
+    fn wire(&mut self, upstream: Option<HostId>) -> EndId {
         let id = u32::try_from(self.ends.len()).expect("a schedule has few connections");
         self.ends.push(End { upstream, ..End::default() });
         self.ends.push(End { upstream, ..End::default() });
         id
     }
 
-    /// Begins to connect to the database.
-    fn dial(&mut self) -> EndId {
-        let end = self.wire(true);
-        match self.host {
+    /// Begins to connect to a host of the database.
+    fn dial(&mut self, host: HostId) -> EndId {
+        let end = self.wire(Some(host));
+        match self.host(host) {
             Host::Accepts => {
                 self.post(end, Parcel::Answer(true));
                 self.post(end + 1, Parcel::Call);
             }
             Host::Refuses => self.post(end, Parcel::Answer(false)),
-            Host::Silent => {}
+            Host::Silent | Host::Unreachable => {}
         }
         end
     }

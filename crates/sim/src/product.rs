@@ -5,10 +5,13 @@
 //! than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the end, when all clients have left: nothing is held, and no session of the
 //! database has anything left in it. An error may stand in an answer's place only after a fault, and not after one that no client may feel.
 //!
+//! `cluster` plays the toy for a cluster in the same way; what it needs of the seam no product has.
+//!
 //! It cannot see: TLS, logins with passwords, HTTP, host names, real threads (two workers never run at the same time), and what the models
 //! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
 //! (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
 
+pub mod cluster;
 mod drawn;
 mod house;
 mod player;
@@ -40,6 +43,9 @@ use stranger::Stranger;
 const MAX_STEPS: u64 = 3_000_000;
 /// After the last client has left, all must have come to rest so long after.
 const REST: Duration = Duration::from_secs(30);
+
+/// What cleaning takes, when nobody has anything else to do.
+const SOON: Duration = Duration::from_millis(100);
 
 /// The number of those who say anything: no damage makes a player's of it.
 const STRANGER: usize = 987_654;
@@ -136,7 +142,7 @@ pub struct World<P: Protocol, S: Speech> {
     chaos: Chaos,
     next_fault: Option<Time>,
     last_fault: Option<Time>,
-    /// When the database's host is well again.
+    /// When the database's hosts are well again, and no pause holds clients up.
     recovery: Option<Time>,
     /// A worker that takes no step before this time.
     held_up: Option<(usize, Time)>,
@@ -144,6 +150,10 @@ pub struct World<P: Protocol, S: Speech> {
     drained: bool,
     max_servers: usize,
     max_unsent: usize,
+    /// Servers are so few, and patience so short, that anybody may be told so.
+    scarce: bool,
+    /// After so long nobody's leftovers are in the database, when all have left.
+    soon: Duration,
     done: Done,
     trace: bool,
 }
@@ -165,10 +175,16 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         assert!(self.is_at_rest(), "something is held though everybody has left: {}", self.describe());
         // What holds others up is gone soon after.
-        let until = self.now + Duration::from_millis(100);
+        let until = self.now + self.soon;
         while self.now < until {
             self.step();
         }
+        let known: u32 = self.house.handle().snapshot().pools.iter().map(|pool| pool.counts.total).sum();
+        assert!(
+            self.house.servers() <= known as usize,
+            "there is a connection that no pool knows: {}",
+            self.describe()
+        );
         let left = leftovers(&self.site.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.house.handle().drain();
@@ -198,7 +214,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         let snapshot = self.house.handle().snapshot();
         let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
-        let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use == 0);
+        // What sessions keep from the start on is not held by anybody.
+        let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use <= pool.min_size);
         nobody && unused && self.recovery.is_none()
     }
 
@@ -306,6 +323,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             faults: self.done.faults,
             felt: u64::from(
                 self.drained
+                    || self.scarce
                     || (self.recovery.is_some() && !self.chaos.gentle)
                     || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH),
             ),
@@ -369,7 +387,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
-            self.network.set_host(Host::Accepts);
+            (0..S::Database::HOSTS).for_each(|host| self.network.set_host(host, Host::Accepts));
+            _ = self.house.handle().resume(None);
             if !self.chaos.gentle {
                 self.last_fault = Some(self.now);
             }
@@ -382,6 +401,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         self.done.faults += 1;
         self.last_fault = Some(self.now);
+        if self.disturbs_hosts() {
+            return self.site.disturb(&self.network, self.rng.next(), false, self.now);
+        }
         let open = self.site.database.open();
         match self.rng.below(10) {
             0..=2 if !open.is_empty() => {
@@ -394,7 +416,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
             }
             6 => open.iter().for_each(|victim| self.site.kill(&self.network, *victim, false, self.now)),
             7 | 8 if self.recovery.is_none() => {
-                self.network.set_host(if self.rng.percent(50) { Host::Refuses } else { Host::Silent });
+                let how = self.rng.pick(&[Host::Refuses, Host::Silent, Host::Silent, Host::Unreachable]);
+                self.set_some_host(how);
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
             }
             _ => self.order(),
@@ -403,24 +426,46 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     /// What no client may feel: none of it touches a request, or nothing of a request that it touches has been carried out.
     fn break_gently(&mut self) {
+        if self.disturbs_hosts() {
+            return self.site.disturb(&self.network, self.rng.next(), true, self.now);
+        }
         match self.rng.below(4) {
             0 | 1 => self.site.lie_in_wait(),
             2 if self.recovery.is_none() => {
-                self.network.set_host(Host::Refuses);
+                let how = self.rng.pick(&[Host::Refuses, Host::Unreachable]);
+                self.set_some_host(how);
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
             }
             _ => self.order(),
         }
     }
 
+    /// Where there are several hosts, most of what goes wrong is between them.
+    fn disturbs_hosts(&mut self) -> bool {
+        S::Database::HOSTS > 1 && self.rng.percent(60)
+    }
+
+    fn set_some_host(&mut self, how: Host) {
+        let host = if S::Database::HOSTS > 1 { self.rng.below(S::Database::HOSTS.into()) } else { 0 };
+        self.network.set_host(host as u16, how);
+    }
+
     /// An operator gives an order.
     fn order(&mut self) {
         let handle = self.house.handle();
-        match self.rng.below(3) {
+        match self.rng.below(5) {
             0 => handle.reconnect(None),
-            1 => _ = handle.pause(None),
-            _ => _ = handle.resume(None),
+            1 if self.recovery.is_none() => {
+                _ = handle.pause(None);
+                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
+                return;
+            }
+            2 => (0..=self.rng.below(3)).for_each(|_| self.house.reload()),
+            3 => _ = handle.pause(None),
+            _ => {}
         }
-        _ = handle.resume(None);
+        if self.recovery.is_none() {
+            _ = handle.resume(None);
+        }
     }
 }

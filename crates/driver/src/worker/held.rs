@@ -1,6 +1,9 @@
 //! Input that a session has not consumed yet. However small the pieces in which it arrives and is consumed, each byte is copied only so
 //! many times: what arrives is appended, and what was consumed is dropped in large parts.
 
+/// What stands for [`protocol::Outbox::UNTIL_WOKEN`] here.
+const UNTIL_WOKEN: u32 = u32::MAX;
+
 /// See the file's head.
 #[derive(Default)]
 pub(super) struct Held {
@@ -42,7 +45,11 @@ impl Held {
     /// Drops what was consumed, and notes what the session [needs](protocol::Outbox::need) next.
     pub(super) fn consumed(&mut self, count: usize, need: usize) {
         self.start += count as u32;
-        self.need = need.min(u32::MAX as usize) as u32;
+        self.need = match need {
+            protocol::Outbox::UNTIL_WOKEN => UNTIL_WOKEN,
+            // What a peer says of the length of its message may be anything.
+            need => need.min(UNTIL_WOKEN as usize - 1) as u32,
+        };
         let start = self.start as usize;
         if start == self.bytes.len() {
             // An idle client keeps no memory.
@@ -57,9 +64,9 @@ impl Held {
         }
     }
 
-    /// Whether the session is to see it: it has what it needs, or all that is kept for it.
+    /// Whether the session is to see it: it has what it needs, or all that is kept for it. Never one that waits until it is woken.
     pub(super) fn is_enough(&self, most: usize) -> bool {
-        self.len() >= (self.need as usize).min(most)
+        self.need != UNTIL_WOKEN && self.len() >= (self.need as usize).min(most)
     }
 }
 
@@ -109,5 +116,15 @@ mod tests {
         assert!(!held.is_enough(100));
         held.extend(&[0; 96]);
         assert!(held.is_enough(100));
+    }
+
+    #[test]
+    fn a_session_that_waits_until_it_is_woken_sees_nothing_however_much_there_is() {
+        let mut held = Held::default();
+        held.extend(&[0; 100]);
+        held.consumed(0, protocol::Outbox::UNTIL_WOKEN);
+        assert!(!held.is_enough(100));
+        held.consumed(0, UNTIL_WOKEN as usize);
+        assert!(held.is_enough(100), "a message that is said to be so long is none");
     }
 }

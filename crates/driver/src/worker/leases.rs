@@ -309,6 +309,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A session is done with a server, which goes on on its own account, perhaps only for an answer.
     pub(super) fn keep(&mut self, slot: usize, briefly: bool) {
+        if self.servers[slot].phase == Phase::Starting {
+            return self.keep_from_start(slot);
+        }
         self.part(slot);
         let server = &mut self.servers[slot];
         server.kept = true;

@@ -1,6 +1,6 @@
 //! Servers: handing their bytes to their sessions, their becoming usable, moving and closing.
 
-use std::{io, rc::Rc, sync::Arc};
+use std::{io, rc::Rc, sync::Arc, time::Duration};
 
 use pool::{Closed, Grant, ServerId, Time};
 use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
@@ -86,6 +86,14 @@ pub(super) struct ServerConn<S> {
 }
 
 impl<S> ServerConn<S> {
+    /// It may be used from now on. Says how long its last phase took, and which part of a start-up that was if it was one.
+    fn end_phase(&mut self, now: Time) -> (Duration, shared_pool::Phase) {
+        self.phase = Phase::Live;
+        self.attempts = None;
+        let took = now - std::mem::replace(&mut self.since, now);
+        (took, if self.authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth })
+    }
+
     /// Whether it has said something that its session has not consumed.
     fn has_input(&self) -> bool {
         self.unconsumed || !self.held.is_empty()
@@ -243,17 +251,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.work.push_back(Work::ProbeAnswered { server: slot as u32, id: server.id });
         }
         let (pool, id, phase) = (Arc::clone(&server.pool), server.id, server.phase);
-        let (took, authenticated) = (self.now - server.since, server.authenticated);
-        server.phase = Phase::Live;
-        server.attempts = None;
-        server.since = self.now;
+        let (took, last) = server.end_phase(self.now);
         let (home, now) = (self.home(), self.now);
         let grant = self.operate(&pool, |guarded| {
             let grant = match phase {
                 Phase::Starting => {
-                    let last = if authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth };
-                    guarded.stats.on_phase(last, took);
-                    guarded.stats.created += 1;
+                    guarded.stats.on_created(last, took);
                     guarded.pool.connected(id, home, now)
                 }
                 Phase::Cleaning => guarded.pool.checked(id, true, home, now),
@@ -267,6 +270,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let Some(grant) = grant {
             self.deliver(pool, grant);
         }
+    }
+
+    /// A server whose start-up is done is kept by its session: no client has asked for it.
+    pub(super) fn keep_from_start(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        let (pool, id) = (Arc::clone(&server.pool), server.id);
+        let (took, last) = server.end_phase(self.now);
+        let (home, now) = (self.home(), self.now);
+        self.servers[slot].kept = self.operate(&pool, |guarded| {
+            guarded.stats.on_created(last, took);
+            guarded.pool.connected_for_itself(id, home, now)
+        });
     }
 
     /// Lets the session reset or check its server; it ends with `Effect::Ready` or a close.

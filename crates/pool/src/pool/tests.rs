@@ -463,3 +463,28 @@ fn it_can_be_asked_whether_a_server_is_to_be_closed() {
     bench.run(1);
     assert_eq!(bench.pool.is_closing(bench.connects[1]), Some(false), "its successor in the same place is another");
 }
+
+#[test]
+fn a_server_that_is_in_use_by_itself_goes_to_nobody_and_is_made_anew_when_it_is_lost() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, min_size: 1, ..config() });
+    let server = bench.connects.pop().expect("it is made at the start");
+    bench.queue(A, 1);
+    assert!(bench.pool.connected_for_itself(server, A, at(2)));
+    bench.run(2);
+    assert_eq!((bench.pool.counts().in_use, bench.pool.counts().waiters), (1, 1));
+    bench.pool.lost(server, at(3));
+    bench.run(3);
+    assert_eq!(bench.connects.len(), 1);
+    assert!(bench.connected(4).is_some(), "who waits gets a server that is not kept");
+}
+
+#[test]
+fn a_server_that_became_stale_while_it_was_made_is_not_in_use_by_itself() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, min_size: 1, ..config() });
+    let server = bench.connects.pop().expect("it is made at the start");
+    bench.pool.clear(Clear::default(), at(1));
+    bench.run(1);
+    assert!(!bench.pool.connected_for_itself(server, A, at(2)));
+    bench.run(2);
+    assert_eq!(bench.closes().len(), 1);
+}

@@ -17,7 +17,7 @@ use std::{
 
 use driver::reactor::{Buffer, Channel, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
 
-use super::{EndId, Network, State};
+use super::{EndId, Host, Network, State};
 use crate::random::Rng;
 
 /// Wakes a virtual reactor.
@@ -266,8 +266,13 @@ impl Reactor for VirtualReactor {
         self.attach(moved, owner)
     }
 
-    fn connect_tcp(&mut self, _address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
-        let end = self.seat.network.lock().dial();
+    fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
+        let (mut state, host) = (self.seat.network.lock(), address.port() - 1);
+        if state.host(host) == Host::Unreachable {
+            return Err(io::Error::other("no descriptors are left"));
+        }
+        let end = state.dial(host);
+        drop(state);
         Ok(self.register(Some(end), owner, true))
     }
 

@@ -6,7 +6,10 @@ use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 
 use super::{Bounds, Chaos, house::Rules};
-use crate::{network::Weather, random::Rng};
+use crate::{
+    network::{HostId, Weather},
+    random::Rng,
+};
 
 /// The rules of a pool of so many servers, which are short-lived in some schedules. Who waits for one gets it in the end.
 pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
@@ -25,13 +28,18 @@ pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
     }
 }
 
-/// A pool with these rules; the network has only one place to connect to.
+/// A pool of the only host, with these rules.
 pub(super) fn spec(database: String, config: PoolConfig) -> PoolSpec {
+    spec_at(0, database, config)
+}
+
+/// A pool of this host, with these rules.
+pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> PoolSpec {
     PoolSpec {
         protocol: "sim",
         database,
         user: "app".into(),
-        hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),
+        hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 + host }.into(),
         config,
         tls: None,
         caps: vec![("all".into(), 0)],

@@ -1,11 +1,17 @@
 //! The product in virtual time: its workers on a network that is not there, each stepped when it is told to. Knows no protocol in
 //! particular, and nothing of clients and databases.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
-use driver::{Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, Timeouts, Upstreams};
+use driver::{Changes, Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, PoolSpec, Timeouts, Upstreams};
 use pool::{GateConfig, Time};
-use protocol::Protocol;
+use protocol::{PoolId, Protocol};
 
 use crate::{
     network::{Network, Seat, Socket, VirtualReactor},
@@ -16,9 +22,34 @@ use crate::{
 pub struct House<P: Protocol> {
     clock: Clock,
     crew: Crew<P, VirtualReactor>,
+    upstreams: Arc<Revised>,
+    /// What a reload puts in force.
+    changes: Changes,
     seats: Vec<Seat>,
     /// Until when each worker sleeps if nothing happens; `None`: it is awake.
     asleep: Vec<Option<Time>>,
+}
+
+/// Pools that a reload has changed so often.
+struct Revised {
+    upstreams: Arc<dyn Upstreams>,
+    revision: AtomicU64,
+}
+
+impl Upstreams for Revised {
+    /// Every other revision keeps idle servers for a short time only.
+    fn spec(&self, pool: PoolId) -> PoolSpec {
+        let mut spec = self.upstreams.spec(pool);
+        spec.revision = self.revision.load(SeqCst);
+        if spec.revision % 2 == 1 {
+            spec.config.max_idle_time = Some(Duration::from_millis(3));
+        }
+        spec
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        self.upstreams.at_start()
+    }
 }
 
 /// What is configured.
@@ -44,21 +75,38 @@ impl<P: Protocol> House<P> {
             timeouts: rules.timeouts,
             tls: None,
         };
+        let changes = Changes {
+            listeners: vec![(rules.gate, rules.timeouts)],
+            max_auth_failures: rules.driver.max_auth_failures,
+        };
+        let upstreams = Arc::new(Revised { upstreams, revision: AtomicU64::new(0) });
         let made = (0..workers).map(|_| VirtualReactor::new(network, rng.next(), rules.driver.buffer_size));
         let (reactors, seats): (Vec<_>, Vec<_>) = made.unzip();
         let reactors = reactors.into_iter().map(|reactor| {
             let waker = reactor.waker();
             (reactor, waker)
         });
-        let crew =
-            Crew::new(rules.driver, Arc::new(protocol), upstreams, vec![listener], reactors.collect(), clock.clone())
-                .expect("a virtual reactor refuses nothing");
-        Self { clock, crew, seats, asleep: vec![None; workers] }
+        let crew = Crew::new(
+            rules.driver,
+            Arc::new(protocol),
+            upstreams.clone(),
+            vec![listener],
+            reactors.collect(),
+            clock.clone(),
+        )
+        .expect("a virtual reactor refuses nothing");
+        Self { clock, crew, upstreams, changes, seats, asleep: vec![None; workers] }
     }
 
     /// To watch and steer them.
     pub fn handle(&self) -> Handle {
         self.crew.handle()
+    }
+
+    /// The configuration is read again, and has changed so that all servers are to be made anew.
+    pub fn reload(&self) {
+        self.upstreams.revision.fetch_add(1, SeqCst);
+        self.handle().reconfigure(&self.changes);
     }
 
     /// It is so late now.

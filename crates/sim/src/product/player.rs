@@ -133,7 +133,7 @@ pub struct Player<S: Speech> {
     cancels: Vec<EndId>,
     /// In how many of a hundred turns it asks more before it is answered.
     haste: u64,
-    /// In how many of ten thousand turns it leaves before it is answered.
+    /// In how many of ten thousand turns it leaves before it is answered. Only one that never does sees that it waits for ever.
     impatience: u64,
     /// In how many of ten thousand turns it cancels what it has asked.
     regret: u64,
@@ -221,7 +221,7 @@ impl<S: Speech> Player<S> {
     /// A player that will live so often.
     pub fn new(number: usize, speech: S, size: Size, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
-        let (haste, impatience) = (rng.pick(&[4, 4, 30]), rng.pick(&[40, 40, 400]));
+        let (haste, impatience) = (rng.pick(&[4, 4, 30]), rng.pick(&[0, 40, 400]));
         let regret = rng.pick(&[60, 60, 600]);
         let Size { lives, requests } = size;
         let own = speech.reference();

@@ -12,7 +12,7 @@ use postgres::{
 };
 use protocol::{Origin, PoolId};
 
-use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
+use super::{Bounds, Done, House, Player, SOON, STRANGER, Site, Stranger, World, drawn, player::Size};
 use crate::{
     databases::{Database, postgres as model},
     network::Network,
@@ -130,6 +130,8 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
         drained: false,
         max_servers: max_size as usize,
         max_unsent: 2 << 20,
+        scarce: false,
+        soon: SOON,
         done: Done::default(),
         trace,
     };

@@ -10,7 +10,7 @@ use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Directory, Redis, ServerLogin, Version, Welcome};
 
-use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
+use super::{Bounds, Done, House, Player, SOON, STRANGER, Site, Stranger, World, drawn, player::Size};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
@@ -109,6 +109,8 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
         drained: false,
         max_servers: max_size as usize * 2 * DATABASES as usize,
         max_unsent: 2 << 20,
+        scarce: false,
+        soon: SOON,
         done: Done::default(),
         trace,
     };

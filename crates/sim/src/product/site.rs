@@ -63,8 +63,8 @@ impl<D: Database> Site<D> {
 
     /// Takes those who have arrived.
     pub fn accept(&mut self, network: &Network, now: Time) {
-        while let Some(end) = network.accept() {
-            let connection = self.database.connect(elapsed(now));
+        while let Some((end, host)) = network.accept() {
+            let connection = self.database.connect_to(host, elapsed(now));
             self.wires.insert(end, Wire { connection, unsent: VecDeque::new(), closing: false, lingers: false });
             self.ends.insert(connection, end);
             self.listen(network, end, now);
@@ -156,6 +156,12 @@ impl<D: Database> Site<D> {
     /// Breaks the connection of a session off, or ends it; see [`Database::kill`].
     pub fn kill(&mut self, network: &Network, connection: Connection, politely: bool, now: Time) {
         self.database.kill(connection, politely, elapsed(now));
+        self.speak(network);
+    }
+
+    /// Something happens among the hosts of the database; see [`Database::disturb`].
+    pub fn disturb(&mut self, network: &Network, lot: u64, gently: bool, now: Time) {
+        self.database.disturb(lot, gently, elapsed(now));
         self.speak(network);
     }
 

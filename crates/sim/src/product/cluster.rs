@@ -1,0 +1,109 @@
+//! Schedules of the toy for a cluster: its pools, and what is drawn for each seed.
+
+mod speech;
+
+use std::{sync::Arc, time::Duration};
+
+use driver::{PoolSpec, Upstreams};
+use pool::PoolConfig;
+use protocol::PoolId;
+
+use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
+use crate::{
+    databases::{Database, cluster as model},
+    network::{HostId, Network},
+    random::Rng,
+    toys::{cluster::Cluster, topology::HOSTS},
+};
+
+use speech::Voice;
+
+/// What a client that has left had open is closed after so long at the latest, though its host may have been away.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A pool for each host, and one for its monitor.
+struct Doors {
+    config: PoolConfig,
+}
+
+impl Upstreams for Doors {
+    fn spec(&self, pool: PoolId) -> PoolSpec {
+        let (pool, hosts) = (pool.0, HOSTS as u32);
+        let watch = PoolConfig { min_size: 1, max_size: 1, ..self.config.clone() };
+        let config = if pool >= hosts { watch } else { self.config.clone() };
+        drawn::spec_at((pool % hosts) as HostId, "cluster".into(), config)
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        (HOSTS..2 * HOSTS).map(|pool| PoolId(pool as u32)).collect()
+    }
+}
+
+/// Plays the schedule of a seed. `said`: a single stranger comes, and says these bytes.
+///
+/// # Panics
+/// When anything is not as it must be.
+pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
+    let mut rng = Rng::new(seed);
+    let players = (1 + rng.index(5)).min(bounds.players);
+    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
+    let scarce = bounds.faults && rng.percent(20);
+    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + strangers) as u32 + 1]) };
+    // Longer than a host refuses where no client may feel it.
+    let unavailable_wait_time = Some(Duration::from_millis(rng.pick(&[600, 2000])));
+    let mut config = PoolConfig { unavailable_wait_time, ..drawn::pool(&mut rng, max_size) };
+    if scarce {
+        config.max_wait_time = Some(Duration::from_millis(rng.pick(&[1, 5, 20])));
+        config.max_waiters = rng.pick(&[0, 1]);
+    }
+    let doors = Arc::new(Doors { config });
+    let weather = drawn::weather(&mut rng, bounds);
+    let network = Network::new(rng.next(), weather);
+    let rules = drawn::rules(&mut rng);
+    let chaos = drawn::chaos(&mut rng, bounds);
+    let house = House::new(Cluster::default(), doors, rules, &network, &mut rng);
+    let made = |number: usize| {
+        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
+        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
+        Player::new(number, Voice::new(number), size, Rng::new(rng.next()))
+    };
+    let players = (0..players).map(made).collect();
+    let mut speech = Voice::new(STRANGER);
+    let strangers = match said {
+        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
+        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
+    };
+    let mut site = Site::new(model::Cluster::new(), trace);
+    site.speak(&network);
+    let world = World {
+        house,
+        network,
+        site,
+        players,
+        strangers,
+        rng,
+        now: pool::Time(0),
+        news: Default::default(),
+        chaos,
+        next_fault: None,
+        last_fault: None,
+        recovery: None,
+        held_up: None,
+        drained: false,
+        max_servers: (max_size as usize + 1) * HOSTS,
+        max_unsent: 1 << 10,
+        scarce,
+        soon: SOON,
+        done: Done { faults: u64::from(scarce), ..Done::default() },
+        trace,
+    };
+    world.play(|database| {
+        if database.open().is_empty() {
+            // The workers have ended, and their monitors with them: what these were to close is left to the hosts.
+            return Vec::new();
+        }
+        let watched = database.watched();
+        let missing = (watched != HOSTS).then(|| format!("{watched} sessions watch the hosts"));
+        database.open_cursors().into_iter().chain(missing).collect()
+    })
+}

@@ -1,0 +1,141 @@
+//! The toy for a cluster as a player speaks it, and what it asks: rows under keys of its own, and cursors of its own.
+
+use std::collections::VecDeque;
+
+use crate::{
+    databases::cluster as model,
+    product::player::{Kind, Message, Request, Speech},
+    random::Rng,
+};
+
+/// A player's voice.
+pub(super) struct Voice {
+    number: usize,
+    /// Its keys change after a fault, when it is not known what became of its last writes.
+    alias: u32,
+    next: u32,
+    /// Its open cursors, as far as it has been told of them.
+    cursors: Vec<u32>,
+    /// Writes that are there for certain.
+    acknowledged: Vec<String>,
+    /// What was asked and not answered: what is to be written, if anything.
+    asked: VecDeque<Option<String>>,
+    /// Writes that were answered with an error that says they were not carried out.
+    refused: Vec<String>,
+}
+
+impl Voice {
+    pub(super) fn new(number: usize) -> Self {
+        let (cursors, acknowledged, refused) = (Vec::new(), Vec::new(), Vec::new());
+        Self { number, alias: 0, next: 0, cursors, acknowledged, asked: VecDeque::new(), refused }
+    }
+
+    /// What all its keys begin with.
+    fn prefix(&self) -> String {
+        format!("p{}x{}.", self.number, self.alias)
+    }
+}
+
+fn one(line: &str) -> Request {
+    Request { bytes: format!("{line}\n").into_bytes(), answers: 1 }
+}
+
+impl Speech for Voice {
+    type Database = model::Cluster;
+
+    fn reference(&self) -> model::Cluster {
+        model::Cluster::own()
+    }
+
+    fn open(&mut self, _: &mut Rng) -> Request {
+        self.cursors.clear();
+        self.asked = [None].into();
+        one("PING")
+    }
+
+    fn ask(&mut self, rng: &mut Rng) -> Request {
+        self.next += 1;
+        let (prefix, next) = (self.prefix(), self.next);
+        let key = format!("{prefix}{}", rng.pick(&["a", "b"]));
+        let cursor = match self.cursors.len() {
+            0 => 1 + rng.below(3) as u32,
+            open => self.cursors[rng.index(open)],
+        };
+        let what = rng.below(12);
+        self.asked.push_back((what < 4).then(|| format!("{key}={next}")));
+        match what {
+            0..=3 => one(&format!("PUT {key} {next}")),
+            4 => one(&format!("GET {key} primary")),
+            5 => one(&format!("GET {key} any")),
+            6 | 7 if self.cursors.len() < 8 => one(&format!("OPEN {} {prefix}{next}", rng.below(14))),
+            8 => one(&format!("CLOSE {cursor}")),
+            _ => one(&format!("MORE {cursor}")),
+        }
+    }
+
+    fn learn(&mut self, message: &Message) {
+        let text = String::from_utf8_lossy(&message.text);
+        let Some(id) = text.strip_prefix(['#', '-']).and_then(|rest| rest.trim_end().split(' ').next()?.parse().ok())
+        else {
+            return;
+        };
+        // Which cursor has ended is not told; asking for it once more does no harm.
+        self.cursors.retain(|known| *known != id);
+        if text.starts_with('#') && id != 0 {
+            self.cursors.push(id);
+        }
+    }
+
+    fn hear(&mut self, answer: &[u8]) {
+        let write = self.asked.pop_front().flatten();
+        let not_done = [&b"!no host"[..], b"!the host"].iter().any(|error| answer.starts_with(error));
+        self.refused.extend(write.filter(|_| not_done));
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    fn farewell(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn cut(&mut self, bytes: &[u8], _: bool) -> Option<(usize, Option<Message>)> {
+        let length = 1 + bytes.iter().position(|byte| *byte == b'\n')?;
+        let line = &bytes[..length];
+        let known = [&b"!no cursor\n"[..], b"!not understood\n"].contains(&line);
+        let kind = if line[0] == b'!' && !known { Kind::Fault } else { Kind::End };
+        Some((length, Some(Message { kind, text: line.to_vec() })))
+    }
+
+    fn sort_opening(&self, _: &mut Vec<Message>) {}
+
+    fn is_as_good(&self, _: &Message, _: &Message, _: bool) -> bool {
+        false
+    }
+
+    fn check(&mut self, real: &model::Cluster, own: &model::Cluster) {
+        let (real, own) = (real.written(&self.prefix()), own.written(&self.prefix()));
+        assert!(real == own, "the ledger of player {} holds {real:?} instead of {own:?}", self.number);
+        self.acknowledged = own;
+    }
+
+    fn check_after_fault(&mut self, real: &model::Cluster, _: &model::Cluster) {
+        let real = real.written(&self.prefix());
+        let done = self.refused.iter().find(|write| real.contains(write));
+        assert!(done.is_none(), "{done:?} is written, and its client was told that it is not");
+        let known = &self.acknowledged;
+        assert!(known.iter().all(|row| real.contains(row)), "a ledger holds {real:?}, acknowledged were {known:?}");
+        let mut once = real.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), real.len(), "a write is there twice: {real:?}");
+        self.alias += 1;
+        self.acknowledged.clear();
+        self.refused.clear();
+    }
+
+    fn cancel(&self) -> Option<Vec<u8>> {
+        None
+    }
+}
