@@ -21,6 +21,8 @@ pub struct Cluster {
     /// When there is to be a primary again, and which.
     election: Option<(Duration, usize)>,
     hosts: [Host; HOSTS],
+    /// Until then: the next write is carried out, and its session dies before it says so.
+    ambush: Option<Duration>,
     sessions: BTreeMap<Connection, Session>,
     last: Connection,
     /// All that was ever written, in order.
@@ -146,6 +148,10 @@ impl Cluster {
             ["PUT", ..] | ["GET", _, "primary"] if not_primary => format!("!secondary {}", self.term),
             ["PUT", key, value] => {
                 self.writes.push((key.into(), value.into()));
+                if self.ambush.take().is_some() {
+                    self.end(from);
+                    return self.closed.push(from);
+                }
                 "=ok".into()
             }
             ["GET", key, "any" | "primary"] => {
@@ -208,10 +214,14 @@ impl Database for Cluster {
         self.last
     }
 
-    /// An election, or a host that goes down for a while.
+    /// An election, a host that goes down for a while, or a session that dies at the worst moment.
     fn disturb(&mut self, lot: u64, gently: bool, now: Duration) {
-        let (what, some) = (lot % 3, Duration::from_micros(lot / 9 % 20_000));
-        let host = (lot / 3 % 3) as usize;
+        let (what, some) = (lot % 4, Duration::from_micros(lot / 12 % 20_000));
+        let host = (lot / 4 % 3) as usize;
+        if what == 3 && !gently {
+            self.ambush = Some(now + Duration::from_millis(500));
+            return;
+        }
         if self.election.is_some() || self.hosts.iter().any(|host| host.down.is_some()) {
             return;
         }
@@ -226,7 +236,8 @@ impl Database for Cluster {
         }
     }
 
-    fn receive(&mut self, connection: Connection, bytes: &[u8], _: Duration) {
+    fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration) {
+        self.ambush.take_if(|until| *until < now);
         let Some(session) = self.sessions.get_mut(&connection) else { return };
         session.input.extend(bytes);
         while let Some(session) = self.sessions.get_mut(&connection) {
