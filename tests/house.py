@@ -27,10 +27,10 @@ class House(pooler.Poolhouse):
         self.rewrite(**settings)
         return [pooler.BINARY, "serve", "--config", str(self.path)], {}
 
-    def rewrite(self, limit=6, workers=2, kinds=("postgres", "redis", "http"), size=None, rules="", second=False):
-        """`size` and `rules` hold for all databases. `second`: there is another one of PostgreSQL, `other`."""
+    def rewrite(self, limit=6, workers=2, kinds=("postgres", "redis", "http"), size=None, rules="", second=False, more=""):
+        """`size` and `rules` hold for all databases. `second`: there is another one of PostgreSQL, `other`; `more` is what else stands there."""
         rules = f"max_size = {size or limit}\n{rules}"
-        more = f'[[database]]\nname = "other"\nurl = "{self.cluster.url("other")}"\n{rules}' if second else ""
+        more += f'[[database]]\nname = "other"\nurl = "{self.cluster.url("other")}"\n{rules}' if second else ""
         sections = {
             "postgres": f'[[listener]]\nprotocol = "postgres"\nlisten = "127.0.0.1:{self.port}"\n'
                         f'[[database]]\nname = "bench"\nurl = "{self.cluster.url()}"\n{rules}',

@@ -272,6 +272,21 @@ def test_a_reset_whose_text_goes_on_with_what_is_rolled_back_leads_back_to_the_c
         assert client.query("SHOW TimeZone") == [["Asia/Tokyo"]]
 
 
+def test_the_unnamed_statement_of_a_session_outlives_the_question_what_was_reset(start):
+    pooler = start(max_size=2, mode="session")
+    with pooler.wire(**START) as client:
+        client.send(w.parse("ROLLBACK", name="back"), w.SYNC)
+        client.until_ready()
+        client.query("BEGIN; DO $$ BEGIN RESET ALL; END $$; COMMIT AND CHAIN")
+        client.send(w.parse("SELECT 7"), w.SYNC)
+        client.until_ready()
+        client.send(w.bind(name="back"), w.execute(), w.SYNC)
+        client.until_ready()
+        client.send(w.bind(), w.execute(), w.SYNC)
+        answers, status = client.until_ready()
+        assert status == "I" and [kind for kind, _ in answers if kind in (b"D", b"E")] == [b"D"], answers
+
+
 @pytest.mark.parametrize(
     ("mode", "text"),
     [

@@ -269,10 +269,14 @@ fn session_text(
     if message.may_wait() {
         return Step::Wait;
     }
+    let kind = message.header.kind;
+    if kind == front::PARSE && message.body().first() == Some(&0) {
+        // A question after this would destroy the unnamed statement.
+        server.reset_in_doubt = false;
+    }
     if server.exchange.is_skipping() || !message.is_whole() {
         return Step::Forward;
     }
-    let kind = message.header.kind;
     let mut text = message.body();
     let Some(name) = (if kind == front::PARSE { take_text(&mut text) } else { Some(&b""[..]) }) else {
         return Step::Forward;

@@ -112,7 +112,7 @@ fn a_discard_that_failed_sets_nothing_back() {
     world.server_got(server);
     world.server_says(server, &crate::world::survey_answer(&[["s", "TimeZone", "UTC"]]));
     world.client_got(client);
-    // It is the server's own value, so that nothing need be set in it for this client.
+    // It is the server's own value, and has been set there all the same.
     world.client_says(client, &messages("Q:BEGIN"));
     world.server_says(server, &messages("C:BEGIN~ Z:T"));
     world.client_says(client, &messages("Q:DISCARD_ALL"));
@@ -120,7 +120,7 @@ fn a_discard_that_failed_sets_nothing_back() {
     world.client_says(client, &messages("Q:COMMIT"));
     world.server_got(server);
     world.server_says(server, &messages("C:ROLLBACK~ Z:I"));
-    assert_surveyed(&mut world, server, &[]);
+    assert_surveyed(&mut world, server, &[["s", "TimeZone", "UTC"]]);
     let got = text(&world.client_got(client));
     assert!(!got.contains("CET"), "{got}");
 }
