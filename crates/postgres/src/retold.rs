@@ -62,11 +62,11 @@ impl Retold {
     }
 
     /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the statement before: so what is
-    /// known of that is kept, too, unless the new statement `may_be_taken` for it.
-    fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool) {
+    /// known of that is kept, too, unless the new statement `may_be_taken` for it, or `is_replaced` tells that it goes in any case.
+    fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool, is_replaced: bool) {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
             known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
-            known.unclear |= resetting.unclear;
+            known.unclear = resetting.unclear || (known.unclear && !is_replaced);
         } else if (resetting.unclear || resetting.amended.is_some()) && self.names.len() < MOST {
             self.names.push((name.into(), resetting));
         }
@@ -294,7 +294,9 @@ fn session_text(
         if amended_as.is_some() || unclear || server.retold.is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be known as one.
             let may_be_taken = name.is_empty() || copies::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
-            server.retold().name(name, Resetting { amended: amended_as, unclear }, may_be_taken);
+            // No error before it can have it skipped.
+            let is_replaced = name.is_empty() && server.exchange.is_settled();
+            server.retold().name(name, Resetting { amended: amended_as, unclear }, may_be_taken, is_replaced);
         }
         if let Some(body) = amended {
             out.insert(Peer::Server(tag), |to| crate::named::write_named_parse(to, name, &body));
