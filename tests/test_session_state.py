@@ -272,6 +272,34 @@ def test_a_reset_whose_text_goes_on_with_what_is_rolled_back_leads_back_to_the_c
         assert client.query("SHOW TimeZone") == [["Asia/Tokyo"]]
 
 
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_value_that_is_the_servers_own_survives_a_question_within_a_transaction(start, mode):
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(options="-c statement_timeout=7s -c work_mem=5MB") as client:
+        client.query("SET statement_timeout = 0")
+        client.query("BEGIN")
+        client.query("DO $$ BEGIN RESET work_mem; END $$")
+        assert client.query("SHOW statement_timeout") == [["0"]]
+        client.query("COMMIT")
+        assert client.query("SHOW statement_timeout") == [["0"]]
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_null_for_the_transaction_only_sets_nothing_back_for_longer(start, mode):
+    pooler = start(max_size=2, mode=mode)
+    with pooler.wire(**START) as client:
+        client.query("SET work_mem = '6MB'")
+        client.query("BEGIN; SELECT set_config('work_mem', NULL, true); COMMIT")
+        assert client.query("SHOW work_mem") == [["6MB"]]
+
+
+def test_a_start_up_value_under_a_parameters_old_name_gives_way_to_a_set(start):
+    pooler = start(max_size=2)
+    with pooler.wire(options="-c sort_mem=5MB") as client:
+        client.query("SET work_mem = '7MB'")
+        assert client.query("SHOW work_mem") == [["7MB"]]
+
+
 def test_the_unnamed_statement_of_a_session_outlives_the_question_what_was_reset(start):
     pooler = start(max_size=2, mode="session")
     with pooler.wire(**START) as client:

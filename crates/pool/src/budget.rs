@@ -452,7 +452,7 @@ impl Budget {
 
     /// Whether each full cap above this member has somebody under it who could give one up for it.
     fn might_be_helped(&self, id: MemberId) -> bool {
-        let least = too_much_beside(self.member(id).standing(0));
+        let least = self.member(id).too_much_for(0);
         let mut full = self.scopes_of(id).filter(|scope| self.scopes[*scope].room() <= 0);
         full.all(|scope| self.richest(&[scope], least, Some(id)).is_some())
     }
@@ -471,7 +471,7 @@ impl Budget {
     /// cannot be had from members that have too much beside it.
     fn make_room(&mut self, id: MemberId) -> bool {
         let Member { promised, insists, .. } = *self.member(id);
-        let least = too_much_beside(self.member(id).standing(promised));
+        let least = self.member(id).too_much_for(promised);
         let mut full = [0; MAX_SCOPES_OF_A_MEMBER];
         let mut count = 0;
         for scope in self.scopes_of(id).filter(|scope| self.scopes[*scope].spare <= 0) {
@@ -594,6 +594,13 @@ impl Member {
     /// The same with what it was promised, as it counts beside others who wish.
     fn standing(&self, promised: u32) -> u32 {
         if self.insists && promised == 0 { 0 } else { self.left() + promised }
+    }
+
+    /// How many another member must have to be asked for one for this one's sake. Who only insists takes nobody's last one: all that it gets
+    /// may be kept, too, and then nothing would come back.
+    fn too_much_for(&self, promised: u32) -> u32 {
+        let least = too_much_beside(self.standing(promised));
+        if self.left() > 0 { least.max(2) } else { least }
     }
 
     fn scopes(&self) -> &[u32] {

@@ -32,10 +32,8 @@ pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]
     names
 }
 
-/// Whether the answer tells of a parameter that it was set in the session.
-fn tells_who_has_set(name: &[u8]) -> bool {
-    !name.contains(&b'.') && !is_identity(name) && !is_hidden_setting(name)
-}
+/// Names of parameters that clients may use, and that the server lists by another.
+const OLD_NAMES: [&str; 2] = ["sort_mem", "vacuum_mem"];
 
 /// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what the client has said
 /// of encodings does not matter.
@@ -202,6 +200,13 @@ impl Survey {
         self.resets.iter().any(|reset| **reset == *ALL_PARAMETERS || reset.eq_ignore_ascii_case(name))
     }
 
+    /// Whether the answer tells of a parameter that it was set in the session.
+    fn tells_who_has_set(&self, name: &[u8]) -> bool {
+        let is_of = |names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
+        let unlisted = name.contains(&b'.') || is_identity(name) || is_hidden_setting(name) || is_of(&OLD_NAMES);
+        !unlisted && !(self.guarded && is_of(&GUARDED))
+    }
+
     /// Whether settings were asked for.
     pub(crate) fn settings_asked(&self) -> bool {
         self.asked.any(Suspects::ASKS_SETTINGS)
@@ -285,7 +290,7 @@ impl Survey {
         let unset = |name: &[u8], was_set: bool| {
             // A custom parameter that was set back is empty, not gone.
             let emptied = |(_, value): &Setting| value.is_empty() && name.contains(&b'.');
-            set(name).is_none_or(emptied) && (self.was_reset(name) || (was_set && tells_who_has_set(name)))
+            set(name).is_none_or(emptied) && (self.was_reset(name) || (was_set && self.tells_who_has_set(name)))
         };
         for (name, value) in start.extras.iter().filter(|(name, _)| unset(name, true)) {
             wanted = wanted.with(name, value);

@@ -246,7 +246,7 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
                 note_reading(Some(name), on && arguments[1].count == 1, found);
             }
             // NULL sets it back.
-            if matches!(arguments[1].first, Some(Token::Word(word)) if is(word, "null")) {
+            if !local && matches!(arguments[1].first, Some(Token::Word(word)) if is(word, "null")) {
                 note_reset_of(&name.to_ascii_lowercase(), found);
                 found.suspects.add(Suspects::RESET);
             }
