@@ -206,7 +206,8 @@ pub fn plan(rng: &mut Rng) -> Plan {
 pub fn tight(rng: &mut Rng) -> Plan {
     let pools = rng.within(2..=4) as u32;
     let keepers = rng.within(0..=2) as u32;
-    let permits = keepers + rng.within(1..=u64::from(pools)) as u32;
+    // Who keeps all that a pool has cannot have the last one of another: then there must be one for each pool besides.
+    let permits = if keepers == 0 { rng.within(1..=u64::from(pools)) as u32 } else { keepers + pools };
     let (hold, connect, turn) = (micros(rng, 5, 50), micros(rng, 5, 100), micros(rng, 1_000, 2_000));
     let config = PoolConfig {
         // Whoever keeps servers does not take the last one of a pool.
