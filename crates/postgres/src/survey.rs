@@ -204,7 +204,7 @@ impl Survey {
     fn tells_who_has_set(&self, name: &[u8]) -> bool {
         let is_of = |names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
         let unlisted = name.contains(&b'.') || is_identity(name) || is_hidden_setting(name) || is_of(&OLD_NAMES);
-        !unlisted && !(self.guarded && is_of(&GUARDED))
+        !(unlisted || self.guarded && is_of(&GUARDED))
     }
 
     /// Whether settings were asked for.
