@@ -54,7 +54,7 @@ pub enum BudgetAction {
 /// For the sake of a member that has none, others are asked even for their last one: where there are fewer permits than
 /// members that need one, they take turns. How long a turn lasts is for the members to say, since they may answer that they have none
 /// to spare. A member that insists, because what it has is of no use to those who wait there, counts as having none
-/// until it is granted one more.
+/// until it is granted one more; but it comes behind those that have none, and nobody is asked for the last one for its sake.
 ///
 /// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call looks
 /// at more than one member; requests in vain, and permits that come back while others wish, look at all.
@@ -74,8 +74,8 @@ pub struct Budget {
     order: Order,
 }
 
-/// (permits it has or was promised, when it began to wish, member), least first.
-type Order = BinaryHeap<Reverse<(u32, u64, u32)>>;
+/// (permits it counts as having, whether it has any, when it began to wish, member), least first.
+type Order = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
 
 #[derive(Debug)]
 struct Scope {
@@ -374,7 +374,7 @@ impl Budget {
             scope.coming = scope.reclaims;
         }
         let mut order = self.start_order();
-        while let Some(Reverse((_, _, at))) = order.pop() {
+        while let Some(Reverse((.., at))) = order.pop() {
             let id = MemberId(at);
             let scopes = || self.scopes_of(id).map(|scope| &self.scopes[scope]);
             if scopes().all(|scope| scope.spare > 0) {
@@ -419,7 +419,7 @@ impl Budget {
             return;
         }
         let mut order = self.start_order();
-        while let Some(Reverse((_, _, at))) = order.pop() {
+        while let Some(Reverse((.., at))) = order.pop() {
             let id = MemberId(at);
             if self.make_room(id) {
                 self.scopes_of(id).for_each(|scope| self.scopes[scope].spare -= 1);
@@ -437,7 +437,7 @@ impl Budget {
         for (at, member) in (0..).zip(&mut self.members) {
             member.promised = 0;
             if member.present && member.wanting > 0 {
-                order.push(Reverse((member.standing(0), member.wish, at)));
+                order.push(Reverse((member.standing(0), member.left() > 0, member.wish, at)));
             }
         }
         order
@@ -446,7 +446,7 @@ impl Budget {
     fn order_again(&self, order: &mut Order, id: MemberId) {
         let member = self.member(id);
         if member.wanting > member.promised {
-            order.push(Reverse((member.standing(member.promised), member.wish, id.0)));
+            order.push(Reverse((member.standing(member.promised), member.left() > 0, member.wish, id.0)));
         }
     }
 
@@ -596,8 +596,8 @@ impl Member {
         if self.insists && promised == 0 { 0 } else { self.left() + promised }
     }
 
-    /// How many another member must have to be asked for one for this one's sake. Who only insists takes nobody's last one: all that it gets
-    /// may be kept, too, and then nothing would come back.
+    /// How many another member must have to be asked for one for the sake of this one. A member that has some never gets the last one of
+    /// another, although it insists: what it gets may be kept, too, and would then never come back.
     fn too_much_for(&self, promised: u32) -> u32 {
         let least = too_much_beside(self.standing(promised));
         if self.left() > 0 { least.max(2) } else { least }

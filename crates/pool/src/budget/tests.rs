@@ -208,6 +208,22 @@ fn one_who_insists_with_all_permits_kept_does_not_shut_others_out() {
 }
 
 #[test]
+fn one_who_has_none_comes_before_one_who_insists() {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(2);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    for member in [a, b] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
+    assert_eq!(budget.request(a), Permit::Denied);
+    budget.insist(a);
+    // The server of the other has reached its life time, say, and is to be made anew.
+    assert_eq!(budget.request(b), Permit::Denied);
+    budget.release(b);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
+}
+
+#[test]
 fn the_cap_that_is_in_the_way_is_the_first_that_is_full() {
     let mut budget = Budget::new();
     let (process, user) = (budget.add_scope(2), budget.add_scope(1));
