@@ -128,6 +128,15 @@ pub struct Chaos {
     pub drain: Option<Duration>,
 }
 
+/// What may be had at a time.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    /// Connections to the database.
+    servers: usize,
+    /// Bytes that wait for a peer.
+    unsent: usize,
+}
+
 /// A schedule under way.
 pub struct World<P: Protocol, S: Speech> {
     house: House<P>,
@@ -148,8 +157,7 @@ pub struct World<P: Protocol, S: Speech> {
     held_up: Option<(usize, Time)>,
     /// The workers have been told to end.
     drained: bool,
-    max_servers: usize,
-    max_unsent: usize,
+    most: Most,
     /// Servers are so few, and patience so short, that anybody may be told so.
     scarce: bool,
     /// After so long nobody's leftovers are in the database, when all have left.
@@ -159,6 +167,38 @@ pub struct World<P: Protocol, S: Speech> {
 }
 
 impl<P: Protocol, S: Speech> World<P, S> {
+    /// One in which nothing has happened yet.
+    fn new(
+        (house, network, site): (House<P>, Network, Site<S::Database>),
+        (players, strangers): (Vec<Player<S>>, Vec<Stranger>),
+        chaos: Chaos,
+        most: Most,
+        rng: Rng,
+        trace: bool,
+    ) -> Self {
+        Self {
+            house,
+            network,
+            site,
+            players,
+            strangers,
+            rng,
+            now: Time(0),
+            news: BTreeSet::new(),
+            chaos,
+            next_fault: None,
+            last_fault: None,
+            recovery: None,
+            held_up: None,
+            drained: false,
+            most,
+            scarce: false,
+            soon: SOON,
+            done: Done::default(),
+            trace,
+        }
+    }
+
     /// Plays until all players have lived, and all has come to rest.
     fn play(mut self, leftovers: impl Fn(&S::Database) -> Vec<String>) -> Done {
         self.plan_fault();
@@ -372,9 +412,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn check(&self) {
         let servers = self.house.servers();
-        assert!(servers <= self.max_servers, "{servers} connections where {} are allowed", self.max_servers);
+        assert!(servers <= self.most.servers, "{servers} connections where {} are allowed", self.most.servers);
         let unsent = self.house.most_unsent();
-        assert!(unsent <= self.max_unsent, "{unsent} bytes wait for one peer");
+        assert!(unsent <= self.most.unsent, "{unsent} bytes wait for one peer");
     }
 
     fn is_held_up(&self) -> bool {

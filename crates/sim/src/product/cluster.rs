@@ -8,7 +8,7 @@ use driver::{PoolSpec, Upstreams};
 use pool::PoolConfig;
 use protocol::PoolId;
 
-use super::{Bounds, Done, House, Player, STRANGER, Site, Stranger, World, drawn, player::Size};
+use super::{Bounds, Done, House, Most, STRANGER, Site, World, drawn};
 use crate::{
     databases::{Database, cluster as model},
     network::{HostId, Network},
@@ -62,41 +62,21 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Cluster::default(), doors, rules, &network, &mut rng);
-    let made = |number: usize| {
-        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
-        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
-        Player::new(number, Voice::new(number), size, Rng::new(rng.next()))
-    };
-    let players = (0..players).map(made).collect();
-    let mut speech = Voice::new(STRANGER);
-    let strangers = match said {
-        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
-        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
-    };
+    let players = drawn::players(&mut rng, bounds, players, Voice::new);
+    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER), &mut rng);
     let mut site = Site::new(model::Cluster::new(), trace);
     site.speak(&network);
-    let world = World {
-        house,
-        network,
-        site,
-        players,
-        strangers,
-        rng,
-        now: pool::Time(0),
-        news: Default::default(),
+    let mut world = World::new(
+        (house, network, site),
+        (players, strangers),
         chaos,
-        next_fault: None,
-        last_fault: None,
-        recovery: None,
-        held_up: None,
-        drained: false,
-        max_servers: (max_size as usize + 1) * HOSTS,
-        max_unsent: 1 << 10,
-        scarce,
-        soon: SOON,
-        done: Done { faults: u64::from(scarce), ..Done::default() },
+        Most { servers: (max_size as usize + 1) * HOSTS, unsent: 1 << 10 },
+        rng,
         trace,
-    };
+    );
+    world.scarce = scarce;
+    world.soon = SOON;
+    world.done.faults = u64::from(scarce);
     world.play(|database| {
         if database.open().is_empty() {
             // The workers have ended, and their monitors with them: what these were to close is left to the hosts.

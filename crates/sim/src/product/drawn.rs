@@ -5,7 +5,12 @@ use std::time::Duration;
 use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 
-use super::{Bounds, Chaos, house::Rules};
+use super::{
+    Bounds, Chaos,
+    house::Rules,
+    player::{Player, Size, Speech},
+    stranger::Stranger,
+};
 use crate::{
     network::{HostId, Weather},
     random::Rng,
@@ -25,6 +30,34 @@ pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
         backoff_min: Duration::from_millis(2),
         backoff_max: Duration::from_millis(50),
         ..PoolConfig::default()
+    }
+}
+
+/// So many players, who speak with these voices.
+pub(super) fn players<S: Speech>(
+    rng: &mut Rng,
+    bounds: Bounds,
+    count: usize,
+    voice: impl Fn(usize) -> S,
+) -> Vec<Player<S>> {
+    let made = |number: usize| {
+        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
+        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
+        Player::new(number, voice(number), size, Rng::new(rng.next()))
+    };
+    (0..count).map(made).collect()
+}
+
+/// One stranger who says what is `said`, or so many who say damaged things.
+pub(super) fn strangers_saying(
+    said: Option<&[u8]>,
+    count: usize,
+    mut speech: impl Speech,
+    rng: &mut Rng,
+) -> Vec<Stranger> {
+    match said {
+        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
+        None => (0..count).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
     }
 }
 

@@ -12,7 +12,7 @@ use postgres::{
 };
 use protocol::{Origin, PoolId};
 
-use super::{Bounds, Done, House, Player, SOON, STRANGER, Site, Stranger, World, drawn, player::Size};
+use super::{Bounds, Done, House, Most, STRANGER, Site, World, drawn};
 use crate::{
     databases::{Database, postgres as model},
     network::Network,
@@ -101,40 +101,16 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
     // Who keeps a server of his own leaves two: one for those who listen, one for everybody else.
     let pinners = if mode == PoolMode::Session { players } else { (max_size as usize).saturating_sub(2) };
-    let made = |number: usize| {
-        let voice = Voice::new(number, number < pinners);
-        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
-        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
-        Player::new(number, voice, size, Rng::new(rng.next()))
-    };
-    let players = (0..players).map(made).collect();
-    let mut speech = Voice::new(STRANGER, false);
-    let strangers = match said {
-        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
-        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
-    };
-    let world = World {
-        house,
-        network,
-        site: Site::new(model::Postgres::new(), trace),
-        players,
-        strangers,
-        rng,
-        now: pool::Time(0),
-        news: Default::default(),
+    let players = drawn::players(&mut rng, bounds, players, |number| Voice::new(number, number < pinners));
+    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER, false), &mut rng);
+    let world = World::new(
+        (house, network, Site::new(model::Postgres::new(), trace)),
+        (players, strangers),
         chaos,
-        next_fault: None,
-        last_fault: None,
-        recovery: None,
-        held_up: None,
-        drained: false,
-        max_servers: max_size as usize,
-        max_unsent: 2 << 20,
-        scarce: false,
-        soon: SOON,
-        done: Done::default(),
+        Most { servers: max_size as usize, unsent: 2 << 20 },
+        rng,
         trace,
-    };
+    );
     world.play(|database| {
         let held = |connection| {
             let mut left = database.leftovers(connection);

@@ -10,7 +10,7 @@ use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Directory, Redis, ServerLogin, Version, Welcome};
 
-use super::{Bounds, Done, House, Player, SOON, STRANGER, Site, Stranger, World, drawn, player::Size};
+use super::{Bounds, Done, House, Most, STRANGER, Site, World, drawn};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
@@ -81,39 +81,16 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
-    let made = |number: usize| {
-        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
-        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
-        Player::new(number, Voice::new(number), size, Rng::new(rng.next()))
-    };
-    let players = (0..players).map(made).collect();
-    let mut speech = Voice::new(STRANGER);
-    let strangers = match said {
-        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
-        None => (0..strangers).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
-    };
-    let world = World {
-        house,
-        network,
-        site: Site::new(model::Redis::new(None), trace),
-        players,
-        strangers,
-        rng,
-        now: pool::Time(0),
-        news: Default::default(),
+    let players = drawn::players(&mut rng, bounds, players, Voice::new);
+    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER), &mut rng);
+    let world = World::new(
+        (house, network, Site::new(model::Redis::new(None), trace)),
+        (players, strangers),
         chaos,
-        next_fault: None,
-        last_fault: None,
-        recovery: None,
-        held_up: None,
-        drained: false,
-        max_servers: max_size as usize * 2 * DATABASES as usize,
-        max_unsent: 2 << 20,
-        scarce: false,
-        soon: SOON,
-        done: Done::default(),
+        Most { servers: max_size as usize * 2 * DATABASES as usize, unsent: 2 << 20 },
+        rng,
         trace,
-    };
+    );
     world.play(|database| {
         let held = |connection| {
             let mut left = database.leftovers(connection);
