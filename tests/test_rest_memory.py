@@ -196,3 +196,20 @@ def test_who_sends_all_of_a_body_that_is_too_large_is_told_so(rest):
         ask = Rest(poolhouse.http, timeout=30)
         status, answer, _ = ask.ask("POST", "/set/large", b"x" * size)
         assert status == 413 and "10485760 bytes" in json.loads(answer)["error"], (size, status, answer)
+
+
+def test_who_reads_gets_all_of_a_large_answer_though_it_is_sent_away(rest, server):
+    size = 80 * MB
+    server.connect().set("large", b"x" * size)
+    poolhouse = rest(listener='client_idle_time = "1s"\n')
+    with socket.create_connection(("127.0.0.1", poolhouse.http), timeout=10) as client:
+        client.sendall(get("large"))
+        heard = client.makefile("rb")
+        head = [heard.readline() for _ in range(5)]
+        assert head[0] == b"HTTP/1.1 200 OK\r\n" and head[-1] == b"\r\n", head
+        # More than it holds for those who do not read is still to come when the client has been idle for too long.
+        got = 0
+        while piece := heard.read(MB):
+            got += len(piece)
+            time.sleep(0.03)
+    assert got == size + 13
