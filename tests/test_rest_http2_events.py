@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from contextlib import asynccontextmanager
 
 import h2.config
@@ -177,6 +178,8 @@ class Raw:
                 self.ended.add(event.stream_id)
             elif isinstance(event, h2.events.StreamReset):
                 self.lost.add(event.stream_id)
+            elif isinstance(event, h2.events.ConnectionTerminated):
+                return  # The library sends nothing more.
         self.make_room(reads)
 
     def make_room(self, reads):
@@ -254,3 +257,79 @@ def test_a_stream_that_is_given_up_takes_its_subscriptions_along_and_no_others(r
     eventually("nobody hears it", lambda: subscribers(server, "early") == [0])
     raw.get("/publish/both/c")
     raw.hear(stays, "message,both,c")
+
+
+def test_a_stream_that_is_reset_makes_way_for_requests_behind_it(rest, server):
+    poolhouse = rest()
+    raw = Raw(poolhouse.http)
+    slow = raw.get("/subscribe/a")
+    while slow not in raw.statuses:
+        raw.turn(lambda stream: False)
+    redis = server.connect()
+    for _ in range(2):
+        redis.publish("a", "x" * 1_000_000)
+    time.sleep(0.5)
+    late = raw.get("/ping")
+    raw.socket.settimeout(1)
+    with pytest.raises(TimeoutError):
+        while late not in raw.statuses:
+            raw.turn(lambda stream: False)
+    raw.socket.settimeout(10)
+    for _ in range(38):
+        redis.publish("a", "x" * 1_000_000)
+    # The client says nothing from here on.
+    raw.make_room = lambda reads: None
+    while not {slow, late} <= raw.lost | raw.ended:
+        raw.turn(lambda stream: False)
+    assert raw.statuses[late] == 200
+    eventually("it is not subscribed to any more", lambda: subscribers(server, "a") == [0])
+
+
+LARGE = 8_000_000
+
+
+def reading(poolhouse, server):
+    """A client that has an answer of which it has not read much."""
+    server.connect().set("large", "x" * LARGE)
+    raw = Raw(poolhouse.http)
+    large = raw.get("/get/large")
+    while large not in raw.statuses:
+        raw.turn(lambda stream: False)
+    return raw, large
+
+
+def read_all(raw, large):
+    raw.make_room(lambda stream: True)
+    while large not in raw.ended:
+        raw.turn(lambda stream: True)
+    assert raw.bodies[large] == LARGE + 13
+
+
+def test_an_answer_is_read_to_its_end_though_a_token_was_wrong_behind_it(rest, server):
+    raw, large = reading(rest(), server)
+    wrong = raw.get("/ping", token="z" * 32)
+    while wrong not in raw.ended:
+        raw.turn(lambda stream: False)
+    assert raw.statuses[wrong] == 401
+    read_all(raw, large)
+    while raw.socket.recv(1000):
+        pass  # Then the connection ends.
+
+
+def test_whoever_reads_an_answer_is_not_idle(rest, server):
+    poolhouse = rest(listener='client_idle_time = "1s"\n')
+    raw, large = reading(poolhouse, server)
+    assert poolhouse.metric("poolhouse_clients", state="active") == 1
+    time.sleep(2.5)
+    read_all(raw, large)
+    eventually("it was idle for long enough", lambda: poolhouse.metric("poolhouse_clients", state="idle") == 0)
+    assert poolhouse.metric("poolhouse_clients", state="active") == 0
+
+
+def test_an_answer_is_read_to_its_end_though_poolhouse_ends(rest, server):
+    poolhouse = rest()
+    raw, large = reading(poolhouse, server)
+    poolhouse.process.terminate()
+    time.sleep(1)
+    read_all(raw, large)
+    poolhouse.process.wait(10)

@@ -155,6 +155,15 @@ impl<C> Connection<C> {
         }
     }
 
+    /// Whether answers were begun of which not all has been flushed: it was more than might be, or than the client has made room for
+    /// (HTTP/2).
+    pub fn is_answering(&self) -> bool {
+        match &self.version {
+            Version::One(one) => one.has_more(),
+            Version::Two(two) => two.is_answering(),
+        }
+    }
+
     /// Streams of events that have ended since this was asked last.
     pub fn ended(&mut self) -> Vec<Stream> {
         match &mut self.version {

@@ -413,7 +413,7 @@ impl<C> Http2<C> {
     pub(crate) fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         self.allowed = most;
         self.turn();
-        if self.leaving && self.unanswered.is_empty() && !self.withheld && !self.over {
+        if self.leaving && self.unanswered.is_empty() && !self.is_answering() && !self.over {
             self.say_goodbye();
             self.over(End::Done);
         }
@@ -423,6 +423,11 @@ impl<C> Http2<C> {
     /// See [`Connection::has_more`](crate::Connection::has_more).
     pub(crate) fn has_more(&self) -> bool {
         self.withheld && matches!(self.state, State::Open(_)) && !self.over
+    }
+
+    /// See [`Connection::is_answering`](crate::Connection::is_answering).
+    pub(crate) fn is_answering(&self) -> bool {
+        self.sendings.iter().any(|sending| sending.events.is_none())
     }
 
     /// See [`Connection::end`](crate::Connection::end).

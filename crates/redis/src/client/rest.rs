@@ -47,6 +47,10 @@ pub(crate) struct Rest {
     untaken: usize,
     /// The driver is to say when it has.
     asked: bool,
+    /// Requests wait until the client has read some of its answers.
+    blocked: bool,
+    /// All has been answered, and the client has not read all of it: until then it is not idle.
+    reading: bool,
     /// In HTTP/1.1: messages come until the connection ends.
     listening: Option<Box<Listening>>,
     /// In HTTP/2: messages come for these requests.
@@ -71,9 +75,16 @@ impl Rest {
             ahead: false,
             untaken: 0,
             asked: false,
+            blocked: false,
+            reading: false,
             listening: None,
             feeds: Feeds::default(),
         }
+    }
+
+    /// Whether the client has not read all of its answers.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.connection.is_answering()
     }
 
     /// Bytes that its requests hold which have come whole.

@@ -268,7 +268,11 @@ impl Client {
 
     /// Where it stands while nothing is in progress.
     pub(crate) fn standing(&self) -> Standing {
-        if self.has_subscriptions() { Standing::Subscribed } else { Standing::Idle }
+        match &self.rest {
+            _ if self.has_subscriptions() => Standing::Subscribed,
+            Some(rest) if rest.is_answering() => Standing::Active,
+            _ => Standing::Idle,
+        }
     }
 
     fn answer_restricted(&mut self, me: ClientTag, arguments: &[&[u8]], out: &mut Outbox) -> Taken {

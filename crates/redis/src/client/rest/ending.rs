@@ -3,7 +3,7 @@
 use http_server::{Denied, End};
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
 
-use super::Client;
+use super::{super::Lease, Client};
 use crate::{refusal, server::LOST};
 
 /// Bytes that a client is sent before it has taken all that it was sent before. The rest of an answer waits here. The driver bounds what
@@ -21,10 +21,6 @@ impl Client {
         let rest = self.http();
         (rest.asked, rest.untaken) = (false, 0);
         self.flush(me, out);
-        if !self.closing && !self.http().connection.is_behind() {
-            // Requests may have waited for that.
-            out.push(Effect::Wake { client: me });
-        }
     }
 
     fn flush_up_to(&mut self, most: usize, me: ClientTag, out: &mut Outbox) {
@@ -38,13 +34,30 @@ impl Client {
         }
         let held = rest.weight();
         rest.connection.count(held);
-        rest.feeds.forget(&rest.connection.ended());
+        let ended = rest.connection.ended();
+        rest.feeds.forget(&ended);
         let reason = match rest.connection.end() {
-            None => return,
+            None => return self.flushed(!ended.is_empty(), me, out),
             Some(End::Done) => CloseReason::Done,
             Some(End::Fault(why)) => CloseReason::Error(Blame::Client, why),
         };
         self.close(me, reason, out);
+    }
+
+    /// What may be done now that something was flushed. `freed`: subscriptions may be of use to nobody any more.
+    fn flushed(&mut self, freed: bool, me: ClientTag, out: &mut Outbox) {
+        let rest = self.http();
+        let blocked = rest.blocked;
+        rest.blocked &= rest.connection.is_behind();
+        if freed || blocked && !rest.blocked {
+            out.push(Effect::Wake { client: me });
+        }
+        if rest.reading && !rest.connection.is_answering() {
+            rest.reading = false;
+            if rest.works.is_empty() && self.lease == Lease::None {
+                out.push(Effect::Standing { client: me, standing: self.standing() });
+            }
+        }
     }
 
     /// [`fail`](Client::fail) in HTTP. False if the client does not speak it.

@@ -40,7 +40,9 @@ impl Redis {
             return;
         }
         self.tidy(me, client, out);
-        if client.http().connection.is_behind() {
+        let rest = client.http();
+        rest.blocked = rest.connection.is_behind();
+        if rest.blocked {
             return;
         }
         let Some(first) = client.http().works.iter().position(|work| !work.is_sent()) else { return };
@@ -248,6 +250,7 @@ impl Client {
         let all = answered && rest.works.is_empty();
         self.flush(me, out);
         if all && !self.closing && self.lease == Lease::None {
+            self.http().reading = self.http().connection.is_answering();
             out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }
