@@ -2,6 +2,8 @@
 //! protocol an Execute may, if its portal was made of such a statement. Some that begin none are taken for it: they only cost a
 //! wait to who sends more behind them.
 
+use memchr::memchr;
+
 use crate::{
     PoolMode,
     client::Client,
@@ -54,8 +56,8 @@ pub(crate) fn is_copy(text: &[u8]) -> bool {
 
 /// Whether the text of a simple query may hold a COPY.
 fn may_copy(text: &[u8]) -> bool {
-    let several = text.contains(&b';') && text.windows(4).any(|part| part.eq_ignore_ascii_case(b"copy"));
-    several || is_copy(text)
+    let behind = memchr(b';', text).map_or(&[][..], |first| &text[first..]);
+    is_copy(text) || behind.windows(4).any(|part| part.eq_ignore_ascii_case(b"copy"))
 }
 
 /// A message that is about to be forwarded prepares a statement, or makes a portal of the unnamed one or one that only the

@@ -4,6 +4,7 @@
 //! and sets back is in `settings`. It knows no session.
 
 mod calls;
+mod glance;
 mod kinds;
 mod notation;
 mod settings;
@@ -20,6 +21,9 @@ use settings::next_is;
 
 /// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {
+    if glance::is_plain(text) {
+        return Findings::default();
+    }
     let mut findings = Findings::default();
     if look(text, &mut findings, true).unclear {
         findings = Findings::misread(&findings);

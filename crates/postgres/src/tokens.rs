@@ -48,6 +48,65 @@ impl<'a> Tokens<'a> {
         taken
     }
 
+    /// Takes the first byte, and all behind it that are like this.
+    #[inline]
+    fn take_while(&mut self, like: impl Fn(u8) -> bool) -> &'a [u8] {
+        let rest = self.rest;
+        let length = rest[1..].iter().position(|&byte| !like(byte)).map_or(rest.len(), |more| 1 + more);
+        let (taken, rest) = rest.split_at(length);
+        self.rest = rest;
+        taken
+    }
+
+    /// What begins with a byte that may begin several things; `None` if it was a comment.
+    fn unusual(&mut self, first: u8) -> Option<Token<'a>> {
+        Some(match *self.rest {
+            [b'-', b'-', ..] => {
+                let end = self.rest.iter().position(|&byte| byte == b'\n' || byte == b'\r');
+                self.take(end.unwrap_or(self.rest.len()));
+                return None;
+            }
+            [b'/', b'*', ..] => {
+                self.take(2);
+                self.skip_comment();
+                return None;
+            }
+            [b'e' | b'E', b'\'', ..] => {
+                self.take(2);
+                Token::Literal(self.quoted(b'\'', true))
+            }
+            [b'b' | b'B' | b'x' | b'X' | b'n' | b'N', b'\'', ..] => {
+                self.take(2);
+                Token::Literal(self.quoted(b'\'', false))
+            }
+            [b'u' | b'U', b'&', quote @ (b'\'' | b'"'), ..] => {
+                self.take(3);
+                self.quoted(quote, false);
+                if quote == b'"' { Token::EscapedName } else { Token::Escaped }
+            }
+            [b'\'', ..] => {
+                self.take(1);
+                Token::Literal(self.quoted(b'\'', false))
+            }
+            [b'"', ..] => {
+                self.take(1);
+                Token::Quoted(self.quoted(b'"', false))
+            }
+            [b'$', ..] => match self.dollar_quoted() {
+                Some(body) => Token::Literal(body),
+                None => {
+                    self.take_while(|byte| byte.is_ascii_digit());
+                    Token::Number
+                }
+            },
+            _ if in_word(first) => Token::Word(self.take_while(in_word)),
+            _ => {
+                self.take(1);
+                Token::Symbol(first)
+            }
+        })
+    }
+
     /// Skips a comment that nests; the rest begins behind its first two bytes.
     fn skip_comment(&mut self) {
         let mut depth = 1;
@@ -93,7 +152,7 @@ impl<'a> Tokens<'a> {
 
     /// A text in dollar quotes, if there is one at the front.
     fn dollar_quoted(&mut self) -> Option<&'a [u8]> {
-        let tag = 1 + self.rest[1..].iter().take_while(|&&byte| is_word(byte) && byte != b'$').count();
+        let tag = 1 + self.rest[1..].iter().take_while(|&&byte| in_word(byte) && byte != b'$').count();
         if self.rest.get(tag) != Some(&b'$') || self.rest[1].is_ascii_digit() {
             return None;
         }
@@ -112,70 +171,78 @@ impl<'a> Iterator for Tokens<'a> {
     #[inline]
     fn next(&mut self) -> Option<Token<'a>> {
         loop {
-            let token = match *self.rest {
-                [] | [0, ..] => return None,
-                [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, ..] => {
-                    self.take(1);
-                    continue;
-                }
-                [b'-', b'-', ..] => {
-                    let end = self.rest.iter().position(|&byte| byte == b'\n' || byte == b'\r');
-                    self.take(end.unwrap_or(self.rest.len()));
-                    continue;
-                }
-                [b'/', b'*', ..] => {
-                    self.take(2);
-                    self.skip_comment();
-                    continue;
-                }
-                [b'e' | b'E', b'\'', ..] => {
-                    self.take(2);
-                    Token::Literal(self.quoted(b'\'', true))
-                }
-                [b'b' | b'B' | b'x' | b'X' | b'n' | b'N', b'\'', ..] => {
-                    self.take(2);
-                    Token::Literal(self.quoted(b'\'', false))
-                }
-                [b'u' | b'U', b'&', quote @ (b'\'' | b'"'), ..] => {
-                    self.take(3);
-                    self.quoted(quote, false);
-                    if quote == b'"' { Token::EscapedName } else { Token::Escaped }
-                }
-                [b'\'', ..] => {
-                    self.take(1);
-                    Token::Literal(self.quoted(b'\'', false))
-                }
-                [b'"', ..] => {
-                    self.take(1);
-                    Token::Quoted(self.quoted(b'"', false))
-                }
-                [b'$', ..] => match self.dollar_quoted() {
-                    Some(body) => Token::Literal(body),
-                    None => {
-                        let digits = self.rest[1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-                        self.take(1 + digits);
-                        Token::Number
-                    }
-                },
-                [byte, ..] if byte.is_ascii_digit() => {
+            let rest = self.rest;
+            let first = *rest.first()?;
+            match CLASS[usize::from(first)] {
+                Class::Space => self.rest = &rest[1..],
+                Class::Word => return Some(Token::Word(self.take_while(in_word))),
+                Class::Digit => {
                     // Up to version 14 a word may follow without a space.
-                    let length = self.rest.iter().take_while(|&&b| b.is_ascii_digit() || b == b'.').count();
-                    self.take(length);
-                    Token::Number
+                    self.take_while(|byte| byte.is_ascii_digit() || byte == b'.');
+                    return Some(Token::Number);
                 }
-                [byte, ..] if is_word(byte) => {
-                    let length = self.rest.iter().take_while(|&&byte| is_word(byte)).count();
-                    Token::Word(self.take(length))
+                Class::Symbol => {
+                    self.rest = &rest[1..];
+                    return Some(Token::Symbol(first));
                 }
-                [byte, ..] => {
-                    self.take(1);
-                    Token::Symbol(byte)
+                Class::End => return None,
+                Class::Prefix | Class::Other => {
+                    if let Some(token) = self.unusual(first) {
+                        return Some(token);
+                    }
                 }
-            };
-            return Some(token);
+            }
         }
     }
 }
+
+/// What a token may be that begins with a byte.
+#[derive(Clone, Copy)]
+enum Class {
+    End,
+    Space,
+    Word,
+    Digit,
+    Symbol,
+    /// A word, or the beginning of a text constant.
+    Prefix,
+    /// A quotation, a comment, a parameter.
+    Other,
+}
+
+const CLASS: [Class; 256] = {
+    let mut classes = [Class::Symbol; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            0 => Class::End,
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => Class::Space,
+            b'0'..=b'9' => Class::Digit,
+            b'-' | b'/' | b'\'' | b'"' | b'$' => Class::Other,
+            b'e' | b'E' | b'b' | b'B' | b'x' | b'X' | b'n' | b'N' | b'u' | b'U' => Class::Prefix,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => Class::Word,
+            _ => Class::Symbol,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+/// Whether a byte may stand within a word. Bytes above 127 may: they are parts of letters.
+#[inline]
+fn in_word(byte: u8) -> bool {
+    IN_WORD[usize::from(byte)]
+}
+
+const IN_WORD: [bool; 256] = {
+    let mut which = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        which[byte] = byte == b'$' as usize || matches!(CLASS[byte], Class::Word | Class::Prefix | Class::Digit);
+        byte += 1;
+    }
+    which
+};
 
 /// Length of what leads from the end of a text constant to the quote with which it goes on, that included; `None` if it does not.
 fn continuation(bytes: &[u8]) -> Option<usize> {
@@ -194,12 +261,6 @@ fn continuation(bytes: &[u8]) -> Option<usize> {
         }
         at += 1;
     }
-}
-
-/// Whether a byte may stand within a word. Bytes above 127 may: they are parts of letters.
-#[inline]
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
 #[cfg(test)]
