@@ -299,7 +299,7 @@ fn refer(
     }
     bring((tag, server), &statement, out);
     let kept = (message.header.kind == front::BIND && !described).then_some(&statement);
-    forward_as((tag, server), message, &name, &statement.name(), kept, out)
+    forward_as((tag, server), message, &name, &statement.name, kept, out)
 }
 
 impl Server {
@@ -398,7 +398,7 @@ fn write_hidden_close(
 }
 
 fn write_parse(to: &mut Vec<u8>, statement: &Statement, body: &[u8]) {
-    write_named_parse(to, statement.name().as_bytes(), body);
+    write_named_parse(to, statement.name.as_bytes(), body);
 }
 
 /// Appends a Parse under this name; `body` is what follows the name.

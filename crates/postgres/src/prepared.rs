@@ -2,7 +2,7 @@
 //! because of an error before it, so it is believed within its pipeline only. What a statement is, is known to `statements`.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -14,7 +14,7 @@ const MAX_OF_LEASE: usize = 2048;
 /// What one server has, or has been asked for.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    map: HashMap<u32, Kept>,
+    map: BTreeMap<u32, Kept>,
     /// Counts uses.
     clock: u64,
     /// The clock when the present lease began.

@@ -45,6 +45,8 @@ const SWEEP_AT: usize = 4096;
 pub(crate) struct Statement {
     /// Part of its name at servers; never 0, never used twice.
     pub(crate) id: u32,
+    /// Its name at servers.
+    pub(crate) name: Box<str>,
     /// A hash of the settings under which it was parsed.
     pub(crate) context: u64,
     /// The epoch of its database in which it was prepared: DDL begins another.
@@ -60,11 +62,6 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Its name at servers.
-    pub(crate) fn name(&self) -> String {
-        format!("{}{}", *PREFIX, self.id)
-    }
-
     /// Nobody shares it: it was parsed where its meaning is its client's own.
     pub(crate) fn is_own(&self) -> bool {
         self.context == own_context(self.id)
@@ -127,7 +124,9 @@ impl Statements {
         let findings = scan(body);
         let own = context.unwrap_or_else(|| own_context(id));
         let (edition, retired) = (AtomicU32::new(0), AtomicBool::new(false));
-        let statement = Arc::new(Statement { id, context: own, epoch, body: body.into(), findings, edition, retired });
+        let name = format!("{}{id}", *PREFIX).into_boxed_str();
+        let statement =
+            Arc::new(Statement { id, name, context: own, epoch, body: body.into(), findings, edition, retired });
         if context.is_some() {
             known.by_hash.entry(key).or_default().push(statement.clone());
             known.count += 1;
