@@ -95,7 +95,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     unflushed: Vec<u32>,
     gathering: gathering::Gathering,
     /// Servers given back soiled, and when they are to be cleaned if nobody takes them.
-    soiled: VecDeque<(Time, Arc<SharedPool>, ServerId)>,
+    soiled: VecDeque<(Time, PoolId, ServerId)>,
     /// Servers that are kept only for an answer, and since when.
     answers_due: Vec<(u32, ServerId, Time)>,
     /// Clients that keep others waiting.
@@ -172,7 +172,7 @@ struct Paces {
 /// Something to do once the effect at hand is finished.
 enum Work {
     /// A server that lives here was granted to a client that lives here.
-    Granted(Arc<SharedPool>, Grant),
+    Granted(PoolId, Grant),
     /// A server that lives here was granted to a client that lives elsewhere.
     Bring(PoolId, Grant),
     /// A server that lives here answers, and may take the place of one that is silent.
@@ -423,18 +423,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The pool behind an id, from this worker's own list.
     fn pool(&mut self, id: PoolId) -> Arc<SharedPool> {
+        Arc::clone(self.know_pool(id))
+    }
+
+    /// Enters a pool in this worker's own list if it is not there.
+    fn know_pool(&mut self, id: PoolId) -> &Arc<SharedPool> {
         let index = id.0 as usize;
         if index >= self.pools.len() {
             self.pools.resize(index + 1, None);
             self.local.resize_with(index + 1, Vec::new);
         }
-        if let Some(pool) = &self.pools[index] {
-            return Arc::clone(pool);
-        }
-        let pool = self.shared.registry.pool(id, self.now);
-        self.own_times.note(&pool.spec().timeouts);
-        self.pools[index] = Some(Arc::clone(&pool));
-        pool
+        self.pools[index].get_or_insert_with(|| {
+            let pool = self.shared.registry.pool(id, self.now);
+            self.own_times.note(&pool.spec().timeouts);
+            pool
+        })
     }
 
     fn publish(&mut self) {

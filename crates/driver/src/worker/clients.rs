@@ -268,7 +268,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// least.
     fn hand_over(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
         let length = bytes.len();
-        let protocol = std::sync::Arc::clone(&self.shared.protocol);
         let tag = self.client_tag(slot);
         let (mut at, mut need) = (0, 0);
         while at < length {
@@ -284,6 +283,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 full: length - at >= self.shared.config.max_held_input,
                 unread: self.reactor.is_sending(client.conn),
             };
+            let protocol = &self.shared.protocol;
             let mut servers = ServerSessions(&mut self.servers);
             let used = call(|| {
                 let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);

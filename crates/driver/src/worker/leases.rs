@@ -1,11 +1,12 @@
 //! Check-out and check-in, and doing what the pool and the budget want done.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, WaiterId, Wish};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Time, WaiterId, Wish};
 use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
@@ -16,6 +17,7 @@ use super::{
     sharing::MUX,
 };
 use crate::{
+    alarms::Alarms,
     client_state::State,
     mailbox::Message,
     reactor::Reactor,
@@ -31,6 +33,22 @@ fn waiter_parts(waiter: WaiterId) -> (u32, u32) {
     (ClientTag(waiter.0 as u32).slot() as u32, (waiter.0 >> 32) as u32)
 }
 
+fn operate<T>(
+    pool: &Arc<SharedPool>,
+    actions: &mut VecDeque<(Arc<SharedPool>, Action)>,
+    alarms: &Alarms,
+    now: Time,
+    f: impl FnOnce(&mut Guarded) -> T,
+) -> T {
+    let mut guarded = pool.lock();
+    let result = f(&mut guarded);
+    while let Some(action) = guarded.pool.poll_action() {
+        actions.push_back((Arc::clone(pool), action));
+    }
+    pool.set_alarm(&guarded, alarms, now);
+    result
+}
+
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one queue, and a number
     /// that is new for each wish that could be confused with another.
@@ -40,32 +58,32 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Asks a pool's state machine something under its lock, and queues what it wants done.
     pub(super) fn operate<T>(&mut self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        let mut guarded = pool.lock();
-        let result = f(&mut guarded);
-        while let Some(action) = guarded.pool.poll_action() {
-            self.actions.push_back((Arc::clone(pool), action));
-        }
-        pool.set_alarm(&guarded, &self.shared.registry.alarms, self.now);
-        result
+        operate(pool, &mut self.actions, &self.shared.registry.alarms, self.now, f)
+    }
+
+    /// The same for a pool that this worker knows. What all workers share is not counted up and down for it: that would go from core to core.
+    fn operate_known<T>(&mut self, pool: PoolId, f: impl FnOnce(&mut Guarded) -> T) -> T {
+        let pool = self.pools[pool.0 as usize].as_ref().expect("it has a server, or a client that asks for one, here");
+        operate(pool, &mut self.actions, &self.shared.registry.alarms, self.now, f)
     }
 
     // ---- check-out ----
 
     /// A client needs a server. True when it has one at once.
     pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Wish) -> bool {
-        let shared = self.pool(pool);
+        self.know_pool(pool);
         let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.waiter_id(slot, client.waiter);
         let home = self.home();
-        let ticket = match self.ask_for(&shared, waiter, wish) {
+        let ticket = match self.ask_for(pool, waiter, wish) {
             CheckOut::Granted(grant) if grant.home == home => {
-                if self.server_usable(&shared, grant.server) {
-                    self.attach(slot, &shared, &grant);
+                if self.server_usable(pool, grant.server) {
+                    self.attach(slot, pool, &grant);
                     return true;
                 }
                 // Its end has been seen, but not dealt with yet.
-                self.work.push_back(Work::Granted(shared, grant));
+                self.work.push_back(Work::Granted(pool, grant));
                 None
             }
             CheckOut::Granted(grant) => {
@@ -81,7 +99,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             CheckOut::Failed(reason) => {
                 let waited = std::time::Duration::ZERO;
-                self.work.push_back(Work::LeaseFailed { pool: shared, waiter, reason, waited });
+                let pool = self.pool(pool);
+                self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
                 None
             }
         };
@@ -92,13 +111,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Asks a pool for a server.
-    pub(super) fn ask(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId) -> CheckOut {
+    pub(super) fn ask(&mut self, pool: PoolId, waiter: WaiterId) -> CheckOut {
+        self.know_pool(pool);
         self.ask_for(pool, waiter, Wish::Any)
     }
 
-    fn ask_for(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId, wish: Wish) -> CheckOut {
+    fn ask_for(&mut self, pool: PoolId, waiter: WaiterId, wish: Wish) -> CheckOut {
         let (home, now) = (self.home(), self.now);
-        self.operate(pool, |guarded| {
+        self.operate_known(pool, |guarded| {
             let outcome = guarded.pool.check_out_for(waiter, home, wish, now);
             match &outcome {
                 CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
@@ -132,31 +152,32 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The server that was granted lives here, and so does the client.
-    pub(super) fn on_granted(&mut self, pool: Arc<SharedPool>, grant: Grant) {
+    pub(super) fn on_granted(&mut self, pool: PoolId, grant: Grant) {
         let (slot, serial) = waiter_parts(grant.waiter);
         if slot == MUX {
+            let pool = self.pool(pool);
             return self.on_mux_granted(&pool, &grant);
         }
-        let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool.id);
+        let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool);
         let present = self.waiter_is(slot, serial) && waits(self.clients[slot as usize].lease);
         if !present {
             // A server that has ended is given back by what ends it.
-            if self.server_usable(&pool, grant.server) {
-                let server = self.server_here(&pool, grant.server).expect("a usable server is here");
+            if self.server_usable(pool, grant.server) {
+                let server = self.server_here(pool, grant.server).expect("a usable server is here");
                 let verdict = if self.servers[server].soiled { Verdict::Soiled } else { Verdict::Clean };
                 self.check_in(server, verdict);
             }
             return;
         }
-        if !self.server_usable(&pool, grant.server) {
-            return self.on_grant_lost(pool.id, grant);
+        if !self.server_usable(pool, grant.server) {
+            return self.on_grant_lost(pool, grant);
         }
-        self.attach(slot as usize, &pool, &grant);
+        self.attach(slot as usize, pool, &grant);
         self.feed(slot as usize);
     }
 
     /// Puts client and server together.
-    fn attach(&mut self, slot: usize, pool: &Arc<SharedPool>, grant: &Grant) {
+    fn attach(&mut self, slot: usize, pool: PoolId, grant: &Grant) {
         let server_slot = self.server_here(pool, grant.server).expect("a granted server lives where the pool says");
         let server = &mut self.servers[server_slot];
         let free = server.holder.is_none() && server.share.is_none() && server.phase == Phase::Live;
@@ -169,16 +190,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if grant.waited >= self.shared.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
+            let spec = self.servers[server_slot].pool.spec();
             tracing::warn!(
                 withheld,
-                client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
+                client = %self.client_address(slot), database = %spec.database, user = %spec.user,
                 server = self.backend(server_slot), waited_ms = grant.waited.as_millis() as u64,
                 "a client waited long for a server"
             );
         }
         let mut out = self.outbox();
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server_slot));
-        let protocol = Arc::clone(&self.shared.protocol);
+        let protocol = &self.shared.protocol;
         let (client, server) = (&mut self.clients[slot], &mut self.servers[server_slot]);
         if client.broken {
             // It ends, and this server with it.
@@ -354,18 +376,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let Some(reason) = server.pinned.take() {
             server.pool.lock().stats.on_pinned(reason, -1);
         }
-        let (pool, id, held) = (Arc::clone(&server.pool), server.id, self.now - server.since);
+        let (pool, id, held) = (server.pool.id, server.id, self.now - server.since);
         server.since = self.now;
         server.soiled = verdict == Verdict::Soiled;
         let served = std::mem::take(&mut server.served);
         self.transactions += u64::from(served);
-        let asked = how != CheckIn::Discard && pool.awaits_idle.load(Relaxed);
-        let how = if asked && self.gives_up(&pool, id) { CheckIn::Reclaim } else { how };
+        let asked = how != CheckIn::Discard && server.pool.awaits_idle.load(Relaxed);
+        let how = if asked && self.gives_up(pool, id) { CheckIn::Reclaim } else { how };
         if how == CheckIn::Reset {
             self.servers[slot].phase = Phase::Cleaning;
         }
         let (home, now) = (self.home(), self.now);
-        let grant = self.operate(&pool, |guarded| {
+        let grant = self.operate_known(pool, |guarded| {
             if served {
                 guarded.stats.on_hold_ended(held);
             }
@@ -380,7 +402,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             None => {
                 self.rearm_server(slot);
                 if how == CheckIn::Clean && verdict == Verdict::Soiled {
-                    self.soiled.push_back((self.now + SOILED_FOR, Arc::clone(&pool), id));
+                    self.soiled.push_back((self.now + SOILED_FOR, pool, id));
                 }
             }
         }
@@ -391,13 +413,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         while self.soiled.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, pool, id) = self.soiled.pop_front().expect("just seen");
-            self.operate(&pool, |guarded| guarded.pool.reset_idle(id, now));
+            self.operate_known(pool, |guarded| guarded.pool.reset_idle(id, now));
         }
     }
 
     /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
     #[cold]
-    fn gives_up(&mut self, pool: &SharedPool, server: ServerId) -> bool {
+    fn gives_up(&mut self, pool: PoolId, server: ServerId) -> bool {
+        let pool = self.pool(pool);
         if !pool.lock().pool.may_spare(server, self.now) {
             return false;
         }
@@ -406,22 +429,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A grant of a server: brings it and its client together, wherever they live.
-    pub(super) fn deliver(&mut self, pool: Arc<SharedPool>, grant: Grant) {
+    pub(super) fn deliver(&mut self, pool: PoolId, grant: Grant) {
         match (grant.home == self.home(), grant.waiter_home == self.home()) {
             (true, true) => self.work.push_back(Work::Granted(pool, grant)),
             // Not before the outbox at hand is done: it may yet close the server.
-            (true, false) => self.work.push_back(Work::Bring(pool.id, grant)),
-            (false, _) => self.mailbox(grant.home).send(Message::Bring(pool.id, grant)),
+            (true, false) => self.work.push_back(Work::Bring(pool, grant)),
+            (false, _) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
         }
     }
 
     /// Sends a server that lives here to the worker of the client it was granted to.
     pub(super) fn bring(&mut self, pool: PoolId, grant: Grant) {
-        let shared = self.pool(pool);
+        self.know_pool(pool);
         if grant.waiter_home == self.home() {
-            return self.work.push_back(Work::Granted(shared, grant));
+            return self.work.push_back(Work::Granted(pool, grant));
         }
-        let moving = self.server_here(&shared, grant.server).and_then(|slot| self.move_out(slot));
+        let moving = self.server_here(pool, grant.server).and_then(|slot| self.move_out(slot));
         match moving {
             Some(moving) => self.mailbox(grant.waiter_home).send(Message::Server(Box::new(moving), grant)),
             None => self.mailbox(grant.waiter_home).send(Message::GrantLost(pool, grant)),
@@ -459,7 +482,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Action::Grant(grant) => {
                 pool.lock().stats.on_grant(&grant);
-                self.deliver(pool, grant);
+                self.deliver(pool.id, grant);
             }
             Action::Fail { waiter, reason, waited, .. } => {
                 pool.lock().stats.on_failed(reason);
@@ -469,7 +492,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Action::Check { server, .. } => self.clean(&pool, server, false),
             Action::Reset { server, .. } => self.clean(&pool, server, true),
             Action::Interrupt { server, .. } => {
-                if let Some(slot) = self.server_here(&pool, server) {
+                if let Some(slot) = self.server_here(pool.id, server) {
                     let reason = CloseReason::Error(protocol::Blame::Exhausted, "interrupted by an operator".into());
                     self.remove_server(slot, reason);
                 }
@@ -482,7 +505,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if reason == Closed::Error {
             self.tell_given_up(pool, server);
         }
-        match self.whereabouts(pool, server) {
+        match self.whereabouts(pool.id, server) {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.
             Local::None if pool.lock().pool.is_closing(server) != Some(true) => return,
             Local::None => {}
@@ -499,7 +522,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Says what a server did not do in time.
     fn tell_given_up(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
-        let what = match self.whereabouts(pool, server) {
+        let what = match self.whereabouts(pool.id, server) {
             Local::None => return,
             Local::Dial(_) => "no connection",
             Local::Server(slot) => match self.servers[slot as usize].phase {
@@ -545,8 +568,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     // ---- where servers are ----
 
-    pub(super) fn whereabouts(&self, pool: &SharedPool, server: ServerId) -> Local {
-        let here = self.local.get(pool.id.0 as usize).and_then(|slots| slots.get(server.slot())).copied();
+    pub(super) fn whereabouts(&self, pool: PoolId, server: ServerId) -> Local {
+        let here = self.local.get(pool.0 as usize).and_then(|slots| slots.get(server.slot())).copied();
         match here {
             Some(Local::Server(slot)) if self.servers.get(slot as usize).is_some_and(|s| s.id == server) => {
                 Local::Server(slot)
@@ -566,7 +589,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         slots[server.slot()] = place;
     }
 
-    pub(super) fn server_here(&self, pool: &SharedPool, server: ServerId) -> Option<usize> {
+    pub(super) fn server_here(&self, pool: PoolId, server: ServerId) -> Option<usize> {
         match self.whereabouts(pool, server) {
             Local::Server(slot) => Some(slot as usize),
             Local::Dial(_) | Local::None => None,
@@ -574,7 +597,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Whether a server lives here and its end has not been seen.
-    fn server_usable(&self, pool: &SharedPool, server: ServerId) -> bool {
+    fn server_usable(&self, pool: PoolId, server: ServerId) -> bool {
         self.server_here(pool, server).is_some_and(|slot| !self.servers[slot].ending)
     }
 

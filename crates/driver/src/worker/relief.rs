@@ -69,9 +69,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.next_serial = self.next_serial.wrapping_add(1);
         self.mux(pool.id).expect("seen by the caller").relief = Relief::Asked(waiter);
         let id = self.waiter_id(MUX as usize, waiter);
-        match self.ask(pool, id) {
+        match self.ask(pool.id, id) {
             CheckOut::Granted(grant) if grant.home == self.home() => {
-                self.work.push_back(Work::Granted(Arc::clone(pool), grant));
+                self.work.push_back(Work::Granted(pool.id, grant));
             }
             CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool.id, grant)),
             CheckOut::Queued(_) => {}

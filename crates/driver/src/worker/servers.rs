@@ -148,7 +148,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
     /// least.
     fn hand_server_input(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
-        let protocol = Arc::clone(&self.shared.protocol);
         let tag = self.server_tag(slot);
         let id = self.servers[slot].id;
         let (mut at, mut need) = (0, 0);
@@ -159,6 +158,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 return (bytes.len(), 0);
             };
             let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD, unread: false };
+            let protocol = &self.shared.protocol;
             let mut clients = ClientSessions::new(&mut self.clients);
             let used = call(|| {
                 let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
@@ -268,7 +268,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             grant
         });
         if let Some(grant) = grant {
-            self.deliver(pool, grant);
+            self.deliver(pool.id, grant);
         }
     }
 
@@ -286,7 +286,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Lets the session reset or check its server; it ends with `Effect::Ready` or a close.
     pub(super) fn clean(&mut self, pool: &Arc<SharedPool>, id: ServerId, reset: bool) {
-        let Some(slot) = self.server_here(pool, id) else { return };
+        let Some(slot) = self.server_here(pool.id, id) else { return };
         let server = &mut self.servers[slot];
         server.phase = Phase::Cleaning;
         server.since = self.now;
@@ -397,7 +397,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             sides: 0,
             after_side: None,
         });
-        self.on_granted(pool, grant);
+        self.on_granted(pool.id, grant);
     }
 
     // ---- closing ----

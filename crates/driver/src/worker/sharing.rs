@@ -166,7 +166,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mux = Mux { waiter, place: Place::Waiting, joining, relief: Relief::None };
         self.muxes[pool.0 as usize] = Some(Box::new(mux));
         let id = self.waiter_id(MUX as usize, waiter);
-        match self.ask(&shared, id) {
+        match self.ask(pool, id) {
             CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(&shared, &grant),
             CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
             // Nobody leaves the queue for a mux: a server that comes when all have gone is simply given back.
@@ -179,7 +179,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The server that was granted to a mux lives here.
     pub(super) fn on_mux_granted(&mut self, pool: &Arc<SharedPool>, grant: &Grant) {
-        let slot = self.server_here(pool, grant.server).filter(|slot| !self.servers[*slot].ending);
+        let slot = self.server_here(pool.id, grant.server).filter(|slot| !self.servers[*slot].ending);
         let waiter = (grant.waiter.0 >> 32) as u32;
         if !self.mux_waits(pool.id, waiter) {
             return self.on_relief_granted(pool.id, waiter, slot);
