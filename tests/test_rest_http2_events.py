@@ -326,6 +326,13 @@ def test_whoever_reads_an_answer_is_not_idle(rest, server):
     assert poolhouse.metric("poolhouse_clients", state="active") == 0
 
 
+def test_query_time_bounds_how_long_an_answer_is_read(rest, server):
+    poolhouse = rest(listener='query_time = "1s"\n')
+    raw, _ = reading(poolhouse, server)
+    eventually("it is disconnected", lambda: poolhouse.metric("poolhouse_clients", state="active") == 0)
+    raw.socket.close()
+
+
 def test_an_answer_is_read_to_its_end_though_poolhouse_ends(rest, server):
     poolhouse = rest()
     raw, large = reading(poolhouse, server)
