@@ -85,7 +85,7 @@ def test_a_primary_that_takes_no_writes_any_more_is_left_for_one_that_does(start
     first = cluster
     # One server: were it busy with a question of Poolhouse's own, a second one would be on the other host at once.
     pooler = start(databases={"bench": {"url": url(first.port, primary.port, target_session_attrs="read-write"),
-                                        "max_size": 1}})
+                                        "max_size": 1, "max_wait_time": "10s"}})
     with pooler.wire() as client:
         assert port_of(client) == first.port
         let_writes(first, False)

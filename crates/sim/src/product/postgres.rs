@@ -21,19 +21,23 @@ use crate::{
 
 use speech::Voice;
 
-const POOL: PoolId = PoolId(0);
+/// Users, each with a pool.
+const USERS: [&str; 2] = ["app", "web"];
 
-/// The one pool, for everybody.
+/// Who may log in, and the pools.
 #[derive(Clone)]
 struct Doors {
     mode: PoolMode,
     state: StatePolicy,
     config: PoolConfig,
+    /// Most servers of all pools together.
+    cap: u32,
 }
 
 impl Upstreams for Doors {
-    fn spec(&self, _: PoolId) -> PoolSpec {
-        drawn::spec("sim".into(), self.config.clone())
+    fn spec(&self, pool: PoolId) -> PoolSpec {
+        let user = USERS[pool.0 as usize].into();
+        PoolSpec { user, caps: vec![("all".into(), self.cap)], ..drawn::spec("sim".into(), self.config.clone()) }
     }
 
     fn at_start(&self) -> Vec<PoolId> {
@@ -60,17 +64,18 @@ impl Directory for Doors {
 
     fn refuted(&self, _: &str, _: &str) {}
 
-    fn route(&self, _: &str, _: &str) -> Result<Route, Unknown> {
-        Ok(Route { pool: POOL, mode: self.mode, pass_through: false, add_host: false })
+    fn route(&self, _: &str, user: &str) -> Result<Route, Unknown> {
+        let pool = USERS.iter().position(|known| *known == user).ok_or(Unknown::User)?;
+        Ok(Route { pool: PoolId(pool as u32), mode: self.mode, pass_through: false, add_host: false })
     }
 
     fn catalogue_read(&self, _: PoolId, _: &[String]) {}
 
-    fn server_login(&self, _: PoolId) -> ServerLogin {
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
         ServerLogin {
             database: "sim".into(),
             database_id: "sim".into(),
-            user: "app".into(),
+            user: USERS[pool.0 as usize].into(),
             mode: self.mode,
             state: self.state,
             ..ServerLogin::default()
@@ -92,22 +97,27 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
     let config = drawn::pool(&mut rng, max_size);
+    let users = if mode == PoolMode::Transaction && rng.percent(30) { USERS.len() } else { 1 };
+    // Who keeps a server of his own leaves two to his pool: one for those who listen, one for everybody else.
+    let pinners = if mode == PoolMode::Session { players } else { users * (max_size as usize).saturating_sub(2) };
+    let all_pools = max_size * users as u32;
+    let enough = (pinners.min(players) + 2 * users) as u32;
+    let cap = if rng.percent(50) { all_pools.min(enough) } else { all_pools };
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
-    let doors = Arc::new(Doors { mode, state, config });
+    let doors = Arc::new(Doors { mode, state, config, cap });
     let weather = drawn::weather(&mut rng, bounds);
     let network = Network::new(rng.next(), weather);
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
-    // Who keeps a server of his own leaves two: one for those who listen, one for everybody else.
-    let pinners = if mode == PoolMode::Session { players } else { (max_size as usize).saturating_sub(2) };
-    let players = drawn::players(&mut rng, bounds, players, |number| Voice::new(number, number < pinners));
-    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER, false), &mut rng);
+    let voice = |number| Voice::new(number, USERS[number % users], number < pinners);
+    let players = drawn::players(&mut rng, bounds, players, voice);
+    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER, USERS[0], false), &mut rng);
     let world = World::new(
         (house, network, Site::new(model::Postgres::new(), trace)),
         (players, strangers),
         chaos,
-        Most { servers: max_size as usize, unsent: 2 << 20 },
+        Most { servers: cap as usize, unsent: 2 << 20 },
         rng,
         trace,
     );

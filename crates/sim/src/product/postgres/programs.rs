@@ -5,6 +5,8 @@ use crate::{product::player::Request, random::Rng};
 /// The requests of one player.
 pub(super) struct Programs {
     number: usize,
+    /// As whom it logs in.
+    user: &'static str,
     pins: bool,
     /// Its name changes after a fault, when it is not known what became of its last rows.
     alias: u32,
@@ -71,8 +73,18 @@ fn run(sql: &str, arguments: &[&str], described: bool) -> Vec<u8> {
 }
 
 impl Programs {
-    pub(super) fn new(number: usize, pins: bool) -> Self {
-        Self { number, pins, alias: 0, next_row: 1, value: 0, status: b'I', parsed: false, acknowledged: Vec::new() }
+    pub(super) fn new(number: usize, user: &'static str, pins: bool) -> Self {
+        Self {
+            number,
+            user,
+            pins,
+            alias: 0,
+            next_row: 1,
+            value: 0,
+            status: b'I',
+            parsed: false,
+            acknowledged: Vec::new(),
+        }
     }
 
     /// Under which name its rows are in the ledger.
@@ -88,7 +100,7 @@ impl Programs {
     /// The parameters of its next connection.
     pub(super) fn begin(&mut self, rng: &mut Rng) -> Vec<(String, String)> {
         (self.status, self.parsed) = (b'I', false);
-        let mut parameters = vec![("user".into(), "app".into()), ("database".into(), "sim".into())];
+        let mut parameters = vec![("user".into(), self.user.into()), ("database".into(), "sim".into())];
         if rng.percent(30) {
             parameters.push(("application_name".into(), format!("player {}", self.number)));
         }

@@ -15,9 +15,9 @@ pub(super) struct Voice {
 }
 
 impl Voice {
-    /// `pins`: it may use what needs a server of its own.
-    pub(super) fn new(number: usize, pins: bool) -> Self {
-        Self { programs: Programs::new(number, pins), key: None }
+    /// It logs in as this user. `pins`: it may use what needs a server of its own.
+    pub(super) fn new(number: usize, user: &'static str, pins: bool) -> Self {
+        Self { programs: Programs::new(number, user, pins), key: None }
     }
 }
 
