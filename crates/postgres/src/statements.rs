@@ -159,6 +159,8 @@ struct Held {
     used: u64,
     /// The client was told the types of its columns, and relies on them.
     described: bool,
+    /// The number of the statement that was there before this one took its place; 0: none. Errors that name it may be on their way.
+    former: u32,
 }
 
 /// A request of the client's without an answer.
@@ -232,7 +234,8 @@ impl Named {
         if let Some(held) = self.map.get_mut(name)
             && held.statement.body == statement.body
         {
-            held.statement = statement.clone();
+            let former = std::mem::replace(&mut held.statement, statement.clone());
+            held.former = former.id;
         }
     }
 
@@ -326,14 +329,15 @@ impl Named {
     pub(crate) fn name_of(&self, id: u32) -> Option<&[u8]> {
         let is = |pending: &&Pending| pending.parsed.as_ref().is_some_and(|statement| statement.id == id);
         let pending = self.pending.iter().find(is).map(|pending| &*pending.name);
-        pending.or_else(|| self.map.iter().find(|(_, held)| held.statement.id == id).map(|(name, _)| &**name))
+        let has = |held: &Held| held.statement.id == id || held.former == id;
+        pending.or_else(|| self.map.iter().find(|(_, held)| has(held)).map(|(name, _)| &**name))
     }
 
     fn insert(&mut self, name: Box<[u8]>, statement: Arc<Statement>, described: bool) {
         self.remove(&name);
         self.bytes += name.len() + statement.body.len();
         self.clock += 1;
-        self.map.insert(name, Held { statement, used: self.clock, described });
+        self.map.insert(name, Held { statement, used: self.clock, described, former: 0 });
         if self.map.len() > MAX_OF_CLIENT || self.bytes > MAX_BYTES_OF_CLIENT {
             self.evict();
         }
