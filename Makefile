@@ -8,10 +8,11 @@ PYTHON := .venv/bin/python
 POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 60
-# How many random schedules the simulator runs in `make test`, and from which seed on.
-SIM_SCHEDULES ?= 100000
+# How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 of the product, and more of the pools alone.
+SIM_WORLD_SCHEDULES ?= 40000
 SIM_CLUSTER_SCHEDULES ?= 4000
-SIM_PRODUCT_SCHEDULES ?= 25000
+SIM_POSTGRES_SCHEDULES ?= 56000
+SIM_REDIS_SCHEDULES ?= 40000
 SIM_SEED ?= 1
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
 BENCH_ARGS ?=
@@ -51,10 +52,10 @@ test-unit: ## unit and property tests of all crates
 	$(PYTHON) -m pytest -q -p no:cacheprovider bench/test_bench.py
 
 test-sim: ## random schedules in virtual time; a failure prints the command that replays it
-	$(CARGO) run --release --locked -p sim -- world --schedules $(SIM_SCHEDULES) --seed $(SIM_SEED)
+	$(CARGO) run --release --locked -p sim -- world --schedules $(SIM_WORLD_SCHEDULES) --seed $(SIM_SEED)
 	$(CARGO) run --release --locked -p sim -- cluster --schedules $(SIM_CLUSTER_SCHEDULES) --seed $(SIM_SEED)
-	$(CARGO) run --release --locked -p sim -- postgres --schedules $(SIM_PRODUCT_SCHEDULES) --seed $(SIM_SEED)
-	$(CARGO) run --release --locked -p sim -- redis --schedules $(SIM_PRODUCT_SCHEDULES) --seed $(SIM_SEED)
+	$(CARGO) run --release --locked -p sim -- postgres --schedules $(SIM_POSTGRES_SCHEDULES) --seed $(SIM_SEED)
+	$(CARGO) run --release --locked -p sim -- redis --schedules $(SIM_REDIS_SCHEDULES) --seed $(SIM_SEED)
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile tests $(PYTEST_ARGS)

@@ -60,6 +60,7 @@ pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS, Path};
 pub use gate::{Admission, Gate, GateConfig};
 pub use idle_queue::{IdleQueue, IdleTicket};
 pub use pool::Pool;
+pub use random::Random;
 pub use slots::{Home, ServerId};
 pub use time::Time;
 pub use waiters::{Ticket, WaiterId};

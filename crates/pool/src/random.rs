@@ -1,15 +1,19 @@
-//! Chance from a seed: a SplitMix64 generator for jitter. Knows nothing of what it is used for, and is no source of secrets.
+//! Chance from a seed: a SplitMix64 generator (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"). What draws more
+//! than jitter wraps it. Knows nothing of what it is used for, and is no source of secrets.
 
 /// A small deterministic generator; the same seed gives the same numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// A generator that begins at `seed`. Seeds that are neighbours give numbers without relation to each other.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// 64 random bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +23,7 @@ impl Random {
 
     /// Uniform in `0..=limit`; a bias below 2^-11 of a step is of no matter to jitter.
     pub(crate) fn up_to(&mut self, limit: u64) -> u64 {
-        let wide = u128::from(self.next()) * (u128::from(limit) + 1);
+        let wide = u128::from(self.bits()) * (u128::from(limit) + 1);
         u64::try_from(wide >> 64).expect("the product of two 64 bit numbers, shifted by 64")
     }
 }

@@ -1,16 +1,16 @@
-//! The one source of chance. Deterministic: the same seed gives the same world on every machine.
+//! The one source of chance. Deterministic: the same seed gives the same world on every machine. Where the bits come from is known to `pool`.
 //! It knows nothing of what is decided with it.
 
 use core::{ops::RangeInclusive, time::Duration};
 
-/// SplitMix64: small, fast, and good enough for choosing schedules. Not for secrets.
+/// Small, fast, and good enough for choosing schedules. Not for secrets.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(pool::Random);
 
 impl Rng {
     /// A generator of its own for each seed; neighbouring seeds are unrelated.
     pub fn new(seed: u64) -> Self {
-        let mut rng = Self(seed ^ 0x6a09_e667_f3bc_c909);
+        let mut rng = Self(pool::Random::new(seed ^ 0x6a09_e667_f3bc_c909));
         rng.next();
         rng
     }
@@ -18,11 +18,7 @@ impl Rng {
     /// 64 random bits.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `n`, which must not be zero.

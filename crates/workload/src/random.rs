@@ -1,23 +1,18 @@
-//! Chance from a seed, for all that measures: a SplitMix64 generator (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"). The
-//! same seed gives the same load; it is no source of secrets.
+//! Chance from a seed, for all that measures: the same seed gives the same load. Where the bits come from is known to `pool`.
 
 /// A small deterministic generator.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(pool::Random);
 
 impl Random {
     /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(pool::Random::new(seed))
     }
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// Uniform in (0, 1]: never 0, so that its logarithm is finite.
