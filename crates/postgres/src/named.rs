@@ -158,27 +158,34 @@ fn take_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     server.exchange.noted(Note::Swallowed);
 }
 
-/// A Parse of DEALLOCATE, if it names a statement of the client's: the server deallocates something else that is there. It keeps
+/// The name of the client's statement that a Parse of DEALLOCATE is about, if it is about one; or what is to be done first.
+pub(crate) fn deallocated(
+    client: &mut Client,
+    server: &mut Server,
+    message: &Arrived<'_>,
+) -> Option<Result<Vec<u8>, Step>> {
+    if client.named.is_none() || !message.is_whole() {
+        return None;
+    }
+    let Some(Deallocate::One(name)) = deallocates(message.body().get(1..)?) else { return None };
+    match meaning(client, server, &name) {
+        Err(step) => return Some(Err(step)),
+        Ok(found) => found?,
+    };
+    Some(if is_full(client) { Err(Step::TooMany) } else { Ok(name) })
+}
+
+/// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is there. It keeps
 /// its own for others; and to bring it first, if it is not there, may fail by now.
 pub(crate) fn deallocate(
     client: &mut Client,
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
+    name: &[u8],
     out: &mut Outbox,
-) -> Option<Step> {
-    if client.named.is_none() || !message.is_whole() {
-        return None;
-    }
-    let mut body = message.body().get(1..)?;
-    let Some(Deallocate::One(name)) = deallocates(body) else { return None };
-    match meaning(client, server, &name) {
-        Err(step) => return Some(step),
-        Ok(found) => found?,
-    };
-    take_text(&mut body)?;
-    if is_full(client) {
-        return Some(Step::TooMany);
-    }
+) -> Step {
+    let mut body = &message.body()[1..];
+    take_text(&mut body).expect("its text was read");
     take_name((tag, server), out);
     out.insert(Peer::Server(tag), |to| {
         write(to, front::PARSE, |to| {
@@ -187,9 +194,9 @@ pub(crate) fn deallocate(
         });
     });
     let prepared = server.prepared.get_or_insert_default();
-    client.named.as_mut().expect("it has the statement").close(&name, prepared.pipeline());
+    client.named.as_mut().expect("it has the statement").close(name, prepared.pipeline());
     server.exchange.noted(Note::Close);
-    Some(Step::Replaced(message.end()))
+    Step::Replaced(message.end())
 }
 
 /// A Close: the server keeps the statement for others.

@@ -200,12 +200,7 @@ pub(crate) fn query(
             return Some(Step::Wait);
         }
         if client.unnamed.is_some() {
-            // What is answered to this tells whether the query is read.
-            let before = client.unnamed.take();
-            let at_hand = server.unnamed.owner == Some(Owner::of(me, client));
-            out.insert(Peer::Server(tag), named::write_idle_close);
-            server.unnamed.doubt(at_hand).replace(before);
-            server.exchange.noted(Note::Hidden);
+            doubt_next((me, client), (tag, server), out);
         }
     } else {
         server.unnamed.supersede();
@@ -214,6 +209,41 @@ pub(crate) fn query(
     *kept = None;
     replaced(me, client, server);
     None
+}
+
+/// What is forwarded next takes the statement's place, or may be skipped: what is answered to an idle Close ahead of it tells whether it is read.
+fn doubt_next((me, client): (ClientTag, &mut Client), (tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
+    let before = client.unnamed.take();
+    let at_hand = server.unnamed.owner == Some(Owner::of(me, client));
+    out.insert(Peer::Server(tag), named::write_idle_close);
+    server.unnamed.doubt(at_hand).replace(before);
+    server.exchange.noted(Note::Hidden);
+}
+
+/// The Parse of a DEALLOCATE is forwarded in another form, whose answer is that of the statement it is about. The statement stays with this
+/// server.
+fn deallocate(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: &[u8],
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    if server.mid_pipeline {
+        keep(client, message, kept);
+        let loses = server.unnamed.owner != Some(Owner::of(me, client)) || client.unnamed.is_some();
+        if loses || server.unnamed.doubt.is_some() {
+            doubt_next((me, client), (tag, server), out);
+        }
+    } else {
+        server.unnamed.supersede();
+        *kept = None;
+    }
+    client.drop_unnamed();
+    client.unnamed_forgets = false;
+    server.unnamed.owner = Some(Owner::of(me, client));
+    named::deallocate(client, (tag, server), message, name, out)
 }
 
 /// The client has another statement, or none, and so has the server, if it had the one before.
@@ -282,15 +312,10 @@ pub(crate) fn follow(
                 return Step::Wait;
             }
             let text = if message.is_whole() { message.body().get(1..) } else { None };
-            if let Some(step) = named::deallocate(client, (tag, server), message, out) {
-                if matches!(step, Step::Replaced(_)) {
-                    // It stays with this server.
-                    client.drop_unnamed();
-                    client.unnamed_forgets = false;
-                    server.unnamed.owner = Some(Owner::of(me, client));
-                    *kept = None;
-                }
-                return step;
+            match named::deallocated(client, server, message) {
+                None => {}
+                Some(Err(step)) => return step,
+                Some(Ok(name)) => return deallocate((me, client), (tag, server), message, &name, kept, out),
             }
             let mut amended = None;
             if let Some(step) = suspect((me, client), (tag, server), (message, text), &mut amended, out) {

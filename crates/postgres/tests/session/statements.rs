@@ -55,6 +55,25 @@ fn a_statement_is_parsed_again_on_the_server_that_lacks_it() {
 }
 
 #[test]
+fn a_deallocate_is_executed_whatever_becomes_of_the_parse_before_it() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let other = add_server(&mut world);
+    let client = add_client(&mut world);
+    parse(&mut world, client, other);
+    world.client_says(client, &messages("P:~first~~~ S"));
+    world.server_says(other, &messages("1 Z:I"));
+    let server = add_server(&mut world);
+    world.idle.retain(|tag| *tag == server);
+    world.client_says(client, &messages("E:bad P:~lost~~~ S"));
+    // The Parse before it is skipped, which is told only when this one has been forwarded.
+    world.client_says(client, &messages("P:~DEALLOCATE_a~~~"));
+    world.server_says(server, &messages("E:SERROR~C34000~~ Z:I"));
+    world.server_got(server);
+    world.client_says(client, &messages("B:~~~~~~~~ E:~~~~~ S"));
+    assert_eq!(world.server_got(server), messages("B:~~~~~~~~ E:~~~~~ S"), "no other statement takes its place");
+}
+
+#[test]
 fn clients_with_the_same_text_share_a_statement() {
     in_all_pieces(PoolMode::Transaction, |world, one, server| {
         let name = parse(world, one, server);
