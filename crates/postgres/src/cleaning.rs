@@ -2,7 +2,7 @@
 //!
 //! All of it is one transaction: see `preface` for what that is good for.
 
-use crate::parameters::Settings;
+use crate::sql::parameters::Settings;
 
 /// What may have been left behind in a server since it was cleaned last.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

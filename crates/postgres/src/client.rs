@@ -12,16 +12,18 @@ use crate::{
     PoolMode, Postgres,
     client_login::Login,
     copies::{self, Copies},
-    error::{Report, Severity, code},
     exchange::Admission,
     listeners::Listening,
-    message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write, write_ready, write_text},
-    parameters::Settings,
     preface::ends_request,
     requests::{Arrived, Step, look},
     server::Server,
+    sql::parameters::Settings,
     state::Pin,
     statements::Named,
+    wire::{
+        error::{Report, Severity, code},
+        message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write, write_ready, write_text},
+    },
 };
 
 /// The state of one client's connection. Small, since tens of thousands are idle; what only the login needs is in a

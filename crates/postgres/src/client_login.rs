@@ -11,18 +11,21 @@ use protocol::{
 use scram::Mechanism;
 
 use crate::{
-    Encryption, Look, Postgres, Proof, Unknown, cancel_key,
+    Encryption, Look, Postgres, Proof, Unknown,
     client::{Client, Phase, Skip},
     copies::Copies,
-    encryption,
-    error::{Report, Severity, code},
-    md5,
-    message::{
-        Header, IDLE, SMALL_LIMIT, back, front, take_text, take_u32, write, write_parameter, write_ready, write_text,
-    },
-    parameters::Learned,
     server::Server,
-    startup::{self, Packet, Start, StartError},
+    sql::parameters::Learned,
+    wire::{
+        cancel_key, encryption,
+        error::{Report, Severity, code},
+        md5,
+        message::{
+            Header, IDLE, SMALL_LIMIT, back, front, take_text, take_u32, write, write_parameter, write_ready,
+            write_text,
+        },
+        startup::{self, Packet, Start, StartError},
+    },
     work::Purpose,
 };
 
@@ -350,7 +353,7 @@ impl Postgres {
             fail(me, client, code::PROTOCOL_VIOLATION, message, "", out);
             return Progress::Wait;
         }
-        let Some(body) = bytes.get(crate::message::HEADER..header.total()) else { return Progress::Wait };
+        let Some(body) = bytes.get(crate::wire::message::HEADER..header.total()) else { return Progress::Wait };
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         let mut keys = None;
         let verified = match std::mem::replace(&mut login.step, Step::Parameters) {

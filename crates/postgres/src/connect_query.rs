@@ -5,12 +5,10 @@ use protocol::{CloseReason, Effect, Outbox, Peer, ServerTag};
 
 use crate::{
     Postgres,
-    error::Failure,
-    parameters::Settings,
-    scan::scan,
     server::{Server, Stage},
+    sql::{parameters::Settings, scan::scan, suspects::Suspects},
     survey::{self, Survey},
-    suspects::Suspects,
+    wire::error::Failure,
     work::Purpose,
 };
 

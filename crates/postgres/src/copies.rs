@@ -7,10 +7,10 @@ use memchr::memchr;
 use crate::{
     PoolMode,
     client::Client,
-    message::{front, take_text},
     requests::Arrived,
     server::Server,
-    tokens::{Token, Tokens},
+    sql::tokens::{Token, Tokens},
+    wire::message::{front, take_text},
 };
 
 /// Which statements of a client's may be a COPY.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use protocol::{Encryption, Origin, PoolId};
 
-use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
+use crate::{StatePolicy, target::Target, wire::encryption::ServerEncryption};
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
 /// connection only; must not block. No method has a default, so that one directory that asks another forgets none. What only a database knows is asked of it by the session: see [`Proof::Ask`].

@@ -10,11 +10,13 @@ use protocol::{
 use crate::{
     PoolMode, Postgres,
     client::{Client, Phase},
-    error::{Report, Severity, code},
     listeners::Duty,
     lookup::cannot_ask,
-    message::{IDLE, write_cancel},
     server::{Server, Stage},
+    wire::{
+        error::{Report, Severity, code},
+        message::{IDLE, write_cancel},
+    },
     work::Purpose,
 };
 

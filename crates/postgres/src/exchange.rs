@@ -15,8 +15,8 @@ pub(crate) use copying::Admission;
 use copying::Copying;
 
 use crate::{
-    amend::Tag,
-    message::{IDLE, back},
+    sql::reset::Tag,
+    wire::message::{IDLE, back},
 };
 
 /// Most requests without an answer on one server.

@@ -1,40 +1,30 @@
 //! The PostgreSQL wire protocol as a poolable session: bytes in, bytes and verdicts out. It knows no socket, no clock
 //! and no configuration; who may log in is asked of a [`Directory`].
 //!
-//! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
-//! `parameters` is what sessions have set (`parameter_names` tells what a name says of one); `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before
-//! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
-//! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
-//! `named` follow its prepared statements (`statements` remembers them, `replan` repeats one whose table has changed), `scan` finds what may outlive a transaction (`tokens`
-//! reads SQL, `deallocate` DEALLOCATE, `harmless` lists functions that leave nothing behind, `catalogue` tells what a database could do behind a text); `amend` makes RESET lead to a client's own start, and `retold` keeps that from the client; `state` decides what becomes of that, `cleaning`, `preface` and `steps` see that nobody else meets it, and `survey` asks the server for it, `sequences` sees to their last values;
-//! `listeners` is LISTEN for many on one server; `target` tells which of several hosts
-//! will do; `work` is what Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and connections end.
+//! `wire` is the bytes, and `sql` what is read in texts of SQL and written in it. The rest is one file per idea: `exchange` tracks what a
+//! server owes; `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before that;
+//! `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring` keeps what logins have
+//! shown; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared statements (`statements` remembers them,
+//! `replan` repeats one whose table has changed); `retold` keeps from the client that its RESET was rewritten; `state` decides what becomes
+//! of what may outlive a transaction, `cleaning`, `preface` and `steps` see that nobody else meets it, and `survey` asks the server for it,
+//! `sequences` sees to their last values; `listeners` is LISTEN for many on one server; `target` tells which of several hosts will do;
+//! `work` is what Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and
+//! connections end.
 #![forbid(unsafe_code)]
 
-mod amend;
-mod cancel_key;
-mod catalogue;
 mod cleaning;
 mod client;
 mod client_login;
 mod connect_query;
 mod copies;
-mod deallocate;
 mod directory;
-mod encryption;
 mod ending;
-mod error;
 mod exchange;
-mod harmless;
 mod keyring;
 mod listeners;
 mod lookup;
-mod md5;
-mod message;
 mod named;
 mod outcomes;
-mod parameter_names;
-mod parameters;
 mod plans;
 mod preface;
 mod prepared;
@@ -42,20 +32,18 @@ mod replan;
 mod requester;
 mod requests;
 mod retold;
-mod scan;
 mod sequences;
 mod server;
 mod server_login;
-mod startup;
+mod sql;
 mod state;
 mod statements;
 mod steps;
 mod survey;
-mod suspects;
 mod target;
-mod tokens;
 mod unnamed;
 mod version;
+mod wire;
 mod work;
 
 use std::sync::Arc;
@@ -65,13 +53,11 @@ use protocol::{
     Sessions, TlsFailure,
 };
 
-pub use cancel_key::MAX_NODE;
 pub use client::Client;
 pub use protocol::Encryption;
+pub use wire::cancel_key::MAX_NODE;
 
 pub use directory::{Ask, Directory, Look, PoolMode, Proof, Route, ServerLogin, Unknown};
-pub use encryption::{Binding, ServerEncryption, Tls};
-pub use md5::{is_md5_hash, md5_hash};
 pub use requester::{
     Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
@@ -79,6 +65,8 @@ pub use server::Server;
 pub use state::{OnState, ResetPolicy, StatePolicy};
 pub use statements::PREFIX as STATEMENT_PREFIX;
 pub use target::Target;
+pub use wire::encryption::{Binding, ServerEncryption, Tls};
+pub use wire::md5::{is_md5_hash, md5_hash};
 
 use client::Phase;
 use server::Stage;
@@ -92,12 +80,12 @@ pub struct Postgres {
     keys: scram::KeyCache,
     /// What was learned from clients that logged in.
     keyring: keyring::Keyring,
-    parameters: parameters::Parameters,
+    parameters: sql::parameters::Parameters,
     statements: statements::Statements,
     pins: state::Pins,
     hubs: listeners::Hubs,
-    catalogues: catalogue::Catalogues,
-    second_tries: encryption::SecondTries,
+    catalogues: sql::catalogue::Catalogues,
+    second_tries: wire::encryption::SecondTries,
     /// Which of several Poolhouses behind one address this is.
     node: u8,
 }
@@ -110,12 +98,12 @@ impl Postgres {
             mock: scram::Mock::new(client_login::random()),
             keys: scram::KeyCache::default(),
             keyring: keyring::Keyring::default(),
-            parameters: parameters::Parameters::default(),
+            parameters: sql::parameters::Parameters::default(),
             statements: statements::Statements::default(),
             pins: state::Pins::default(),
             hubs: listeners::Hubs::default(),
-            catalogues: catalogue::Catalogues::default(),
-            second_tries: encryption::SecondTries::default(),
+            catalogues: sql::catalogue::Catalogues::default(),
+            second_tries: wire::encryption::SecondTries::default(),
             node: 0,
         }
     }
@@ -273,7 +261,9 @@ impl Protocol for Postgres {
 
     fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if matches!(server.stage, Stage::Ready) {
-            out.insert(protocol::Peer::Server(me), |to| message::write(to, message::front::TERMINATE, |_| {}));
+            out.insert(protocol::Peer::Server(me), |to| {
+                wire::message::write(to, wire::message::front::TERMINATE, |_| {})
+            });
         }
         server.stage = Stage::Closed;
     }

@@ -25,11 +25,13 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, Serv
 use crate::{
     Postgres, cleaning,
     client::{Client, Phase},
-    error::{Failure, Report, Severity, code},
-    message::{IDLE, back, take_text, take_u32, write_ready},
     server::{Server, Stage},
+    sql::suspects::ALL_CHANNELS,
     state::{OnState, Pin},
-    suspects::ALL_CHANNELS,
+    wire::{
+        error::{Failure, Report, Severity, code},
+        message::{IDLE, back, take_text, take_u32, write_ready},
+    },
     work::Purpose,
 };
 
@@ -489,7 +491,7 @@ impl Postgres {
 
     /// A NotificationResponse of the shared server, whole.
     pub(crate) fn fan_out(&self, server: &Server, message: &[u8], out: &mut Outbox) {
-        let mut body = &message[crate::message::HEADER..];
+        let mut body = &message[crate::wire::message::HEADER..];
         let (Some(_), Some(name)) = (take_u32(&mut body), take_text(&mut body)) else { return };
         let hubs = self.hubs.lock();
         let hub = hubs.get(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));

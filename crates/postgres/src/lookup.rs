@@ -7,9 +7,11 @@ use crate::{
     Ask, Postgres, Proof, Unknown,
     client::{Client, Phase},
     client_login::Asked,
-    error::{Failure, Report, Severity, code},
-    message::{front, take_u32, write, write_text},
     server::Server,
+    wire::{
+        error::{Failure, Report, Severity, code},
+        message::{front, take_u32, write, write_text},
+    },
     work::Purpose,
 };
 

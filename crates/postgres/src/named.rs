@@ -13,18 +13,22 @@ use crate::{
     cleaning::Soil,
     client::Client,
     copies,
-    deallocate::{Deallocate, deallocates, forgets_all},
-    error::Failure,
     exchange::Note,
-    message::{HEADER, back, front, take_text, write},
     plans,
     prepared::{Need, Prepared},
     requests::{Arrived, Step, note_bound_names},
     retold, sequences,
     server::Server,
+    sql::{
+        deallocate::{Deallocate, deallocates, forgets_all},
+        suspects::{Findings, Suspects},
+    },
     state::{OnState, Pin, reject},
     statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
-    suspects::{Findings, Suspects},
+    wire::{
+        error::Failure,
+        message::{HEADER, back, front, take_text, write},
+    },
 };
 
 /// Most portals of a pipeline that are known to forget all statements.

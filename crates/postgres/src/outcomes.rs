@@ -5,17 +5,18 @@ use protocol::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
 
 use crate::{
     PoolMode, Postgres,
-    amend::Tag,
     client::{Phase, may_release},
-    error::{Failure, Report, Severity, code},
     exchange::Note,
-    message::{HEADER, IDLE, back, front, write, write_ready},
     named,
     requests::end_pipeline,
     retold::Told,
     server::{Relay, Server, Stage, Step},
+    sql::{reset::Tag, suspects::Suspects},
     state::OnState,
-    suspects::Suspects,
+    wire::{
+        error::{Failure, Report, Severity, code},
+        message::{HEADER, IDLE, back, front, write, write_ready},
+    },
 };
 
 impl Postgres {

@@ -8,13 +8,15 @@ use crate::{
     PoolMode,
     cleaning::Soil,
     client::{Client, Phase},
-    message::IDLE,
-    parameter_names::{rules_compiling, rules_reading},
-    parameters::Settings,
     requests::Step,
     server::Server,
+    sql::{
+        parameter_names::{rules_compiling, rules_reading},
+        parameters::Settings,
+        suspects::{Findings, Suspects},
+    },
     state::{OnState, Pin},
-    suspects::{Findings, Suspects},
+    wire::message::IDLE,
     work::Purpose,
 };
 

@@ -21,17 +21,21 @@ use crate::{
     cleaning::{self, Soil},
     client::{Client, Phase},
     ending::CANCELLED,
-    error::{Failure, Report, Severity},
-    message::{Header, front, take_text, write, write_query},
-    parameters::{Pairs, Settings, is_identity, write_set},
     plans::{self, Fate},
     prepared::Copies,
     requests::Arrived,
-    scan::scan,
     sequences,
     server::{Server, Stage},
+    sql::{
+        parameters::{Pairs, Settings, is_identity, write_set},
+        scan::scan,
+        suspects::{Findings, Suspects},
+    },
     steps::Steps,
-    suspects::{Findings, Suspects},
+    wire::{
+        error::{Failure, Report, Severity},
+        message::{Header, front, take_text, write, write_query},
+    },
     work::{Purpose, Work},
 };
 
@@ -385,7 +389,7 @@ impl Client {
             front::BIND => {
                 let (Some(_), Some(name)) = (take_text(&mut body), take_text(&mut body)) else { return true };
                 match (name, &self.unnamed, &self.named) {
-                    (b"", Some(parse), _) => self.text_may_go_ahead(server, &parse[crate::message::HEADER + 1..]),
+                    (b"", Some(parse), _) => self.text_may_go_ahead(server, &parse[crate::wire::message::HEADER + 1..]),
                     (b"", None, _) | (_, _, None) => true,
                     (name, _, Some(named)) => {
                         named.expected(name).is_none_or(|statement| self.findings_may(server, &statement.findings))

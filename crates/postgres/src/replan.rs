@@ -9,12 +9,14 @@ use std::sync::Arc;
 use protocol::{Outbox, Peer, ServerTag};
 
 use crate::{
-    error::Failure,
-    message::{HEADER, front},
     named,
     requests::Arrived,
     server::Server,
     statements::Statement,
+    wire::{
+        error::Failure,
+        message::{HEADER, front},
+    },
 };
 
 /// Longest such request that is kept until it is answered, in bytes.
@@ -48,7 +50,7 @@ impl Server {
     /// A Bind of the statement is forwarded, in these parts, and entered into the exchange after this.
     pub(crate) fn keep_bind(&mut self, statement: &Arc<Statement>, parts: [&[u8]; 4]) {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if length > MAX_KEPT || !self.exchange.is_settled() || self.exchange.status() != crate::message::IDLE {
+        if length > MAX_KEPT || !self.exchange.is_settled() || self.exchange.status() != crate::wire::message::IDLE {
             return;
         }
         let replan = self.replan.get_or_insert_default();

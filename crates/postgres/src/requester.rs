@@ -18,8 +18,8 @@ use answer::Reader;
 
 use crate::{
     Directory, Encryption, Look, Postgres, Proof, Route, Server, ServerLogin, Unknown,
-    message::{HEADER, Header, back, front, write, write_cancel, write_text},
     server::CancelKey,
+    wire::message::{HEADER, Header, back, front, write, write_cancel, write_text},
 };
 
 /// There is one login for all connections, and so one pool and one server as far as the login is concerned.

@@ -9,19 +9,18 @@ use crate::{
     PoolMode, Postgres,
     cleaning::Soil,
     client::Client,
-    copies,
-    deallocate::{Deallocate, deallocates},
-    harmless,
-    message::{HEADER, Header, front, take_text, take_u32, write_ready},
-    named,
-    parameter_names::{can_be_named, is_verbatim, may_be_name},
-    plans, retold,
-    scan::{scan, scan_beginning},
-    sequences,
+    copies, named, plans, retold, sequences,
     server::Server,
+    sql::{
+        deallocate::{Deallocate, deallocates},
+        harmless,
+        parameter_names::{can_be_named, is_verbatim, may_be_name},
+        scan::{scan, scan_beginning},
+        suspects::{Findings, Suspects},
+    },
     state::OnState,
-    suspects::{Findings, Suspects},
     unnamed,
+    wire::message::{HEADER, Header, front, take_text, take_u32, write_ready},
 };
 
 /// What is to be done with a message.
@@ -372,7 +371,9 @@ fn answer(me: ClientTag, client: &mut Client, server: &Server, given_up: &Deallo
         }
     };
     out.insert(Peer::Client(me), |to| {
-        crate::message::write(to, crate::message::back::COMMAND_COMPLETE, |to| crate::message::write_text(to, word));
+        crate::wire::message::write(to, crate::wire::message::back::COMMAND_COMPLETE, |to| {
+            crate::wire::message::write_text(to, word)
+        });
         write_ready(to, server.exchange.status());
     });
 }

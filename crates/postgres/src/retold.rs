@@ -1,21 +1,23 @@
 //! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server had
-//! got the client's own. How a text is amended is told in `amend`.
+//! got the client's own. How a text is amended is told in `sql::reset`.
 
 use std::sync::Arc;
 
 use protocol::{Outbox, Peer, ServerTag};
 
 use crate::{
-    amend::{self, Amended, Outcome, Start, Tag},
     client::Client,
     copies,
     exchange::Note,
-    message::{front, take_text, write_query},
     requests::{Arrived, Step},
-    scan::scan,
     server::Server,
+    sql::{
+        reset::{self, Amended, Outcome, Start, Tag},
+        scan::scan,
+        suspects::{ALL_PARAMETERS, Findings, Suspects},
+    },
     state::OnState,
-    suspects::{ALL_PARAMETERS, Findings, Suspects},
+    wire::message::{front, take_text, write_query},
 };
 
 /// Most portals, and names of statements, that are remembered.
@@ -75,7 +77,7 @@ impl Retold {
     /// Takes the tag of a CommandComplete.
     pub(crate) fn tell(&mut self, tag: &[u8]) -> Told {
         let Some(query) = &self.query else { return Told::Same };
-        if let Some(tag) = amend::mark(&query.text) {
+        if let Some(tag) = reset::mark(&query.text) {
             return Told::As(tag);
         }
         if self.ours > 0 {
@@ -121,7 +123,7 @@ impl Server {
 
     /// A Bind of a statement with this text is forwarded.
     pub(crate) fn retell_bind(&mut self, mut bind: &[u8], text: &[u8]) {
-        if let (Some(tag), Some(portal)) = (amend::mark(text), take_text(&mut bind)) {
+        if let (Some(tag), Some(portal)) = (reset::mark(text), take_text(&mut bind)) {
             self.retold().bind(portal, Some(tag));
         }
     }
@@ -189,7 +191,7 @@ pub(crate) fn query(
     }
     let encoding = client.settings.as_ref().and_then(|settings| settings.reported.get(b"client_encoding"));
     let wide = encoding.is_none_or(|encoding| encoding != b"UTF8");
-    match amend::query(message.body(), findings.resets.len(), wide, &start(client, server)) {
+    match reset::query(message.body(), findings.resets.len(), wide, &start(client, server)) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -217,7 +219,7 @@ pub(crate) fn parse(client: &Client, server: &Server, body: &[u8], findings: &mu
     if !findings.suspects.any(Suspects::SETS_BACK) {
         return None;
     }
-    match amend::parse(body, findings.resets.len(), &start(client, server)) {
+    match reset::parse(body, findings.resets.len(), &start(client, server)) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -289,7 +291,7 @@ fn session_text(
         }
     } else {
         let amended = parse(client, server, text, &mut findings);
-        let amended_as = amended.as_deref().and_then(amend::mark);
+        let amended_as = amended.as_deref().and_then(reset::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
         if amended_as.is_some() || unclear || server.retold.is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be known as one.

@@ -6,11 +6,11 @@ use protocol::{ClientTag, Outbox, ServerTag};
 
 use crate::{
     client::{Client, Phase},
-    message::front,
     requests::{Arrived, Step},
     server::Server,
+    sql::suspects::{Findings, Suspects},
     state::{OnState, refuse},
-    suspects::{Findings, Suspects},
+    wire::message::front,
     work::Purpose,
 };
 

@@ -7,26 +7,30 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, PoolI
 
 use crate::{
     PoolMode, Postgres,
-    catalogue::Catalogue,
     cleaning::Soil,
     client::{Client, Phase, may_release},
-    encryption::Wire,
-    error::{Failure, Report, Severity, code},
     exchange::{Exchange, Note},
     listeners::Duty,
-    message::{HEADER, Header, back, take_text, write_ready},
     named::{self, Answer},
-    parameters::{Pairs, Settings, is_fact},
     plans::Plans,
     prepared::Prepared,
     replan::Replan,
     retold::Retold,
     sequences::Asker,
     server_login::Login,
+    sql::{
+        catalogue::Catalogue,
+        parameters::{Pairs, Settings, is_fact},
+        suspects::Suspects,
+    },
     state::StatePolicy,
-    suspects::Suspects,
     unnamed::Unnamed,
     version::Version,
+    wire::{
+        encryption::Wire,
+        error::{Failure, Report, Severity, code},
+        message::{HEADER, Header, back, take_text, write_ready},
+    },
     work::Work,
 };
 

@@ -9,19 +9,23 @@ use crate::{
     Postgres, ServerLogin,
     cleaning::Soil,
     client_login::nonce,
-    encryption::{self, Binding, Tls, Wire},
-    error::{Failure, code},
     exchange::Exchange,
-    md5,
-    message::{
-        HEADER, Header, PROTOCOL_3_0, back, front, take_text, take_u32, write, write_query, write_sized, write_text,
-    },
-    parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
     plans::Plans,
     server::{CancelKey, Server, Stage},
-    suspects::Suspects,
+    sql::{
+        parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
+        suspects::Suspects,
+    },
     target::{Fit, QUESTION, Target, Traits},
     version::Version,
+    wire::{
+        encryption::{self, Binding, Tls, Wire},
+        error::{Failure, code},
+        md5,
+        message::{
+            HEADER, Header, PROTOCOL_3_0, back, front, take_text, take_u32, write, write_query, write_sized, write_text,
+        },
+    },
     work::Purpose,
 };
 

@@ -12,13 +12,15 @@ use crate::{
     PoolMode, Postgres,
     cleaning::Soil,
     client::{Client, Phase},
-    error::{Failure, Report, Severity, code},
     exchange::Note,
     listeners::MAX_CHANNELS,
-    message::{IDLE, front, write, write_query},
     server::Server,
+    sql::suspects::{ALL_PARAMETERS, Findings, Suspects},
     survey::{self, Survey},
-    suspects::{ALL_PARAMETERS, Findings, Suspects},
+    wire::{
+        error::{Failure, Report, Severity, code},
+        message::{IDLE, front, write, write_query},
+    },
     work::Purpose,
 };
 
@@ -567,7 +569,7 @@ impl Postgres {
         };
         for (name, value) in wanted.reported.iter() {
             if server.settings.reported.get(name).is_some_and(|now| now != value) {
-                out.insert(Peer::Client(me), |to| crate::message::write_parameter(to, name, value));
+                out.insert(Peer::Client(me), |to| crate::wire::message::write_parameter(to, name, value));
             }
         }
         server.settings = self.parameters.intern(theirs);

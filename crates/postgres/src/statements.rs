@@ -14,7 +14,10 @@ use std::{
     },
 };
 
-use crate::{client_login::random, scan::scan, suspects::Findings};
+use crate::{
+    client_login::random,
+    sql::{scan::scan, suspects::Findings},
+};
 
 /// What the names of ours begin with: nobody can guess it, so no client prepares or deallocates one of them by accident. One who has
 /// read it in `pg_prepared_statements` is seen to use it (see `scan`, and the survey).

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use crate::{
     cleaning::{BEGIN, PIECES},
-    message::{front, write},
     statements::PREFIX,
+    wire::message::{front, write},
 };
 
 /// Where steps are written, and how many.

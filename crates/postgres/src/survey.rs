@@ -2,12 +2,14 @@
 //! asked for. It knows no connection.
 
 use crate::{
-    message::take_u32,
-    parameter_names::is_hidden_setting,
-    parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
+    sql::{
+        parameter_names::is_hidden_setting,
+        parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
+        suspects::{ALL_PARAMETERS, Suspects},
+    },
     state::Pin,
     statements::PREFIX,
-    suspects::{ALL_PARAMETERS, Suspects},
+    wire::message::take_u32,
 };
 
 /// Parameters that the server lists as set in the session but that belong to a transaction, or to nobody.

@@ -14,17 +14,18 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
     client::Client,
-    deallocate::forgets_all,
     exchange::Note,
-    message::{HEADER, front, write},
     named, plans,
     requests::{Arrived, Step, note_bound_names},
-    retold,
-    scan::{scan, scan_beginning},
-    sequences,
+    retold, sequences,
     server::Server,
+    sql::{
+        deallocate::forgets_all,
+        scan::{scan, scan_beginning},
+        suspects::Suspects,
+    },
     state::{OnState, reject},
-    suspects::Suspects,
+    wire::message::{HEADER, front, write},
 };
 
 /// Longest Parse that is kept for a client, in bytes.

@@ -7,17 +7,21 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, S
 
 use crate::{
     PoolMode, Postgres, ResetPolicy,
-    catalogue::{Catalogue, Reading},
     cleaning::{self, Soil},
     client::{Client, Phase},
-    error::{Failure, Report, Severity, code},
     lookup::Lookup,
-    message::{IDLE, write_query},
-    parameters::{Pairs, Settings},
     preface::Preface,
     server::{Server, Stage},
+    sql::{
+        catalogue::{Catalogue, Reading},
+        parameters::{Pairs, Settings},
+    },
     state::OnState,
     survey::Survey,
+    wire::{
+        error::{Failure, Report, Severity, code},
+        message::{IDLE, write_query},
+    },
 };
 
 /// How often what a time-out of the client's has ended is tried again.

@@ -1,6 +1,6 @@
 //! What a server is asked about its database's catalogue.
 
-use crate::parameters::write_literal;
+use crate::sql::parameters::write_literal;
 
 /// Extensions whose functions do harm only if they are called with the wrong arguments: to have them does none.
 pub(super) const TO_BE_CALLED: &[&str] = &["dblink", "isn", "postgres_fdw", "tablefunc", "xml2"];

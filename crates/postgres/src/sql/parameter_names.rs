@@ -1,7 +1,7 @@
 //! What the name of a run-time parameter tells of it: whether it can be written and taken as it stands, and what the parameter rules. It
 //! knows no values and no session.
 
-use crate::harmless;
+use crate::sql::harmless;
 
 /// Longest name of a parameter that is noted, in bytes.
 pub(crate) const MAX_NAME: usize = 255;

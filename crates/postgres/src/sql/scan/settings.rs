@@ -1,6 +1,6 @@
 //! What SET, RESET and set_config set and set back: the names, and for how long.
 
-use crate::{
+use crate::sql::{
     harmless,
     parameter_names::{
         MAX_NAME, can_be_named, is_harmless, is_hidden_setting, is_verbatim, rules_compiling, rules_reading,

@@ -2,7 +2,7 @@
 //! is not a call and is taken for one costs a question too many; the other way round must not happen.
 
 use super::settings::{self, is};
-use crate::{
+use crate::sql::{
     harmless,
     suspects::{Findings, Suspects},
     tokens::{Token, Tokens},

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::{calls, settings};
-use crate::{
+use crate::sql::{
     harmless,
     suspects::Findings,
     tokens::{Token, Tokens},
@@ -128,7 +128,7 @@ pub(super) fn undoubled(body: &[u8], quote: u8) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{scan::scan, suspects::Suspects};
+    use crate::sql::{scan::scan, suspects::Suspects};
 
     #[test]
     fn a_name_behind_a_dot_is_a_call_if_it_is_that_of_a_function_that_may_do_harm() {

@@ -22,7 +22,7 @@ use std::{
 
 pub(crate) use reading::Reading;
 
-use crate::{
+use crate::sql::{
     harmless::MAX_NAME,
     scan::{fields, names},
 };

@@ -13,7 +13,7 @@
 
 use protocol::ClientTag;
 
-use crate::message::PROTOCOL_3_2;
+use crate::wire::message::PROTOCOL_3_2;
 
 /// The highest node id.
 pub const MAX_NODE: u8 = 127;
@@ -65,7 +65,7 @@ pub(crate) fn secret(bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::PROTOCOL_3_0;
+    use crate::wire::message::PROTOCOL_3_0;
 
     #[test]
     fn a_secret_is_read_as_it_was_written_and_no_short_one_is_a_long_one() {

@@ -9,7 +9,7 @@ use std::{
 
 use protocol::{Outbox, PoolId, Upgrade};
 
-use crate::message::{SSL_REQUEST, write_sized};
+use crate::wire::message::{SSL_REQUEST, write_sized};
 
 /// The byte with which a server agrees to TLS.
 pub(crate) const AGREED: u8 = b'S';

@@ -10,10 +10,12 @@ use super::{
     question::{TO_BE_CALLED, question},
 };
 use crate::{
-    harmless,
-    message::take_u32,
-    scan::{names, scan, scan_procedure},
-    suspects::{Findings, Suspects},
+    sql::{
+        harmless,
+        scan::{names, scan, scan_procedure},
+        suspects::{Findings, Suspects},
+    },
+    wire::message::take_u32,
 };
 
 /// Most names of parameters that functions set and that are remembered.

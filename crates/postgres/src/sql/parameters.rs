@@ -11,9 +11,11 @@ use std::{
 use protocol::PoolId;
 
 use crate::{
-    message::take_text,
-    parameter_names::{can_be_named, rules_reading},
-    tokens::{Token, Tokens},
+    sql::{
+        parameter_names::{can_be_named, rules_reading},
+        tokens::{Token, Tokens},
+    },
+    wire::message::take_text,
 };
 
 /// Most different sets remembered per process before those that nobody uses are dropped; it doubles when all are used.

@@ -1,6 +1,6 @@
 //! ErrorResponse: the errors Poolhouse sends, and reading those of a server. It knows no session.
 
-use crate::message::{back, take_text, write, write_text};
+use crate::wire::message::{back, take_text, write, write_text};
 
 /// How bad an error is for the connection that receives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,7 +138,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::HEADER;
+    use crate::wire::message::HEADER;
 
     #[test]
     fn a_report_can_be_read_back() {

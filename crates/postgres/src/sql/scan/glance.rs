@@ -46,7 +46,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::suspects::{Findings, Suspects};
+    use crate::sql::suspects::{Findings, Suspects};
 
     fn read(text: &[u8]) -> Findings {
         let mut found = Findings::default();

@@ -1,7 +1,7 @@
 //! What kinds of statements do to a session, by their first words. A kind that is not known here may do anything.
 
 use super::settings::{self, is, next_is};
-use crate::{
+use crate::sql::{
     suspects::{ALL_PARAMETERS, Findings, Suspects},
     tokens::{Token, Tokens},
 };
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 
 /// Takes the first word of a statement, which may take more.
 pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) -> Kind {
-    let mut buffer = [0; crate::harmless::MAX_NAME];
+    let mut buffer = [0; crate::sql::harmless::MAX_NAME];
     let word = settings::lower(word, &mut buffer).unwrap_or_default();
     let suspects = match word {
         b"select" | b"values" | b"table" | b"with" | b"update" | b"delete" | b"merge" | b"show" | b"begin"

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use protocol::Origin;
 
-use crate::{
+use crate::wire::{
     cancel_key,
     message::{CANCEL_REQUEST, GSSENC_REQUEST, PROTOCOL_3_2, SMALL_LIMIT, SSL_REQUEST, take_text, take_u32},
 };
@@ -25,7 +25,7 @@ pub(crate) enum Packet {
     Cancel {
         /// What was sent as BackendKeyData's process id.
         pid: u32,
-        /// What was sent as its secret; see [`cancel_key::secret`](crate::cancel_key::secret).
+        /// What was sent as its secret; see [`cancel_key::secret`](crate::wire::cancel_key::secret).
         secret: u64,
     },
     /// StartupMessage.
@@ -232,7 +232,7 @@ fn split_words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{PROTOCOL_3_0, write_sized};
+    use crate::wire::message::{PROTOCOL_3_0, write_sized};
 
     fn packet(code: u32, body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();

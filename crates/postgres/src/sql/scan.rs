@@ -9,8 +9,8 @@ mod kinds;
 mod notation;
 mod settings;
 
-use crate::{
-    amend,
+use crate::sql::{
+    reset,
     suspects::{ALL_PARAMETERS, Findings, Suspects},
     tokens::{Token, Tokens},
 };
@@ -28,7 +28,7 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
     if look(text, &mut findings, true).unclear {
         findings = Findings::misread(&findings);
     }
-    if findings.suspects.any(Suspects::SETS_BACK) && amend::mark(text).is_some() {
+    if findings.suspects.any(Suspects::SETS_BACK) && reset::mark(text).is_some() {
         // It was amended before: what it sets back is as it should be.
         findings.settle_resets();
     }

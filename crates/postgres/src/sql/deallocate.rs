@@ -1,6 +1,6 @@
 //! DEALLOCATE where it stands alone: which statement it names. What becomes of that is told elsewhere.
 
-use crate::tokens::{Token, Tokens};
+use crate::sql::tokens::{Token, Tokens};
 
 /// What a text deallocates.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,9 +3,11 @@
 //! that sets them as the client had them. It knows no connection; what must be known of the answers is `retold`.
 
 use crate::{
-    message::take_text,
-    parameters::{Settings, is_identity, write_assignment, write_set_config},
-    tokens::{Token, Tokens},
+    sql::{
+        parameters::{Settings, is_identity, write_assignment, write_set_config},
+        tokens::{Token, Tokens},
+    },
+    wire::message::take_text,
 };
 
 /// What an amended statement of the extended protocol begins with if its answer has to be told as that of a RESET, or SET.
@@ -343,7 +345,7 @@ fn name<'a, 'b>(mut tokens: &'a [Token<'b>]) -> Option<(Vec<u8>, &'a [Token<'b>]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parameters::Pairs;
+    use crate::sql::parameters::Pairs;
 
     fn pairs(pairs: &[(&str, &str)]) -> Pairs {
         pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
