@@ -9,17 +9,21 @@ use protocol::{
 };
 
 use crate::{
-    PoolMode, Postgres,
+    Postgres,
     client_login::Login,
     copies::{self, Copies},
+    directory::PoolMode,
     exchange::Admission,
     listeners::Listening,
     preface::ends_request,
-    requests::{Arrived, Step, look},
+    requests::look,
     server::Server,
+    session::{
+        pins::Pin,
+        request::{Arrived, Step},
+        statements::Named,
+    },
     sql::parameters::Settings,
-    state::Pin,
-    statements::Named,
     wire::{
         error::{Report, Severity, code},
         message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write, write_ready, write_text},

@@ -14,6 +14,7 @@ use crate::{
     Encryption, Look, Postgres, Proof, Unknown,
     client::{Client, Phase, Skip},
     copies::Copies,
+    random::{nonce, random},
     server::Server,
     sql::parameters::Learned,
     wire::{
@@ -149,7 +150,7 @@ impl Postgres {
             ahead_ended: false,
             tries: 0,
             asked_alone: false,
-            mode: crate::PoolMode::Transaction,
+            mode: crate::directory::PoolMode::Transaction,
             standing: Standing::Login,
         }
     }
@@ -595,16 +596,4 @@ fn write_negotiation(to: &mut Vec<u8>, version: u32, unknown_options: &[String])
             write_text(to, option);
         }
     });
-}
-
-/// Fresh randomness.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system gives randomness");
-    bytes
-}
-
-/// A fresh nonce for SCRAM.
-pub(crate) fn nonce() -> String {
-    md5::hex(&random::<16>())
 }

@@ -6,8 +6,8 @@ use protocol::{CloseReason, Effect, Outbox, Peer, ServerTag};
 use crate::{
     Postgres,
     server::{Server, Stage},
+    session::survey::{self, Survey},
     sql::{parameters::Settings, scan::scan, suspects::Suspects},
-    survey::{self, Survey},
     wire::error::Failure,
     work::Purpose,
 };

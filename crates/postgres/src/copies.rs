@@ -5,10 +5,10 @@
 use memchr::memchr;
 
 use crate::{
-    PoolMode,
     client::Client,
-    requests::Arrived,
+    directory::PoolMode,
     server::Server,
+    session::request::Arrived,
     sql::tokens::{Token, Tokens},
     wire::message::{front, take_text},
 };

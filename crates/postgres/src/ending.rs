@@ -8,8 +8,9 @@ use protocol::{
 };
 
 use crate::{
-    PoolMode, Postgres,
+    Postgres,
     client::{Client, Phase},
+    directory::PoolMode,
     listeners::Duty,
     lookup::cannot_ask,
     server::{Server, Stage},

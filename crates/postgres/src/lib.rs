@@ -1,15 +1,15 @@
 //! The PostgreSQL wire protocol as a poolable session: bytes in, bytes and verdicts out. It knows no socket, no clock
 //! and no configuration; who may log in is asked of a [`Directory`].
 //!
-//! `wire` is the bytes, and `sql` what is read in texts of SQL and written in it. The rest is one file per idea: `exchange` tracks what a
-//! server owes; `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before that;
-//! `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in, and `keyring` keeps what logins have
-//! shown; `requests` looks at what a client sends: `unnamed` and `named` follow its prepared statements (`statements` remembers them,
-//! `replan` repeats one whose table has changed); `retold` keeps from the client that its RESET was rewritten; `state` decides what becomes
-//! of what may outlive a transaction, `cleaning`, `preface` and `steps` see that nobody else meets it, and `survey` asks the server for it,
-//! `sequences` sees to their last values; `listeners` is LISTEN for many on one server; `target` tells which of several hosts will do;
-//! `work` is what Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and
-//! connections end.
+//! `wire` is the bytes, and `sql` what is read in texts of SQL and written in it. `directory` is whom the configuration is asked of, and
+//! `session` what is known of connections: what logins have shown (`keyring`), what statements clients and servers have (`statements`,
+//! `prepared`), what a server says is left behind in it (`survey`). The rest is one file per idea: `exchange` tracks what a server owes;
+//! `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before that;
+//! `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in; `requests` looks at what a client
+//! sends: `unnamed` and `named` follow its prepared statements (`replan` repeats one whose table has changed); `retold` keeps from the
+//! client that its RESET was rewritten; `state` decides what becomes of what may outlive a transaction, `cleaning`, `preface` and `steps`
+//! see that nobody else meets it, `sequences` sees to their last values; `listeners` is LISTEN for many on one server; `work` is what
+//! Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
 mod cleaning;
@@ -20,14 +20,13 @@ mod copies;
 mod directory;
 mod ending;
 mod exchange;
-mod keyring;
 mod listeners;
 mod lookup;
 mod named;
 mod outcomes;
 mod plans;
 mod preface;
-mod prepared;
+mod random;
 mod replan;
 mod requester;
 mod requests;
@@ -35,14 +34,11 @@ mod retold;
 mod sequences;
 mod server;
 mod server_login;
+mod session;
 mod sql;
 mod state;
-mod statements;
 mod steps;
-mod survey;
-mod target;
 mod unnamed;
-mod version;
 mod wire;
 mod work;
 
@@ -57,14 +53,14 @@ pub use client::Client;
 pub use protocol::Encryption;
 pub use wire::cancel_key::MAX_NODE;
 
-pub use directory::{Ask, Directory, Look, PoolMode, Proof, Route, ServerLogin, Unknown};
+pub use directory::{
+    Ask, Directory, Look, OnState, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Target, Unknown,
+};
 pub use requester::{
     Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
 pub use server::Server;
-pub use state::{OnState, ResetPolicy, StatePolicy};
-pub use statements::PREFIX as STATEMENT_PREFIX;
-pub use target::Target;
+pub use session::statements::PREFIX as STATEMENT_PREFIX;
 pub use wire::encryption::{Binding, ServerEncryption, Tls};
 pub use wire::md5::{is_md5_hash, md5_hash};
 
@@ -79,10 +75,10 @@ pub struct Postgres {
     /// What was derived from passwords for servers.
     keys: scram::KeyCache,
     /// What was learned from clients that logged in.
-    keyring: keyring::Keyring,
+    keyring: session::keyring::Keyring,
     parameters: sql::parameters::Parameters,
-    statements: statements::Statements,
-    pins: state::Pins,
+    statements: session::statements::Statements,
+    pins: session::pins::Pins,
     hubs: listeners::Hubs,
     catalogues: sql::catalogue::Catalogues,
     second_tries: wire::encryption::SecondTries,
@@ -95,12 +91,12 @@ impl Postgres {
     pub fn new(directory: Arc<dyn Directory>) -> Self {
         Self {
             directory,
-            mock: scram::Mock::new(client_login::random()),
+            mock: scram::Mock::new(random::random()),
             keys: scram::KeyCache::default(),
-            keyring: keyring::Keyring::default(),
+            keyring: session::keyring::Keyring::default(),
             parameters: sql::parameters::Parameters::default(),
-            statements: statements::Statements::default(),
-            pins: state::Pins::default(),
+            statements: session::statements::Statements::default(),
+            pins: session::pins::Pins::default(),
             hubs: listeners::Hubs::default(),
             catalogues: sql::catalogue::Catalogues::default(),
             second_tries: wire::encryption::SecondTries::default(),

@@ -25,9 +25,10 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, Serv
 use crate::{
     Postgres, cleaning,
     client::{Client, Phase},
+    directory::OnState,
     server::{Server, Stage},
+    session::pins::Pin,
     sql::suspects::ALL_CHANNELS,
-    state::{OnState, Pin},
     wire::{
         error::{Failure, Report, Severity, code},
         message::{IDLE, back, take_text, take_u32, write_ready},

@@ -4,15 +4,15 @@
 use protocol::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
 
 use crate::{
-    PoolMode, Postgres,
+    Postgres,
     client::{Phase, may_release},
+    directory::{OnState, PoolMode},
     exchange::Note,
     named,
     requests::end_pipeline,
     retold::Told,
     server::{Relay, Server, Stage, Step},
     sql::{reset::Tag, suspects::Suspects},
-    state::OnState,
     wire::{
         error::{Failure, Report, Severity, code},
         message::{HEADER, IDLE, back, front, write, write_ready},

@@ -5,17 +5,16 @@
 use protocol::{Outbox, ServerTag};
 
 use crate::{
-    PoolMode,
     cleaning::Soil,
     client::{Client, Phase},
-    requests::Step,
+    directory::{OnState, PoolMode},
     server::Server,
+    session::{pins::Pin, request::Step},
     sql::{
         parameter_names::{rules_compiling, rules_reading},
         parameters::Settings,
         suspects::{Findings, Suspects},
     },
-    state::{OnState, Pin},
     wire::message::IDLE,
     work::Purpose,
 };

@@ -22,10 +22,9 @@ use crate::{
     client::{Client, Phase},
     ending::CANCELLED,
     plans::{self, Fate},
-    prepared::Copies,
-    requests::Arrived,
     sequences,
     server::{Server, Stage},
+    session::{prepared::Copies, request::Arrived},
     sql::{
         parameters::{Pairs, Settings, is_identity, write_set},
         scan::scan,

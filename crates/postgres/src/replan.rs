@@ -10,9 +10,8 @@ use protocol::{Outbox, Peer, ServerTag};
 
 use crate::{
     named,
-    requests::Arrived,
     server::Server,
-    statements::Statement,
+    session::{request::Arrived, statements::Statement},
     wire::{
         error::Failure,
         message::{HEADER, front},

@@ -489,7 +489,7 @@ impl Directory for OnlyLogin {
     }
 
     fn server_login(&self, _: PoolId) -> ServerLogin {
-        let state = crate::StatePolicy { reset: crate::ResetPolicy::Never, ..self.0.state };
+        let state = crate::directory::StatePolicy { reset: crate::directory::ResetPolicy::Never, ..self.0.state };
         ServerLogin { state, ..self.0.clone() }
     }
 }

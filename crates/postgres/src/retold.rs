@@ -8,15 +8,15 @@ use protocol::{Outbox, Peer, ServerTag};
 use crate::{
     client::Client,
     copies,
+    directory::OnState,
     exchange::Note,
-    requests::{Arrived, Step},
     server::Server,
+    session::request::{Arrived, Step},
     sql::{
         reset::{self, Amended, Outcome, Start, Tag},
         scan::scan,
         suspects::{ALL_PARAMETERS, Findings, Suspects},
     },
-    state::OnState,
     wire::message::{front, take_text, write_query},
 };
 

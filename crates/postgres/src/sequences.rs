@@ -6,10 +6,11 @@ use protocol::{ClientTag, Outbox, ServerTag};
 
 use crate::{
     client::{Client, Phase},
-    requests::{Arrived, Step},
+    directory::OnState,
     server::Server,
+    session::request::{Arrived, Step},
     sql::suspects::{Findings, Suspects},
-    state::{OnState, refuse},
+    state::refuse,
     wire::message::front,
     work::Purpose,
 };

@@ -6,26 +6,25 @@ use std::sync::Arc;
 use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag, Sessions, Verdict};
 
 use crate::{
-    PoolMode, Postgres,
+    Postgres,
     cleaning::Soil,
     client::{Client, Phase, may_release},
+    directory::{PoolMode, StatePolicy},
     exchange::{Exchange, Note},
     listeners::Duty,
     named::{self, Answer},
     plans::Plans,
-    prepared::Prepared,
     replan::Replan,
     retold::Retold,
     sequences::Asker,
     server_login::Login,
+    session::{prepared::Prepared, version::Version},
     sql::{
         catalogue::Catalogue,
         parameters::{Pairs, Settings, is_fact},
         suspects::Suspects,
     },
-    state::StatePolicy,
     unnamed::Unnamed,
-    version::Version,
     wire::{
         encryption::Wire,
         error::{Failure, Report, Severity, code},

@@ -8,16 +8,16 @@ use scram::{ChannelBinding, Mechanism};
 use crate::{
     Postgres, ServerLogin,
     cleaning::Soil,
-    client_login::nonce,
+    directory::target::{Fit, QUESTION, Target, Traits},
     exchange::Exchange,
     plans::Plans,
+    random::nonce,
     server::{CancelKey, Server, Stage},
+    session::version::Version,
     sql::{
         parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
         suspects::Suspects,
     },
-    target::{Fit, QUESTION, Target, Traits},
-    version::Version,
     wire::{
         encryption::{self, Binding, Tls, Wire},
         error::{Failure, code},

@@ -1,22 +1,21 @@
 //! What a session has beyond its transactions, and what is done about it: settings are brought along from server to server,
 //! everything else ties the client to its server until it is gone. It knows no SQL of its own; see `survey`.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
-
-use protocol::{Blame, ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
+use protocol::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Standing, Verdict};
 
 use crate::{
-    PoolMode, Postgres,
+    Postgres,
     cleaning::Soil,
     client::{Client, Phase},
+    directory::{OnState, PoolMode, ResetPolicy},
     exchange::Note,
     listeners::MAX_CHANNELS,
     server::Server,
+    session::{
+        pins::Pin,
+        survey::{self, Survey},
+    },
     sql::suspects::{ALL_PARAMETERS, Findings, Suspects},
-    survey::{self, Survey},
     wire::{
         error::{Failure, Report, Severity, code},
         message::{IDLE, front, write, write_query},
@@ -26,113 +25,6 @@ use crate::{
 
 /// Most names of parameters noted of one transaction, of those set and of those set back.
 const MAX_NAMES: usize = 256;
-
-/// What is done about session state in transaction and statement mode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnState {
-    /// Settings follow the client; what cannot follow it pins its server.
-    #[default]
-    Replay,
-    /// All of it pins the server.
-    Pin,
-    /// A statement that would leave something behind is refused.
-    Reject,
-    /// Nothing is done: the state stays with the server and is met by whoever comes next.
-    Allow,
-}
-
-/// When a server is cleaned before another client gets it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ResetPolicy {
-    /// Unless all that ran on it is known to leave nothing behind.
-    #[default]
-    Auto,
-    /// Whenever it changes hands.
-    Always,
-    /// Only after a client that kept it, or that vanished.
-    Never,
-}
-
-/// The rules of a pool for session state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StatePolicy {
-    /// What is done about it.
-    pub on_state: OnState,
-    /// When a server is cleaned before another client gets it.
-    pub reset: ResetPolicy,
-    /// Most servers of the pool that may be pinned at a time.
-    pub max_pinned: u32,
-    /// Whether clients that listen may share a server; without that each keeps its own.
-    pub share_listener: bool,
-    /// Prepared statements kept on one server; beyond it the one not used for longest is closed.
-    pub max_prepared: u32,
-}
-
-impl Default for StatePolicy {
-    fn default() -> Self {
-        Self {
-            on_state: OnState::Replay,
-            reset: ResetPolicy::Auto,
-            max_pinned: 10,
-            share_listener: true,
-            max_prepared: 500,
-        }
-    }
-}
-
-/// Why a client keeps its server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pin {
-    Temporary,
-    Cursor,
-    Lock,
-    Listen,
-    Prepare,
-    Sequence,
-    Settings,
-    /// It acts in a role, and with another session authorization than that of its login.
-    Identity,
-    /// A parameter was set whose name could not be seen.
-    UnknownSetting,
-}
-
-impl Pin {
-    /// The word for metrics and logs.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Pin::Temporary => "temporary_object",
-            Pin::Cursor => "with_hold_cursor",
-            Pin::Lock => "advisory_lock",
-            Pin::Listen => "listen",
-            Pin::Prepare => "sql_prepare",
-            Pin::Sequence => "sequence",
-            Pin::Settings => "settings",
-            Pin::Identity => "identity",
-            Pin::UnknownSetting => "unknown_setting",
-        }
-    }
-}
-
-/// How many servers are pinned, by pool.
-#[derive(Default)]
-pub(crate) struct Pins(Mutex<HashMap<PoolId, u32>>);
-
-impl Pins {
-    /// One more, unless there are `max`.
-    fn add(&self, pool: PoolId, max: u32) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(pool).or_default();
-        let room = *count < max;
-        *count += u32::from(room);
-        room
-    }
-
-    pub(crate) fn remove(&self, pool: PoolId) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.get_mut(&pool).expect("a pin was counted");
-        *count -= 1;
-    }
-}
 
 impl Server {
     /// A text with these findings is forwarded.

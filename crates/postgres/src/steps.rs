@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use crate::{
     cleaning::{BEGIN, PIECES},
-    statements::PREFIX,
+    session::statements::PREFIX,
     wire::message::{front, write},
 };
 

@@ -14,17 +14,19 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
     client::Client,
+    directory::OnState,
     exchange::Note,
     named, plans,
-    requests::{Arrived, Step, note_bound_names},
+    requests::note_bound_names,
     retold, sequences,
     server::Server,
+    session::request::{Arrived, Step},
     sql::{
         deallocate::forgets_all,
         scan::{scan, scan_beginning},
         suspects::Suspects,
     },
-    state::{OnState, reject},
+    state::reject,
     wire::message::{HEADER, front, write},
 };
 

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
-    PoolMode, Postgres, ResetPolicy,
+    Postgres,
     cleaning::{self, Soil},
     client::{Client, Phase},
+    directory::{OnState, PoolMode, ResetPolicy},
     lookup::Lookup,
     preface::Preface,
     server::{Server, Stage},
+    session::survey::Survey,
     sql::{
         catalogue::{Catalogue, Reading},
         parameters::{Pairs, Settings},
     },
-    state::OnState,
-    survey::Survey,
     wire::{
         error::{Failure, Report, Severity, code},
         message::{IDLE, write_query},

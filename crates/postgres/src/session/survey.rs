@@ -2,13 +2,12 @@
 //! asked for. It knows no connection.
 
 use crate::{
+    session::{pins::Pin, statements::PREFIX},
     sql::{
         parameter_names::is_hidden_setting,
         parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
         suspects::{ALL_PARAMETERS, Suspects},
     },
-    state::Pin,
-    statements::PREFIX,
     wire::message::take_u32,
 };
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use crate::statements::Statement;
+use crate::session::statements::Statement;
 
 /// Most statements of one server that are used in one lease, however long; unless it is to keep more.
 const MAX_OF_LEASE: usize = 2048;
@@ -190,7 +190,7 @@ impl Prepared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statements::tests::statements;
+    use crate::session::statements::tests::statements;
 
     #[test]
     fn a_parse_that_was_discarded_confirms_nothing() {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    client_login::random,
+    random::random,
     sql::{scan::scan, suspects::Findings},
 };
 
