@@ -4,22 +4,27 @@
 use std::sync::Arc;
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Refusal, Secured, ServerTag,
-    Standing, Verdict,
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Secured, ServerTag,
+    Sessions, Standing, Verdict,
 };
 
-use scram::Mechanism;
-
 use crate::{
-    Encryption, Look, Postgres, Proof, Unknown,
-    client::{Client, Phase, Skip},
-    copies::Copies,
+    Encryption, Look, Proof, Unknown,
     random::{nonce, random},
-    server::Server,
+    session::{
+        client::{Client, Phase, Skip},
+        client_login::{Login, Step},
+        copy::Copies,
+        lookup::Lookup,
+        refusal::send_away,
+        server::Server,
+        shared::Postgres,
+        work::Purpose,
+    },
     sql::parameters::Learned,
     wire::{
         cancel_key, encryption,
-        error::{Report, Severity, code},
+        error::{Failure, Report, Severity, code},
         md5,
         message::{
             Header, IDLE, SMALL_LIMIT, back, front, take_text, take_u32, write, write_parameter, write_ready,
@@ -27,45 +32,9 @@ use crate::{
         },
         startup::{self, Packet, Start, StartError},
     },
-    work::Purpose,
 };
 
-/// What is needed of a client until it is logged in.
-pub(crate) struct Login {
-    origin: Origin,
-    step: Step,
-    start: Start,
-    /// What its TLS handshake has shown.
-    secured: Option<Secured>,
-    /// It began with that handshake.
-    direct: bool,
-    /// Requests for encryption already declined: one of each kind is allowed.
-    declined: Vec<Packet>,
-    /// It is to be turned away once it has said what it wants: before that it would not understand.
-    refusal: Option<Refusal>,
-}
-
-enum Step {
-    /// Its first packet is awaited.
-    Packet,
-    /// The answer to an md5 challenge is awaited.
-    Md5 { stored: Arc<str>, salt: [u8; 4] },
-    /// SASLInitialResponse is awaited.
-    SaslFirst(scram::Server),
-    /// SASLResponse is awaited.
-    SaslLast(scram::Server),
-    /// A server is awaited or at work that is asked who may log in.
-    Asking,
-    /// It is authenticated; a server to learn the parameters from is awaited or at work.
-    Parameters,
-}
-
-/// Whom a server is asked about.
-pub(crate) struct Asked {
-    pub(crate) origin: Origin,
-    pub(crate) database: String,
-    pub(crate) user: String,
-}
+use scram::Mechanism;
 
 /// How a step of the login ended.
 enum Progress {
@@ -76,26 +45,6 @@ enum Progress {
 }
 
 impl Login {
-    /// The client has not said yet what it wants, so an error could be taken for the answer to a request for
-    /// encryption.
-    pub(crate) fn defer(&mut self, why: Refusal) -> Option<Refusal> {
-        if !matches!(self.step, Step::Packet) {
-            return Some(why);
-        }
-        self.refusal = Some(why);
-        None
-    }
-
-    /// Whom a server is asked about, if it is.
-    pub(crate) fn asked(&self) -> Option<Asked> {
-        let Start { database, user, .. } = &self.start;
-        matches!(self.step, Step::Asking).then(|| Asked {
-            origin: self.origin,
-            database: database.clone(),
-            user: user.clone(),
-        })
-    }
-
     /// Asks for the md5 hash of a stored hash and a salt.
     fn challenge(&mut self, me: ClientTag, stored: Arc<str>, out: &mut Outbox) {
         let salt = random();
@@ -115,17 +64,8 @@ impl Login {
 impl Postgres {
     /// A client that has just connected.
     pub(crate) fn new_client(&self, origin: Origin) -> Client {
-        let login = Login {
-            origin,
-            step: Step::Packet,
-            start: Start::default(),
-            secured: None,
-            direct: false,
-            declined: Vec::new(),
-            refusal: None,
-        };
         Client {
-            phase: Phase::Login(Box::new(login)),
+            phase: Phase::Login(Box::new(Login::new(origin))),
             lease: None,
             settings: None,
             start: None,
@@ -214,7 +154,7 @@ impl Postgres {
             Packet::Start(start) => {
                 let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
                 if let Some(why) = login.refusal.take() {
-                    self.send_away(me, client, why, out);
+                    send_away(me, client, why, out);
                     client.close(me, CloseReason::Done, out);
                     return Progress::Wait;
                 }
@@ -438,7 +378,10 @@ impl Postgres {
     ) {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         if let Some(asked) = login.asked() {
-            return self.look_up(me, client, tag, server, asked, out);
+            if let Some(found) = self.look_up(me, client, tag, server, asked, out) {
+                self.go_on(me, client, found, out);
+            }
+            return;
         }
         let want = server.defaults.overlaid(&login.start.settings);
         let mut sql = Vec::new();
@@ -451,6 +394,26 @@ impl Postgres {
         } else {
             server.begin(tag, Purpose::Learn(want.extras), &[&sql], out);
         }
+    }
+
+    /// A server was asked who may log in, and has answered.
+    pub(crate) fn lookup_answered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        (lookup, failure): (Lookup, Option<Failure>),
+        out: &mut Outbox,
+    ) {
+        if let Some((tag, found)) = self.looked_up(me, server, clients, lookup, failure, out) {
+            self.go_on(tag, clients.get(tag).expect("the holder of a server has a session"), found, out);
+        }
+    }
+
+    fn go_on(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
+        self.demand(me, client, found, out);
+        // What the client has sent meanwhile was not consumed.
+        out.push(Effect::Wake { client: me });
     }
 
     /// The server has the client's settings, in its own spelling: the client is told, and the server given back.

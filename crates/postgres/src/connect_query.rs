@@ -4,12 +4,14 @@
 use protocol::{CloseReason, Effect, Outbox, Peer, ServerTag};
 
 use crate::{
-    Postgres,
-    server::{Server, Stage},
-    session::survey::{self, Survey},
+    session::{
+        server::{Server, Stage},
+        shared::Postgres,
+        survey::{self, Survey},
+        work::Purpose,
+    },
     sql::{parameters::Settings, scan::scan, suspects::Suspects},
     wire::error::Failure,
-    work::Purpose,
 };
 
 impl Postgres {

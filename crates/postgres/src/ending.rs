@@ -1,32 +1,25 @@
 //! Leases that fail and connections that end, on either side and for any reason: what the other side is told, and in
 //! which state a server is left behind.
 
-use std::time::Duration;
-
 use protocol::{
     Blame, ClientTag, CloseReason, Effect, LeaseFailure, LeaseKind, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict,
 };
 
 use crate::{
-    Postgres,
-    client::{Client, Phase},
     directory::PoolMode,
-    listeners::Duty,
     lookup::cannot_ask,
-    server::{Server, Stage},
-    wire::{
-        error::{Report, Severity, code},
-        message::{IDLE, write_cancel},
+    session::{
+        client::{Client, Phase},
+        listen::Duty,
+        refusal::{seconds, send_away},
+        server::{Server, Stage, cancel},
+        shared::Postgres,
+        work::Purpose,
     },
-    work::Purpose,
-};
-
-/// What a client is told whose request was cancelled before a server got it; in PostgreSQL's words.
-pub(crate) const CANCELLED: Report<'static> = Report {
-    severity: Severity::Error,
-    code: code::QUERY_CANCELED,
-    message: "canceling statement due to user request",
-    hint: "",
+    wire::{
+        error::{CANCELLED, Report, Severity, code},
+        message::IDLE,
+    },
 };
 
 impl Postgres {
@@ -184,56 +177,8 @@ impl Postgres {
             _ => Some(why),
         };
         if let Some(why) = why {
-            self.send_away(me, client, why, out);
+            send_away(me, client, why, out);
         }
-    }
-
-    /// Tells a client why it must go; the driver closes it.
-    pub(crate) fn send_away(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
-        let (code, message, hint) = match why {
-            Refusal::TooManyClients { limit } => {
-                (code::TOO_MANY_CONNECTIONS, format!("too many clients (hard_limit = {limit})"), "Raise hard_limit.")
-            }
-            Refusal::Throttled { retry_after } => (
-                code::INVALID_AUTHORIZATION,
-                format!("too many failed logins from this address, try again in {}", seconds(retry_after)),
-                "",
-            ),
-            Refusal::LoginTimeout => (code::PROTOCOL_VIOLATION, "login took too long".to_owned(), ""),
-            Refusal::IdleTimeout => {
-                let message = "terminating connection due to client_idle_time".to_owned();
-                (code::IDLE_SESSION_TIMEOUT, message, "")
-            }
-            Refusal::Evicted => (
-                code::IDLE_SESSION_TIMEOUT,
-                "terminating connection: it was idle longest, and there are more clients than soft_limit".to_owned(),
-                "Raise soft_limit.",
-            ),
-            Refusal::QueryTimeout => (code::QUERY_CANCELED, "terminating connection due to query_time".to_owned(), ""),
-            Refusal::TransactionIdleTimeout => (
-                code::IDLE_IN_TRANSACTION_TIMEOUT,
-                "terminating connection due to transaction_idle_time".to_owned(),
-                "",
-            ),
-            Refusal::ShuttingDown => (
-                code::ADMIN_SHUTDOWN,
-                "terminating connection: Poolhouse is shutting down".to_owned(),
-                "Connect again.",
-            ),
-            Refusal::Drained => (
-                code::ADMIN_SHUTDOWN,
-                "terminating connection: an administrator drains this database".to_owned(),
-                "Connect again later.",
-            ),
-            Refusal::Killed => {
-                (code::ADMIN_SHUTDOWN, "terminating connection due to administrator command".to_owned(), "")
-            }
-        };
-        if !client.mid_message && !matches!(client.phase, Phase::Closed) {
-            let report = Report { severity: Severity::Fatal, code, message: &message, hint };
-            out.insert(Peer::Client(me), |to| report.write(to));
-        }
-        client.phase = Phase::Closed;
     }
 
     /// Somebody wants to cancel what the client does.
@@ -268,20 +213,32 @@ impl Postgres {
             client.stand(me, protocol::Standing::Idle, out);
         }
     }
-}
 
-/// Asks the database to stop what it does for this server.
-pub(crate) fn cancel(tag: ServerTag, server: &Server, out: &mut Outbox) {
-    if server.key.secret.is_empty() {
-        return;
+    /// The server cannot be understood any more: it is closed, and its holder with it.
+    pub(crate) fn broken(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        what: &str,
+        out: &mut Outbox,
+    ) {
+        server.stage = Stage::Closed;
+        server.work = None;
+        let text = format!("the server broke the protocol: {what}");
+        let Some(tag) = server.holder else {
+            let reason = CloseReason::Error(Blame::Server, text);
+            out.push(Effect::Close { peer: Peer::Server(me), reason });
+            return;
+        };
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        // The server's last message was complete.
+        client.mid_message = false;
+        let hint = "The outcome of a transaction under way is unknown.";
+        let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &text, hint };
+        if !matches!(client.phase, Phase::Closed) {
+            client.fail(tag, &report, Blame::Server, out);
+        }
+        client.release(tag, me, server, Verdict::Discard, out);
     }
-    let start = out.inserted.len();
-    write_cancel(&mut out.inserted, server.key.pid, &server.key.secret);
-    let bytes = start..out.inserted.len();
-    let upgrade = server.wire.upgrade(out);
-    out.push(Effect::SideConnection { server: tag, bytes, upgrade });
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
 }

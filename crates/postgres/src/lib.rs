@@ -12,11 +12,12 @@
 //! Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and connections end.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod bound_names;
 mod cleaning;
 mod client;
 mod client_login;
 mod connect_query;
-mod copies;
 mod directory;
 mod ending;
 mod exchange;
@@ -24,9 +25,11 @@ mod listeners;
 mod lookup;
 mod named;
 mod outcomes;
+mod pins;
 mod plans;
 mod preface;
 mod random;
+mod rejection;
 mod replan;
 mod requester;
 mod requests;
@@ -42,15 +45,13 @@ mod unnamed;
 mod wire;
 mod work;
 
-use std::sync::Arc;
-
 use protocol::{
     ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
     Sessions, TlsFailure,
 };
 
-pub use client::Client;
 pub use protocol::Encryption;
+pub use session::client::Client;
 pub use wire::cancel_key::MAX_NODE;
 
 pub use directory::{
@@ -59,57 +60,13 @@ pub use directory::{
 pub use requester::{
     Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
-pub use server::Server;
+pub use session::server::Server;
+pub use session::shared::Postgres;
 pub use session::statements::PREFIX as STATEMENT_PREFIX;
 pub use wire::encryption::{Binding, ServerEncryption, Tls};
 pub use wire::md5::{is_md5_hash, md5_hash};
 
-use client::Phase;
-use server::Stage;
-
-/// The protocol, as the driver sees it: shared by all workers.
-pub struct Postgres {
-    directory: Arc<dyn Directory>,
-    /// Stands in for users who do not exist.
-    mock: scram::Mock,
-    /// What was derived from passwords for servers.
-    keys: scram::KeyCache,
-    /// What was learned from clients that logged in.
-    keyring: session::keyring::Keyring,
-    parameters: sql::parameters::Parameters,
-    statements: session::statements::Statements,
-    pins: session::pins::Pins,
-    hubs: listeners::Hubs,
-    catalogues: sql::catalogue::Catalogues,
-    second_tries: wire::encryption::SecondTries,
-    /// Which of several Poolhouses behind one address this is.
-    node: u8,
-}
-
-impl Postgres {
-    /// A protocol that asks `directory` who may log in, and how to log in.
-    pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self {
-            directory,
-            mock: scram::Mock::new(random::random()),
-            keys: scram::KeyCache::default(),
-            keyring: session::keyring::Keyring::default(),
-            parameters: sql::parameters::Parameters::default(),
-            statements: session::statements::Statements::default(),
-            pins: session::pins::Pins::default(),
-            hubs: listeners::Hubs::default(),
-            catalogues: sql::catalogue::Catalogues::default(),
-            second_tries: wire::encryption::SecondTries::default(),
-            node: 0,
-        }
-    }
-
-    /// The same as one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
-    pub fn with_node(self, node: u8) -> Self {
-        assert!(node <= MAX_NODE, "a node id is at most {MAX_NODE}");
-        Self { node, ..self }
-    }
-}
+use session::{client::Phase, listen::Duty, server::Stage, work::Purpose};
 
 impl Protocol for Postgres {
     type Client = Client;
@@ -218,7 +175,7 @@ impl Protocol for Postgres {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
-        if server.duty == listeners::Duty::Listens(key) {
+        if server.duty == Duty::Listens(key) {
             self.look_after_hub(me, server, out);
         }
     }
@@ -252,7 +209,7 @@ impl Protocol for Postgres {
     }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.begin(me, work::Purpose::Check, &[b""], out);
+        server.begin(me, Purpose::Check, &[b""], out);
     }
 
     fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

@@ -10,189 +10,28 @@
 //! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it themselves:
 //! notifications may have been missed.
 
-mod in_time;
-
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use crate::{
-    Postgres, cleaning,
-    client::{Client, Phase},
+    cleaning,
     directory::OnState,
-    server::{Server, Stage},
-    session::pins::Pin,
+    session::{
+        client::{Client, Phase},
+        listen::{Duty, HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, post, post_lost, tell},
+        pins::Pin,
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
+        work::Purpose,
+    },
     sql::suspects::ALL_CHANNELS,
     wire::{
         error::{Failure, Report, Severity, code},
         message::{IDLE, back, take_text, take_u32, write_ready},
     },
-    work::Purpose,
 };
-
-/// What is posted to clients carries keys that no other protocol of the process gives.
-const FIRST_KEY: u64 = (b'P' as u64) << 56;
-
-/// Most channels that a client may listen to.
-pub(crate) const MAX_CHANNELS: usize = 1000;
-
-/// Bytes of notifications that may wait for a client to end its transaction.
-const MAX_PENDING: usize = 1 << 20;
-
-/// A post for a client whose channels are all heard, or that has been sent what was committed before its transaction ended.
-const HEARD: u8 = b'+';
-/// A post for a client that cannot go on listening begins with this; the reason follows.
-const LOST: u8 = b'!';
-
-/// Names of channels.
-type Names = Vec<Box<[u8]>>;
-
-/// What a client listens to.
-pub(crate) struct Listening {
-    /// Tells what is posted to it from what was meant for another.
-    key: u64,
-    channels: Vec<Box<[u8]>>,
-    /// Notifications that wait until its transaction is over.
-    pending: Vec<u8>,
-    /// It is to be told this status when all its channels are heard, or when it may go on.
-    ready: Option<u8>,
-}
-
-/// The shared servers of all pools.
-#[derive(Default)]
-pub(crate) struct Hubs {
-    by_pool: Mutex<BTreeMap<PoolId, Hub>>,
-    next_key: AtomicU64,
-    /// The driver's clock, in milliseconds.
-    now_ms: AtomicU64,
-    /// Some client may be waiting for its notifications.
-    awaited: AtomicBool,
-}
-
-/// What a server is there for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Duty {
-    /// Its pool lends it to clients.
-    #[default]
-    Serves,
-    /// It listens for all clients of its pool that want to; with the key that its clients' wishes come with.
-    Listens(u64),
-}
-
-/// A server that listens for clients of its pool.
-struct Hub {
-    key: u64,
-    server: ServerTag,
-    channels: BTreeMap<Box<[u8]>, Channel>,
-    /// By their keys.
-    clients: BTreeMap<u64, Subscriber>,
-    /// Clients whose transactions have ended.
-    in_time: in_time::InTime,
-}
-
-#[derive(Default)]
-struct Channel {
-    /// The server listens to it.
-    heard: bool,
-    /// Keys of those who want it.
-    clients: Vec<u64>,
-}
-
-struct Subscriber {
-    tag: ClientTag,
-    /// How many of its channels are not heard yet.
-    awaited: usize,
-}
-
-impl Hubs {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolId, Hub>> {
-        self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn key(&self) -> u64 {
-        FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
-    }
-
-    /// So many milliseconds have passed by the driver's clock: clients that have waited too long for their notifications go on.
-    pub(crate) fn tell_time(&self, now_ms: u64, out: &mut Outbox) {
-        self.now_ms.fetch_max(now_ms, Relaxed);
-        if !self.awaited.load(Relaxed) {
-            return;
-        }
-        let mut hubs = self.lock();
-        for hub in hubs.values_mut() {
-            tell(hub.in_time.overdue(now_ms), out);
-        }
-        self.awaited.store(hubs.values().any(|hub| !hub.in_time.is_empty()), Relaxed);
-    }
-}
-
-impl Hub {
-    /// A client wants these channels, too. True if all that it wants are heard.
-    fn subscribe(&mut self, key: u64, tag: ClientTag, channels: &[Box<[u8]>], heard: bool) -> bool {
-        let subscriber = self.clients.entry(key).or_insert(Subscriber { tag, awaited: 0 });
-        for name in channels {
-            let channel = self.channels.entry(name.clone()).or_default();
-            channel.heard |= heard;
-            if !channel.clients.contains(&key) {
-                channel.clients.push(key);
-                subscriber.awaited += usize::from(!channel.heard);
-            }
-        }
-        subscriber.awaited == 0
-    }
-
-    /// A client wants this channel no more.
-    fn unsubscribe(&mut self, key: u64, name: &[u8]) {
-        let Some(channel) = self.channels.get_mut(name) else { return };
-        let before = channel.clients.len();
-        channel.clients.retain(|other| *other != key);
-        if let Some(subscriber) = self.clients.get_mut(&key) {
-            subscriber.awaited -= usize::from(!channel.heard && channel.clients.len() < before);
-        }
-    }
-
-    /// What the server is to be asked for, and what it need not listen to any more.
-    fn changes(&mut self) -> (Names, Names) {
-        let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
-        for (name, channel) in &self.channels {
-            match (channel.heard, channel.clients.is_empty()) {
-                (false, false) => wanted.push(name.clone()),
-                (true, true) => unwanted.push(name.clone()),
-                _ => {}
-            }
-        }
-        self.channels.retain(|_, channel| !channel.clients.is_empty());
-        (wanted, unwanted)
-    }
-
-    fn prod(&self, out: &mut Outbox) {
-        let end = out.inserted.len();
-        out.push(Effect::Post { to: Peer::Server(self.server), key: self.key, bytes: end..end });
-    }
-}
-
-impl Client {
-    /// Whether it is told of notifications on this channel by the shared server.
-    pub(crate) fn hears(&self, channel: &[u8]) -> bool {
-        self.listening.as_ref().is_some_and(|listening| listening.channels.iter().any(|name| **name == *channel))
-    }
-
-    /// Its transaction is over: it gets what has waited for that.
-    #[cold]
-    pub(crate) fn tell_pending(&mut self, me: ClientTag, out: &mut Outbox) {
-        if let Some(listening) = &mut self.listening {
-            let pending = std::mem::take(&mut listening.pending);
-            out.insert(Peer::Client(me), |to| to.extend_from_slice(&pending));
-        }
-    }
-}
 
 impl Postgres {
     /// Whether what a client listens to on a server can be heard on a shared one. Payloads are sent in one encoding.
@@ -217,7 +56,7 @@ impl Postgres {
             let hint = "Use fewer channels, and tell what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
             client.fail(me, &Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client, out);
-            server.soil.add(crate::cleaning::Soil::ALL);
+            server.soil.add(Soil::ALL);
             return client.release(me, tag, server, Verdict::Reset, out);
         }
         let mut hubs = self.hubs.lock();
@@ -306,7 +145,7 @@ impl Postgres {
             return;
         }
         let key = self.hubs.key();
-        let in_time = in_time::InTime::default();
+        let in_time = InTime::default();
         let mut hub = Hub { key, server: tag, channels: BTreeMap::new(), clients: BTreeMap::new(), in_time };
         self.subscribe(&mut hub, me, client, channels, heard);
         hubs.insert(client.pool, hub);
@@ -564,12 +403,7 @@ impl Postgres {
         let mut hubs = self.hubs.lock();
         let hub = hubs.get_mut(&client.pool).filter(|hub| hub.clients.contains_key(&listening.key));
         let Some(hub) = hub else { return false };
-        let waits = hub.in_time.wait(listening.key, me, self.hubs.now_ms.load(Relaxed));
-        if waits {
-            self.hubs.awaited.store(true, Relaxed);
-            hub.prod(out);
-        }
-        waits
+        self.hubs.wait(hub, listening.key, me, out)
     }
 }
 
@@ -592,31 +426,6 @@ impl Client {
         let waits = matches!(self.phase, Phase::Subscribing);
         self.stand(me, if waits { Standing::Active } else { Standing::Idle }, out);
     }
-}
-
-impl Server {
-    /// Ready, and not asked for anything.
-    fn is_at_rest(&self) -> bool {
-        self.work.is_none()
-            && self.exchange.is_settled()
-            && self.exchange.status() == IDLE
-            && matches!(self.stage, Stage::Ready)
-    }
-}
-
-/// These clients may go on.
-fn tell(clients: Vec<(u64, ClientTag)>, out: &mut Outbox) {
-    clients.into_iter().for_each(|(key, tag)| post(tag, key, &[HEARD], out));
-}
-
-fn post(to: ClientTag, key: u64, bytes: &[u8], out: &mut Outbox) {
-    let start = out.inserted.len();
-    out.inserted.extend_from_slice(bytes);
-    out.push(Effect::Post { to: Peer::Client(to), key, bytes: start..out.inserted.len() });
-}
-
-fn post_lost(to: ClientTag, key: u64, why: &str, out: &mut Outbox) {
-    post(to, key, &[&[LOST], why.as_bytes()].concat(), out);
 }
 
 /// Appends a name as an identifier.

@@ -9,30 +9,31 @@ use std::{ops::Range, sync::Arc};
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
-    Postgres,
-    cleaning::Soil,
-    client::Client,
-    copies,
+    bound_names::note_bound_names,
     directory::OnState,
-    exchange::Note,
+    exchange::{Exchange, Note},
     plans,
-    requests::note_bound_names,
+    rejection::reject,
     retold, sequences,
-    server::Server,
     session::{
+        client::Client,
+        copy,
         pins::Pin,
         prepared::{Need, Prepared},
+        replan::Replan,
         request::{Arrived, Step},
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
         statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
     },
     sql::{
         deallocate::{Deallocate, deallocates, forgets_all},
         suspects::{Findings, Suspects},
     },
-    state::reject,
     wire::{
         error::Failure,
-        message::{HEADER, back, front, take_text, write},
+        message::{HEADER, front, take_text, write, write_parse},
     },
 };
 
@@ -148,7 +149,7 @@ fn parse(
             if need != Need::Parse {
                 write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
             }
-            out.insert(Peer::Server(tag), |to| write_parse(to, &statement, text));
+            out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), text));
             prepared.parse(&statement);
             server.exchange.noted(Note::Parse(statement.id));
             make_room((tag, server), out);
@@ -161,7 +162,7 @@ fn parse(
 fn take_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *TAKEN).as_bytes()));
-        write_named_parse(to, TAKEN.as_bytes(), b"\0\0\0");
+        write_parse(to, TAKEN.as_bytes(), b"\0\0\0");
     });
     server.exchange.noted(Note::Swallowed);
     server.exchange.noted(Note::Swallowed);
@@ -258,7 +259,7 @@ fn refer(
         Ok(Some(statement)) => statement,
     };
     if message.header.kind == front::BIND {
-        server.copies |= copies::is_copy(&statement.body);
+        server.copies |= copy::is_copy(&statement.body);
         let forgets = statement.findings.suspects.any(Suspects::FORGET);
         server.note_bound(message, forgets && forgets_all(&statement.body));
     }
@@ -354,7 +355,12 @@ fn forward_as(
     if let Some(statement) = kept
         && message.is_whole()
     {
-        server.keep_bind(statement, [parts[0], parts[1], parts[2], &message.bytes[name.end..message.end()]]);
+        Replan::keep(
+            &mut server.replan,
+            &server.exchange,
+            statement,
+            [parts[0], parts[1], parts[2], &message.bytes[name.end..message.end()]],
+        );
     }
     server.exchange.extended();
     Step::Replaced(name.end)
@@ -378,7 +384,7 @@ pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Sta
     if need == Need::CloseAndParse {
         write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
     }
-    out.insert(Peer::Server(tag), |to| write_parse(to, statement, &statement.body));
+    out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &statement.body));
     prepared.parse(statement);
     server.exchange.noted(Note::HiddenParse(statement.id));
     make_room((tag, server), out);
@@ -392,31 +398,12 @@ fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     }
 }
 
-fn write_hidden_close(
-    prepared: &mut Prepared,
-    exchange: &mut crate::exchange::Exchange,
-    tag: ServerTag,
-    id: u32,
-    out: &mut Outbox,
-) {
+fn write_hidden_close(prepared: &mut Prepared, exchange: &mut Exchange, tag: ServerTag, id: u32, out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}{id}\0", *PREFIX).as_bytes()));
     });
     prepared.close(id);
     exchange.noted(Note::HiddenClose(id));
-}
-
-fn write_parse(to: &mut Vec<u8>, statement: &Statement, body: &[u8]) {
-    write_named_parse(to, statement.name.as_bytes(), body);
-}
-
-/// Appends a Parse under this name; `body` is what follows the name.
-pub(crate) fn write_named_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
-    write(to, front::PARSE, |to| {
-        to.extend_from_slice(name);
-        to.push(0);
-        to.extend_from_slice(body);
-    });
 }
 
 /// A Close that does nothing.
@@ -443,7 +430,12 @@ pub(crate) enum Answer {
 /// A request was answered, or (not `done`) discarded because of an error before it.
 pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
     if matches!(note, Note::Hidden | Note::Unnamed) {
-        server.unnamed.settle(done, false, server.holder.zip(client));
+        let holder = server.holder.zip(client);
+        server.unnamed.settle(
+            done,
+            false,
+            holder.map(|(tag, client)| (client.unnamed_owner(tag), &mut client.unnamed)),
+        );
         return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };
     }
     let named = client.and_then(|client| client.named.as_mut());
@@ -472,7 +464,8 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
 pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
     for (number, note) in server.exchange.take_discarded().into_iter().enumerate() {
         if note == Note::Unnamed && number == 0 {
-            server.unnamed.settle(false, true, server.holder.map(|holder| (holder, &mut *client)));
+            let holder = server.holder.map(|tag| (client.unnamed_owner(tag), &mut client.unnamed));
+            server.unnamed.settle(false, true, holder);
         } else {
             settle(note, false, Some(client), server);
         }
@@ -505,9 +498,4 @@ fn rename(body: &[u8], taken: bool, client: &Client) -> Option<Vec<u8>> {
     let id = std::str::from_utf8(&body[at + PREFIX.len()..end]).ok()?.parse().ok()?;
     let name = if taken { named.oldest_pending()? } else { named.name_of(id)? };
     Some([&body[..at], name, &body[end..]].concat())
-}
-
-/// Appends the answer to a Parse.
-pub(crate) fn write_parse_complete(to: &mut Vec<u8>) {
-    write(to, back::PARSE_COMPLETE, |_| {});
 }

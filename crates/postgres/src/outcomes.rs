@@ -4,14 +4,16 @@
 use protocol::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
 
 use crate::{
-    Postgres,
-    client::{Phase, may_release},
+    answer::{Relay, Step},
     directory::{OnState, PoolMode},
     exchange::Note,
     named,
-    requests::end_pipeline,
-    retold::Told,
-    server::{Relay, Server, Stage, Step},
+    session::{
+        client::{Phase, end_pipeline, may_release},
+        reset::Told,
+        server::{Server, Stage},
+        shared::Postgres,
+    },
     sql::{reset::Tag, suspects::Suspects},
     wire::{
         error::{Failure, Report, Severity, code},

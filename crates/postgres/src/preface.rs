@@ -17,14 +17,18 @@ use std::sync::Arc;
 use protocol::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
-    Postgres,
-    cleaning::{self, Soil},
-    client::{Client, Phase},
-    ending::CANCELLED,
-    plans::{self, Fate},
-    sequences,
-    server::{Server, Stage},
-    session::{prepared::Copies, request::Arrived},
+    cleaning, named, plans, sequences,
+    session::{
+        client::{Client, Phase},
+        plans::Fate,
+        preface::Preface,
+        prepared::Copies,
+        request::Arrived,
+        server::{Server, Stage, cancel},
+        shared::Postgres,
+        soil::Soil,
+        work::{Purpose, Work},
+    },
     sql::{
         parameters::{Pairs, Settings, is_identity, write_set},
         scan::scan,
@@ -32,10 +36,9 @@ use crate::{
     },
     steps::Steps,
     wire::{
-        error::{Failure, Report, Severity},
+        error::{CANCELLED, Failure, Report, Severity},
         message::{Header, front, take_text, write, write_query},
     },
-    work::{Purpose, Work},
 };
 
 /// Servers that are tried before a client is told that its settings are refused.
@@ -46,38 +49,6 @@ const MAX_REFUSALS: u8 = 2;
 
 /// A server refuses it for ever once somebody has used a temporary table there.
 const TEMP_BUFFERS: &[u8] = b"temp_buffers";
-
-/// What is under way ahead of a request.
-pub(crate) struct Preface {
-    /// The settings that the server will have.
-    pub(crate) settings: Arc<Settings>,
-    /// It is cleaned.
-    cleaned: bool,
-    /// Nobody has had it before.
-    fresh: bool,
-    /// Steps that are still to be answered; if there were none, a ReadyForQuery ends it.
-    pub(crate) steps: u16,
-    /// PostgreSQL was told to send its answers at once: otherwise they come with those to the request.
-    hurried: bool,
-    /// A cancel that came was passed on, without waiting for the outcome.
-    cancel_sent: bool,
-    /// The client's unnamed statement when it began: the request may have changed that.
-    unnamed: Option<Box<[u8]>>,
-}
-
-impl Preface {
-    fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, client: &Client) -> Self {
-        Self {
-            settings,
-            cleaned,
-            fresh: false,
-            steps,
-            hurried: false,
-            cancel_sent: false,
-            unnamed: client.unnamed.clone(),
-        }
-    }
-}
 
 /// What a text may do that goes ahead: nothing for which more than forwarding is done.
 const MAY_GO_AHEAD: Suspects = Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Suspects::DDL).and(Suspects::TEMPORARY);
@@ -98,7 +69,7 @@ impl Postgres {
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
         let fresh = !server.plans.is_used();
-        let plans = server.judge_plans(&want, same_holder);
+        let plans = server.plans.judge(&want, same_holder, &server.catalogue);
         if plans == Fate::Spoil {
             return self.take_another(me, client, tag, server, out);
         }
@@ -133,7 +104,7 @@ impl Postgres {
             return;
         }
         sql.extend_from_slice(b"COMMIT");
-        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client) };
+        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client.unnamed.clone()) };
         let write_all = |to: &mut Vec<u8>| {
             Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
@@ -188,7 +159,7 @@ impl Postgres {
         if commits {
             steps.last(b"COMMIT");
         }
-        let preface = Preface::new(want, true, steps.count, client);
+        let preface = Preface::new(want, true, steps.count, client.unnamed.clone());
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
     }
 
@@ -254,7 +225,7 @@ impl Postgres {
                 return client.release(tag, me, server, Verdict::Clean, out);
             }
             if !preface.cancel_sent {
-                crate::ending::cancel(me, server, out);
+                cancel(me, server, out);
             }
         }
         out.push(Effect::Wake { client: tag });
@@ -274,7 +245,7 @@ impl Postgres {
         let tag = server.holder.expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");
         server.exchange.abandon();
-        crate::named::settle_discarded(client, server);
+        named::settle_discarded(client, server);
         client.unnamed = preface.unnamed;
         (client.ahead, client.ahead_ended, client.awaits_answers) = (0, false, false);
         server.stage = Stage::Closed;
@@ -360,7 +331,7 @@ impl Server {
     pub(crate) fn cancel_ahead(&mut self, me: ServerTag, out: &mut Outbox) {
         let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) else { return };
         preface.cancel_sent = true;
-        crate::ending::cancel(me, self, out);
+        cancel(me, self, out);
     }
 
     fn is_prefaced_by_steps(&self) -> bool {

@@ -17,8 +17,11 @@ pub use answer::{Answer, Row, SqlError, TransactionStatus};
 use answer::Reader;
 
 use crate::{
-    Directory, Encryption, Look, Postgres, Proof, Route, Server, ServerLogin, Unknown,
-    server::CancelKey,
+    Directory, Encryption, Look, Proof, Route, ServerLogin, Unknown,
+    session::{
+        server::{CancelKey, Server},
+        shared::Postgres,
+    },
     wire::message::{HEADER, Header, back, front, write, write_cancel, write_text},
 };
 

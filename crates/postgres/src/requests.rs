@@ -6,18 +6,21 @@ use std::ops::Range;
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
-    Postgres,
-    cleaning::Soil,
-    client::Client,
-    copies,
+    bound_names::{note_bound_name, note_bound_names, values},
     directory::{OnState, PoolMode},
-    named, plans, retold, sequences,
-    server::Server,
-    session::request::{Arrived, Step},
+    named, plans,
+    rejection::reject,
+    retold, sequences,
+    session::{
+        client::{Client, end_pipeline},
+        request::{Arrived, Step},
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
+    },
     sql::{
         deallocate::{Deallocate, deallocates},
         harmless,
-        parameter_names::{can_be_named, is_verbatim, may_be_name},
         scan::{scan, scan_beginning},
         suspects::{Findings, Suspects},
     },
@@ -40,7 +43,9 @@ pub(crate) fn look(
         client.awaits_answers = true;
         return Step::Wait;
     }
-    copies::follow(client, server, message);
+    if client.copies.follow(client.mode, message) {
+        server.copies = true;
+    }
     if server.suspects.any(Suspects::OF_INTEREST)
         && let Some(step) = retold::before(client, server, message)
     {
@@ -96,19 +101,6 @@ pub(crate) fn look(
     }
 }
 
-/// A Sync is forwarded.
-#[inline]
-pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
-    if let Some(prepared) = &mut server.prepared {
-        prepared.end_pipeline();
-    }
-    server.unnamed.end_pipeline();
-    if let Some(named) = &mut client.named {
-        named.end_pipeline();
-    }
-    server.mid_pipeline = false;
-}
-
 /// A text of a client that keeps its server to its end: what matters is whether that can be cleaned then.
 fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     if message.header.kind == front::FUNCTION_CALL {
@@ -153,62 +145,6 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
     }
 }
 
-/// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
-pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
-    if !server.suspects.any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
-        return;
-    }
-    if !message.is_whole() {
-        return server.suspects.add(Suspects::UNNAMED);
-    }
-    for value in bound_values(message.body()).into_iter().flatten() {
-        note_bound_name(server, value);
-    }
-}
-
-/// Notes a value if it may be the name of a custom parameter.
-fn note_bound_name(server: &mut Server, value: &[u8]) {
-    if value.eq_ignore_ascii_case(b"seed") {
-        server.soil.add(Soil::BEYOND);
-    }
-    if !value.contains(&b'.') || !may_be_name(value) {
-        return;
-    }
-    if is_verbatim(value) && can_be_named(value) {
-        server.note_custom(value);
-    } else {
-        server.suspects.add(Suspects::UNNAMED);
-    }
-}
-
-/// The values in the body of a Bind; `None` if it is malformed.
-fn bound_values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
-    take_text(&mut body)?;
-    take_text(&mut body)?;
-    values(body)
-}
-
-/// Format codes, and the values behind them; `None` if they are malformed.
-fn values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
-    let take_u16 = |body: &mut &[u8]| {
-        let (number, rest) = body.split_first_chunk::<2>()?;
-        *body = rest;
-        Some(usize::from(u16::from_be_bytes(*number)))
-    };
-    let formats = take_u16(&mut body)?;
-    body = body.get(2 * formats..)?;
-    let mut values = Vec::new();
-    for _ in 0..take_u16(&mut body)? {
-        let length = take_u32(&mut body)?;
-        if length != u32::MAX {
-            let (value, rest) = body.split_at_checked(length as usize)?;
-            values.push(value);
-            body = rest;
-        }
-    }
-    Some(values)
-}
-
 /// A simple query.
 fn query(
     (me, client): (ClientTag, &mut Client),
@@ -247,7 +183,7 @@ fn query(
         }
         if findings.suspects != Suspects::NONE {
             if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
-                crate::state::reject(tag, server, front::QUERY, out);
+                reject(tag, server, front::QUERY, out);
                 return Step::Replaced(message.end());
             }
             if server.policy.on_state != OnState::Allow {

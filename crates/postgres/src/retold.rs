@@ -6,113 +6,22 @@ use std::sync::Arc;
 use protocol::{Outbox, Peer, ServerTag};
 
 use crate::{
-    client::Client,
-    copies,
     directory::OnState,
     exchange::Note,
-    server::Server,
-    session::request::{Arrived, Step},
+    session::{
+        client::Client,
+        copy,
+        request::{Arrived, Step},
+        reset::{Resetting, Retold},
+        server::Server,
+    },
     sql::{
-        reset::{self, Amended, Outcome, Start, Tag},
+        reset::{self, Outcome, Start},
         scan::scan,
         suspects::{ALL_PARAMETERS, Findings, Suspects},
     },
-    wire::message::{front, take_text, write_query},
+    wire::message::{front, take_text, write_parse, write_query},
 };
-
-/// Most portals, and names of statements, that are remembered.
-const MOST: usize = 64;
-
-/// What a server has been sent in an amended form.
-#[derive(Default)]
-pub(crate) struct Retold {
-    /// The only request under way: an amended Query.
-    query: Option<Amended>,
-    /// Answers to it so far were SET or RESET so many times.
-    answered: usize,
-    /// Answers of our own statements that come next.
-    ours: u8,
-    /// Portals of amended statements.
-    portals: Vec<(Box<[u8]>, Tag)>,
-    /// Where nobody else follows statements: names of those that set something back.
-    names: Vec<(Box<[u8]>, Resetting)>,
-}
-
-/// How a statement sets something back.
-#[derive(Clone, Copy, Default)]
-struct Resetting {
-    /// It is amended, and its answer told as another.
-    amended: Option<Tag>,
-    /// It has to be looked at afterwards what it did.
-    unclear: bool,
-}
-
-/// What the client gets in the place of a CommandComplete.
-pub(crate) enum Told {
-    /// It, as it is.
-    Same,
-    Nothing,
-    As(Tag),
-}
-
-impl Retold {
-    fn bind(&mut self, portal: &[u8], mark: Option<Tag>) {
-        self.portals.retain(|(known, _)| **known != *portal);
-        if let Some(tag) = mark.filter(|_| self.portals.len() < MOST) {
-            self.portals.push((portal.into(), tag));
-        }
-    }
-
-    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the statement before: so what is
-    /// known of that is kept, too, unless the new statement `may_be_taken` for it, or `is_replaced` tells that it goes in any case.
-    fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool, is_replaced: bool) {
-        if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
-            known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
-            known.unclear = resetting.unclear || (known.unclear && !is_replaced);
-        } else if (resetting.unclear || resetting.amended.is_some()) && self.names.len() < MOST {
-            self.names.push((name.into(), resetting));
-        }
-    }
-
-    /// Takes the tag of a CommandComplete.
-    pub(crate) fn tell(&mut self, tag: &[u8]) -> Told {
-        let Some(query) = &self.query else { return Told::Same };
-        if let Some(tag) = reset::mark(&query.text) {
-            return Told::As(tag);
-        }
-        if self.ours > 0 {
-            self.ours -= 1;
-            return Told::Nothing;
-        }
-        if tag == b"SET\0" || tag == b"RESET\0" {
-            self.ours = query.behind.get(self.answered).copied().unwrap_or_default();
-            self.answered += 1;
-        }
-        Told::Same
-    }
-
-    /// The body of an error with its place in the client's own text, if it has another.
-    pub(crate) fn relocate(&self, body: &[u8]) -> Option<Vec<u8>> {
-        let query = self.query.as_ref()?;
-        let mut rest = body;
-        while let Some((&field, mut after)) = rest.split_first().filter(|(field, _)| **field != 0) {
-            let at = body.len() - after.len();
-            let value = take_text(&mut after)?;
-            if field == b'P' {
-                let position: usize = std::str::from_utf8(value).ok()?.parse().ok()?;
-                let own = query.original(position).to_string();
-                return Some([&body[..at], own.as_bytes(), &body[at + value.len()..]].concat());
-            }
-            rest = after;
-        }
-        None
-    }
-
-    /// A ReadyForQuery came.
-    pub(crate) fn end_query(&mut self) {
-        self.query = None;
-    }
-}
 
 impl Server {
     /// What was sent in an amended form; from now on it is of interest.
@@ -138,7 +47,7 @@ fn start<'a>(client: &'a Client, server: &'a Server) -> Start<'a> {
 /// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
 #[cold]
 pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
-    let under_way = server.retold.as_ref().is_some_and(|retold| retold.query.is_some());
+    let under_way = server.retold.as_ref().is_some_and(|retold| retold.has_query());
     let request = !matches!(
         message.header.kind,
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::SYNC | front::FLUSH | front::TERMINATE
@@ -156,17 +65,16 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
     let mut body = message.body();
     let Some(portal) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
     if message.header.kind == front::EXECUTE {
-        let (_, tag) = retold.portals.iter().find(|(known, _)| **known == *portal)?;
-        server.exchange.noted(Note::Retold(*tag));
+        let tag = retold.tag_of(portal)?;
+        server.exchange.noted(Note::Retold(tag));
         return Some(Step::Replaced(message.at));
     }
-    if retold.names.is_empty() {
+    if !retold.knows_names() {
         retold.bind(portal, None);
         return None;
     }
     let Some(name) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
-    let known = retold.names.iter().find(|(known, _)| **known == *name).map(|(_, resetting)| *resetting);
-    let known = known.unwrap_or_default();
+    let known = retold.resetting(name);
     retold.bind(portal, known.amended);
     if known.unclear {
         server.note(&Findings {
@@ -206,9 +114,8 @@ pub(crate) fn query(
             *findings = scan(&amended.text);
             findings.settle_resets();
             out.insert(Peer::Server(tag), |to| write_query(to, &amended.text));
-            copies::enter_query(server, Some(&amended.text));
-            let retold = server.retold();
-            (retold.query, retold.answered, retold.ours) = (Some(amended), 0, 0);
+            copy::enter_query(&mut server.exchange, Some(&amended.text));
+            server.retold().begin(amended);
             Some(Step::Replaced(message.end()))
         }
     }
@@ -295,13 +202,13 @@ fn session_text(
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
         if amended_as.is_some() || unclear || server.retold.is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be known as one.
-            let may_be_taken = name.is_empty() || copies::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
+            let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
             // No error before it can have it skipped.
             let is_replaced = name.is_empty() && server.exchange.is_settled();
             server.retold().name(name, Resetting { amended: amended_as, unclear }, may_be_taken, is_replaced);
         }
         if let Some(body) = amended {
-            out.insert(Peer::Server(tag), |to| crate::named::write_named_parse(to, name, &body));
+            out.insert(Peer::Server(tag), |to| write_parse(to, name, &body));
             server.exchange.extended();
             step = Step::Replaced(message.end());
         }

@@ -5,19 +5,17 @@
 use protocol::{ClientTag, Outbox, ServerTag};
 
 use crate::{
-    client::{Client, Phase},
     directory::OnState,
-    server::Server,
-    session::request::{Arrived, Step},
+    rejection::refuse,
+    session::{
+        client::{Client, Phase},
+        request::{Arrived, Step},
+        server::{ClientId, Server},
+        work::Purpose,
+    },
     sql::suspects::{Findings, Suspects},
-    state::refuse,
     wire::message::front,
-    work::Purpose,
 };
-
-/// A client that asks: its tag, which may be reused, and its secret.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asker(ClientTag, u64);
 
 /// The SQL that has a server forget the last values of sequences.
 pub(crate) const FORGET: &[u8] = b"DISCARD SEQUENCES;";
@@ -35,8 +33,8 @@ pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> b
         server.sequences_of = None;
         return false;
     }
-    let asker = Some(Asker(me, client.secret));
-    std::mem::replace(&mut server.sequences_of, asker) != asker
+    let asks = Some(ClientId(me, client.secret));
+    std::mem::replace(&mut server.sequences_of, asks) != asks
 }
 
 /// A text with these findings is about to be forwarded in this message: what to do instead of that, if it is
@@ -61,7 +59,7 @@ pub(crate) fn before(
     if server.exchange.is_settled() {
         client.last_values = true;
         client.phase = Phase::Applying;
-        server.sequences_of = Some(Asker(me, client.secret));
+        server.sequences_of = Some(ClientId(me, client.secret));
         server.begin(tag, Purpose::Forget, &[FORGET], out);
         return Some(Step::Later);
     }

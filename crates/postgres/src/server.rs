@@ -3,175 +3,32 @@
 
 use std::sync::Arc;
 
-use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions};
 
 use crate::{
-    Postgres,
-    cleaning::Soil,
-    client::{Client, Phase, may_release},
-    directory::{PoolMode, StatePolicy},
-    exchange::{Exchange, Note},
-    listeners::Duty,
+    answer::{Relay, Step},
+    exchange::Note,
     named::{self, Answer},
-    plans::Plans,
-    replan::Replan,
-    retold::Retold,
-    sequences::Asker,
-    server_login::Login,
-    session::{prepared::Prepared, version::Version},
+    session::{
+        client::Client,
+        listen::Duty,
+        server::{Server, Stage},
+        shared::Postgres,
+    },
     sql::{
-        catalogue::Catalogue,
-        parameters::{Pairs, Settings, is_fact},
+        parameters::{Settings, is_fact},
         suspects::Suspects,
     },
-    unnamed::Unnamed,
     wire::{
-        encryption::Wire,
-        error::{Failure, Report, Severity, code},
-        message::{HEADER, Header, back, take_text, write_ready},
+        error::Failure,
+        message::{HEADER, Header, back, take_text, write_parse_complete},
     },
-    work::Work,
 };
-
-/// The state of one server's connection.
-pub struct Server {
-    pub(crate) stage: Stage,
-    pub(crate) pool: PoolId,
-    pub(crate) mode: PoolMode,
-    /// Its pool wants servers that take writes.
-    pub(crate) for_writes: bool,
-    /// Whose it is.
-    pub(crate) holder: Option<ClientTag>,
-    /// What it owes its holder.
-    pub(crate) exchange: Exchange,
-    /// A portal of its holder's transaction may be a COPY.
-    pub(crate) copies: bool,
-    /// What Poolhouse itself has asked of it; its answers are nobody else's.
-    pub(crate) work: Option<Box<Work>>,
-    /// For whom it was prepared last: what is left in it since is of that client.
-    pub(crate) held_last: Option<(ClientTag, u64)>,
-    /// Its unnamed statement.
-    pub(crate) unnamed: Unnamed,
-    /// Portals of statements that forget all prepared statements.
-    pub(crate) forgetting: Vec<Box<[u8]>>,
-    /// A message of the extended protocol was forwarded, and no Sync since: what comes next may be skipped.
-    pub(crate) mid_pipeline: bool,
-    /// Its named statements, once it has had any.
-    pub(crate) prepared: Option<Box<Prepared>>,
-    pub(crate) policy: StatePolicy,
-    /// What has been forwarded since it was granted, or last surveyed, may have left this behind.
-    pub(crate) suspects: Suspects,
-    /// Names of custom parameters in those texts.
-    pub(crate) custom: Vec<Box<[u8]>>,
-    /// Names of parameters that those texts set back.
-    pub(crate) resets: Vec<Box<[u8]>>,
-    /// A COMMIT was answered since something may have set them back.
-    pub(crate) committed: bool,
-    /// An error came behind that: whether they were set back is asked when no transaction is open.
-    pub(crate) reset_in_doubt: bool,
-    /// Channels that those texts stop listening to, unless the transaction fails.
-    pub(crate) unlistens: Vec<Box<[u8]>>,
-    /// Whether it serves clients one by one.
-    pub(crate) duty: Duty,
-    /// Whose last values of sequences it knows, if of nobody else's.
-    pub(crate) sequences_of: Option<Asker>,
-    /// Its holder, which asks for last values, may have advanced a sequence since.
-    pub(crate) advanced: bool,
-    /// The last request, if it may have to be repeated.
-    pub(crate) replan: Option<Box<Replan>>,
-    /// What was forwarded in a form that is not the client's, if anything was.
-    pub(crate) retold: Option<Box<Retold>>,
-    /// A ReadyForQuery of this status is kept back until a survey is over.
-    pub(crate) ready_withheld: Option<u8>,
-    /// Its holder keeps it.
-    pub(crate) pinned: bool,
-    /// What may have been left in it since it was cleaned: it is cleaned before another client gets it.
-    pub(crate) soil: Soil,
-    /// What is known of its database.
-    pub(crate) catalogue: Arc<Catalogue>,
-    /// It has carried out steps, and not been sent a Sync since.
-    pub(crate) unsynced: bool,
-    /// Backslashes escape in text constants of the plain kind, or nobody knows.
-    pub(crate) odd_strings: bool,
-    /// By which settings its plans may have been made.
-    pub(crate) plans: Plans,
-    /// Functions that the configuration calls harmless.
-    pub(crate) trusted: Arc<[String]>,
-    /// The transaction that is open has changed what the database consists of.
-    pub(crate) changes: bool,
-    /// Names of custom parameters seen since it was cleaned.
-    pub(crate) customs: Vec<Box<[u8]>>,
-    /// What was set when its connection began, before any SQL.
-    pub(crate) own: Arc<Settings>,
-    /// The connect_query makes more than settings: it has to run again after a cleaning.
-    pub(crate) connect_makes: bool,
-    /// Its holder has discarded everything since the last survey.
-    pub(crate) discarded: bool,
-    /// Who it logged in as, in the server's spelling.
-    pub(crate) user: Option<Box<[u8]>>,
-    /// Bytes of its current message that are still to come.
-    pub(crate) body: u32,
-    /// They go to the client, otherwise nowhere.
-    pub(crate) body_to_client: bool,
-    /// The holder knows that it has received a part of a message.
-    pub(crate) told_mid: bool,
-    /// It has sent a FATAL error and will close.
-    pub(crate) fatal: Option<Box<str>>,
-    /// What is set in it now.
-    pub(crate) settings: Arc<Settings>,
-    /// What was set when it started.
-    pub(crate) defaults: Arc<Settings>,
-    /// What it reports about itself.
-    pub(crate) facts: Arc<Pairs>,
-    /// Which PostgreSQL it is.
-    pub(crate) version: Version,
-    /// What it reported about itself when it started.
-    pub(crate) own_facts: Arc<Pairs>,
-    pub(crate) key: CancelKey,
-    /// SQL that it runs when it is new, and after everything in it was discarded.
-    pub(crate) connect_query: Option<Arc<str>>,
-    /// How its connection is encrypted.
-    pub(crate) wire: Wire,
-}
-
-/// Where a server's session is.
-pub(crate) enum Stage {
-    Login(Box<Login>),
-    Ready,
-    Closed,
-}
-
-/// BackendKeyData.
-#[derive(Default)]
-pub(crate) struct CancelKey {
-    pub(crate) pid: u32,
-    /// Four bytes, or more in newer protocol versions; empty if the server sent none.
-    pub(crate) secret: Box<[u8]>,
-}
 
 /// Longest message of a server: the length is a signed number.
 const MAX_LENGTH: u32 = i32::MAX as u32;
 
-/// What to do with a message.
-pub(crate) enum Step {
-    /// More of it is needed.
-    Wait,
-    Forward,
-    Drop,
-    /// Everything up to its end has been handled.
-    Handled,
-    /// The server broke the protocol.
-    Broken(String),
-    /// The session is over.
-    Over,
-}
-
 impl Server {
-    /// A part of a message has been forwarded, and its client waits for the rest.
-    pub(crate) fn owes_client(&self) -> bool {
-        self.body > 0 && self.body_to_client
-    }
-
     /// Remembers a ParameterStatus; returns false if it is malformed.
     pub(crate) fn record(&mut self, postgres: &Postgres, mut body: &[u8]) -> bool {
         let (Some(name), Some(value), []) = (take_text(&mut body), take_text(&mut body), body) else { return false };
@@ -188,56 +45,6 @@ impl Server {
             self.settings = postgres.parameters.intern(Settings::new(reported, self.settings.extras.clone()));
         }
         true
-    }
-}
-
-/// What a relay of one input shares between its steps.
-pub(crate) struct Relay<'a, 'b> {
-    pub(crate) me: ServerTag,
-    pub(crate) clients: &'a mut dyn Sessions<ClientTag, Client>,
-    pub(crate) bytes: &'b [u8],
-    pub(crate) full: bool,
-    /// Handled so far.
-    pub(crate) at: usize,
-    /// What is to be forwarded and has not been yet begins here and ends at `at`.
-    pub(crate) run: usize,
-    pub(crate) out: &'a mut Outbox,
-}
-
-impl Relay<'_, '_> {
-    /// Forwards the run up to `end` and begins another there.
-    pub(crate) fn flush(&mut self, server: &Server, end: usize) {
-        if let Some(holder) = server.holder {
-            self.out.span(Peer::Client(holder), self.run..end);
-        }
-        self.run = end;
-    }
-
-    /// A message that came in parts is complete. The client may have been done before it was.
-    fn completed(&mut self, postgres: &Postgres, server: &mut Server) {
-        if !(server.body_to_client && server.exchange.is_settled() && server.serves_client()) {
-            return;
-        }
-        self.flush(server, self.at);
-        let tag = server.holder.expect("a client is served");
-        let client = self.clients.get(tag).expect("the holder of a server has a session");
-        if may_release(client, server) {
-            client.mid_message = false;
-            postgres.finish(tag, client, self.me, server, self.out);
-        }
-    }
-
-    /// Something was answered that the holder's next request may wait for.
-    pub(crate) fn wake_holder(&mut self, server: &Server) {
-        if let Some(tag) = server.holder
-            && std::mem::take(&mut self.client(tag).awaits_answers)
-        {
-            self.out.push(Effect::Wake { client: tag });
-        }
-    }
-
-    pub(crate) fn client(&mut self, tag: ClientTag) -> &mut Client {
-        self.clients.get(tag).expect("the holder of a server has a session")
     }
 }
 
@@ -359,7 +166,7 @@ impl Postgres {
                         relay.flush(server, relay.at);
                         relay.run = end;
                         let tag = server.holder.expect("a client is served");
-                        relay.out.insert(Peer::Client(tag), named::write_parse_complete);
+                        relay.out.insert(Peer::Client(tag), write_parse_complete);
                         if whole { Step::Handled } else { Step::Broken("a CloseComplete with a body".to_owned()) }
                     }
                 }
@@ -503,55 +310,6 @@ impl Postgres {
             }
         }
         Step::Drop
-    }
-
-    /// The server cannot be understood any more: it is closed, and its holder with it.
-    pub(crate) fn broken(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        what: &str,
-        out: &mut Outbox,
-    ) {
-        server.stage = Stage::Closed;
-        server.work = None;
-        let text = format!("the server broke the protocol: {what}");
-        let Some(tag) = server.holder else {
-            let reason = CloseReason::Error(Blame::Server, text);
-            out.push(Effect::Close { peer: Peer::Server(me), reason });
-            return;
-        };
-        let client = clients.get(tag).expect("the holder of a server has a session");
-        // The server's last message was complete.
-        client.mid_message = false;
-        let hint = "The outcome of a transaction under way is unknown.";
-        let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &text, hint };
-        if !matches!(client.phase, Phase::Closed) {
-            client.fail(tag, &report, Blame::Server, out);
-        }
-        client.release(tag, me, server, Verdict::Discard, out);
-    }
-}
-
-impl Server {
-    /// What it sends is for a client.
-    fn serves_client(&self) -> bool {
-        self.holder.is_some() && self.work.is_none()
-    }
-
-    /// Sends the ReadyForQuery that was kept back, if one was.
-    pub(crate) fn tell_ready(&mut self, holder: Option<ClientTag>, out: &mut Outbox) {
-        if let (Some(status), Some(tag)) = (self.ready_withheld.take(), holder) {
-            out.insert(Peer::Client(tag), |to| write_ready(to, status));
-        }
-    }
-
-    pub(crate) fn note_fatal(&mut self, body: &[u8]) {
-        let failure = Failure::read(body);
-        if failure.fatal {
-            self.fatal = Some(failure.text().into());
-        }
     }
 }
 

@@ -6,14 +6,20 @@ use protocol::{CloseReason, Effect, Input, Outbox, Peer, PoolId, Secured, Server
 use scram::{ChannelBinding, Mechanism};
 
 use crate::{
-    Postgres, ServerLogin,
-    cleaning::Soil,
     directory::target::{Fit, QUESTION, Target, Traits},
     exchange::Exchange,
-    plans::Plans,
     random::nonce,
-    server::{CancelKey, Server, Stage},
-    session::version::Version,
+    session::{
+        listen::Duty,
+        plans::Plans,
+        server::{CancelKey, Server, Stage},
+        server_login::{Login, Proof, Step},
+        shared::Postgres,
+        soil::Soil,
+        unnamed::Unnamed,
+        version::Version,
+        work::Purpose,
+    },
     sql::{
         parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
         suspects::Suspects,
@@ -26,49 +32,10 @@ use crate::{
             HEADER, Header, PROTOCOL_3_0, back, front, take_text, take_u32, write, write_query, write_sized, write_text,
         },
     },
-    work::Purpose,
 };
 
 /// Longest message of a server during its start-up.
 const MAX_LOGIN_MESSAGE: u32 = 64 * 1024;
-
-/// What is needed of a server until it is ready.
-pub(crate) struct Login {
-    how: ServerLogin,
-    step: Step,
-    /// What the TLS handshake has shown.
-    secured: Option<Secured>,
-    /// The SCRAM exchange is bound to the TLS connection.
-    bound: bool,
-    /// The SCRAM exchange, if there is one.
-    scram: Option<scram::Client>,
-    /// What the server has proved.
-    proof: Proof,
-    /// What it has reported.
-    parameters: Pairs,
-    /// It was asked what it is; its answer, once that has come.
-    asked: Option<Traits>,
-}
-
-#[derive(PartialEq, Eq)]
-enum Step {
-    /// TLS was asked for.
-    Asked,
-    /// The handshake is under way.
-    Handshake,
-    /// The start-up message was sent.
-    Started,
-}
-
-#[derive(PartialEq, Eq)]
-enum Proof {
-    /// None was asked for.
-    None,
-    /// It has begun SCRAM and must finish it.
-    Owed,
-    /// It knows our verifier, or has let us in.
-    Done,
-}
 
 /// What follows from an authentication request.
 enum Answer {
@@ -138,7 +105,7 @@ impl Postgres {
             work: None,
             body: 0,
             body_to_client: false,
-            unnamed: crate::unnamed::Unnamed::default(),
+            unnamed: Unnamed::default(),
             forgetting: Vec::new(),
             mid_pipeline: false,
             held_last: None,
@@ -150,7 +117,7 @@ impl Postgres {
             committed: false,
             reset_in_doubt: false,
             unlistens: Vec::new(),
-            duty: crate::listeners::Duty::default(),
+            duty: Duty::default(),
             sequences_of: None,
             advanced: false,
             replan: None,

@@ -135,6 +135,14 @@ impl Failure {
     }
 }
 
+/// What a client is told whose request was cancelled before a server got it; in PostgreSQL's words.
+pub(crate) const CANCELLED: Report<'static> = Report {
+    severity: Severity::Error,
+    code: code::QUERY_CANCELED,
+    message: "canceling statement due to user request",
+    hint: "",
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

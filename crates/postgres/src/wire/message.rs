@@ -161,6 +161,20 @@ pub(crate) fn take_u32(body: &mut &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*number))
 }
 
+/// Appends a Parse under this name; `body` is what follows the name.
+pub(crate) fn write_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
+    write(to, front::PARSE, |to| {
+        to.extend_from_slice(name);
+        to.push(0);
+        to.extend_from_slice(body);
+    });
+}
+
+/// Appends the answer to a Parse.
+pub(crate) fn write_parse_complete(to: &mut Vec<u8>) {
+    write(to, back::PARSE_COMPLETE, |_| {});
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

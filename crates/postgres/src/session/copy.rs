@@ -5,9 +5,8 @@
 use memchr::memchr;
 
 use crate::{
-    client::Client,
     directory::PoolMode,
-    server::Server,
+    exchange::Exchange,
     session::request::Arrived,
     sql::tokens::{Token, Tokens},
     wire::message::{front, take_text},
@@ -31,6 +30,31 @@ enum Unnamed {
 }
 
 impl Copies {
+    /// A message is about to be forwarded that prepares a statement, or makes a portal of the unnamed one or one that only the
+    /// server knows. True if that portal may be a COPY.
+    #[inline]
+    pub(crate) fn follow(&mut self, mode: PoolMode, message: &Arrived<'_>) -> bool {
+        match message.header.kind {
+            front::PARSE => self.parse(mode, message),
+            front::BIND => return self.named || self.unnamed != Unnamed::No,
+            _ => {}
+        }
+        false
+    }
+
+    fn parse(&mut self, mode: PoolMode, message: &Arrived<'_>) {
+        let mut text = message.body();
+        let name = take_text(&mut text);
+        // Of one that is too long to be looked at, only a comment can hide what it is.
+        let is_copy = is_copy(text);
+        match name {
+            Some(b"") if is_copy => self.unnamed = Unnamed::Yes,
+            Some(b"") if self.unnamed == Unnamed::Yes => self.unnamed = Unnamed::Replaced,
+            Some(b"") => {}
+            _ => self.named |= is_copy && (mode == PoolMode::Session || !message.is_whole()),
+        }
+    }
+
     /// All that was sent has been answered.
     #[inline]
     pub(crate) fn settled(&mut self) {
@@ -60,37 +84,13 @@ fn may_copy(text: &[u8]) -> bool {
     is_copy(text) || behind.windows(4).any(|part| part.eq_ignore_ascii_case(b"copy"))
 }
 
-/// A message that is about to be forwarded prepares a statement, or makes a portal of the unnamed one or one that only the
-/// server knows.
-#[inline]
-pub(crate) fn follow(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
-    match message.header.kind {
-        front::PARSE => parse(client, message),
-        front::BIND if client.copies.named || client.copies.unnamed != Unnamed::No => server.copies = true,
-        _ => {}
-    }
-}
-
-fn parse(client: &mut Client, message: &Arrived<'_>) {
-    let mut text = message.body();
-    let name = take_text(&mut text);
-    // Of one that is too long to be looked at, only a comment can hide what it is.
-    let is_copy = is_copy(text);
-    match name {
-        Some(b"") if is_copy => client.copies.unnamed = Unnamed::Yes,
-        Some(b"") if client.copies.unnamed == Unnamed::Yes => client.copies.unnamed = Unnamed::Replaced,
-        Some(b"") => {}
-        _ => client.copies.named |= is_copy && (client.mode == PoolMode::Session || !message.is_whole()),
-    }
-}
-
 /// A Query is forwarded with this text; `None` if it is too long to be known.
 #[inline]
-pub(crate) fn enter_query(server: &mut Server, text: Option<&[u8]>) {
+pub(crate) fn enter_query(exchange: &mut Exchange, text: Option<&[u8]>) {
     if text.is_none_or(may_copy) {
-        server.exchange.copy_query();
+        exchange.copy_query();
     } else {
-        server.exchange.query();
+        exchange.query();
     }
 }
 

@@ -12,7 +12,7 @@ const PATIENCE_MS: u64 = 500;
 
 /// Who waits for the server that listens.
 #[derive(Default)]
-pub(super) struct InTime {
+pub(crate) struct InTime {
     /// Those whose question is under way.
     asked: Group,
     /// Those who came since.
@@ -30,7 +30,7 @@ struct Group {
 
 impl InTime {
     /// A client is to wait. False if it need not.
-    pub(super) fn wait(&mut self, key: u64, tag: ClientTag, now_ms: u64) -> bool {
+    pub(crate) fn wait(&mut self, key: u64, tag: ClientTag, now_ms: u64) -> bool {
         if self.late {
             return false;
         }
@@ -42,7 +42,7 @@ impl InTime {
     }
 
     /// The server can be asked now. True if somebody waits for that.
-    pub(super) fn ask(&mut self) -> bool {
+    pub(crate) fn ask(&mut self) -> bool {
         self.late = false;
         if self.asked.clients.is_empty() {
             std::mem::swap(&mut self.asked, &mut self.next);
@@ -51,13 +51,13 @@ impl InTime {
     }
 
     /// The server has answered what it was asked: who may go on.
-    pub(super) fn answered(&mut self) -> Vec<(u64, ClientTag)> {
+    pub(crate) fn answered(&mut self) -> Vec<(u64, ClientTag)> {
         self.late = false;
         std::mem::take(&mut self.asked.clients)
     }
 
     /// Who may go on because time is up.
-    pub(super) fn overdue(&mut self, now_ms: u64) -> Vec<(u64, ClientTag)> {
+    pub(crate) fn overdue(&mut self, now_ms: u64) -> Vec<(u64, ClientTag)> {
         let due = |group: &Group| !group.clients.is_empty() && now_ms.saturating_sub(group.since_ms) >= PATIENCE_MS;
         if !due(&self.asked) && !due(&self.next) {
             return Vec::new();
@@ -69,7 +69,7 @@ impl InTime {
     }
 
     /// Nobody waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.asked.clients.is_empty() && self.next.clients.is_empty()
     }
 }
