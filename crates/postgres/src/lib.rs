@@ -1,49 +1,30 @@
 //! The PostgreSQL wire protocol as a poolable session: bytes in, bytes and verdicts out. It knows no socket, no clock
 //! and no configuration; who may log in is asked of a [`Directory`].
 //!
-//! `wire` is the bytes, and `sql` what is read in texts of SQL and written in it. `directory` is whom the configuration is asked of, and
-//! `session` what is known of connections: what logins have shown (`keyring`), what statements clients and servers have (`statements`,
-//! `prepared`), what a server says is left behind in it (`survey`). The rest is one file per idea: `exchange` tracks what a server owes;
-//! `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before that;
-//! `connect_query` runs the operator's SQL on new servers; `lookup` asks a database who may log in; `requests` looks at what a client
-//! sends: `unnamed` and `named` follow its prepared statements (`replan` repeats one whose table has changed); `retold` keeps from the
-//! client that its RESET was rewritten; `state` decides what becomes of what may outlive a transaction, `cleaning`, `preface` and `steps`
-//! see that nobody else meets it, `sequences` sees to their last values; `listeners` is LISTEN for many on one server; `work` is what
-//! Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and connections end.
+//! Its rooms, from the bottom up; each may use those before it:
+//!
+//! - `wire`: the bytes.
+//! - `sql`: what is read in texts of SQL, and written in it.
+//! - `directory`: whom the configuration is asked of.
+//! - `exchange`: what a server still owes, and to which request.
+//! - `session`: what is known of each connection, and of all of them.
+//! - `login`: clients log in to Poolhouse, and Poolhouse to servers.
+//! - `features`: what is more than forwarding, such as prepared statements, settings, LISTEN.
+//! - `relay`: messages on their way between a client and its server. It calls the features.
+//!
+//! `requester` is for those who ask for nobody but themselves.
 #![forbid(unsafe_code)]
 
-mod answer;
-mod bound_names;
-mod cleaning;
-mod client;
-mod client_login;
-mod connect_query;
 mod directory;
-mod ending;
 mod exchange;
-mod listeners;
-mod lookup;
-mod named;
-mod outcomes;
-mod pins;
-mod plans;
-mod preface;
+mod features;
+mod login;
 mod random;
-mod rejection;
-mod replan;
+mod relay;
 mod requester;
-mod requests;
-mod retold;
-mod sequences;
-mod server;
-mod server_login;
 mod session;
 mod sql;
-mod state;
-mod steps;
-mod unnamed;
 mod wire;
-mod work;
 
 use protocol::{
     ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
@@ -66,7 +47,7 @@ pub use session::statements::PREFIX as STATEMENT_PREFIX;
 pub use wire::encryption::{Binding, ServerEncryption, Tls};
 pub use wire::md5::{is_md5_hash, md5_hash};
 
-use session::{client::Phase, listen::Duty, server::Stage, work::Purpose};
+use session::{client::Phase, listen::Duty, own_queries::Purpose, server::Stage};
 
 impl Protocol for Postgres {
     type Client = Client;

@@ -7,6 +7,7 @@ use crate::{
     session::{listen::MAX_CHANNELS, server::Server, soil::Soil},
     sql::{
         parameter_names::rules_reading,
+        parameters::is_identity,
         suspects::{ALL_PARAMETERS, Findings, Suspects},
     },
     wire::message::IDLE,
@@ -170,6 +171,12 @@ impl Server {
             Verdict::Clean => Verdict::Soiled,
             verdict => verdict,
         }
+    }
+
+    /// Whether who acts may see less of the settings than who has set them.
+    pub(crate) fn may_not_see_all(&self) -> bool {
+        self.own_facts.get(b"is_superuser") == Some(&b"on"[..])
+            && self.settings.extras.iter().any(|(name, _)| is_identity(name))
     }
 
     /// What may be left in it for whoever comes next, now that its client is done.

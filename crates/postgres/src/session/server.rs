@@ -9,6 +9,7 @@ use crate::{
     exchange::Exchange,
     session::{
         listen::Duty,
+        own_queries::{OwnQueries, Purpose},
         plans::Plans,
         prepared::Prepared,
         replan::Replan,
@@ -17,7 +18,6 @@ use crate::{
         soil::Soil,
         unnamed::Unnamed,
         version::Version,
-        work::{Purpose, Work},
     },
     sql::{
         catalogue::Catalogue,
@@ -45,7 +45,7 @@ pub struct Server {
     /// A portal of its holder's transaction may be a COPY.
     pub(crate) copies: bool,
     /// What Poolhouse itself has asked of it; its answers are nobody else's.
-    pub(crate) work: Option<Box<Work>>,
+    pub(crate) work: Option<Box<OwnQueries>>,
     /// For whom it was prepared last: what is left in it since is of that client.
     pub(crate) held_last: Option<(ClientTag, u64)>,
     /// Its unnamed statement.
@@ -197,7 +197,7 @@ impl Server {
     }
 
     /// A time-out of the client's, or a cancel request that came late, has ended what is ours: it is done again, where no time-out of a session holds.
-    pub(crate) fn begin_again(&mut self, me: ServerTag, work: Work, out: &mut Outbox) {
+    pub(crate) fn begin_again(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
         let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
         // If the guard itself was too slow.
         self.begin(me, work.purpose, &[&guarded, b"ROLLBACK"], out);
@@ -223,7 +223,7 @@ impl Server {
         assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
         out.insert(Peer::Server(me), write);
         self.unnamed.owner = None;
-        self.work = Some(Box::new(Work {
+        self.work = Some(Box::new(OwnQueries {
             purpose,
             pending,
             answered: false,

@@ -1,6 +1,7 @@
 //! RESET leads back to where the session began. For a client that is what it asked for at its start, for its server it is
 //! what that had at its own. So behind a statement that sets parameters back stands another of ours, in the same text,
-//! that sets them as the client had them. It knows no connection; what must be known of the answers is `retold`.
+//! that sets them as the client had them. It knows no connection; what must be known of the answers is told in the feature of the
+//! same name.
 
 use crate::{
     sql::{

@@ -1,6 +1,6 @@
 //! Looks over the text of SQL for what may outlive its transaction: settings, temporary tables, locks and the like. Nothing is taken for
 //! harmless but what is known to be: kinds of statements (`kinds`), and functions of the system that are called by name (`calls`). What
-//! is left behind is then asked of the server (see `survey`), and cleaned before somebody else gets it (see `cleaning`). What a text sets
+//! is left behind is then asked of the server (see `session::survey`), and cleaned before somebody else gets it (see `features::cleaning`). What a text sets
 //! and sets back is in `settings`. It knows no session.
 
 mod calls;

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use crate::{
-    cleaning::{BEGIN, PIECES},
+    features::cleaning::{BEGIN, PIECES},
     session::statements::PREFIX,
     wire::message::{front, write},
 };
@@ -23,7 +23,7 @@ pub(crate) struct Steps<'a> {
 static KEPT: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
     let (mut first, mut again) = (Vec::new(), Vec::new());
     for (number, sql) in std::iter::once(BEGIN).chain(PIECES).enumerate() {
-        // Digits, as in all names of ours (`survey`); no statement of a client has a number that begins with 0.
+        // Digits, as in all names of ours (`session::survey`); no statement of a client has a number that begins with 0.
         let name = format!("{}000{number}", *PREFIX);
         // One by one: a transaction cannot begin as this one does after a Parse that has taken a snapshot.
         write_parse(&mut first, name.as_bytes(), sql);

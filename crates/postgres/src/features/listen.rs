@@ -5,7 +5,7 @@
 //! `survey`) becomes the client's. The first such server stays out of its pool from then on: it *is* what listens, until nobody
 //! wants it any more. Of later clients the server stops listening and goes back, and the shared one listens in its place; only
 //! when it does is such a client told that its LISTEN is done. So nothing is missed after that, and nothing comes twice. What
-//! was committed before a client is told that its transaction is over comes before that, as without a pooler (`in_time`).
+//! was committed before a client is told that its transaction is over comes before that, as without a pooler (`session::listen::in_time`).
 //!
 //! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it themselves:
 //! notifications may have been missed.
@@ -15,16 +15,16 @@ use std::{collections::BTreeMap, sync::Arc};
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use crate::{
-    cleaning,
     directory::OnState,
+    features::cleaning,
     session::{
         client::{Client, Phase},
         listen::{Duty, HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, post, post_lost, tell},
+        own_queries::Purpose,
         pins::Pin,
         server::Server,
         shared::Postgres,
         soil::Soil,
-        work::Purpose,
     },
     sql::suspects::ALL_CHANNELS,
     wire::{

@@ -7,14 +7,14 @@ use protocol::{
 
 use crate::{
     directory::PoolMode,
-    lookup::cannot_ask,
+    login::lookup::cannot_ask,
     session::{
         client::{Client, Phase},
         listen::Duty,
+        own_queries::Purpose,
         refusal::{seconds, send_away},
         server::{Server, Stage, cancel},
         shared::Postgres,
-        work::Purpose,
     },
     wire::{
         error::{CANCELLED, Report, Severity, code},

@@ -4,15 +4,13 @@
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
-    cleaning,
     directory::{PoolMode, ResetPolicy},
-    exchange::Exchange,
     session::{
         client::{Client, Phase},
+        own_queries::Purpose,
         server::{Server, Stage},
         shared::Postgres,
         soil::Soil,
-        work::Purpose,
     },
     sql::{catalogue::Reading, parameters::Settings},
     wire::{
@@ -22,32 +20,6 @@ use crate::{
 };
 
 impl Postgres {
-    /// Cleans a server after a client.
-    pub(crate) fn reset_server(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        if let Some(lookup) = server.work.as_mut().and_then(|work| work.lookup()) {
-            // Nothing is left behind by that: it is clean when it has answered.
-            lookup.abandoned = true;
-            return;
-        }
-        let cleaned = server.mode == PoolMode::Session || !server.soil.is_clean();
-        let statements =
-            cleaned && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
-        let mut cleaning = Vec::new();
-        if cleaned {
-            cleaning::write_whole(&mut cleaning, statements, &server.own, &server.defaults);
-        }
-        let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
-        let mut queries: Vec<&[u8]> = Vec::new();
-        if server.exchange.status() != IDLE {
-            queries.push(b"ROLLBACK");
-        }
-        if cleaned || queries.is_empty() {
-            queries.push(&cleaning);
-        }
-        queries.extend(connect_query.as_deref().map(str::as_bytes));
-        server.begin(me, Purpose::Reset { cleaned, statements }, &queries, out);
-    }
-
     /// A ReadyForQuery came while the server is at work for us.
     pub(crate) fn work_ready(
         &self,
@@ -145,27 +117,6 @@ impl Postgres {
             (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
         }
-    }
-
-    /// A server is as if it were new, or, unless it was `cleaned`, as it was left by somebody who left nothing behind.
-    fn was_reset(&self, me: ServerTag, server: &mut Server, cleaned: bool, statements: bool, out: &mut Outbox) {
-        server.exchange = Exchange::new();
-        server.forget_suspects();
-        if statements {
-            server.prepared = None;
-        }
-        if cleaned {
-            self.was_cleaned(server);
-        }
-        out.push(Effect::Ready { server: me });
-    }
-
-    /// Everything but prepared statements is as it was when the server was new.
-    pub(crate) fn was_cleaned(&self, server: &mut Server) {
-        server.forget_soil();
-        let reported = server.settings.reported.clone();
-        let extras = server.defaults.extras.clone();
-        server.settings = self.parameters.intern(Settings::new(reported, extras));
     }
 
     /// The server has said what its database could do to sessions.

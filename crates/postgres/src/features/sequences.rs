@@ -6,12 +6,12 @@ use protocol::{ClientTag, Outbox, ServerTag};
 
 use crate::{
     directory::OnState,
-    rejection::refuse,
+    features::rejection::refuse,
     session::{
         client::{Client, Phase},
+        own_queries::Purpose,
         request::{Arrived, Step},
         server::{ClientId, Server},
-        work::Purpose,
     },
     sql::suspects::{Findings, Suspects},
     wire::message::front,

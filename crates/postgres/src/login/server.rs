@@ -11,6 +11,7 @@ use crate::{
     random::nonce,
     session::{
         listen::Duty,
+        own_queries::Purpose,
         plans::Plans,
         server::{CancelKey, Server, Stage},
         server_login::{Login, Proof, Step},
@@ -18,7 +19,6 @@ use crate::{
         soil::Soil,
         unnamed::Unnamed,
         version::Version,
-        work::Purpose,
     },
     sql::{
         parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},

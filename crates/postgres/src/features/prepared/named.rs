@@ -9,12 +9,14 @@ use std::{ops::Range, sync::Arc};
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
-    bound_names::note_bound_names,
     directory::OnState,
     exchange::{Exchange, Note},
-    plans,
-    rejection::reject,
-    retold, sequences,
+    features::{
+        plans,
+        rejection::reject,
+        sequences,
+        settings::{bound_names::note_bound_names, reset},
+    },
     session::{
         client::Client,
         copy,
@@ -133,7 +135,7 @@ fn parse(
     }
     let text = &message.bytes[name.end + 1..message.end()];
     let name = &message.bytes[name];
-    let amended = retold::named_parse(client, server, text);
+    let amended = reset::named_parse(client, server, text);
     let text = amended.as_deref().unwrap_or(text);
     let statement = postgres.statements.intern(context(client, server), server.catalogue.epoch(), text);
     let named = client.named.get_or_insert_default();

@@ -7,7 +7,7 @@
 use protocol::{Outbox, Peer, ServerTag};
 
 use crate::{
-    named,
+    features::prepared::named,
     session::{request::Arrived, server::Server},
 };
 

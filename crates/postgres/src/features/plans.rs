@@ -8,10 +8,10 @@ use crate::{
     directory::OnState,
     session::{
         client::{Client, Phase},
+        own_queries::Purpose,
         pins::Pin,
         request::Step,
         server::Server,
-        work::Purpose,
     },
     sql::suspects::{Findings, Suspects},
 };

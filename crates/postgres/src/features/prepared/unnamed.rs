@@ -10,12 +10,15 @@ use std::ops::Range;
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
-    bound_names::note_bound_names,
     directory::OnState,
     exchange::Note,
-    named, plans,
-    rejection::reject,
-    retold, sequences,
+    features::{
+        plans,
+        prepared::named,
+        rejection::reject,
+        sequences,
+        settings::{bound_names::note_bound_names, reset},
+    },
     session::{
         client::Client,
         request::{Arrived, Step},
@@ -219,7 +222,7 @@ fn suspect(
         reject(tag, server, front::PARSE, out);
     }
     if let Some(text) = text.filter(|_| server.policy.on_state != OnState::Allow) {
-        *amended = retold::parse(client, server, text, &mut findings);
+        *amended = reset::parse(client, server, text, &mut findings);
     }
     server.suspect(&findings);
     None

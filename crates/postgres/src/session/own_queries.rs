@@ -17,7 +17,7 @@ use crate::{
 const MAX_TRIES: u8 = 8;
 
 /// Queries of ours that a server is answering.
-pub(crate) struct Work {
+pub(crate) struct OwnQueries {
     pub(crate) purpose: Purpose,
     /// Queries that are still to be answered.
     pub(crate) pending: u8,
@@ -78,7 +78,7 @@ impl Purpose {
     }
 }
 
-impl Work {
+impl OwnQueries {
     /// It was ended from outside, nothing else is wrong with it, and it may be tried again.
     pub(crate) fn is_to_repeat(&self) -> bool {
         let ended = self.failure.as_ref().is_some_and(|failure| failure.code == code::QUERY_CANCELED);

@@ -16,10 +16,10 @@ use crate::{
         client_login::{Login, Step},
         copy::Copies,
         lookup::Lookup,
+        own_queries::Purpose,
         refusal::send_away,
         server::Server,
         shared::Postgres,
-        work::Purpose,
     },
     sql::parameters::Learned,
     wire::{

@@ -12,14 +12,17 @@
 //! So one request goes ahead of the outcome, up to its Sync, or a single Query, and no more; the input stays with the driver until the outcome is
 //! known, and then counts as taken, or is handed over again for another server.
 
+mod steps;
+
 use std::sync::Arc;
 
 use protocol::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
-    cleaning, named, plans, sequences,
+    features::{cleaning, plans, preface::steps::Steps, prepared::named, sequences},
     session::{
         client::{Client, Phase},
+        own_queries::{OwnQueries, Purpose},
         plans::Fate,
         preface::Preface,
         prepared::Copies,
@@ -27,14 +30,12 @@ use crate::{
         server::{Server, Stage, cancel},
         shared::Postgres,
         soil::Soil,
-        work::{Purpose, Work},
     },
     sql::{
         parameters::{Pairs, Settings, is_identity, write_set},
         scan::scan,
         suspects::{Findings, Suspects},
     },
-    steps::Steps,
     wire::{
         error::{CANCELLED, Failure, Report, Severity},
         message::{Header, front, take_text, write, write_query},
@@ -304,12 +305,6 @@ impl Server {
         !reports || want.extras.iter().any(|(name, _)| is_identity(name))
     }
 
-    /// Whether who acts may see less of the settings than who has set them.
-    pub(crate) fn may_not_see_all(&self) -> bool {
-        self.own_facts.get(b"is_superuser") == Some(&b"on"[..])
-            && self.settings.extras.iter().any(|(name, _)| is_identity(name))
-    }
-
     /// The preface whose outcome is not known.
     fn preface(&mut self) -> Option<&mut Preface> {
         match &mut self.work.as_mut()?.purpose {
@@ -335,7 +330,7 @@ impl Server {
     }
 
     fn is_prefaced_by_steps(&self) -> bool {
-        let by_steps = |work: &Work| matches!(&work.purpose, Purpose::Preface(preface) if preface.steps > 0);
+        let by_steps = |work: &OwnQueries| matches!(&work.purpose, Purpose::Preface(preface) if preface.steps > 0);
         self.work.as_deref().is_some_and(by_steps)
     }
 

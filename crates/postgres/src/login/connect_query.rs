@@ -5,10 +5,10 @@ use protocol::{CloseReason, Effect, Outbox, Peer, ServerTag};
 
 use crate::{
     session::{
+        own_queries::Purpose,
         server::{Server, Stage},
         shared::Postgres,
         survey::{self, Survey},
-        work::Purpose,
     },
     sql::{parameters::Settings, scan::scan, suspects::Suspects},
     wire::error::Failure,

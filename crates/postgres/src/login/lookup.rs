@@ -9,9 +9,9 @@ use crate::{
         client::{Client, Phase},
         client_login::Asked,
         lookup::{Lookup, write_question},
+        own_queries::Purpose,
         server::Server,
         shared::Postgres,
-        work::Purpose,
     },
     wire::error::{Failure, Report, Severity, code},
 };

@@ -1,5 +1,5 @@
 //! What a session has beyond its transactions, and what is done about it: settings are brought along from server to server,
-//! everything else ties the client to its server until it is gone. It knows no SQL of its own; see `survey`.
+//! everything else ties the client to its server until it is gone. It knows no SQL of its own; see `session::survey`.
 
 use protocol::{ClientTag, Outbox, Peer, ServerTag, Standing, Verdict};
 
@@ -7,12 +7,12 @@ use crate::{
     directory::{OnState, PoolMode, ResetPolicy},
     session::{
         client::{Client, Phase},
+        own_queries::Purpose,
         pins::Pin,
         server::Server,
         shared::Postgres,
         soil::Soil,
         survey::{self, Survey},
-        work::Purpose,
     },
     sql::suspects::Suspects,
     wire::{

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions};
 
 use crate::{
-    answer::{Relay, Step},
     exchange::Note,
-    named::{self, Answer},
+    features::prepared::named::{self, Answer},
+    relay::answer::{Relay, Step},
     session::{
         client::Client,
         listen::Duty,

@@ -7,8 +7,8 @@ use protocol::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Se
 
 use crate::{
     exchange::Admission,
-    preface::ends_request,
-    requests::look,
+    features::preface::ends_request,
+    relay::requests::look,
     session::{
         client::{Client, Phase, Skip, may_release},
         copy,

@@ -3,14 +3,20 @@
 
 use std::ops::Range;
 
-use protocol::{ClientTag, Outbox, Peer, ServerTag};
+use protocol::{ClientTag, Outbox, ServerTag};
 
 use crate::{
-    bound_names::{note_bound_name, note_bound_names, values},
     directory::{OnState, PoolMode},
-    named, plans,
-    rejection::reject,
-    retold, sequences,
+    features::{
+        plans,
+        prepared::{deallocate, named, unnamed},
+        rejection::reject,
+        sequences,
+        settings::{
+            bound_names::{note_bound_name, note_bound_names, values},
+            reset,
+        },
+    },
     session::{
         client::{Client, end_pipeline},
         request::{Arrived, Step},
@@ -19,13 +25,11 @@ use crate::{
         soil::Soil,
     },
     sql::{
-        deallocate::{Deallocate, deallocates},
         harmless,
         scan::{scan, scan_beginning},
         suspects::{Findings, Suspects},
     },
-    unnamed,
-    wire::message::{front, take_text, take_u32, write_ready},
+    wire::message::{front, take_text, take_u32},
 };
 
 /// Looks at a message, before it is entered into the exchange. `kept` is the span of an unnamed Parse that has not been
@@ -47,7 +51,7 @@ pub(crate) fn look(
         server.copies = true;
     }
     if server.suspects.any(Suspects::OF_INTEREST)
-        && let Some(step) = retold::before(client, server, message)
+        && let Some(step) = reset::before(client, server, message)
     {
         return step;
     }
@@ -60,7 +64,7 @@ pub(crate) fn look(
             }
             watch_session(server, message);
         }
-        return retold::in_session(client, (tag, server), message, out);
+        return reset::in_session(client, (tag, server), message, out);
     }
     server.keep_more(message);
     match message.header.kind {
@@ -163,7 +167,7 @@ fn query(
         let findings = text.map_or_else(|| scan_beginning(message.body()), scan);
         let mut findings = server.judge(findings, text.unwrap_or_default());
         if message.is_whole()
-            && let Some(given_up) = gives_up(client, server, message.body())
+            && let Some(given_up) = deallocate::gives_up(client, server, message.body())
         {
             // Though a message has come in part, such as the one that began a COPY which has ended on the client's side.
             if server.exchange.is_between() {
@@ -171,7 +175,7 @@ fn query(
                 return Step::Wait;
             }
             if !client.mid_message && server.exchange.is_settled() && server.exchange.status() != b'E' {
-                answer(me, client, server, &given_up, out);
+                deallocate::answer(me, client, server, &given_up, out);
                 return Step::Answered;
             }
         }
@@ -187,7 +191,7 @@ fn query(
                 return Step::Replaced(message.end());
             }
             if server.policy.on_state != OnState::Allow {
-                amended = retold::query(client, (tag, server), message, &mut findings, out);
+                amended = reset::query(client, (tag, server), message, &mut findings, out);
             }
             if matches!(amended, Some(Step::Wait)) {
                 return Step::Wait;
@@ -199,38 +203,4 @@ fn query(
         return step;
     }
     amended.unwrap_or(Step::Forward)
-}
-
-/// What a text deallocates that the server knows by another name, or not at all.
-fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
-    let named = client.named.as_ref()?;
-    let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
-    let given_up = if may { deallocates(text)? } else { return None };
-    let ours = match &given_up {
-        Deallocate::One(name) => named.may_have(name),
-        // Those prepared in SQL are the server's to forget.
-        Deallocate::All => client.pin.is_none() && !server.suspects.any(Suspects::PREPARE),
-    };
-    ours.then_some(given_up)
-}
-
-/// Answers such a text in the place of the server.
-fn answer(me: ClientTag, client: &mut Client, server: &Server, given_up: &Deallocate, out: &mut Outbox) {
-    let named = client.named.as_mut().expect("it has statements");
-    let word = match given_up {
-        Deallocate::One(name) => {
-            named.remove(name);
-            "DEALLOCATE"
-        }
-        Deallocate::All => {
-            named.clear();
-            "DEALLOCATE ALL"
-        }
-    };
-    out.insert(Peer::Client(me), |to| {
-        crate::wire::message::write(to, crate::wire::message::back::COMMAND_COMPLETE, |to| {
-            crate::wire::message::write_text(to, word)
-        });
-        write_ready(to, server.exchange.status());
-    });
 }

@@ -4,10 +4,10 @@
 use protocol::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
 
 use crate::{
-    answer::{Relay, Step},
     directory::{OnState, PoolMode},
     exchange::Note,
-    named,
+    features::prepared::named,
+    relay::answer::{Relay, Step},
     session::{
         client::{Phase, end_pipeline, may_release},
         reset::Told,
