@@ -60,7 +60,7 @@ impl Protocol for Postgres {
     }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
-        self.new_client(origin)
+        Client::new(origin)
     }
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
@@ -122,14 +122,7 @@ impl Protocol for Postgres {
         assert!(client.lease.is_none() && server.holder.is_none(), "a lease is exclusive");
         assert!(!matches!(server.stage, Stage::Login(_)), "only a ready server is granted");
         client.lease = Some(tag);
-        server.holder = Some(me);
-        server.ready_withheld = None;
-        server.mid_pipeline = false;
-        server.forgetting = Vec::new();
-        server.unnamed.begin_lease();
-        if let Some(prepared) = &mut server.prepared {
-            prepared.begin_lease();
-        }
+        server.begin_lease(me);
         let closed = matches!(server.stage, Stage::Closed);
         assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
         match client.phase {

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, PoolId, Secured, ServerTag,
-    Sessions, Standing, Verdict,
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, Secured, ServerTag, Sessions, Standing,
+    Verdict,
 };
+use scram::Mechanism;
 
 use crate::{
     Encryption, Look, Proof, Unknown,
     random::{nonce, random},
     session::{
-        client::{Client, Phase, Skip},
+        client::{Client, Phase},
         client_login::{Login, Step},
-        copy::Copies,
         lookup::Lookup,
         own_queries::Purpose,
         refusal::send_away,
@@ -33,8 +33,6 @@ use crate::{
         startup::{self, Packet, Start, StartError},
     },
 };
-
-use scram::Mechanism;
 
 /// How a step of the login ended.
 enum Progress {
@@ -62,39 +60,6 @@ impl Login {
 }
 
 impl Postgres {
-    /// A client that has just connected.
-    pub(crate) fn new_client(&self, origin: Origin) -> Client {
-        Client {
-            phase: Phase::Login(Box::new(Login::new(origin))),
-            lease: None,
-            settings: None,
-            start: None,
-            named: None,
-            pin: None,
-            awaits_answers: false,
-            wants_unused: false,
-            copies: Copies::default(),
-            last_values: false,
-            listening: None,
-            unnamed: None,
-            unnamed_forgets: false,
-            unnamed_version: 0,
-            pool: PoolId(u32::MAX),
-            secret: 0,
-            body: 0,
-            body_to_server: false,
-            mid_message: false,
-            skip: Skip::Nothing,
-            retried: false,
-            ahead: 0,
-            ahead_ended: false,
-            tries: 0,
-            asked_alone: false,
-            mode: crate::directory::PoolMode::Transaction,
-            standing: Standing::Login,
-        }
-    }
-
     /// Handles the input of a client that is not logged in; returns how much is consumed.
     pub(crate) fn login_input(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
         let mut at = 0;

@@ -7,23 +7,16 @@ use scram::{ChannelBinding, Mechanism};
 
 use crate::{
     directory::target::{Fit, QUESTION, Target, Traits},
-    exchange::Exchange,
     random::nonce,
     session::{
-        listen::Duty,
         own_queries::Purpose,
         plans::Plans,
         server::{CancelKey, Server, Stage},
         server_login::{Login, Proof, Step},
         shared::Postgres,
-        soil::Soil,
-        unnamed::Unnamed,
         version::Version,
     },
-    sql::{
-        parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
-        suspects::Suspects,
-    },
+    sql::parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
     wire::{
         encryption::{self, Binding, Tls, Wire},
         error::{Failure, code},
@@ -70,8 +63,6 @@ impl Postgres {
     /// A server that has just been connected to.
     pub(crate) fn new_server(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         let how = self.directory.server_login(pool);
-        let (mode, how_state, for_writes) = (how.mode, how.state, how.target.is_for_writes());
-        let (connect_query, trusted) = (how.connect_query.clone(), how.trusted_functions.clone());
         let catalogue = self.catalogues.of(&how.database_id);
         let mut login = Login {
             how,
@@ -94,59 +85,7 @@ impl Postgres {
             (Tls::Prefer, _) if !second => login.ask(me, out),
             (Tls::Never | Tls::Allow | Tls::Prefer, _) => login.start(me, out),
         }
-        Server {
-            stage: Stage::Login(Box::new(login)),
-            pool,
-            mode,
-            for_writes,
-            holder: None,
-            exchange: Exchange::new(),
-            copies: false,
-            work: None,
-            body: 0,
-            body_to_client: false,
-            unnamed: Unnamed::default(),
-            forgetting: Vec::new(),
-            mid_pipeline: false,
-            held_last: None,
-            prepared: None,
-            policy: how_state,
-            suspects: Suspects::NONE,
-            custom: Vec::new(),
-            resets: Vec::new(),
-            committed: false,
-            reset_in_doubt: false,
-            unlistens: Vec::new(),
-            duty: Duty::default(),
-            sequences_of: None,
-            advanced: false,
-            replan: None,
-            retold: None,
-            ready_withheld: None,
-            pinned: false,
-            soil: Soil::default(),
-            catalogue,
-            unsynced: false,
-            odd_strings: false,
-            plans: Plans::default(),
-            trusted,
-            changes: false,
-            customs: Vec::new(),
-            own: Arc::default(),
-            connect_makes: false,
-            discarded: false,
-            user: None,
-            told_mid: false,
-            fatal: None,
-            settings: Arc::default(),
-            defaults: Arc::default(),
-            facts: Arc::default(),
-            version: Version::default(),
-            own_facts: Arc::default(),
-            key: CancelKey::default(),
-            connect_query,
-            wire: Wire::Clear,
-        }
+        Server::new(pool, login, catalogue)
     }
 
     /// Handles the input of a server that is not ready; returns how much is consumed.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use protocol::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing, Verdict,
+};
 
 use crate::{
     directory::PoolMode,
@@ -100,6 +102,39 @@ pub(crate) enum Skip {
 }
 
 impl Client {
+    /// One that has just connected.
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self {
+            phase: Phase::Login(Box::new(Login::new(origin))),
+            lease: None,
+            settings: None,
+            start: None,
+            named: None,
+            pin: None,
+            awaits_answers: false,
+            wants_unused: false,
+            copies: Copies::default(),
+            last_values: false,
+            listening: None,
+            unnamed: None,
+            unnamed_forgets: false,
+            unnamed_version: 0,
+            pool: PoolId(u32::MAX),
+            secret: 0,
+            body: 0,
+            body_to_server: false,
+            mid_message: false,
+            skip: Skip::Nothing,
+            retried: false,
+            ahead: 0,
+            ahead_ended: false,
+            tries: 0,
+            asked_alone: false,
+            mode: PoolMode::Transaction,
+            standing: Standing::Login,
+        }
+    }
+
     /// A part of a message has been forwarded, and its server waits for the rest.
     pub(crate) fn owes_server(&self) -> bool {
         self.body > 0 && self.body_to_server

@@ -152,6 +152,78 @@ pub(crate) struct CancelKey {
 pub(crate) struct ClientId(pub(crate) ClientTag, pub(crate) u64);
 
 impl Server {
+    /// One that has just been connected to.
+    pub(crate) fn new(pool: PoolId, login: Login, catalogue: Arc<Catalogue>) -> Self {
+        let (mode, policy, for_writes) = (login.how.mode, login.how.state, login.how.target.is_for_writes());
+        let (connect_query, trusted) = (login.how.connect_query.clone(), login.how.trusted_functions.clone());
+        Self {
+            stage: Stage::Login(Box::new(login)),
+            pool,
+            mode,
+            for_writes,
+            holder: None,
+            exchange: Exchange::new(),
+            copies: false,
+            work: None,
+            body: 0,
+            body_to_client: false,
+            unnamed: Unnamed::default(),
+            forgetting: Vec::new(),
+            mid_pipeline: false,
+            held_last: None,
+            prepared: None,
+            policy,
+            suspects: Suspects::NONE,
+            custom: Vec::new(),
+            resets: Vec::new(),
+            committed: false,
+            reset_in_doubt: false,
+            unlistens: Vec::new(),
+            duty: Duty::default(),
+            sequences_of: None,
+            advanced: false,
+            replan: None,
+            retold: None,
+            ready_withheld: None,
+            pinned: false,
+            soil: Soil::default(),
+            catalogue,
+            unsynced: false,
+            odd_strings: false,
+            plans: Plans::default(),
+            trusted,
+            changes: false,
+            customs: Vec::new(),
+            own: Arc::default(),
+            connect_makes: false,
+            discarded: false,
+            user: None,
+            told_mid: false,
+            fatal: None,
+            settings: Arc::default(),
+            defaults: Arc::default(),
+            facts: Arc::default(),
+            version: Version::default(),
+            own_facts: Arc::default(),
+            key: CancelKey::default(),
+            connect_query,
+            wire: Wire::Clear,
+        }
+    }
+
+    /// A client gets it.
+    #[inline]
+    pub(crate) fn begin_lease(&mut self, client: ClientTag) {
+        self.holder = Some(client);
+        self.ready_withheld = None;
+        self.mid_pipeline = false;
+        self.forgetting = Vec::new();
+        self.unnamed.begin_lease();
+        if let Some(prepared) = &mut self.prepared {
+            prepared.begin_lease();
+        }
+    }
+
     /// A part of a message has been forwarded, and its client waits for the rest.
     pub(crate) fn owes_client(&self) -> bool {
         self.body > 0 && self.body_to_client
