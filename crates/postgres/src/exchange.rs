@@ -75,7 +75,7 @@ pub(crate) enum Note {
     /// A Parse, Bind or Close of ours, of a statement that is nobody's.
     Swallowed,
     /// An Execute of a statement that the server has in another form.
-    Retold(Tag),
+    Amended(Tag),
 }
 
 /// The requests outstanding on one server.

@@ -26,10 +26,10 @@ impl Postgres {
     pub(crate) fn done(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> Step {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
-        let told = match (note, &mut server.retold) {
+        let told = match (note, &mut server.amended_requests) {
             // Another tag is that of a statement which took the place of the amended one.
-            (Some(Note::Retold(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => Told::As(own),
-            (_, Some(retold)) => retold.tell(tag),
+            (Some(Note::Amended(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => Told::As(own),
+            (_, Some(requests)) => requests.tell(tag),
             _ => Told::Same,
         };
         match told {
@@ -64,7 +64,7 @@ impl Postgres {
             _ => {}
         }
         match note {
-            None | Some(Note::Retold(_)) => Step::Forward,
+            None | Some(Note::Amended(_)) => Step::Forward,
             Some(_) => Step::Broken("a Parse or Close answered by a CommandComplete".to_owned()),
         }
     }
@@ -124,8 +124,8 @@ impl Postgres {
         if repeated {
             return Step::Drop;
         }
-        if let Some(retold) = &server.retold {
-            renamed = renamed.as_deref().or(body).and_then(|body| retold.relocate(body)).or(renamed);
+        if let Some(requests) = &server.amended_requests {
+            renamed = renamed.as_deref().or(body).and_then(|body| requests.relocate(body)).or(renamed);
         }
         let Some(renamed) = renamed else { return Step::Forward };
         relay.flush(server, relay.at);
@@ -140,8 +140,8 @@ impl Postgres {
     #[inline]
     pub(crate) fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
         let settled = server.exchange.is_settled();
-        if let Some(retold) = &mut server.retold {
-            retold.end_query();
+        if let Some(requests) = &mut server.amended_requests {
+            requests.end_query();
         }
         let tag = server.holder.expect("somebody holds the server");
         if !server.exchange.discarded().is_empty() {

@@ -332,7 +332,7 @@ fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: us
 #[inline]
 fn passed_on(server: &mut Server, kind: u8) -> Step {
     match server.exchange.answered(kind) {
-        None | Some(Note::Retold(_)) => Step::Forward,
+        None | Some(Note::Amended(_)) => Step::Forward,
         Some(_) => Step::Broken(format!("a Parse or Close answered by 0x{kind:02X}")),
     }
 }

@@ -155,7 +155,7 @@ impl Server {
         self.resets = Vec::new();
         (self.committed, self.reset_in_doubt) = (false, false);
         self.unlistens = Vec::new();
-        self.retold = None;
+        self.amended_requests = None;
         self.settle_change();
     }
 

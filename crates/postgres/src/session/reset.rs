@@ -11,7 +11,7 @@ const MOST: usize = 64;
 
 /// What a server has been sent in an amended form.
 #[derive(Default)]
-pub(crate) struct Retold {
+pub(crate) struct AmendedRequests {
     /// The only request under way: an amended Query.
     query: Option<Amended>,
     /// Answers to it so far were SET or RESET so many times.
@@ -41,7 +41,7 @@ pub(crate) enum Told {
     As(Tag),
 }
 
-impl Retold {
+impl AmendedRequests {
     /// The only request under way is an amended Query.
     pub(crate) fn has_query(&self) -> bool {
         self.query.is_some()

@@ -13,7 +13,7 @@ use crate::{
         plans::Plans,
         prepared::Prepared,
         replan::Replan,
-        reset::Retold,
+        reset::AmendedRequests,
         server_login::Login,
         soil::Soil,
         unnamed::Unnamed,
@@ -78,7 +78,7 @@ pub struct Server {
     /// The last request, if it may have to be repeated.
     pub(crate) replan: Option<Box<Replan>>,
     /// What was forwarded in a form that is not the client's, if anything was.
-    pub(crate) retold: Option<Box<Retold>>,
+    pub(crate) amended_requests: Option<Box<AmendedRequests>>,
     /// A ReadyForQuery of this status is kept back until a survey is over.
     pub(crate) ready_withheld: Option<u8>,
     /// Its holder keeps it.
@@ -183,7 +183,7 @@ impl Server {
             sequences_of: None,
             advanced: false,
             replan: None,
-            retold: None,
+            amended_requests: None,
             ready_withheld: None,
             pinned: false,
             soil: Soil::default(),

@@ -284,7 +284,7 @@ fn refer(
             reject(tag, server, message.header.kind, out);
         }
         server.suspect(findings);
-        server.retell_bind(message.body(), &statement.body);
+        server.note_amended_bind(message.body(), &statement.body);
         if findings.suspects.any(Suspects::BOUND_NAME) {
             if message.may_wait() {
                 return Step::Wait;
@@ -453,7 +453,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
         }
         Note::Parse(id) => server.prepared.as_mut().expect("it was asked").parsed(id, done),
         Note::KnownParse | Note::Close | Note::Taken => {}
-        Note::Retold(_) => return Answer::Same,
+        Note::Amended(_) => return Answer::Same,
         Note::Swallowed => return Answer::Nothing,
     }
     if let Some(named) = named {

@@ -179,7 +179,7 @@ pub(crate) fn follow(
                     if let Some(step) = suspect((me, client), (tag, server), (message, Some(&text)), &mut None, out) {
                         return step;
                     }
-                    server.retell_bind(message.body(), &text);
+                    server.note_amended_bind(message.body(), &text);
                 }
                 note_bound_names(server, message);
                 server.note_bound(message, client.unnamed_forgets);

@@ -12,7 +12,7 @@ use crate::{
         client::Client,
         copy,
         request::{Arrived, Step},
-        reset::{Resetting, Retold},
+        reset::{AmendedRequests, Resetting},
         server::Server,
     },
     sql::{
@@ -25,15 +25,15 @@ use crate::{
 
 impl Server {
     /// What was sent in an amended form; from now on it is of interest.
-    fn retold(&mut self) -> &mut Retold {
+    fn amended_requests(&mut self) -> &mut AmendedRequests {
         self.suspects.add(Suspects::AMENDED);
-        self.retold.get_or_insert_default()
+        self.amended_requests.get_or_insert_default()
     }
 
     /// A Bind of a statement with this text is forwarded.
-    pub(crate) fn retell_bind(&mut self, mut bind: &[u8], text: &[u8]) {
+    pub(crate) fn note_amended_bind(&mut self, mut bind: &[u8], text: &[u8]) {
         if let (Some(tag), Some(portal)) = (reset::mark(text), take_text(&mut bind)) {
-            self.retold().bind(portal, Some(tag));
+            self.amended_requests().bind(portal, Some(tag));
         }
     }
 }
@@ -47,7 +47,7 @@ fn start<'a>(client: &'a Client, server: &'a Server) -> Start<'a> {
 /// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
 #[cold]
 pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
-    let under_way = server.retold.as_ref().is_some_and(|retold| retold.has_query());
+    let under_way = server.amended_requests.as_ref().is_some_and(|requests| requests.has_query());
     let request = !matches!(
         message.header.kind,
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::SYNC | front::FLUSH | front::TERMINATE
@@ -58,24 +58,24 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
         client.awaits_answers = true;
         return Some(Step::Wait);
     }
-    let retold = server.retold.as_mut()?;
+    let requests = server.amended_requests.as_mut()?;
     if server.exchange.is_skipping() || !matches!(message.header.kind, front::BIND | front::EXECUTE) {
         return None;
     }
     let mut body = message.body();
     let Some(portal) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
     if message.header.kind == front::EXECUTE {
-        let tag = retold.tag_of(portal)?;
-        server.exchange.noted(Note::Retold(tag));
+        let tag = requests.tag_of(portal)?;
+        server.exchange.noted(Note::Amended(tag));
         return Some(Step::Replaced(message.at));
     }
-    if !retold.knows_names() {
-        retold.bind(portal, None);
+    if !requests.knows_names() {
+        requests.bind(portal, None);
         return None;
     }
     let Some(name) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
-    let known = retold.resetting(name);
-    retold.bind(portal, known.amended);
+    let known = requests.resetting(name);
+    requests.bind(portal, known.amended);
     if known.unclear {
         server.note(&Findings {
             suspects: Suspects::RESET,
@@ -115,7 +115,7 @@ pub(crate) fn query(
             findings.settle_resets();
             out.insert(Peer::Server(tag), |to| write_query(to, &amended.text));
             copy::enter_query(&mut server.exchange, Some(&amended.text));
-            server.retold().begin(amended);
+            server.amended_requests().begin(amended);
             Some(Step::Replaced(message.end()))
         }
     }
@@ -200,12 +200,12 @@ fn session_text(
         let amended = parse(client, server, text, &mut findings);
         let amended_as = amended.as_deref().and_then(reset::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
-        if amended_as.is_some() || unclear || server.retold.is_some() {
+        if amended_as.is_some() || unclear || server.amended_requests.is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be known as one.
             let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
             // No error before it can have it skipped.
             let is_replaced = name.is_empty() && server.exchange.is_settled();
-            server.retold().name(name, Resetting { amended: amended_as, unclear }, may_be_taken, is_replaced);
+            server.amended_requests().name(name, Resetting { amended: amended_as, unclear }, may_be_taken, is_replaced);
         }
         if let Some(body) = amended {
             out.insert(Peer::Server(tag), |to| write_parse(to, name, &body));
