@@ -2,14 +2,14 @@
 //!
 //! All of it is one transaction: see `preface` for what that is good for.
 
-use protocol::{Effect, Outbox, ServerTag};
+use protocol::{Effect, Outbox, ServerTag, Verdict};
 
 use crate::{
-    directory::PoolMode,
+    directory::{PoolMode, ResetPolicy},
     exchange::Exchange,
     session::{own_queries::Purpose, server::Server, shared::Postgres, soil::Soil},
-    sql::parameters::Settings,
-    wire::message::IDLE,
+    sql::{catalogue::Reading, parameters::Settings},
+    wire::{error::Failure, message::IDLE},
 };
 
 /// With what the session may have as its defaults the transaction could wait.
@@ -101,5 +101,33 @@ impl Postgres {
         let reported = server.settings.reported.clone();
         let extras = server.defaults.extras.clone();
         server.settings = self.parameters.intern(Settings::new(reported, extras));
+    }
+
+    /// The server has said what its database could do to sessions.
+    pub(crate) fn catalogue_answered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        reading: Reading,
+        failure: Option<Failure>,
+        verdict: Option<Verdict>,
+        out: &mut Outbox,
+    ) {
+        let news = match failure {
+            Some(failure) => server.catalogue.failed(&failure.text()),
+            None => server.catalogue.read(reading),
+        };
+        // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they where that is asked for.
+        let tells = server.mode != PoolMode::Session && server.policy.reset == ResetPolicy::Auto;
+        if let Some(suspicious) = news.filter(|_| tells) {
+            self.directory.catalogue_read(server.pool, &suspicious);
+        }
+        match verdict {
+            None => out.push(Effect::Ready { server: me }),
+            Some(verdict) => {
+                server.soil_at_release();
+                out.push(Effect::Release { server: me, verdict: server.worse(verdict) });
+            }
+        }
     }
 }

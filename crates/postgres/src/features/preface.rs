@@ -27,7 +27,7 @@ use crate::{
         preface::Preface,
         prepared::Copies,
         request::Arrived,
-        server::{Server, Stage, cancel},
+        server::{ClientId, Server, Stage, cancel},
         shared::Postgres,
         soil::Soil,
     },
@@ -66,7 +66,8 @@ impl Postgres {
     ) {
         let want = client.settings.clone().expect("a client that is logged in has settings");
         // Whoever only logs in, or leaves before it is served, has not been prepared for, and leaves what it found.
-        let same_holder = server.held_last.replace((me, client.secret)) == Some((me, client.secret));
+        let holder = Some(ClientId(me, client.secret));
+        let same_holder = std::mem::replace(&mut server.held_last, holder) == holder;
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
         let fresh = !server.plans.is_used();

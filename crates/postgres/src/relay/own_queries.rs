@@ -4,7 +4,6 @@
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
-    directory::{PoolMode, ResetPolicy},
     session::{
         client::{Client, Phase},
         own_queries::Purpose,
@@ -12,7 +11,7 @@ use crate::{
         shared::Postgres,
         soil::Soil,
     },
-    sql::{catalogue::Reading, parameters::Settings},
+    sql::parameters::Settings,
     wire::{
         error::{Failure, Report, Severity},
         message::IDLE,
@@ -116,34 +115,6 @@ impl Postgres {
             (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
             (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
             (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
-        }
-    }
-
-    /// The server has said what its database could do to sessions.
-    fn catalogue_answered(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        reading: Reading,
-        failure: Option<Failure>,
-        verdict: Option<Verdict>,
-        out: &mut Outbox,
-    ) {
-        let news = match failure {
-            Some(failure) => server.catalogue.failed(&failure.text()),
-            None => server.catalogue.read(reading),
-        };
-        // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they where that is asked for.
-        let tells = server.mode != PoolMode::Session && server.policy.reset == ResetPolicy::Auto;
-        if let Some(suspicious) = news.filter(|_| tells) {
-            self.directory.catalogue_read(server.pool, &suspicious);
-        }
-        match verdict {
-            None => out.push(Effect::Ready { server: me }),
-            Some(verdict) => {
-                server.soil_at_release();
-                out.push(Effect::Release { server: me, verdict: server.worse(verdict) });
-            }
         }
     }
 }

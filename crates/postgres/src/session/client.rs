@@ -23,56 +23,70 @@ use crate::{
 /// box that goes away with it.
 pub struct Client {
     pub(crate) phase: Phase,
-    /// The server it holds.
-    pub(crate) lease: Option<ServerTag>,
-    /// What it has set; known from the end of its login on.
-    pub(crate) settings: Option<Arc<Settings>>,
-    /// What it had when its login was over: RESET leads back there.
-    pub(crate) start: Option<Arc<Settings>>,
-    /// Its named statements, if it has any.
-    pub(crate) named: Option<Box<Named>>,
-    /// Why it keeps its server beyond its transactions.
-    pub(crate) pin: Option<Pin>,
-    /// Its next request waits for the answers to earlier ones.
-    pub(crate) awaits_answers: bool,
-    /// Which of its statements may be a COPY.
-    pub(crate) copies: Copies,
-    /// It asks for last values of sequences.
-    pub(crate) last_values: bool,
-    /// What it listens to on a server that it shares with others.
-    pub(crate) listening: Option<Box<Listening>>,
+    pub(crate) standing: Standing,
     /// The pool it uses; meaningless during login.
     pub(crate) pool: PoolId,
-    /// The Parse of its unnamed statement, if it may be needed again.
-    pub(crate) unnamed: Option<Box<[u8]>>,
-    /// That has the server forget all prepared statements.
-    pub(crate) unnamed_forgets: bool,
-    /// Counts its unnamed statements.
-    pub(crate) unnamed_version: u32,
+    pub(crate) mode: PoolMode,
     /// Proof of the right to cancel its work.
     pub(crate) secret: u64,
+    /// The server it holds.
+    pub(crate) lease: Option<ServerTag>,
     /// Bytes of the current message of the client that are still to come.
     pub(crate) body: u32,
     /// They go to the server, otherwise nowhere.
     pub(crate) body_to_server: bool,
     /// The client has received a part of a message of its server: nothing can be inserted now.
     pub(crate) mid_message: bool,
+
+    // Of its requests.
     /// What remains of a request that was answered with an error instead of being forwarded.
     pub(crate) skip: Skip,
+    /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
+    pub(crate) asked_alone: bool,
+    /// Its next request waits for the answers to earlier ones.
+    pub(crate) awaits_answers: bool,
+    /// Which of its statements may be a COPY.
+    pub(crate) copies: Copies,
     /// A server was lost before it got anything of the present request.
     pub(crate) retried: bool,
     /// Its next server has to be one that nobody has had.
     pub(crate) wants_unused: bool,
-    /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
-    pub(crate) asked_alone: bool,
+
+    // Of `features::pins`.
+    /// Why it keeps its server beyond its transactions.
+    pub(crate) pin: Option<Pin>,
+
+    // Of `features::settings`.
+    /// What it has set; known from the end of its login on.
+    pub(crate) settings: Option<Arc<Settings>>,
+    /// What it had when its login was over: RESET leads back there.
+    pub(crate) start: Option<Arc<Settings>>,
+
+    // Of `features::listen`.
+    /// What it listens to on a server that it shares with others.
+    pub(crate) listening: Option<Box<Listening>>,
+
+    // Of `features::sequences`.
+    /// It asks for last values of sequences.
+    pub(crate) last_values: bool,
+
+    // Of `features::prepared`.
+    /// Its named statements, if it has any.
+    pub(crate) named: Option<Box<Named>>,
+    /// The Parse of its unnamed statement, if it may be needed again.
+    pub(crate) unnamed: Option<Box<[u8]>>,
+    /// That has the server forget all prepared statements.
+    pub(crate) unnamed_forgets: bool,
+    /// Counts its unnamed statements.
+    pub(crate) unnamed_version: u32,
+
+    // Of `features::preface`.
     /// Bytes of its input that were sent ahead of the outcome of a preface, and are still with the driver.
     pub(crate) ahead: u32,
     /// No more may be sent ahead.
     pub(crate) ahead_ended: bool,
     /// Servers that failed to take its settings, one after the other.
     pub(crate) tries: u8,
-    pub(crate) mode: PoolMode,
-    pub(crate) standing: Standing,
 }
 
 /// Where a client's session is.

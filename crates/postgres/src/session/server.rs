@@ -36,30 +36,85 @@ pub struct Server {
     pub(crate) stage: Stage,
     pub(crate) pool: PoolId,
     pub(crate) mode: PoolMode,
+    pub(crate) policy: StatePolicy,
     /// Its pool wants servers that take writes.
     pub(crate) for_writes: bool,
+    pub(crate) key: CancelKey,
+    /// How its connection is encrypted.
+    pub(crate) wire: Wire,
+    /// Which PostgreSQL it is.
+    pub(crate) version: Version,
+    /// Who it logged in as, in the server's spelling.
+    pub(crate) user: Option<Box<[u8]>>,
+    /// What it reports about itself.
+    pub(crate) facts: Arc<Pairs>,
+    /// What it reported about itself when it started.
+    pub(crate) own_facts: Arc<Pairs>,
+    /// It has sent a FATAL error and will close.
+    pub(crate) fatal: Option<Box<str>>,
+    /// Bytes of its current message that are still to come.
+    pub(crate) body: u32,
+    /// They go to the client, otherwise nowhere.
+    pub(crate) body_to_client: bool,
+
+    // Of its holder, and of what is owed to whom.
     /// Whose it is.
     pub(crate) holder: Option<ClientTag>,
+    /// The holder knows that it has received a part of a message.
+    pub(crate) told_mid: bool,
     /// What it owes its holder.
     pub(crate) exchange: Exchange,
     /// A portal of its holder's transaction may be a COPY.
     pub(crate) copies: bool,
-    /// What Poolhouse itself has asked of it; its answers are nobody else's.
-    pub(crate) work: Option<Box<OwnQueries>>,
-    /// For whom it was prepared last: what is left in it since is of that client.
-    pub(crate) held_last: Option<(ClientTag, u64)>,
-    /// Its unnamed statement.
-    pub(crate) unnamed: Unnamed,
-    /// Portals of statements that forget all prepared statements.
-    pub(crate) forgetting: Vec<Box<[u8]>>,
     /// A message of the extended protocol was forwarded, and no Sync since: what comes next may be skipped.
     pub(crate) mid_pipeline: bool,
-    /// Its named statements, once it has had any.
-    pub(crate) prepared: Option<Box<Prepared>>,
-    pub(crate) policy: StatePolicy,
+    /// What Poolhouse itself has asked of it; its answers are nobody else's.
+    pub(crate) work: Option<Box<OwnQueries>>,
+    /// It has carried out steps, and not been sent a Sync since.
+    pub(crate) unsynced: bool,
+    /// A ReadyForQuery of this status is kept back until a survey is over.
+    pub(crate) ready_withheld: Option<u8>,
+
+    // Of `login::connect_query`.
+    /// SQL that it runs when it is new, and after everything in it was discarded.
+    pub(crate) connect_query: Option<Arc<str>>,
+    /// The connect_query makes more than settings: it has to run again after a cleaning.
+    pub(crate) connect_makes: bool,
+
+    // Of `features::pins`.
+    /// Its holder keeps it.
+    pub(crate) pinned: bool,
+
+    // Of what may be left behind in it: `judging`, and `features::cleaning`.
     /// What has been forwarded since it was granted, or last surveyed, may have left this behind.
     pub(crate) suspects: Suspects,
-    /// Names of custom parameters in those texts.
+    /// What may have been left in it since it was cleaned: it is cleaned before another client gets it.
+    pub(crate) soil: Soil,
+    /// For whom it was prepared last: what is left in it since is of that client.
+    pub(crate) held_last: Option<ClientId>,
+    /// What is known of its database.
+    pub(crate) catalogue: Arc<Catalogue>,
+    /// Functions that the configuration calls harmless.
+    pub(crate) trusted: Arc<[String]>,
+    /// The transaction that is open has changed what the database consists of.
+    pub(crate) changes: bool,
+
+    // Of `features::listen`.
+    /// Whether it serves clients one by one.
+    pub(crate) duty: Duty,
+    /// Channels that the texts that were forwarded stop listening to, unless the transaction fails.
+    pub(crate) unlistens: Vec<Box<[u8]>>,
+
+    // Of `features::settings`.
+    /// What is set in it now.
+    pub(crate) settings: Arc<Settings>,
+    /// What was set when its connection began, before any SQL.
+    pub(crate) own: Arc<Settings>,
+    /// What was set when it started.
+    pub(crate) defaults: Arc<Settings>,
+    /// Backslashes escape in text constants of the plain kind, or nobody knows.
+    pub(crate) odd_strings: bool,
+    /// Names of custom parameters in the texts that were forwarded since it was granted, or last surveyed.
     pub(crate) custom: Vec<Box<[u8]>>,
     /// Names of parameters that those texts set back.
     pub(crate) resets: Vec<Box<[u8]>>,
@@ -67,69 +122,32 @@ pub struct Server {
     pub(crate) committed: bool,
     /// An error came behind that: whether they were set back is asked when no transaction is open.
     pub(crate) reset_in_doubt: bool,
-    /// Channels that those texts stop listening to, unless the transaction fails.
-    pub(crate) unlistens: Vec<Box<[u8]>>,
-    /// Whether it serves clients one by one.
-    pub(crate) duty: Duty,
+    /// Names of custom parameters seen since it was cleaned.
+    pub(crate) customs: Vec<Box<[u8]>>,
+    /// Its holder has discarded everything since the last survey.
+    pub(crate) discarded: bool,
+    /// What was forwarded in a form that is not the client's, if anything was.
+    pub(crate) amended_requests: Option<Box<AmendedRequests>>,
+
+    // Of `features::plans`.
+    /// By which settings its plans may have been made.
+    pub(crate) plans: Plans,
+
+    // Of `features::sequences`.
     /// Whose last values of sequences it knows, if of nobody else's.
     pub(crate) sequences_of: Option<ClientId>,
     /// Its holder, which asks for last values, may have advanced a sequence since.
     pub(crate) advanced: bool,
+
+    // Of `features::prepared`.
+    /// Its named statements, once it has had any.
+    pub(crate) prepared: Option<Box<Prepared>>,
+    /// Its unnamed statement.
+    pub(crate) unnamed: Unnamed,
+    /// Portals of statements that forget all prepared statements.
+    pub(crate) forgetting: Vec<Box<[u8]>>,
     /// The last request, if it may have to be repeated.
     pub(crate) replan: Option<Box<Replan>>,
-    /// What was forwarded in a form that is not the client's, if anything was.
-    pub(crate) amended_requests: Option<Box<AmendedRequests>>,
-    /// A ReadyForQuery of this status is kept back until a survey is over.
-    pub(crate) ready_withheld: Option<u8>,
-    /// Its holder keeps it.
-    pub(crate) pinned: bool,
-    /// What may have been left in it since it was cleaned: it is cleaned before another client gets it.
-    pub(crate) soil: Soil,
-    /// What is known of its database.
-    pub(crate) catalogue: Arc<Catalogue>,
-    /// It has carried out steps, and not been sent a Sync since.
-    pub(crate) unsynced: bool,
-    /// Backslashes escape in text constants of the plain kind, or nobody knows.
-    pub(crate) odd_strings: bool,
-    /// By which settings its plans may have been made.
-    pub(crate) plans: Plans,
-    /// Functions that the configuration calls harmless.
-    pub(crate) trusted: Arc<[String]>,
-    /// The transaction that is open has changed what the database consists of.
-    pub(crate) changes: bool,
-    /// Names of custom parameters seen since it was cleaned.
-    pub(crate) customs: Vec<Box<[u8]>>,
-    /// What was set when its connection began, before any SQL.
-    pub(crate) own: Arc<Settings>,
-    /// The connect_query makes more than settings: it has to run again after a cleaning.
-    pub(crate) connect_makes: bool,
-    /// Its holder has discarded everything since the last survey.
-    pub(crate) discarded: bool,
-    /// Who it logged in as, in the server's spelling.
-    pub(crate) user: Option<Box<[u8]>>,
-    /// Bytes of its current message that are still to come.
-    pub(crate) body: u32,
-    /// They go to the client, otherwise nowhere.
-    pub(crate) body_to_client: bool,
-    /// The holder knows that it has received a part of a message.
-    pub(crate) told_mid: bool,
-    /// It has sent a FATAL error and will close.
-    pub(crate) fatal: Option<Box<str>>,
-    /// What is set in it now.
-    pub(crate) settings: Arc<Settings>,
-    /// What was set when it started.
-    pub(crate) defaults: Arc<Settings>,
-    /// What it reports about itself.
-    pub(crate) facts: Arc<Pairs>,
-    /// Which PostgreSQL it is.
-    pub(crate) version: Version,
-    /// What it reported about itself when it started.
-    pub(crate) own_facts: Arc<Pairs>,
-    pub(crate) key: CancelKey,
-    /// SQL that it runs when it is new, and after everything in it was discarded.
-    pub(crate) connect_query: Option<Arc<str>>,
-    /// How its connection is encrypted.
-    pub(crate) wire: Wire,
 }
 
 /// Where a server's session is.
