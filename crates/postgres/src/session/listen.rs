@@ -1,4 +1,5 @@
-//! Who listens to what, and which servers listen for others. What is done about it is told in the feature of the same name.
+//! Who listens to what, and which servers listen for others. What is done about it is told in the feature of the same name. It
+//! neither reads nor asks anything.
 
 mod in_time;
 

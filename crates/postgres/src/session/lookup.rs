@@ -1,4 +1,4 @@
-//! The question to a database who may log in, and its answer. Who asks it is told in `login`.
+//! The question to a database who may log in, and its answer. Who asks it is told in `login`. It knows no connection.
 
 use crate::wire::{
     error::Failure,

@@ -1,4 +1,5 @@
-//! Clients that keep their servers beyond their transactions: why, and how many servers of a pool are kept so.
+//! Clients that keep their servers beyond their transactions: why, and how many servers of a pool are kept so. It knows
+//! no connection.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,5 @@
-//! By which settings a server's plans may have been made. Why that matters is told in the feature of the same name.
+//! By which settings a server's plans may have been made. Why that matters is told in the feature of the same name. It knows
+//! no connection.
 
 use crate::sql::{catalogue::Catalogue, parameter_names::rules_compiling, parameters::Settings};
 

@@ -1,4 +1,5 @@
-//! What is under way to a server ahead of its new holder's request. What it is for is told in the feature of the same name.
+//! What is under way to a server ahead of its new holder's request. What it is for is told in the feature of the same name. It
+//! sends nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A request that may have to be repeated. When it is, is told in the feature of the same name.
+//! A request that may have to be repeated. When it is, is told in the feature of the same name. It knows no connection.
 
 use std::sync::Arc;
 

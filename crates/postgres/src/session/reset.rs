@@ -1,5 +1,5 @@
 //! What a server has been sent in an amended form, and what its client is told of the answers. Why, is told in the feature of the
-//! same name.
+//! same name. It knows no connection.
 
 use crate::{
     sql::reset::{self, Amended, Tag},

@@ -1,4 +1,5 @@
 //! What a server has for an unnamed statement, and whose it is. What is done about it is told in the feature of the same name.
+//! It knows no connection.
 //!
 //! What stands behind something else in its pipeline may be skipped because of an error there, and then the statement is what it was
 //! before. Where that matters, what was before is remembered until the answers have come ([`Doubt`]).
