@@ -1,11 +1,17 @@
 //! Who may log in to what, and how Poolhouse itself logs in: asked of whoever holds the
 //! configuration. This crate knows no configuration.
 
+mod policy;
+pub(crate) mod target;
+
 use std::sync::Arc;
 
 use protocol::{Encryption, Origin, PoolId};
 
-use crate::{StatePolicy, encryption::ServerEncryption, target::Target};
+use crate::wire::encryption::ServerEncryption;
+
+pub use policy::{OnState, ResetPolicy, StatePolicy};
+pub use target::Target;
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a
 /// connection only; must not block. No method has a default, so that one directory that asks another forgets none. What only a database knows is asked of it by the session: see [`Proof::Ask`].

@@ -15,8 +15,8 @@ pub(crate) use copying::Admission;
 use copying::Copying;
 
 use crate::{
-    amend::Tag,
-    message::{IDLE, back},
+    sql::reset::Tag,
+    wire::message::{IDLE, back},
 };
 
 /// Most requests without an answer on one server.
@@ -75,7 +75,7 @@ pub(crate) enum Note {
     /// A Parse, Bind or Close of ours, of a statement that is nobody's.
     Swallowed,
     /// An Execute of a statement that the server has in another form.
-    Retold(Tag),
+    Amended(Tag),
 }
 
 /// The requests outstanding on one server.

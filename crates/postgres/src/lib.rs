@@ -1,131 +1,53 @@
 //! The PostgreSQL wire protocol as a poolable session: bytes in, bytes and verdicts out. It knows no socket, no clock
 //! and no configuration; who may log in is asked of a [`Directory`].
 //!
-//! One file per idea: `message`, `error` and `startup` are the wire; `cancel_key` is what clients cancel with; `exchange` tracks what a server owes;
-//! `parameters` is what sessions have set (`parameter_names` tells what a name says of one); `client` and `server` relay (`outcomes` looks at how requests end); `client_login` and `server_login` come before
-//! that; `encryption` is about TLS towards servers; `connect_query` runs the operator's SQL on new servers; `lookup` asks a
-//! database who may log in, and `keyring` keeps what logins have shown; `requests` looks at what a client sends: `unnamed` and
-//! `named` follow its prepared statements (`statements` remembers them, `replan` repeats one whose table has changed), `scan` finds what may outlive a transaction (`tokens`
-//! reads SQL, `deallocate` DEALLOCATE, `harmless` lists functions that leave nothing behind, `catalogue` tells what a database could do behind a text); `amend` makes RESET lead to a client's own start, and `retold` keeps that from the client; `state` decides what becomes of that, `cleaning`, `preface` and `steps` see that nobody else meets it, and `survey` asks the server for it, `sequences` sees to their last values;
-//! `listeners` is LISTEN for many on one server; `target` tells which of several hosts
-//! will do; `work` is what Poolhouse itself asks of servers; `requester` is for those who ask for nobody but themselves; `ending` is how leases and connections end.
+//! Its rooms, from the bottom up; each may use those before it:
+//!
+//! - `wire`: the bytes.
+//! - `sql`: what is read in texts of SQL, and written in it.
+//! - `directory`: whom the configuration is asked of.
+//! - `exchange`: what a server still owes, and to which request.
+//! - `session`: what is known of each connection, and of all of them.
+//! - `login`: clients log in to Poolhouse, and Poolhouse to servers.
+//! - `features`: what is more than forwarding, such as prepared statements, settings, LISTEN.
+//! - `relay`: messages on their way between a client and its server. It calls the features.
+//!
+//! `requester` is for those who ask for nobody but themselves.
 #![forbid(unsafe_code)]
 
-mod amend;
-mod cancel_key;
-mod catalogue;
-mod cleaning;
-mod client;
-mod client_login;
-mod connect_query;
-mod copies;
-mod deallocate;
 mod directory;
-mod encryption;
-mod ending;
-mod error;
 mod exchange;
-mod harmless;
-mod keyring;
-mod listeners;
-mod lookup;
-mod md5;
-mod message;
-mod named;
-mod outcomes;
-mod parameter_names;
-mod parameters;
-mod plans;
-mod preface;
-mod prepared;
-mod replan;
+mod features;
+mod login;
+mod random;
+mod relay;
 mod requester;
-mod requests;
-mod retold;
-mod scan;
-mod sequences;
-mod server;
-mod server_login;
-mod startup;
-mod state;
-mod statements;
-mod steps;
-mod survey;
-mod suspects;
-mod target;
-mod tokens;
-mod unnamed;
-mod version;
-mod work;
-
-use std::sync::Arc;
+mod session;
+mod sql;
+mod wire;
 
 use protocol::{
     ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
     Sessions, TlsFailure,
 };
 
-pub use cancel_key::MAX_NODE;
-pub use client::Client;
 pub use protocol::Encryption;
+pub use session::client::Client;
+pub use wire::cancel_key::MAX_NODE;
 
-pub use directory::{Ask, Directory, Look, PoolMode, Proof, Route, ServerLogin, Unknown};
-pub use encryption::{Binding, ServerEncryption, Tls};
-pub use md5::{is_md5_hash, md5_hash};
+pub use directory::{
+    Ask, Directory, Look, OnState, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Target, Unknown,
+};
 pub use requester::{
     Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
-pub use server::Server;
-pub use state::{OnState, ResetPolicy, StatePolicy};
-pub use statements::PREFIX as STATEMENT_PREFIX;
-pub use target::Target;
+pub use session::server::Server;
+pub use session::shared::Postgres;
+pub use session::statements::PREFIX as STATEMENT_PREFIX;
+pub use wire::encryption::{Binding, ServerEncryption, Tls};
+pub use wire::md5::{is_md5_hash, md5_hash};
 
-use client::Phase;
-use server::Stage;
-
-/// The protocol, as the driver sees it: shared by all workers.
-pub struct Postgres {
-    directory: Arc<dyn Directory>,
-    /// Stands in for users who do not exist.
-    mock: scram::Mock,
-    /// What was derived from passwords for servers.
-    keys: scram::KeyCache,
-    /// What was learned from clients that logged in.
-    keyring: keyring::Keyring,
-    parameters: parameters::Parameters,
-    statements: statements::Statements,
-    pins: state::Pins,
-    hubs: listeners::Hubs,
-    catalogues: catalogue::Catalogues,
-    second_tries: encryption::SecondTries,
-    /// Which of several Poolhouses behind one address this is.
-    node: u8,
-}
-
-impl Postgres {
-    /// A protocol that asks `directory` who may log in, and how to log in.
-    pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self {
-            directory,
-            mock: scram::Mock::new(client_login::random()),
-            keys: scram::KeyCache::default(),
-            keyring: keyring::Keyring::default(),
-            parameters: parameters::Parameters::default(),
-            statements: statements::Statements::default(),
-            pins: state::Pins::default(),
-            hubs: listeners::Hubs::default(),
-            catalogues: catalogue::Catalogues::default(),
-            second_tries: encryption::SecondTries::default(),
-            node: 0,
-        }
-    }
-
-    /// The same as one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
-    pub fn with_node(self, node: u8) -> Self {
-        assert!(node <= MAX_NODE, "a node id is at most {MAX_NODE}");
-        Self { node, ..self }
-    }
-}
+use session::{client::Phase, listen::Duty, own_queries::Purpose, server::Stage};
 
 impl Protocol for Postgres {
     type Client = Client;
@@ -138,7 +60,7 @@ impl Protocol for Postgres {
     }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
-        self.new_client(origin)
+        Client::new(origin)
     }
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
@@ -200,14 +122,7 @@ impl Protocol for Postgres {
         assert!(client.lease.is_none() && server.holder.is_none(), "a lease is exclusive");
         assert!(!matches!(server.stage, Stage::Login(_)), "only a ready server is granted");
         client.lease = Some(tag);
-        server.holder = Some(me);
-        server.ready_withheld = None;
-        server.mid_pipeline = false;
-        server.forgetting = Vec::new();
-        server.unnamed.begin_lease();
-        if let Some(prepared) = &mut server.prepared {
-            prepared.begin_lease();
-        }
+        server.begin_lease(me);
         let closed = matches!(server.stage, Stage::Closed);
         assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
         match client.phase {
@@ -234,7 +149,7 @@ impl Protocol for Postgres {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
-        if server.duty == listeners::Duty::Listens(key) {
+        if server.duty == Duty::Listens(key) {
             self.look_after_hub(me, server, out);
         }
     }
@@ -268,12 +183,14 @@ impl Protocol for Postgres {
     }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.begin(me, work::Purpose::Check, &[b""], out);
+        server.begin(me, Purpose::Check, &[b""], out);
     }
 
     fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if matches!(server.stage, Stage::Ready) {
-            out.insert(protocol::Peer::Server(me), |to| message::write(to, message::front::TERMINATE, |_| {}));
+            out.insert(protocol::Peer::Server(me), |to| {
+                wire::message::write(to, wire::message::front::TERMINATE, |_| {})
+            });
         }
         server.stage = Stage::Closed;
     }

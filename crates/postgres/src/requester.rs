@@ -17,9 +17,12 @@ pub use answer::{Answer, Row, SqlError, TransactionStatus};
 use answer::Reader;
 
 use crate::{
-    Directory, Encryption, Look, Postgres, Proof, Route, Server, ServerLogin, Unknown,
-    message::{HEADER, Header, back, front, write, write_cancel, write_text},
-    server::CancelKey,
+    Directory, Encryption, Look, Proof, Route, ServerLogin, Unknown,
+    session::{
+        server::{CancelKey, Server},
+        shared::Postgres,
+    },
+    wire::message::{HEADER, Header, back, front, write, write_cancel, write_text},
 };
 
 /// There is one login for all connections, and so one pool and one server as far as the login is concerned.
@@ -489,7 +492,7 @@ impl Directory for OnlyLogin {
     }
 
     fn server_login(&self, _: PoolId) -> ServerLogin {
-        let state = crate::StatePolicy { reset: crate::ResetPolicy::Never, ..self.0.state };
+        let state = crate::directory::StatePolicy { reset: crate::directory::ResetPolicy::Never, ..self.0.state };
         ServerLogin { state, ..self.0.clone() }
     }
 }

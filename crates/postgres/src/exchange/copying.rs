@@ -4,7 +4,7 @@
 //! does, and a Sync within the data is not sent at all, unless the COPY fails before more data comes.
 
 use super::{Exchange, Item};
-use crate::message::front;
+use crate::wire::message::front;
 
 /// Whether the server takes the data of a COPY, as far as is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::Fault;
-use crate::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u32};
+use crate::wire::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u32};
 
 /// Longest message that is put together: an error, or a row that somebody wants to know.
 const MAX_KEPT: u32 = 256 * 1024;
@@ -59,7 +59,7 @@ pub struct SqlError {
 impl SqlError {
     /// From the body of an ErrorResponse.
     pub(super) fn read(body: &[u8]) -> Self {
-        let mut failure = crate::error::Failure::read(body);
+        let mut failure = crate::wire::error::Failure::read(body);
         let code =
             failure.code.as_bytes().try_into().ok().filter(|code: &[u8; 5]| code.iter().all(u8::is_ascii_alphanumeric));
         if let Some(end) = (0..=MAX_ERROR_TEXT).rev().find(|end| failure.message.is_char_boundary(*end)) {

@@ -1,0 +1,94 @@
+//! Statements of ours that are executed one by one, by the extended protocol and without a Sync: ahead of a client's request, which brings
+//! one. A step that fails has PostgreSQL discard all that follows, up to that Sync, so that nothing of the request is carried out, whatever it
+//! is; and a step costs the database neither a ReadyForQuery nor a system call of its own. It knows no session.
+//!
+//! What is executed here reports no parameters: PostgreSQL does so with the next ReadyForQuery, which is the client's.
+
+use std::sync::LazyLock;
+
+use crate::{
+    features::cleaning::{BEGIN, PIECES},
+    session::statements::PREFIX,
+    wire::message::{front, write},
+};
+
+/// Where steps are written, and how many.
+pub(crate) struct Steps<'a> {
+    to: &'a mut Vec<u8>,
+    /// Each is answered by one CommandComplete, or CloseComplete.
+    pub(crate) count: u16,
+}
+
+/// The cleaning as statements that a server keeps, so that it need not read them again: with their Parses, and without.
+static KEPT: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
+    let (mut first, mut again) = (Vec::new(), Vec::new());
+    for (number, sql) in std::iter::once(BEGIN).chain(PIECES).enumerate() {
+        // Digits, as in all names of ours (`session::survey`); no statement of a client has a number that begins with 0.
+        let name = format!("{}000{number}", *PREFIX);
+        // One by one: a transaction cannot begin as this one does after a Parse that has taken a snapshot.
+        write_parse(&mut first, name.as_bytes(), sql);
+        write_execution(&mut first, name.as_bytes());
+        write_execution(&mut again, name.as_bytes());
+    }
+    (first, again)
+});
+
+impl<'a> Steps<'a> {
+    pub(crate) fn new(to: &'a mut Vec<u8>) -> Self {
+        Self { to, count: 0 }
+    }
+
+    /// One statement.
+    pub(crate) fn step(&mut self, sql: &[u8]) {
+        write_parse(self.to, b"", sql);
+        write_bind(self.to, b"");
+        write_execute(self.to);
+        self.count += 1;
+    }
+
+    /// The last statement, and a step that closes it: a client that has no unnamed statement is to find none. It stands behind the execution for
+    /// the sake of a time-out that the holder before has left: where that is due in the statement's last microseconds, PostgreSQL
+    /// (`ProcessInterrupts`) reports it in place of whatever it reads next, which must not be the request.
+    pub(crate) fn last(&mut self, sql: &[u8]) {
+        self.step(sql);
+        write(self.to, front::CLOSE, |to| to.extend_from_slice(b"S\0"));
+        self.count += 1;
+    }
+
+    /// Begins a transaction, in which all of a session is cleaned but its prepared statements. `there`: the server has the statements for this.
+    pub(crate) fn clean(&mut self, there: bool) {
+        let (first, again) = &*KEPT;
+        self.to.extend_from_slice(if there { again } else { first });
+        self.count += 1 + PIECES.len() as u16;
+    }
+}
+
+fn write_parse(to: &mut Vec<u8>, name: &[u8], sql: &[u8]) {
+    write(to, front::PARSE, |to| {
+        for text in [name, sql] {
+            to.extend_from_slice(text);
+            to.push(0);
+        }
+        // No types of parameters.
+        to.extend_from_slice(&[0; 2]);
+    });
+}
+
+fn write_execution(to: &mut Vec<u8>, name: &[u8]) {
+    write_bind(to, name);
+    write_execute(to);
+}
+
+fn write_bind(to: &mut Vec<u8>, name: &[u8]) {
+    write(to, front::BIND, |to| {
+        to.push(0);
+        to.extend_from_slice(name);
+        // No parameters, and text for all results.
+        to.extend_from_slice(&[0; 7]);
+    });
+}
+
+/// All rows of the unnamed portal.
+fn write_execute(to: &mut Vec<u8>) {
+    write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
+}

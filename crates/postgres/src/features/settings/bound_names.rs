@@ -1,0 +1,66 @@
+//! Names of parameters that are bound to the statements which set them: they are asked for when it is asked what is set.
+
+use crate::{
+    session::{request::Arrived, server::Server, soil::Soil},
+    sql::{
+        parameter_names::{can_be_named, is_verbatim, may_be_name},
+        suspects::Suspects,
+    },
+    wire::message::{front, take_text, take_u32},
+};
+
+/// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
+pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
+    if !server.suspects.any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
+        return;
+    }
+    if !message.is_whole() {
+        return server.suspects.add(Suspects::UNNAMED);
+    }
+    for value in bound_values(message.body()).into_iter().flatten() {
+        note_bound_name(server, value);
+    }
+}
+
+/// Notes a value if it may be the name of a custom parameter.
+pub(crate) fn note_bound_name(server: &mut Server, value: &[u8]) {
+    if value.eq_ignore_ascii_case(b"seed") {
+        server.soil.add(Soil::BEYOND);
+    }
+    if !value.contains(&b'.') || !may_be_name(value) {
+        return;
+    }
+    if is_verbatim(value) && can_be_named(value) {
+        server.note_custom(value);
+    } else {
+        server.suspects.add(Suspects::UNNAMED);
+    }
+}
+
+/// The values in the body of a Bind; `None` if it is malformed.
+fn bound_values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
+    take_text(&mut body)?;
+    take_text(&mut body)?;
+    values(body)
+}
+
+/// Format codes, and the values behind them; `None` if they are malformed.
+pub(crate) fn values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
+    let take_u16 = |body: &mut &[u8]| {
+        let (number, rest) = body.split_first_chunk::<2>()?;
+        *body = rest;
+        Some(usize::from(u16::from_be_bytes(*number)))
+    };
+    let formats = take_u16(&mut body)?;
+    body = body.get(2 * formats..)?;
+    let mut values = Vec::new();
+    for _ in 0..take_u16(&mut body)? {
+        let length = take_u32(&mut body)?;
+        if length != u32::MAX {
+            let (value, rest) = body.split_at_checked(length as usize)?;
+            values.push(value);
+            body = rest;
+        }
+    }
+    Some(values)
+}

@@ -1,0 +1,7 @@
+//! Logging in: clients to Poolhouse (`client`), which may ask a database who they are (`lookup`), and Poolhouse to servers
+//! (`server`), on which it then runs the operator's SQL (`connect_query`).
+
+pub(crate) mod client;
+pub(crate) mod connect_query;
+pub(crate) mod lookup;
+pub(crate) mod server;

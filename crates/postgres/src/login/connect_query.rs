@@ -1,0 +1,53 @@
+//! The operator's SQL on each new server: it runs before the server is used, and what it has set is what all clients of the
+//! pool start with. What the SQL is for is the operator's business.
+
+use protocol::{CloseReason, Effect, Outbox, Peer, ServerTag};
+
+use crate::{
+    session::{
+        own_queries::Purpose,
+        server::{Server, Stage},
+        shared::Postgres,
+        survey::{self, Survey},
+    },
+    sql::{parameters::Settings, scan::scan, suspects::Suspects},
+    wire::error::Failure,
+};
+
+impl Postgres {
+    /// The SQL has run, or the question what it has set was answered.
+    pub(crate) fn connect_query_ready(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        set: Option<&Survey>,
+        failure: Option<Failure>,
+        out: &mut Outbox,
+    ) {
+        match (set, failure) {
+            (_, Some(failure)) => {
+                server.stage = Stage::Closed;
+                let message = format!("connect_query failed: {}", failure.text());
+                let reason = CloseReason::StartFailed { permanent: failure.is_permanent(), message };
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+            (None, None) => {
+                let asked = Suspects::SETTINGS;
+                let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
+                // What it does behind its text has to be done again.
+                server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
+                let sql = survey::write(asked, &found.custom);
+                server.begin(me, Purpose::Connected(Survey::new(asked, Vec::new(), &found.custom)), &[&sql], out);
+            }
+            (Some(set), None) => {
+                let Settings { reported, .. } = &*server.settings;
+                server.connect_makes |= set.pin.is_some() || !set.channels.is_empty() || set.too_long;
+                match set.settings(reported, (&server.settings, &server.settings), server.user.as_deref()) {
+                    Some((there, _)) => server.settings = self.parameters.intern(there),
+                    None => server.connect_makes = true,
+                }
+                self.server_usable(me, server, out);
+            }
+        }
+    }
+}

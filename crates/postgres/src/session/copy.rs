@@ -1,0 +1,112 @@
+//! Which requests may begin a COPY FROM STDIN. A simple query may do so if one of its statements is a COPY; in the extended
+//! protocol an Execute may, if its portal was made of such a statement. Some that begin none are taken for it: they only cost a
+//! wait to who sends more behind them.
+
+use memchr::memchr;
+
+use crate::{
+    directory::PoolMode,
+    exchange::Exchange,
+    session::request::Arrived,
+    sql::tokens::{Token, Tokens},
+    wire::message::{front, take_text},
+};
+
+/// Which statements of a client's may be a COPY.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Copies {
+    unnamed: Unnamed,
+    /// One of those that only its server knows by name.
+    named: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Unnamed {
+    #[default]
+    No,
+    Yes,
+    /// It was parsed anew, which the server may yet discard.
+    Replaced,
+}
+
+impl Copies {
+    /// A message is about to be forwarded that prepares a statement, or makes a portal of the unnamed one or one that only the
+    /// server knows. True if that portal may be a COPY.
+    #[inline]
+    pub(crate) fn follow(&mut self, mode: PoolMode, message: &Arrived<'_>) -> bool {
+        match message.header.kind {
+            front::PARSE => self.parse(mode, message),
+            front::BIND => return self.named || self.unnamed != Unnamed::No,
+            _ => {}
+        }
+        false
+    }
+
+    fn parse(&mut self, mode: PoolMode, message: &Arrived<'_>) {
+        let mut text = message.body();
+        let name = take_text(&mut text);
+        // Of one that is too long to be looked at, only a comment can hide what it is.
+        let is_copy = is_copy(text);
+        match name {
+            Some(b"") if is_copy => self.unnamed = Unnamed::Yes,
+            Some(b"") if self.unnamed == Unnamed::Yes => self.unnamed = Unnamed::Replaced,
+            Some(b"") => {}
+            _ => self.named |= is_copy && (mode == PoolMode::Session || !message.is_whole()),
+        }
+    }
+
+    /// All that was sent has been answered.
+    #[inline]
+    pub(crate) fn settled(&mut self) {
+        if self.unnamed == Unnamed::Replaced {
+            self.unnamed = Unnamed::No;
+        }
+    }
+
+    /// A request failed.
+    pub(crate) fn failed(&mut self) {
+        if self.unnamed == Unnamed::Replaced {
+            self.unnamed = Unnamed::Yes;
+        }
+    }
+}
+
+/// Whether a text, which holds one statement, is a COPY.
+pub(crate) fn is_copy(text: &[u8]) -> bool {
+    let mut tokens = Tokens::new(text);
+    let first = tokens.find(|token| *token != Token::Symbol(b';'));
+    matches!(first, Some(Token::Word(word)) if word.eq_ignore_ascii_case(b"copy"))
+}
+
+/// Whether the text of a simple query may hold a COPY.
+fn may_copy(text: &[u8]) -> bool {
+    let behind = memchr(b';', text).map_or(&[][..], |first| &text[first..]);
+    is_copy(text) || behind.windows(4).any(|part| part.eq_ignore_ascii_case(b"copy"))
+}
+
+/// A Query is forwarded with this text; `None` if it is too long to be known.
+#[inline]
+pub(crate) fn enter_query(exchange: &mut Exchange, text: Option<&[u8]>) {
+    if text.is_none_or(may_copy) {
+        exchange.copy_query();
+    } else {
+        exchange.query();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_seen_behind_comments_and_empty_statements() {
+        for sql in ["copy t from stdin", " ;/* a /* b */ */ -- c\n;COPY t FROM STDIN", "Copy\tt from stdin"] {
+            assert!(is_copy(sql.as_bytes()) && may_copy(sql.as_bytes()), "{sql}");
+        }
+        for sql in ["select copy", "copyright", "", "begin", "/* copy */ select 1", "\"copy\" x"] {
+            assert!(!is_copy(sql.as_bytes()) && !may_copy(sql.as_bytes()), "{sql}");
+        }
+        assert!(may_copy(b"begin; copy t from stdin; commit"));
+        assert!(!is_copy(b"begin; copy t from stdin"));
+    }
+}

@@ -1,0 +1,166 @@
+//! The question to a database who may log in, and its answer. Who asks it is told in `login`. It knows no connection.
+
+use crate::wire::{
+    error::Failure,
+    message::{front, take_u32, write, write_text},
+};
+
+/// A question to a server, and the answer as far as it has come.
+pub(crate) struct Lookup {
+    pub(crate) database: String,
+    pub(crate) user: String,
+    answer: Answer,
+    /// The client has gone; the server becomes free when it has answered.
+    pub(crate) abandoned: bool,
+}
+
+/// What has come.
+enum Answer {
+    /// No row.
+    Nobody,
+    /// The user, who has no password.
+    WithoutPassword,
+    /// The user's stored password.
+    Password(Box<str>),
+    /// Not what a query for users answers.
+    Unusable(&'static str),
+}
+
+impl Lookup {
+    pub(crate) fn new(database: String, user: String) -> Self {
+        Self { database, user, answer: Answer::Nobody, abandoned: false }
+    }
+
+    /// The stored password, if there is one; or why nobody knows.
+    pub(crate) fn found(&self, failure: Option<Failure>) -> Result<Option<&str>, String> {
+        match (&self.answer, failure) {
+            (_, Some(failure)) => Err(failure.text()),
+            (Answer::Unusable(why), None) => Err(format!("the query gave {why}")),
+            (Answer::Password(password), None) => Ok(Some(&**password)),
+            (Answer::Nobody | Answer::WithoutPassword, None) => Ok(None),
+        }
+    }
+
+    /// Takes the body of a DataRow: the user and the stored password.
+    pub(crate) fn row(&mut self, body: &[u8]) {
+        self.answer = match self.answer {
+            Answer::Nobody => read_row(body, &self.user),
+            _ => Answer::Unusable("more than one row"),
+        };
+    }
+
+    /// A row came that is too long to be one of ours.
+    pub(crate) fn long_row(&mut self) {
+        self.answer = Answer::Unusable("a row that is too long");
+    }
+}
+
+fn read_row(mut body: &[u8], user: &str) -> Answer {
+    let Some((count, rest)) = body.split_first_chunk::<2>() else { return Answer::Unusable("a malformed row") };
+    if u16::from_be_bytes(*count) < 2 {
+        return Answer::Unusable("fewer than two columns (it must give the user and the stored password)");
+    }
+    body = rest;
+    let (Some(name), Some(password)) = (take_value(&mut body), take_value(&mut body)) else {
+        return Answer::Unusable("a malformed row");
+    };
+    if name != Some(user.as_bytes()) {
+        // PostgreSQL cuts long names off: this is somebody else.
+        return Answer::Unusable("another user than it was asked for");
+    }
+    match password.map(std::str::from_utf8) {
+        None => Answer::WithoutPassword,
+        Some(Ok("")) => Answer::WithoutPassword,
+        Some(Ok(password)) => Answer::Password(password.into()),
+        Some(Err(_)) => Answer::Unusable("a password that is not UTF-8"),
+    }
+}
+
+/// Takes a value of a row off the front; the inner `None` is NULL, the outer one a malformed row.
+fn take_value<'a>(body: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let length = take_u32(body)?;
+    if length == u32::MAX {
+        return Some(None);
+    }
+    let (value, rest) = body.split_at_checked(length as usize)?;
+    *body = rest;
+    Some(Some(value))
+}
+
+/// Appends the query with the user as its only parameter. Parameters cannot be taken for SQL, whatever is in them.
+pub(crate) fn write_question(to: &mut Vec<u8>, query: &str, user: &str) {
+    write(to, front::PARSE, |to| {
+        write_text(to, "");
+        write_text(to, query);
+        to.extend_from_slice(&0u16.to_be_bytes());
+    });
+    write(to, front::BIND, |to| {
+        to.extend_from_slice(&[0, 0]);
+        to.extend_from_slice(&0u16.to_be_bytes());
+        to.extend_from_slice(&1u16.to_be_bytes());
+        to.extend_from_slice(&(user.len() as u32).to_be_bytes());
+        to.extend_from_slice(user.as_bytes());
+        to.extend_from_slice(&0u16.to_be_bytes());
+    });
+    write(to, front::EXECUTE, |to| {
+        write_text(to, "");
+        to.extend_from_slice(&0u32.to_be_bytes());
+    });
+    write(to, front::SYNC, |_| {});
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[Option<&str>]) -> Vec<u8> {
+        let mut body = (values.len() as u16).to_be_bytes().to_vec();
+        for value in values {
+            body.extend(value.map_or(u32::MAX, |v| v.len() as u32).to_be_bytes());
+            body.extend(value.unwrap_or_default().as_bytes());
+        }
+        body
+    }
+
+    fn lookup(rows: &[Vec<u8>]) -> Answer {
+        let mut lookup = Lookup::new("db".into(), "app".into());
+        rows.iter().for_each(|body| lookup.row(body));
+        std::mem::replace(&mut lookup.answer, Answer::Nobody)
+    }
+
+    #[test]
+    fn a_row_of_user_and_password_is_taken() {
+        let found = lookup(&[row(&[Some("app"), Some("md5x"), Some("more")])]);
+        assert!(matches!(found, Answer::Password(password) if &*password == "md5x"));
+        assert!(matches!(lookup(&[row(&[Some("app"), None])]), Answer::WithoutPassword));
+        assert!(matches!(lookup(&[row(&[Some("app"), Some("")])]), Answer::WithoutPassword));
+        assert!(matches!(lookup(&[]), Answer::Nobody));
+    }
+
+    #[test]
+    fn an_answer_that_is_not_about_the_user_is_not_believed() {
+        let good = row(&[Some("app"), Some("x")]);
+        for rows in [
+            vec![row(&[Some("root"), Some("x")])],
+            vec![row(&[None, Some("x")])],
+            vec![row(&[Some("app")])],
+            vec![good.clone(), good.clone()],
+            vec![good[..good.len() - 1].to_vec()],
+            vec![b"\0".to_vec()],
+        ] {
+            assert!(matches!(lookup(&rows), Answer::Unusable(_)), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn a_user_name_stays_a_parameter_whatever_is_in_it() {
+        let name = "a'; DROP TABLE t; --";
+        let mut bytes = Vec::new();
+        write_question(&mut bytes, "SELECT $1", name);
+        let parse = &bytes[..1 + u32::from_be_bytes(bytes[1..5].try_into().unwrap()) as usize];
+        assert_eq!(parse, b"P\0\0\0\x11\0SELECT $1\0\0\0");
+        let length = (name.len() as u32).to_be_bytes();
+        let bound = [&b"\0\0\0\0\0\x01"[..], &length, name.as_bytes(), b"\0\0"].concat();
+        assert_eq!(bytes[parse.len() + 5..][..bound.len()], bound);
+    }
+}

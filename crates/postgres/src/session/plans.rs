@@ -1,0 +1,85 @@
+//! By which settings a server's plans may have been made. Why that matters is told in the feature of the same name. It knows
+//! no connection.
+
+use crate::sql::{catalogue::Catalogue, parameter_names::rules_compiling, parameters::Settings};
+
+/// By which settings a server's plans may have been made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plans {
+    /// See [`Settings::reading`].
+    reading: u64,
+    /// By others, too.
+    pub(super) mixed: bool,
+    /// Somebody has had the server.
+    used: bool,
+    /// What its holder has for the parameters by which functions are compiled: how their texts are cut into words is never looked at again.
+    compiling: Box<[u8]>,
+    /// Somebody may have had a temporary object there.
+    pub(crate) temporary: bool,
+}
+
+/// What becomes of a server's plans where somebody gets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Stay,
+    /// They have to be made anew.
+    Go,
+    /// That would not be enough: it has to be another server.
+    Spoil,
+}
+
+/// The parameters by which functions are compiled, and their values.
+fn compiling(settings: &Settings) -> Box<[u8]> {
+    let mut all = Vec::new();
+    for (name, value) in
+        settings.reported.iter().chain(settings.extras.iter()).filter(|(name, _)| rules_compiling(name))
+    {
+        all.extend_from_slice(&[&name.to_ascii_lowercase(), &b"="[..], value, b"\0"].concat());
+    }
+    all.into()
+}
+
+impl Plans {
+    /// Those of a server that has none yet.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { reading: settings.reading(), compiling: compiling(settings), ..Self::default() }
+    }
+
+    /// Somebody has had the server.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// Somebody with these settings gets the server, perhaps who has had it last. `catalogue` is that of its database.
+    #[inline]
+    pub(crate) fn judge(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> Fate {
+        let used = std::mem::replace(&mut self.used, true);
+        if !self.mixed && self.reading == want.reading() {
+            Fate::Stay
+        } else {
+            self.judge_other(want, same_holder, used, catalogue)
+        }
+    }
+
+    #[cold]
+    fn judge_other(&mut self, want: &Settings, same_holder: bool, used: bool, catalogue: &Catalogue) -> Fate {
+        let there = used && catalogue.keeps_plans();
+        let compiling = compiling(want);
+        if there && self.compiling != compiling {
+            return Fate::Spoil;
+        }
+        if there && same_holder {
+            // As on a connection of its own. Others have to do with it.
+            self.mixed = true;
+            return Fate::Stay;
+        }
+        self.compiling = compiling;
+        (self.reading, self.mixed) = (want.reading(), false);
+        if there { Fate::Go } else { Fate::Stay }
+    }
+
+    /// The server's holder has left these settings.
+    pub(crate) fn note_left(&mut self, settings: &Settings) {
+        self.mixed |= settings.reading() != self.reading;
+    }
+}

@@ -1,0 +1,282 @@
+//! Which statements a server has, under names of ours, and which it has only been asked for: what was forwarded may yet be discarded
+//! because of an error before it, so it is believed within its pipeline only. What a statement is, is known to `statements`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use crate::session::statements::Statement;
+
+/// Most statements of one server that are used in one lease, however long; unless it is to keep more.
+const MAX_OF_LEASE: usize = 2048;
+
+/// What one server has, or has been asked for.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    map: BTreeMap<u32, Kept>,
+    /// Counts uses.
+    clock: u64,
+    /// The clock when the present lease began.
+    lease_began: u64,
+    pipeline: u32,
+    /// Whether it has the statements that clean it.
+    pub(crate) cleaning: Copies,
+}
+
+/// Whether a server has statements of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Copies {
+    #[default]
+    Missing,
+    There,
+    /// One of them may have been deallocated.
+    Doubted,
+}
+
+struct Kept {
+    statement: Arc<Statement>,
+    /// The edition it was parsed from.
+    edition: u32,
+    /// The server has confirmed it.
+    there: bool,
+    /// Parses without an answer.
+    asked: u32,
+    /// Closes without an answer.
+    closing: u32,
+    /// It may have been deallocated by a statement.
+    doubted: bool,
+    /// The last of those Parses that was answered had been discarded: if there is a copy, it is an older one.
+    discarded: bool,
+    /// The pipeline of the last of those Parses.
+    pipeline: u32,
+    used: u64,
+}
+
+/// What has to be forwarded before a statement can be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    Nothing,
+    Parse,
+    /// It may or may not be there.
+    CloseAndParse,
+}
+
+impl Prepared {
+    /// A client got the server.
+    pub(crate) fn begin_lease(&mut self) {
+        self.lease_began = self.clock;
+    }
+
+    /// A Sync is forwarded.
+    pub(crate) fn end_pipeline(&mut self) {
+        self.pipeline = self.pipeline.wrapping_add(1);
+    }
+
+    /// Counts the Syncs that were forwarded.
+    pub(crate) fn pipeline(&self) -> u32 {
+        self.pipeline
+    }
+
+    /// What is needed before the statement can be used.
+    pub(crate) fn need(&mut self, statement: &Arc<Statement>) -> Need {
+        self.clock += 1;
+        let Some(copy) = self.map.get_mut(&statement.id) else { return Need::Parse };
+        copy.used = self.clock;
+        let fits = !copy.doubted && !copy.discarded && copy.edition == statement.edition.load(Relaxed);
+        let asked = copy.asked > 0 && copy.pipeline == self.pipeline;
+        if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
+    }
+
+    /// A Parse of it is forwarded.
+    pub(crate) fn parse(&mut self, statement: &Arc<Statement>) {
+        self.clock += 1;
+        let edition = statement.edition.load(Relaxed);
+        let copy = self.map.entry(statement.id).or_insert_with(|| Kept {
+            statement: statement.clone(),
+            edition,
+            there: false,
+            asked: 0,
+            closing: 0,
+            doubted: false,
+            discarded: false,
+            pipeline: 0,
+            used: 0,
+        });
+        copy.edition = edition;
+        (copy.doubted, copy.discarded) = (false, false);
+        copy.asked += 1;
+        copy.pipeline = self.pipeline;
+        copy.used = self.clock;
+    }
+
+    /// A Close of it is forwarded.
+    pub(crate) fn close(&mut self, id: u32) {
+        if let Some(copy) = self.map.get_mut(&id) {
+            copy.closing += 1;
+        }
+    }
+
+    /// A statement that deallocates one of unknown name was executed.
+    pub(crate) fn doubt_all(&mut self) {
+        self.map.values_mut().for_each(|copy| copy.doubted = true);
+        if self.cleaning == Copies::There {
+            self.cleaning = Copies::Doubted;
+        }
+    }
+
+    /// A statement that must go for another, if there are more than `max`. Those used in the present lease stay: they
+    /// may have open portals, which would go with them. But a lease may be long, and what its client closes stays here.
+    pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
+        if self.map.len() <= max {
+            return None;
+        }
+        let any = self.map.len() > MAX_OF_LEASE.max(max);
+        let old = self.map.iter().filter(|(_, copy)| (any || copy.used <= self.lease_began) && copy.closing == 0);
+        old.min_by_key(|(_, copy)| copy.used).map(|(id, _)| *id)
+    }
+
+    /// A Parse of ours was answered, or discarded.
+    pub(crate) fn parsed(&mut self, id: u32, done: bool) {
+        if let Some(copy) = self.map.get_mut(&id) {
+            copy.asked -= 1;
+            copy.there |= done;
+            copy.discarded = !done;
+            self.forget_if_gone(id);
+        }
+    }
+
+    /// A Close of ours was answered, or discarded.
+    pub(crate) fn closed(&mut self, id: u32, done: bool) {
+        if let Some(copy) = self.map.get_mut(&id) {
+            copy.closing -= 1;
+            copy.there &= !done;
+            self.forget_if_gone(id);
+        }
+    }
+
+    /// It has none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// The server has forgotten all statements.
+    pub(crate) fn clear(&mut self) {
+        self.cleaning = Copies::Missing;
+        for copy in self.map.values_mut() {
+            copy.there = false;
+        }
+        self.map.retain(|_, copy| copy.asked > 0 || copy.closing > 0);
+    }
+
+    /// The server says that a statement does not fit any more; it must be one of those used in this lease.
+    pub(crate) fn outdated(&mut self) {
+        for copy in self.map.values().filter(|copy| copy.used > self.lease_began) {
+            // Raised once, however many servers notice.
+            let seen = copy.edition;
+            copy.statement.retire();
+            let _ = copy.statement.edition.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed);
+        }
+    }
+
+    fn forget_if_gone(&mut self, id: u32) {
+        let gone = |copy: &Kept| !copy.there && copy.asked == 0 && copy.closing == 0;
+        if self.map.get(&id).is_some_and(gone) {
+            self.map.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::statements::tests::statements;
+
+    #[test]
+    fn a_parse_that_was_discarded_confirms_nothing() {
+        let statement = &statements(1)[0];
+        let mut prepared = Prepared::default();
+        prepared.parse(statement);
+        prepared.parsed(statement.id, true);
+        assert_eq!(prepared.need(statement), Need::Nothing);
+        // It was deallocated, and the attempt to have it again fell victim to an error before it.
+        prepared.doubt_all();
+        assert_eq!(prepared.need(statement), Need::CloseAndParse);
+        prepared.close(statement.id);
+        prepared.parse(statement);
+        assert_eq!(prepared.need(statement), Need::Nothing);
+        prepared.closed(statement.id, false);
+        prepared.parsed(statement.id, false);
+        prepared.end_pipeline();
+        assert_eq!(prepared.need(statement), Need::CloseAndParse);
+    }
+
+    #[test]
+    fn a_parse_is_believed_within_its_pipeline_only() {
+        let s = statements(1).remove(0);
+        let mut server = Prepared::default();
+        assert_eq!(server.need(&s), Need::Parse);
+        server.parse(&s);
+        assert_eq!(server.need(&s), Need::Nothing);
+        server.end_pipeline();
+        assert_eq!(server.need(&s), Need::CloseAndParse);
+        server.parsed(s.id, true);
+        assert_eq!(server.need(&s), Need::Nothing);
+    }
+
+    #[test]
+    fn a_parse_that_was_discarded_never_was() {
+        let s = statements(1).remove(0);
+        let mut server = Prepared::default();
+        server.parse(&s);
+        server.parsed(s.id, false);
+        assert_eq!(server.need(&s), Need::Parse);
+        assert!(server.map.is_empty());
+    }
+
+    #[test]
+    fn a_close_that_was_discarded_leaves_the_statement_there() {
+        let s = statements(1).remove(0);
+        let mut server = Prepared::default();
+        server.parse(&s);
+        server.parsed(s.id, true);
+        server.close(s.id);
+        assert_eq!(server.need(&s), Need::CloseAndParse);
+        server.closed(s.id, false);
+        assert_eq!(server.need(&s), Need::Nothing);
+        server.close(s.id);
+        server.closed(s.id, true);
+        assert_eq!(server.need(&s), Need::Parse);
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_unless_this_lease_used_it() {
+        let all = statements(3);
+        let mut server = Prepared::default();
+        for s in &all {
+            server.parse(s);
+            server.parsed(s.id, true);
+        }
+        assert_eq!(server.surplus(2), None);
+        server.begin_lease();
+        assert_eq!(server.surplus(2), Some(all[0].id));
+        server.need(&all[0]);
+        assert_eq!(server.surplus(2), Some(all[1].id));
+        assert_eq!(server.surplus(3), None);
+    }
+
+    #[test]
+    fn a_plan_that_does_not_fit_is_parsed_again_by_every_server() {
+        let s = statements(1).remove(0);
+        let mut servers = [Prepared::default(), Prepared::default()];
+        for server in &mut servers {
+            server.parse(&s);
+            server.parsed(s.id, true);
+        }
+        servers[0].outdated();
+        servers[1].outdated();
+        assert_eq!(s.edition.load(Relaxed), 1);
+        assert_eq!(servers[0].need(&s), Need::CloseAndParse);
+        assert_eq!(servers[1].need(&s), Need::CloseAndParse);
+    }
+}

@@ -1,0 +1,108 @@
+//! A request that may have to be repeated. When it is, is told in the feature of the same name. It knows no connection.
+
+use std::sync::Arc;
+
+use crate::{
+    exchange::Exchange,
+    session::{request::Arrived, statements::Statement},
+    wire::{
+        error::Failure,
+        message::{HEADER, IDLE, front},
+    },
+};
+
+/// Longest such request that is kept until it is answered, in bytes.
+const MAX_KEPT: usize = 8 * 1024;
+
+/// The last request of a holder's, if it is of that kind.
+#[derive(Default)]
+pub(crate) struct Replan {
+    stage: Stage,
+    statement: Option<Arc<Statement>>,
+    /// What was forwarded. Its memory is kept for the next.
+    bytes: Vec<u8>,
+    /// Messages in it before the Sync.
+    count: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// It is of another kind.
+    #[default]
+    Off,
+    /// Its Sync is still to come.
+    Begun,
+    /// It is under way.
+    Asked,
+    /// The server said that the plan does not fit, and is not ready yet.
+    Refused,
+}
+
+impl Replan {
+    /// A Bind of the statement is forwarded, in these parts, and entered into the exchange after this.
+    pub(crate) fn keep(
+        kept: &mut Option<Box<Self>>,
+        exchange: &Exchange,
+        statement: &Arc<Statement>,
+        parts: [&[u8]; 4],
+    ) {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length > MAX_KEPT || !exchange.is_settled() || exchange.status() != IDLE {
+            return;
+        }
+        let replan = kept.get_or_insert_default();
+        replan.bytes.clear();
+        parts.iter().for_each(|part| replan.bytes.extend_from_slice(part));
+        replan.count = 1;
+        replan.stage = Stage::Begun;
+        if !replan.statement.as_ref().is_some_and(|known| Arc::ptr_eq(known, statement)) {
+            replan.statement = Some(statement.clone());
+        }
+    }
+
+    /// What the client sends belongs to a request that is kept.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.stage != Stage::Off
+    }
+
+    /// The server has refused the request, and it is not sent again yet.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.stage == Stage::Refused
+    }
+
+    /// The server sent this error: whether the request is to be repeated instead of passing that on.
+    pub(crate) fn is_to_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
+        let repeat =
+            self.stage == Stage::Asked && exchange.is_only_pipeline(self.count) && Failure::is_outdated_plan(error);
+        self.stage = if repeat { Stage::Refused } else { Stage::Off };
+        repeat
+    }
+
+    /// The statement, what is to be sent again, and how many messages that is before the Sync.
+    pub(crate) fn into_request(self) -> (Arc<Statement>, Vec<u8>, u32) {
+        (self.statement.expect("a request was kept with its statement"), self.bytes, self.count)
+    }
+
+    /// A message of the client's is forwarded.
+    pub(crate) fn follow(&mut self, message: &Arrived<'_>) {
+        let bytes = &message.bytes[message.at..message.end().min(message.bytes.len())];
+        let fits = message.is_whole() && self.bytes.len() + bytes.len() <= MAX_KEPT;
+        let belongs = match message.header.kind {
+            front::DESCRIBE => bytes.get(HEADER) == Some(&b'P'),
+            front::EXECUTE | front::SYNC => true,
+            _ => false,
+        };
+        if self.stage != Stage::Begun || !fits || !belongs {
+            self.stage = Stage::Off;
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+        if message.header.kind == front::SYNC {
+            self.stage = Stage::Asked;
+        } else {
+            self.count += 1;
+        }
+    }
+}

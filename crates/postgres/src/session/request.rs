@@ -1,0 +1,86 @@
+//! A message of a client that holds a server, as far as it has arrived, and what may be done with it.
+
+use std::ops::Range;
+
+use crate::wire::message::{HEADER, Header, front, take_text};
+
+/// What is to be done with a message.
+pub(crate) enum Step {
+    /// Enter it into the exchange and forward it as it is.
+    Forward,
+    /// More of it is needed to tell.
+    Wait,
+    /// It was entered, and forwarded in another form up to here; the rest follows as it is, if this is not its end.
+    Replaced(usize),
+    /// It was answered without the server.
+    Answered,
+    /// The server is asked something first; then the message is to be handed over again.
+    Later,
+    /// Too many requests are unanswered.
+    TooMany,
+}
+
+/// A message of a client that holds a server, as far as it has arrived.
+pub(crate) struct Arrived<'a> {
+    pub(crate) header: Header,
+    /// The whole input.
+    pub(crate) bytes: &'a [u8],
+    /// Where the message begins in it.
+    pub(crate) at: usize,
+    /// No more of it can be waited for.
+    pub(crate) full: bool,
+}
+
+impl<'a> Arrived<'a> {
+    /// What has arrived behind the header.
+    pub(crate) fn body(&self) -> &'a [u8] {
+        let end = self.end();
+        &self.bytes[self.at + HEADER..end.min(self.bytes.len())]
+    }
+
+    /// Where the message ends, in the input or beyond it.
+    pub(crate) fn end(&self) -> usize {
+        self.at + self.header.total()
+    }
+
+    /// All of it has arrived.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end() <= self.bytes.len()
+    }
+
+    /// The rest of it may still come while it waits.
+    pub(crate) fn may_wait(&self) -> bool {
+        !self.is_whole() && !self.full
+    }
+
+    /// Whether it is about the unnamed statement, or a portal, for sure.
+    pub(crate) fn names_nothing(&self) -> bool {
+        match self.header.kind {
+            front::BIND => self.body().starts_with(&[0, 0]),
+            _ => self.body().first() == Some(&b'P') || self.body().starts_with(b"S\0"),
+        }
+    }
+
+    /// The name of the statement that the message is about, as a range of the input; `None` if that cannot be told
+    /// yet, an inner `None` if it is about a portal.
+    pub(crate) fn statement_name(&self) -> Option<Option<Range<usize>>> {
+        let mut body = self.body();
+        let name = match self.header.kind {
+            front::PARSE => take_text(&mut body)?,
+            front::BIND => {
+                take_text(&mut body)?;
+                take_text(&mut body)?
+            }
+            _ => {
+                if *body.first()? != b'S' {
+                    return Some(None);
+                }
+                body = &body[1..];
+                take_text(&mut body)?
+            }
+        };
+        // The text ends with the zero byte before what is left.
+        let end = self.at + HEADER + self.body().len() - body.len() - 1;
+        Some(Some(end - name.len()..end))
+    }
+}

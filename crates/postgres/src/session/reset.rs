@@ -1,0 +1,128 @@
+//! What a server has been sent in an amended form, and what its client is told of the answers. Why, is told in the feature of the
+//! same name. It knows no connection.
+
+use crate::{
+    sql::reset::{self, Amended, Tag},
+    wire::message::take_text,
+};
+
+/// Most portals, and names of statements, that are remembered.
+const MOST: usize = 64;
+
+/// What a server has been sent in an amended form.
+#[derive(Default)]
+pub(crate) struct AmendedRequests {
+    /// The only request under way: an amended Query.
+    query: Option<Amended>,
+    /// Answers to it so far were SET or RESET so many times.
+    answered: usize,
+    /// Answers of our own statements that come next.
+    ours: u8,
+    /// Portals of amended statements.
+    portals: Vec<(Box<[u8]>, Tag)>,
+    /// Where nobody else follows statements: names of those that set something back.
+    names: Vec<(Box<[u8]>, Resetting)>,
+}
+
+/// How a statement sets something back.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Resetting {
+    /// It is amended, and its answer told as another.
+    pub(crate) amended: Option<Tag>,
+    /// It has to be looked at afterwards what it did.
+    pub(crate) unclear: bool,
+}
+
+/// What the client gets in the place of a CommandComplete.
+pub(crate) enum Told {
+    /// It, as it is.
+    Same,
+    Nothing,
+    As(Tag),
+}
+
+impl AmendedRequests {
+    /// The only request under way is an amended Query.
+    pub(crate) fn has_query(&self) -> bool {
+        self.query.is_some()
+    }
+
+    /// An amended Query is forwarded, behind which nothing else is under way.
+    pub(crate) fn begin(&mut self, query: Amended) {
+        (self.query, self.answered, self.ours) = (Some(query), 0, 0);
+    }
+
+    /// What the client is told of an Execute of this portal.
+    pub(crate) fn tag_of(&self, portal: &[u8]) -> Option<Tag> {
+        self.portals.iter().find(|(known, _)| **known == *portal).map(|(_, tag)| *tag)
+    }
+
+    /// Statements are known that set something back.
+    pub(crate) fn knows_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// How the statement of this name sets something back.
+    pub(crate) fn resetting(&self, name: &[u8]) -> Resetting {
+        let known = self.names.iter().find(|(known, _)| **known == *name);
+        known.map(|(_, resetting)| *resetting).unwrap_or_default()
+    }
+
+    /// A Bind of this portal is forwarded, of a statement with this mark.
+    pub(crate) fn bind(&mut self, portal: &[u8], mark: Option<Tag>) {
+        self.portals.retain(|(known, _)| **known != *portal);
+        if let Some(tag) = mark.filter(|_| self.portals.len() < MOST) {
+            self.portals.push((portal.into(), tag));
+        }
+    }
+
+    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the statement before: so what is
+    /// known of that is kept, too, unless the new statement `may_be_taken` for it, or `is_replaced` tells that it goes in any case.
+    pub(crate) fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool, is_replaced: bool) {
+        if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
+            known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
+            known.unclear = resetting.unclear || (known.unclear && !is_replaced);
+        } else if (resetting.unclear || resetting.amended.is_some()) && self.names.len() < MOST {
+            self.names.push((name.into(), resetting));
+        }
+    }
+
+    /// Takes the tag of a CommandComplete.
+    pub(crate) fn tell(&mut self, tag: &[u8]) -> Told {
+        let Some(query) = &self.query else { return Told::Same };
+        if let Some(tag) = reset::mark(&query.text) {
+            return Told::As(tag);
+        }
+        if self.ours > 0 {
+            self.ours -= 1;
+            return Told::Nothing;
+        }
+        if tag == b"SET\0" || tag == b"RESET\0" {
+            self.ours = query.behind.get(self.answered).copied().unwrap_or_default();
+            self.answered += 1;
+        }
+        Told::Same
+    }
+
+    /// The body of an error with its place in the client's own text, if it has another.
+    pub(crate) fn relocate(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let query = self.query.as_ref()?;
+        let mut rest = body;
+        while let Some((&field, mut after)) = rest.split_first().filter(|(field, _)| **field != 0) {
+            let at = body.len() - after.len();
+            let value = take_text(&mut after)?;
+            if field == b'P' {
+                let position: usize = std::str::from_utf8(value).ok()?.parse().ok()?;
+                let own = query.original(position).to_string();
+                return Some([&body[..at], own.as_bytes(), &body[at + value.len()..]].concat());
+            }
+            rest = after;
+        }
+        None
+    }
+
+    /// A ReadyForQuery came.
+    pub(crate) fn end_query(&mut self) {
+        self.query = None;
+    }
+}

@@ -1,0 +1,46 @@
+//! What is known of a server that is being logged in to.
+
+use protocol::Secured;
+
+use crate::{
+    directory::{ServerLogin, target::Traits},
+    sql::parameters::Pairs,
+};
+
+/// What is needed of a server until it is ready.
+pub(crate) struct Login {
+    pub(crate) how: ServerLogin,
+    pub(crate) step: Step,
+    /// What the TLS handshake has shown.
+    pub(crate) secured: Option<Secured>,
+    /// The SCRAM exchange is bound to the TLS connection.
+    pub(crate) bound: bool,
+    /// The SCRAM exchange, if there is one.
+    pub(crate) scram: Option<scram::Client>,
+    /// What the server has proved.
+    pub(crate) proof: Proof,
+    /// What it has reported.
+    pub(crate) parameters: Pairs,
+    /// It was asked what it is; its answer, once that has come.
+    pub(crate) asked: Option<Traits>,
+}
+
+#[derive(PartialEq, Eq)]
+pub(crate) enum Step {
+    /// TLS was asked for.
+    Asked,
+    /// The handshake is under way.
+    Handshake,
+    /// The start-up message was sent.
+    Started,
+}
+
+#[derive(PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// None was asked for.
+    None,
+    /// It has begun SCRAM and must finish it.
+    Owed,
+    /// It knows our verifier, or has let us in.
+    Done,
+}

@@ -1,0 +1,55 @@
+//! What all sessions share.
+
+use std::sync::Arc;
+
+use crate::{
+    directory::Directory,
+    random::random,
+    session::{keyring::Keyring, listen::Hubs, pins::Pins, statements::Statements},
+    sql::{catalogue::Catalogues, parameters::Parameters},
+    wire::{cancel_key::MAX_NODE, encryption::SecondTries},
+};
+
+/// The protocol, as the driver sees it: shared by all workers.
+pub struct Postgres {
+    pub(crate) directory: Arc<dyn Directory>,
+    /// Stands in for users who do not exist.
+    pub(crate) mock: scram::Mock,
+    /// What was derived from passwords for servers.
+    pub(crate) keys: scram::KeyCache,
+    /// What was learned from clients that logged in.
+    pub(crate) keyring: Keyring,
+    pub(crate) parameters: Parameters,
+    pub(crate) statements: Statements,
+    pub(crate) pins: Pins,
+    pub(crate) hubs: Hubs,
+    pub(crate) catalogues: Catalogues,
+    pub(crate) second_tries: SecondTries,
+    /// Which of several Poolhouses behind one address this is.
+    pub(crate) node: u8,
+}
+
+impl Postgres {
+    /// A protocol that asks `directory` who may log in, and how to log in.
+    pub fn new(directory: Arc<dyn Directory>) -> Self {
+        Self {
+            directory,
+            mock: scram::Mock::new(random()),
+            keys: scram::KeyCache::default(),
+            keyring: Keyring::default(),
+            parameters: Parameters::default(),
+            statements: Statements::default(),
+            pins: Pins::default(),
+            hubs: Hubs::default(),
+            catalogues: Catalogues::default(),
+            second_tries: SecondTries::default(),
+            node: 0,
+        }
+    }
+
+    /// The same as one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
+    pub fn with_node(self, node: u8) -> Self {
+        assert!(node <= MAX_NODE, "a node id is at most {MAX_NODE}");
+        Self { node, ..self }
+    }
+}

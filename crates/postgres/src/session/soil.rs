@@ -1,0 +1,27 @@
+//! What may have been left behind in a server. How it is cleaned of that is told in `features::cleaning`. It knows no SQL.
+
+/// What may have been left behind in a server since it was cleaned last.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Soil(u8);
+
+impl Soil {
+    /// Anything but prepared statements.
+    pub(crate) const STATE: Self = Self(1);
+    /// Prepared statements, too.
+    pub(crate) const ALL: Self = Self(1 | 1 << 1);
+    /// Something that no SQL takes back.
+    pub(crate) const BEYOND: Self = Self(1 | 1 << 1 | 1 << 2);
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(crate) fn is_clean(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All of `other` may be there.
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}

@@ -1,0 +1,436 @@
+//! Named prepared statements. Clients name statements as they like, and several clients may mean the same text; servers know each
+//! text under one name of ours (`poolhouse_<secret>_7`), whoever asked for it. What one client means is remembered here, what one server has
+//! in `prepared`. It knows neither bytes on the wire nor sessions.
+//!
+//! A request that was forwarded may yet be discarded by the server because of an error before it. So nothing that was
+//! only asked for is believed beyond the Sync that ends its pipeline.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{
+        Arc, LazyLock, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use crate::{
+    random::random,
+    sql::{scan::scan, suspects::Findings},
+};
+
+/// What the names of ours begin with: nobody can guess it, so no client prepares or deallocates one of them by accident. One who has
+/// read it in `pg_prepared_statements` is seen to use it (see `scan`, and the survey).
+pub static PREFIX: LazyLock<String> = LazyLock::new(|| {
+    let secret: [u8; 8] = random();
+    format!("poolhouse_{:016x}_", u64::from_be_bytes(secret))
+});
+
+/// A name of ours that no statement ever has: numbers begin with 1.
+pub(crate) static NOTHING: LazyLock<String> = LazyLock::new(|| format!("{}0", *PREFIX));
+
+/// A name of a statement that does exist, and is empty, where a name is to be found taken.
+pub(crate) static TAKEN: LazyLock<String> = LazyLock::new(|| format!("{}00", *PREFIX));
+
+/// Most statements of one client; the one not used for longest is forgotten for another.
+const MAX_OF_CLIENT: usize = 2048;
+
+/// Most bytes of the names and texts of one client's statements; likewise. Also of those that are not answered.
+const MAX_BYTES_OF_CLIENT: usize = 8 << 20;
+
+/// Most Parses and Closes of one client that are not answered.
+pub(crate) const MAX_PENDING: usize = 16 * 1024;
+
+/// Statements remembered in all before those that nobody has are dropped; it doubles when all are had.
+const SWEEP_AT: usize = 4096;
+
+/// A text with its parameter types, in the context of the settings that rule its meaning.
+pub(crate) struct Statement {
+    /// Part of its name at servers; never 0, never used twice.
+    pub(crate) id: u32,
+    /// Its name at servers.
+    pub(crate) name: Box<str>,
+    /// A hash of the settings under which it was parsed.
+    pub(crate) context: u64,
+    /// The epoch of its database in which it was prepared: DDL begins another.
+    pub(crate) epoch: u32,
+    /// The body of its Parse behind the name.
+    pub(crate) body: Box<[u8]>,
+    /// What executing it may do to a session.
+    pub(crate) findings: Findings,
+    /// Raised when the server said that its plan does not fit any more: every server has to parse it again.
+    pub(crate) edition: AtomicU32,
+    /// It was found to be stale: who parses its text again gets another.
+    retired: AtomicBool,
+}
+
+impl Statement {
+    /// Nobody shares it: it was parsed where its meaning is its client's own.
+    pub(crate) fn is_own(&self) -> bool {
+        self.context == own_context(self.id)
+    }
+
+    fn is(&self, context: u64, epoch: u32, body: &[u8]) -> bool {
+        self.context == context && self.epoch == epoch && *self.body == *body && !self.retired.load(Relaxed)
+    }
+
+    /// It was found to be stale.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Relaxed);
+    }
+}
+
+/// A context that no settings have by another way than chance.
+fn own_context(id: u32) -> u64 {
+    u64::MAX - u64::from(id)
+}
+
+/// All statements that somebody has: equal ones exist once.
+#[derive(Default)]
+pub(crate) struct Statements {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By a hash of context and body; statements whose hashes are equal share an entry.
+    by_hash: HashMap<u64, Vec<Arc<Statement>>>,
+    count: usize,
+    sweep_at: usize,
+    last_id: u32,
+}
+
+impl Statements {
+    /// The statement with this context and the body of this Parse, prepared in this epoch of its database. Without a context nobody
+    /// else will get it.
+    pub(crate) fn intern(&self, context: Option<u64>, epoch: u32, body: &[u8]) -> Arc<Statement> {
+        let mut hasher = DefaultHasher::new();
+        (context, epoch, body).hash(&mut hasher);
+        let key = hasher.finish();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = context
+            && let Some(same) = known.by_hash.get(&key)
+            && let Some(statement) = same.iter().find(|s| s.is(context, epoch, body))
+        {
+            return statement.clone();
+        }
+        if known.count >= known.sweep_at.max(SWEEP_AT) {
+            known.by_hash.retain(|_, same| {
+                same.retain(|statement| Arc::strong_count(statement) > 1);
+                !same.is_empty()
+            });
+            known.count = known.by_hash.values().map(Vec::len).sum();
+            known.sweep_at = known.count * 2;
+        }
+        known.last_id = known.last_id.checked_add(1).expect("4 billion statements have not been seen yet");
+        let id = known.last_id;
+        let findings = scan(body);
+        let own = context.unwrap_or_else(|| own_context(id));
+        let (edition, retired) = (AtomicU32::new(0), AtomicBool::new(false));
+        let name = format!("{}{id}", *PREFIX).into_boxed_str();
+        let statement =
+            Arc::new(Statement { id, name, context: own, epoch, body: body.into(), findings, edition, retired });
+        if context.is_some() {
+            known.by_hash.entry(key).or_default().push(statement.clone());
+            known.count += 1;
+        }
+        statement
+    }
+}
+
+/// The statements of one client.
+#[derive(Default)]
+pub(crate) struct Named {
+    map: HashMap<Box<[u8]>, Held>,
+    /// Bytes of their names and texts.
+    bytes: usize,
+    /// Counts uses.
+    clock: u64,
+    /// Asked for and not answered yet, oldest first.
+    pending: VecDeque<Pending>,
+    /// Bytes of their names and texts.
+    pending_bytes: usize,
+    /// Requests without an answer that were ever made.
+    asked: u64,
+    /// All that was there when so many of those had been made is forgotten by something in the pipeline under way, and how many such
+    /// things are not answered.
+    forgotten: Option<(u64, u32)>,
+}
+
+struct Held {
+    statement: Arc<Statement>,
+    used: u64,
+    /// The client was told the types of its columns, and relies on them.
+    described: bool,
+    /// The number of the statement that was there before this one took its place; 0: none. Errors that name it may be on their way.
+    former: u32,
+}
+
+/// A request of the client's without an answer.
+struct Pending {
+    name: Box<[u8]>,
+    /// What is parsed under the name; `None` if the name is closed.
+    parsed: Option<Arc<Statement>>,
+    /// Its columns were asked for since.
+    described: bool,
+    /// The pipeline it belongs to.
+    pipeline: u32,
+}
+
+impl Pending {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.parsed.as_ref().map_or(0, |statement| statement.body.len())
+    }
+}
+
+/// What a name means.
+#[derive(Clone)]
+pub(crate) enum Meaning {
+    Statement(Arc<Statement>),
+    Nothing,
+    /// That depends on answers to earlier pipelines that are still to come.
+    Undecided,
+}
+
+impl Named {
+    /// The meaning of a name for a request of this pipeline: what was asked for earlier in it will have been done, or
+    /// this request will be discarded, too.
+    pub(crate) fn meaning(&mut self, name: &[u8], pipeline: u32) -> Meaning {
+        if let Some(pending) = self.last_pending(name) {
+            return match &pending.parsed {
+                _ if pending.pipeline != pipeline => Meaning::Undecided,
+                Some(statement) => Meaning::Statement(statement.clone()),
+                None => Meaning::Nothing,
+            };
+        }
+        if self.forgotten.is_some() {
+            return Meaning::Nothing;
+        }
+        self.clock += 1;
+        let Some(held) = self.map.get_mut(name) else { return Meaning::Nothing };
+        held.used = self.clock;
+        Meaning::Statement(held.statement.clone())
+    }
+
+    /// What a name means if no request without an answer fails.
+    pub(crate) fn expected(&self, name: &[u8]) -> Option<Arc<Statement>> {
+        match self.last_pending(name) {
+            Some(pending) => pending.parsed.clone(),
+            None if self.forgotten.is_some() => None,
+            None => self.map.get(name).map(|held| held.statement.clone()),
+        }
+    }
+
+    /// Whether there is a statement of this name, or may be, whichever of the requests without an answer fail.
+    pub(crate) fn may_have(&self, name: &[u8]) -> bool {
+        let parses = |pending: &Pending| pending.parsed.is_some() && *pending.name == *name;
+        self.has(name) || self.pending.iter().any(parses)
+    }
+
+    /// Whether there is a statement of this name for sure.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.map.contains_key(name)
+    }
+
+    /// Puts another statement in the place of one of the same text whose context has changed.
+    pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
+        if let Some(held) = self.map.get_mut(name)
+            && held.statement.body == statement.body
+        {
+            let former = std::mem::replace(&mut held.statement, statement.clone());
+            held.former = former.id;
+        }
+    }
+
+    /// The client asks for its columns.
+    pub(crate) fn describe(&mut self, name: &[u8]) {
+        if let Some(pending) = self.pending.iter_mut().rev().find(|pending| *pending.name == *name) {
+            pending.described = true;
+        } else if let Some(held) = self.map.get_mut(name) {
+            held.described = true;
+        }
+    }
+
+    /// Whether the client knows the columns of the statement of this name, or may learn them by an answer under way.
+    pub(crate) fn is_described(&self, name: &[u8]) -> bool {
+        self.map.get(name).is_none_or(|held| held.described)
+    }
+
+    /// A Parse was forwarded.
+    pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>, pipeline: u32) {
+        self.ask(Pending { name: name.into(), parsed: Some(statement), described: false, pipeline });
+    }
+
+    /// A Close was forwarded.
+    pub(crate) fn close(&mut self, name: &[u8], pipeline: u32) {
+        self.ask(Pending { name: name.into(), parsed: None, described: false, pipeline });
+    }
+
+    /// Something was forwarded that forgets all statements: what stands behind it in its pipeline is done only if it is.
+    pub(crate) fn forget_all(&mut self) {
+        let before = self.forgotten.map_or(0, |(_, times)| times);
+        self.forgotten = Some((self.asked, before + 1));
+    }
+
+    /// A Sync was forwarded: what stands behind it waits until it is known whether they are forgotten.
+    #[inline]
+    pub(crate) fn end_pipeline(&mut self) {
+        self.forgotten = None;
+    }
+
+    /// The last request without an answer that is about this name, and not forgotten.
+    fn last_pending(&self, name: &[u8]) -> Option<&Pending> {
+        let first = self.asked - self.pending.len() as u64;
+        let forgotten = self.forgotten.map_or(0, |(asked, _)| asked.saturating_sub(first) as usize);
+        self.pending.iter().skip(forgotten).rev().find(|pending| *pending.name == *name)
+    }
+
+    fn ask(&mut self, pending: Pending) {
+        self.asked += 1;
+        self.pending_bytes += pending.bytes();
+        self.pending.push_back(pending);
+    }
+
+    /// No more may be forwarded.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() >= MAX_PENDING || self.pending_bytes >= MAX_BYTES_OF_CLIENT
+    }
+
+    /// The oldest of those has been answered, or discarded.
+    pub(crate) fn settle(&mut self, done: bool) {
+        let settled = self.pending.pop_front().expect("only what was asked is settled");
+        self.pending_bytes -= settled.bytes();
+        let Pending { name, parsed, described, .. } = settled;
+        match parsed {
+            _ if !done => {}
+            Some(statement) => self.insert(name, statement, described),
+            None => self.remove(&name),
+        }
+    }
+
+    /// Forgets a statement.
+    pub(crate) fn remove(&mut self, name: &[u8]) {
+        if let Some(held) = self.map.remove(name) {
+            self.bytes -= name.len() + held.statement.body.len();
+        }
+    }
+
+    /// Forgets all statements.
+    pub(crate) fn clear(&mut self) {
+        self.forgotten = self.forgotten.and_then(|(asked, times)| Some((asked, times.checked_sub(1)?)));
+        self.forgotten = self.forgotten.filter(|(_, times)| *times > 0);
+        self.map.clear();
+        self.bytes = 0;
+    }
+
+    /// The name in the oldest request without an answer.
+    pub(crate) fn oldest_pending(&self) -> Option<&[u8]> {
+        self.pending.front().map(|pending| &*pending.name)
+    }
+
+    /// The client's name of the statement with this number.
+    pub(crate) fn name_of(&self, id: u32) -> Option<&[u8]> {
+        let is = |pending: &&Pending| pending.parsed.as_ref().is_some_and(|statement| statement.id == id);
+        let pending = self.pending.iter().find(is).map(|pending| &*pending.name);
+        let has = |held: &Held| held.statement.id == id || held.former == id;
+        pending.or_else(|| self.map.iter().find(|(_, held)| has(held)).map(|(name, _)| &**name))
+    }
+
+    fn insert(&mut self, name: Box<[u8]>, statement: Arc<Statement>, described: bool) {
+        self.remove(&name);
+        self.bytes += name.len() + statement.body.len();
+        self.clock += 1;
+        self.map.insert(name, Held { statement, used: self.clock, described, former: 0 });
+        if self.map.len() > MAX_OF_CLIENT || self.bytes > MAX_BYTES_OF_CLIENT {
+            self.evict();
+        }
+    }
+
+    /// Forgets an eighth of the statements, those not used for longest.
+    fn evict(&mut self) {
+        let mut uses: Vec<u64> = self.map.values().map(|held| held.used).collect();
+        uses.sort_unstable();
+        let limit = uses[uses.len() / 8];
+        self.map.retain(|_, held| held.used > limit);
+        self.bytes = self.map.iter().map(|(name, held)| name.len() + held.statement.body.len()).sum();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Some that differ.
+    pub(crate) fn statements(count: usize) -> Vec<Arc<Statement>> {
+        let all = Statements::default();
+        (0..count).map(|i| all.intern(Some(1), 0, format!("select {i}\0\0\0").as_bytes())).collect()
+    }
+
+    #[test]
+    fn equal_texts_in_equal_contexts_are_one_statement() {
+        let all = Statements::default();
+        let one = all.intern(Some(1), 0, b"select 1\0\0\0");
+        assert!(Arc::ptr_eq(&one, &all.intern(Some(1), 0, b"select 1\0\0\0")));
+        assert!(!Arc::ptr_eq(&one, &all.intern(Some(2), 0, b"select 1\0\0\0")));
+        assert!(!Arc::ptr_eq(&all.intern(None, 0, b"x"), &all.intern(None, 0, b"x")));
+    }
+
+    #[test]
+    fn statements_that_nobody_has_are_dropped() {
+        let all = Statements::default();
+        for i in 0..3 * SWEEP_AT {
+            all.intern(Some(1), 0, format!("{i}").as_bytes());
+        }
+        assert!(all.known.lock().unwrap().count <= SWEEP_AT);
+    }
+
+    fn id(meaning: &Meaning) -> Option<u32> {
+        if let Meaning::Statement(statement) = meaning { Some(statement.id) } else { None }
+    }
+
+    #[test]
+    fn a_client_sees_its_statements_as_they_will_be() {
+        let all = statements(2);
+        let mut client = Named::default();
+        client.parse(b"a", all[0].clone(), 1);
+        assert_eq!(id(&client.meaning(b"a", 1)), Some(all[0].id));
+        client.close(b"a", 1);
+        assert!(matches!(client.meaning(b"a", 1), Meaning::Nothing));
+        // Whether the name is free in the next pipeline depends on the answers.
+        assert!(matches!(client.meaning(b"a", 2), Meaning::Undecided));
+        client.settle(true);
+        client.settle(false);
+        assert_eq!(id(&client.meaning(b"a", 2)), Some(all[0].id));
+        assert_eq!(client.name_of(all[0].id), Some(&b"a"[..]));
+        client.parse(b"b", all[1].clone(), 2);
+        client.settle(false);
+        assert!(!client.has(b"b"));
+    }
+
+    #[test]
+    fn a_statement_that_is_still_to_be_parsed_is_not_put_in_the_place_of_the_one_before() {
+        let all = Statements::default();
+        let (before, after) = (all.intern(Some(1), 0, b"select 1"), all.intern(Some(1), 0, b"select 22"));
+        let mut client = Named::default();
+        client.parse(b"a", before.clone(), 1);
+        client.settle(true);
+        client.close(b"a", 2);
+        client.parse(b"a", after, 2);
+        client.replace(b"a", &all.intern(Some(2), 0, b"select 22"));
+        client.settle(false);
+        client.settle(false);
+        assert_eq!(client.name_of(before.id), Some(&b"a"[..]));
+    }
+
+    #[test]
+    fn a_client_that_never_closes_anything_is_bounded() {
+        let mut client = Named::default();
+        let all = Statements::default();
+        for i in 0..3 * MAX_OF_CLIENT {
+            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), 0, format!("{i}").as_bytes()), 0);
+            client.settle(true);
+        }
+        assert!(client.map.len() <= MAX_OF_CLIENT);
+        assert!(client.has(format!("s{}", 3 * MAX_OF_CLIENT - 1).as_bytes()));
+    }
+}

@@ -1,0 +1,395 @@
+//! The question what there is in a session beyond its transaction, in SQL, and reading the answer. Only what is suspected is
+//! asked for. It knows no connection.
+
+use crate::{
+    session::{pins::Pin, statements::PREFIX},
+    sql::{
+        parameter_names::is_hidden_setting,
+        parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
+        suspects::{ALL_PARAMETERS, Suspects},
+    },
+    wire::message::take_u32,
+};
+
+/// Parameters that the server lists as set in the session but that belong to a transaction, or to nobody.
+const NOT_OF_SESSION: [&str; 4] =
+    ["transaction_isolation", "transaction_read_only", "transaction_deferrable", "in_hot_standby"];
+
+/// Most names of custom parameters asked for.
+const MAX_CUSTOM: usize = 512;
+
+/// Surveys that are tried before a client's state is called unknown.
+const MAX_TRIES: u8 = 8;
+
+/// Names of custom parameters to ask for: those seen, and those known.
+pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]>> {
+    let known = known.iter().map(|(name, _)| name).filter(|name| name.contains(&b'.'));
+    let mut names: Vec<Box<[u8]>> = known.map(Box::from).collect();
+    for name in seen.iter().copied().flatten() {
+        if names.len() < MAX_CUSTOM && !names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// Names of parameters that clients may use, and that the server lists by another.
+const OLD_NAMES: [&str; 2] = ["sort_mem", "vacuum_mem"];
+
+/// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what the client has said
+/// of encodings does not matter.
+fn write_bytes(sql: &mut Vec<u8>, expression: &[u8]) {
+    sql.extend_from_slice(b"pg_catalog.encode(pg_catalog.convert_to(");
+    sql.extend_from_slice(expression);
+    sql.extend_from_slice(b", pg_catalog.getdatabaseencoding()), 'hex')");
+}
+
+/// The bytes of such a text; `None` if it is none.
+fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, []) = hex.as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+/// What is set for the query itself where it must not be ended again.
+const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
+
+/// The query so that no time-out of the client's ends it, with what the session has for these parameters, and what it would have if it had set nothing.
+/// Within a transaction or outside, and it leaves nothing behind there.
+fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], within: bool) -> Vec<u8> {
+    let (begin, end): (&[u8], &[u8]) = if within {
+        (b"SAVEPOINT poolhouse;", b";ROLLBACK TO SAVEPOINT poolhouse;RELEASE SAVEPOINT poolhouse")
+    } else {
+        (b"BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY, NOT DEFERRABLE;", b";COMMIT")
+    };
+    let mut sql = begin.to_vec();
+    let ask = |sql: &mut Vec<u8>, word: char| {
+        for (number, name) in GUARDED.iter().enumerate() {
+            let between = if number == 0 { "" } else { " UNION ALL " };
+            sql.extend_from_slice(format!("{between}SELECT '{word}', ").as_bytes());
+            write_bytes(sql, format!("'{name}'").as_bytes());
+            sql.push(b',');
+            write_bytes(sql, format!("pg_catalog.current_setting('{name}')").as_bytes());
+        }
+    };
+    ask(&mut sql, 't');
+    sql.extend_from_slice(
+        b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout TO DEFAULT;SET LOCAL jit TO DEFAULT;\
+          SET LOCAL statement_timeout TO DEFAULT;",
+    );
+    ask(&mut sql, 'd');
+    sql.extend_from_slice(b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout = 0;SET LOCAL jit = off;");
+    sql.extend(write(suspects, custom));
+    sql.extend_from_slice(end);
+    sql
+}
+
+/// The query.
+pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
+    let mut sql = Vec::new();
+    // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to.
+    sql.extend_from_slice(
+        b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
+          WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
+          EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+          AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())) \
+          UNION ALL SELECT 'p', 'cursor', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable) \
+          UNION ALL SELECT 'p', 'lock', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
+          WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
+          AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
+          UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel \
+          UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
+          WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^",
+    );
+    sql.extend_from_slice(PREFIX.as_bytes());
+    sql.extend_from_slice(b"[0-9]+$'::pg_catalog.text)");
+    if suspects.any(Suspects::ASKS_SETTINGS) {
+        sql.extend_from_slice(b" UNION ALL SELECT 's', ");
+        write_bytes(&mut sql, b"name");
+        sql.push(b',');
+        write_bytes(&mut sql, b"setting");
+        sql.extend_from_slice(
+            b" FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'::pg_catalog.text",
+        );
+        let always: [&[u8]; 2] = [b"role", b"session_authorization"];
+        for name in always.into_iter().chain(custom.iter().map(|name| &**name)) {
+            let mut literal = Vec::new();
+            write_literal(&mut literal, name);
+            sql.extend_from_slice(b" UNION ALL SELECT 's', ");
+            write_bytes(&mut sql, &literal);
+            sql.push(b',');
+            write_bytes(&mut sql, &[b"pg_catalog.current_setting(", &literal[..], b", true)"].concat());
+        }
+    }
+    sql
+}
+
+/// Name and value.
+type Setting = (Box<[u8]>, Box<[u8]>);
+
+/// What the server has answered so far.
+pub(crate) struct Survey {
+    asked: Suspects,
+    /// Names of parameters that may have been set back.
+    resets: Vec<Box<[u8]>>,
+    /// What ties the client to the server.
+    pub(crate) pin: Option<Pin>,
+    /// What the server listens to.
+    pub(crate) channels: Vec<Box<[u8]>>,
+    /// Settings made in the session.
+    set: Vec<Setting>,
+    /// It is guarded: what the session has for these parameters comes first, and is not what the answer says of them.
+    guarded: bool,
+    own: Vec<Setting>,
+    /// Something was too long to be kept.
+    pub(crate) too_long: bool,
+    /// Names of custom parameters that no text has named: where one is empty, it was only cleaned.
+    pub(crate) guessed: Vec<Box<[u8]>>,
+    /// What to ask for once more.
+    custom: Vec<Box<[u8]>>,
+    tries: u8,
+}
+
+impl Survey {
+    pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>, custom: &[Box<[u8]>]) -> Self {
+        Self {
+            asked,
+            resets,
+            pin: None,
+            channels: Vec::new(),
+            set: Vec::new(),
+            guarded: false,
+            own: Vec::new(),
+            too_long: false,
+            guessed: Vec::new(),
+            custom: custom.to_vec(),
+            tries: 1,
+        }
+    }
+
+    /// The same once more, and its query; `None` if it was tried often enough.
+    pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
+        let guessed = self.guessed.clone();
+        let survey = Self {
+            tries: self.tries + 1,
+            guessed,
+            guarded: true,
+            ..Self::new(self.asked, self.resets.clone(), &self.custom)
+        };
+        (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom, false)))
+    }
+
+    /// Its query within a transaction, where it cannot be asked again.
+    pub(crate) fn within(&mut self) -> Vec<u8> {
+        self.guarded = true;
+        write_guarded(self.asked, &self.custom, true)
+    }
+
+    /// One that was never answered.
+    pub(crate) fn unknown(other: &Self) -> Self {
+        let mut unknown = Self::new(other.asked, Vec::new(), &[]);
+        unknown.asked.remove(Suspects::ASKS_SETTINGS);
+        unknown
+    }
+
+    /// A row that is too long.
+    pub(crate) fn long_row(&mut self) {
+        self.too_long = true;
+    }
+
+    fn was_reset(&self, name: &[u8]) -> bool {
+        self.resets.iter().any(|reset| **reset == *ALL_PARAMETERS || reset.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether the answer tells of a parameter that it was set in the session.
+    fn tells_who_has_set(&self, name: &[u8]) -> bool {
+        let is_of = |names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
+        let unlisted = name.contains(&b'.') || is_identity(name) || is_hidden_setting(name) || is_of(&OLD_NAMES);
+        !(unlisted || self.guarded && is_of(&GUARDED))
+    }
+
+    /// Whether settings were asked for.
+    pub(crate) fn settings_asked(&self) -> bool {
+        self.asked.any(Suspects::ASKS_SETTINGS)
+    }
+
+    /// Takes the body of a DataRow; `None` if it is malformed.
+    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+        let (count, mut rest) = body.split_first_chunk::<2>()?;
+        let mut columns = [None; 3];
+        if *count != [0, 3] {
+            return None;
+        }
+        for column in &mut columns {
+            let length = take_u32(&mut rest)?;
+            if length != u32::MAX {
+                let (value, after) = rest.split_at_checked(length as usize)?;
+                *column = Some(value);
+                rest = after;
+            }
+        }
+        match (columns[0]?, columns[1]?, columns[2]) {
+            (b"s", name, Some(value)) => {
+                let name = bytes_of(name)?;
+                if !(self.guarded && GUARDED.iter().any(|other| *other.as_bytes() == *name)) {
+                    self.set.push((name, bytes_of(value)?));
+                }
+            }
+            (b"t", name, Some(value)) => self.own.push((bytes_of(name)?, bytes_of(value)?)),
+            (b"d", name, Some(value)) => {
+                let default = (bytes_of(name)?, bytes_of(value)?);
+                let own = self.own.iter().find(|own| own.0 == default.0);
+                self.set.extend(own.filter(|own| **own != default).cloned());
+            }
+            (b"s", _, None) => {}
+            (b"l", name, _) => self.channels.push(name.into()),
+            (b"p", word, _) => {
+                let pin = match word {
+                    b"temporary" => Pin::Temporary,
+                    b"cursor" => Pin::Cursor,
+                    b"lock" => Pin::Lock,
+                    b"prepare" => Pin::Prepare,
+                    _ => return None,
+                };
+                self.pin.get_or_insert(pin);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
+    /// own start, its `defaults`; the client's `start` was another. `reported` is what the server reports, `user` who it logged in as.
+    /// `None` if that is more than can be remembered.
+    pub(crate) fn settings(
+        &self,
+        reported: &Pairs,
+        (start, defaults): (&Settings, &Settings),
+        user: Option<&[u8]>,
+    ) -> Option<(Settings, Settings)> {
+        let set = |name: &[u8]| self.set.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let mut there = Pairs::default();
+        for (name, value) in &self.set {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            let guessed = value.is_empty() && self.guessed.iter().any(|guess| guess.eq_ignore_ascii_case(name));
+            let nothing = guessed
+                || (is("role") && **value == *b"none")
+                || (is("session_authorization") && user.is_none_or(|user| *user == **value))
+                || NOT_OF_SESSION.iter().any(|other| is(other));
+            let listed = reported.get(name).is_some() || (is_fact(name) && !is("session_authorization"));
+            let explicit = || reported.get(name).is_some_and(|value| is_default_set(name, value, start, defaults));
+            if !nothing && (!listed || explicit()) {
+                there = there.with(name, value);
+                if there.get(name) != Some(value) {
+                    return None;
+                }
+            }
+        }
+        let mut wanted = there.clone();
+        // What the client began with was set in the server, unless it is the server's own: so what is no longer set was set back.
+        // Of some the server does not say who has set them.
+        let unset = |name: &[u8], was_set: bool| {
+            // A custom parameter that was set back is empty, not gone.
+            let emptied = |(_, value): &Setting| value.is_empty() && name.contains(&b'.');
+            set(name).is_none_or(emptied) && (self.was_reset(name) || (was_set && self.tells_who_has_set(name)))
+        };
+        for (name, value) in start.extras.iter().filter(|(name, _)| unset(name, true)) {
+            wanted = wanted.with(name, value);
+        }
+        let mut wanted_reported = reported.clone();
+        let other = |name, value| defaults.reported.get(name) != Some(value);
+        for (name, value) in start.reported.iter().filter(|(name, value)| unset(name, other(name, value))) {
+            wanted_reported = wanted_reported.with(name, value);
+        }
+        Some((Settings::new(reported.clone(), there), Settings::new(wanted_reported, wanted)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(columns: &[Option<&str>]) -> Vec<u8> {
+        let mut body = (columns.len() as u16).to_be_bytes().to_vec();
+        for column in columns {
+            match column {
+                Some(text) => {
+                    body.extend((text.len() as u32).to_be_bytes());
+                    body.extend(text.as_bytes());
+                }
+                None => body.extend(u32::MAX.to_be_bytes()),
+            }
+        }
+        body
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
+        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
+    }
+
+    fn survey(rows: &[[Option<&str>; 3]]) -> Survey {
+        let mut survey = Survey::new(Suspects::SETTINGS, vec![Box::from(*b"datestyle"), Box::from(*b"geqo")], &[]);
+        for [kind, name, value] in rows {
+            let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let (name, value) = (name.map(hex), value.map(hex));
+            let columns =
+                if *kind == Some("s") { [*kind, name.as_deref(), value.as_deref()] } else { [*kind, rows[0][1], None] };
+            survey.row(&row(&columns)).unwrap();
+        }
+        survey
+    }
+
+    #[test]
+    fn settings_made_in_the_session_become_the_clients() {
+        let survey = survey(&[
+            [Some("s"), Some("search_path"), Some("a, b")],
+            [Some("s"), Some("TimeZone"), Some("CET")],
+            [Some("s"), Some("role"), Some("none")],
+            [Some("s"), Some("session_authorization"), Some("app")],
+            [Some("s"), Some("app.x"), None],
+        ]);
+        let reported = pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]);
+        let start = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, DMY")]), pairs(&[("geqo", "off")]));
+        let defaults = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]), Pairs::default());
+        let (there, wanted) = survey.settings(&reported, (&start, &defaults), Some(b"app")).unwrap();
+        assert_eq!(there.extras, pairs(&[("search_path", "a, b")]));
+        // What is no longer set has gone back to the client's start.
+        assert_eq!(wanted.reported, pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, DMY")]));
+        assert_eq!(wanted.extras, pairs(&[("search_path", "a, b"), ("geqo", "off")]));
+    }
+
+    #[test]
+    fn a_role_is_brought_along() {
+        let survey = survey(&[
+            [Some("s"), Some("role"), Some("reader")],
+            [Some("s"), Some("session_authorization"), Some("other")],
+        ]);
+        let start = Settings::default();
+        let (there, _) = survey.settings(&Pairs::default(), (&start, &start), Some(b"app")).unwrap();
+        assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
+        assert!(there.acts_as_two() && !start.acts_as_two());
+    }
+
+    #[test]
+    fn what_pins_is_named() {
+        assert_eq!(survey(&[[Some("p"), Some("lock"), None]]).pin, Some(Pin::Lock));
+        assert_eq!(survey(&[]).pin, None);
+    }
+
+    #[test]
+    fn a_malformed_row_is_noticed() {
+        let mut survey = Survey::new(Suspects::NONE, Vec::new(), &[]);
+        for body in
+            [&b""[..], b"\0\x03", b"\0\x03\0\0\0\x05ab", &row(&[Some("p"), Some("?"), None]), &row(&[None, None, None])]
+        {
+            assert!(survey.row(body).is_none());
+        }
+    }
+
+    #[test]
+    fn only_what_is_suspected_is_asked_for() {
+        assert!(!String::from_utf8(write(Suspects::LOCK, &[])).unwrap().contains("pg_settings"));
+        let sql = String::from_utf8(write(Suspects::SETTINGS, &[Box::from(*b"a.'b")])).unwrap();
+        assert!(sql.contains("current_setting(E'a.\\x27b', true)"), "{sql}");
+    }
+}

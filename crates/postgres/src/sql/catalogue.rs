@@ -1,0 +1,320 @@
+//! What a database could do to a session behind a text: functions that set settings, take locks, create temporary objects and the like,
+//! and run because a trigger, a view, a rule, a default, an operator, a cast or a policy calls them. The catalogue is asked when a pool's
+//! first server has logged in, again after DDL that was seen, and every ten seconds while the pool is used. It knows no session.
+//!
+//! A function counts as harmless if its source can be read (SQL or PL/pgSQL) and nothing but harmless is in it, or if it belongs to an
+//! extension whose functions are known to be. Any other makes the database one whose servers are cleaned whenever they change hands,
+//! unless `trusted_functions` names it.
+
+mod question;
+mod reading;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+};
+
+pub(crate) use reading::Reading;
+
+use crate::sql::{
+    harmless::MAX_NAME,
+    scan::{fields, names},
+};
+
+/// Milliseconds after which the catalogue is asked again.
+const AGAIN_MS: u64 = 10_000;
+
+/// The catalogues of all databases.
+#[derive(Default)]
+pub(crate) struct Catalogues {
+    by_database: Mutex<HashMap<Arc<str>, Arc<Catalogue>>>,
+    clock: Arc<AtomicU64>,
+}
+
+impl Catalogues {
+    /// That of a database: pools of several users may share it.
+    pub(crate) fn of(&self, database: &Arc<str>) -> Arc<Catalogue> {
+        let mut by_database = self.by_database.lock().unwrap_or_else(PoisonError::into_inner);
+        by_database.entry(database.clone()).or_insert_with(|| Arc::new(Catalogue::new(self.clock.clone()))).clone()
+    }
+
+    /// So many milliseconds have passed by the driver's clock.
+    pub(crate) fn tell_time(&self, now_ms: u64) {
+        self.clock.fetch_max(now_ms, Relaxed);
+    }
+}
+
+/// What is known of one database.
+pub(crate) struct Catalogue {
+    /// The driver's clock, in milliseconds.
+    clock: Arc<AtomicU64>,
+    /// Raised by DDL: what was prepared before it may be stale.
+    epoch: AtomicU32,
+    /// Servers with DDL in a transaction that is not over.
+    changing: AtomicU32,
+    /// It was changed since it was read last.
+    stale: AtomicBool,
+    /// A server is being asked.
+    asking: AtomicBool,
+    /// When it is to be asked again, by the driver's clock.
+    due_ms: AtomicU64,
+    /// Nothing in it can touch a session behind a text.
+    clean: AtomicBool,
+    /// Something in it may prepare statements, or deallocate them.
+    prepares: AtomicBool,
+    /// It has functions whose plans a session keeps.
+    keeps_plans: AtomicBool,
+    /// A trigger or a stored expression may do what no SQL takes back.
+    beyond_unseen: AtomicBool,
+    /// It has functions whose names have to be looked for in all texts.
+    watches_names: AtomicBool,
+    known: RwLock<Known>,
+}
+
+impl Catalogue {
+    fn new(clock: Arc<AtomicU64>) -> Self {
+        Self {
+            clock,
+            epoch: AtomicU32::new(0),
+            changing: AtomicU32::new(0),
+            stale: AtomicBool::new(true),
+            asking: AtomicBool::new(false),
+            due_ms: AtomicU64::new(0),
+            clean: AtomicBool::new(false),
+            prepares: AtomicBool::new(true),
+            keeps_plans: AtomicBool::new(true),
+            beyond_unseen: AtomicBool::new(false),
+            watches_names: AtomicBool::new(false),
+            known: RwLock::default(),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.load(Relaxed)
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    /// Changes whenever the catalogue does.
+    mark: Box<[u8]>,
+    /// Names, in lower case, of functions that were found to be harmless.
+    functions: HashSet<Box<[u8]>>,
+    /// Names of functions and aggregates after which a server cannot be cleaned.
+    beyond: HashSet<Box<[u8]>>,
+    /// Names of functions that may do harm and take one argument.
+    by_notation: HashSet<Box<[u8]>>,
+    /// Names of custom parameters that functions set.
+    custom: Vec<Box<[u8]>>,
+    /// What is not harmless, for people.
+    suspicious: Vec<String>,
+}
+
+impl Known {
+    /// Whether this may be the name of a function after which a server cannot be cleaned, to a server that cuts off long names, and to which
+    /// letters beyond ASCII may have come in another encoding than the catalogue's.
+    fn may_be_beyond(&self, name: &[u8]) -> bool {
+        let cut_off = |known: &[u8]| known.len() + 4 > MAX_NAME && name.starts_with(known);
+        name.is_empty()
+            || self.beyond.contains(name)
+            || (name.len() > MAX_NAME && self.beyond.iter().any(|known| cut_off(known)))
+            || (!name.is_ascii() && self.beyond.iter().any(|known| !known.is_ascii()))
+    }
+}
+
+impl Catalogue {
+    /// Nothing in the database can touch a session behind a text, as far as is known now.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.clean.load(SeqCst) && !self.stale.load(SeqCst) && self.changing.load(SeqCst) == 0
+    }
+
+    /// Something in the database may have to do with prepared statements.
+    pub(crate) fn prepares(&self) -> bool {
+        self.prepares.load(SeqCst) || self.stale.load(SeqCst) || self.changing.load(SeqCst) > 0
+    }
+
+    /// Something in the database may keep plans of its own.
+    pub(crate) fn keeps_plans(&self) -> bool {
+        self.keeps_plans.load(SeqCst) || self.stale.load(SeqCst) || self.changing.load(SeqCst) > 0
+    }
+
+    /// Whether all of these functions are known to leave nothing behind.
+    pub(crate) fn knows(&self, calls: &[Box<[u8]>]) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        self.is_clean() && calls.iter().all(|name| known.functions.contains(name))
+    }
+
+    /// Whether any text may, behind itself, leave behind what no SQL takes back.
+    pub(crate) fn may_go_beyond(&self) -> bool {
+        self.beyond_unseen.load(SeqCst)
+    }
+
+    /// Whether it has functions that leave such behind: a text that cannot be read may call them.
+    pub(crate) fn has_beyond(&self) -> bool {
+        self.watches_names() && !self.known.read().unwrap_or_else(PoisonError::into_inner).beyond.is_empty()
+    }
+
+    /// Whether there are functions whose names have to be looked for in all texts.
+    #[inline]
+    pub(crate) fn watches_names(&self) -> bool {
+        self.watches_names.load(Relaxed)
+    }
+
+    /// Adds to these calls the functions that this text may call without a parenthesis and that may do harm. True if the name of one that leaves
+    /// behind what no SQL takes back stands anywhere in it: it need not look like a call, nor like one of the database's own.
+    pub(crate) fn look_for_names(&self, text: &[u8], calls: &mut Vec<Box<[u8]>>) -> bool {
+        if !self.watches_names() {
+            return false;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        fields(text, |name| {
+            if known.by_notation.contains(name) && !calls.iter().any(|call| **call == *name) {
+                calls.push(name.into());
+            }
+        });
+        let mut beyond = false;
+        if !known.beyond.is_empty() {
+            names(text, |name| beyond |= known.may_be_beyond(name));
+        }
+        beyond
+    }
+
+    /// Names of custom parameters that functions set.
+    pub(crate) fn custom(&self) -> Vec<Box<[u8]>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).custom.clone()
+    }
+
+    /// Statements prepared in an earlier epoch may be stale.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(SeqCst)
+    }
+
+    /// A transaction has its first DDL.
+    pub(crate) fn change_begins(&self) {
+        self.changing.fetch_add(1, SeqCst);
+        self.epoch.fetch_add(1, SeqCst);
+    }
+
+    /// That transaction is over.
+    pub(crate) fn change_ends(&self) {
+        self.stale.store(true, SeqCst);
+        self.changing.fetch_sub(1, SeqCst);
+        self.epoch.fetch_add(1, SeqCst);
+    }
+
+    /// What a server is to be asked now, if one is.
+    pub(crate) fn ask(this: &Arc<Self>, trusted: Arc<[String]>) -> Option<Reading> {
+        let due = this.stale.load(SeqCst) || this.now_ms() >= this.due_ms.load(SeqCst);
+        if !due || this.changing.load(SeqCst) > 0 || this.asking.swap(true, SeqCst) {
+            return None;
+        }
+        let known = this.known.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Reading::new(Asked(this.clone()), known.mark.clone(), this.epoch(), trusted))
+    }
+
+    /// The server was not able to answer: all that is not known is supposed. Returns what people are to be told, if that is new.
+    pub(crate) fn failed(&self, why: &str) -> Option<Vec<String>> {
+        let told = vec![format!("the catalogue cannot be read: {why}")];
+        self.clean.store(false, SeqCst);
+        self.keeps_plans.store(true, SeqCst);
+        self.due_ms.store(self.now_ms() + AGAIN_MS, SeqCst);
+        self.stale.store(false, SeqCst);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.mark = Box::default();
+        let news = (known.suspicious != told).then(|| told.clone());
+        known.suspicious = told;
+        news
+    }
+
+    /// The server has answered. Returns what people are to be told, if that is new.
+    pub(crate) fn read(&self, reading: Reading) -> Option<Vec<String>> {
+        let epoch = reading.epoch;
+        let news = (!reading.same).then(|| self.take_over(reading)).flatten();
+        self.due_ms.store(self.now_ms() + AGAIN_MS, SeqCst);
+        // DDL that came meanwhile may not have been seen.
+        if self.epoch() == epoch && self.changing.load(SeqCst) == 0 {
+            self.stale.store(false, SeqCst);
+        }
+        news
+    }
+
+    fn take_over(&self, reading: Reading) -> Option<Vec<String>> {
+        let judged = reading.judge();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let first = known.mark.is_empty();
+        let news = (known.suspicious != judged.suspicious || (first && !judged.suspicious.is_empty()))
+            .then(|| judged.suspicious.clone());
+        self.prepares.store(judged.prepares, SeqCst);
+        self.keeps_plans.store(judged.keeps_plans, SeqCst);
+        self.beyond_unseen.store(judged.beyond_unseen, SeqCst);
+        self.watches_names.store(!judged.by_notation.is_empty() || !judged.beyond.is_empty(), Relaxed);
+        self.clean.store(judged.suspicious.is_empty(), SeqCst);
+        *known = Known {
+            mark: judged.mark,
+            functions: judged.functions,
+            beyond: judged.beyond,
+            by_notation: judged.by_notation,
+            custom: judged.custom,
+            suspicious: judged.suspicious,
+        };
+        news
+    }
+}
+
+/// A server is being asked, as long as this is there.
+struct Asked(Arc<Catalogue>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.asking.store(false, SeqCst);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(super) fn row(columns: [&str; 7]) -> Vec<u8> {
+        let mut body = 7u16.to_be_bytes().to_vec();
+        for column in columns {
+            body.extend((column.len() as u32).to_be_bytes());
+            body.extend(column.as_bytes());
+        }
+        body
+    }
+
+    pub(super) fn catalogue() -> Arc<Catalogue> {
+        Arc::new(Catalogue::new(Arc::default()))
+    }
+
+    pub(super) fn function<'a>(name: &'a str, language: &'a str, source: &'a str) -> [&'a str; 7] {
+        ["f", "public", name, language, source, "", ""]
+    }
+
+    #[test]
+    fn what_changes_meanwhile_stays_in_doubt() {
+        let catalogue = catalogue();
+        let ask = || Catalogue::ask(&catalogue, Arc::default());
+        let reading = ask().unwrap();
+        assert!(!catalogue.is_clean() && ask().is_none());
+        catalogue.change_begins();
+        catalogue.change_ends();
+        catalogue.read(reading);
+        assert!(!catalogue.is_clean());
+        let mut reading = ask().unwrap();
+        reading.row(&row(function("f", "sql", "select 1"))).unwrap();
+        catalogue.read(reading);
+        assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f")]) && !catalogue.knows(&[Box::from(*b"g")]));
+        catalogue.clock.store(AGAIN_MS - 1, Relaxed);
+        assert!(ask().is_none());
+        catalogue.clock.store(AGAIN_MS, Relaxed);
+        assert!(ask().is_some());
+    }
+}

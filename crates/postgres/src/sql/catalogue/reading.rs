@@ -1,0 +1,609 @@
+//! What a server says of its database's catalogue, and which of it could touch a session. How it is asked is told in `question`.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{
+    Asked,
+    question::{TO_BE_CALLED, question},
+};
+use crate::{
+    sql::{
+        harmless,
+        scan::{names, scan, scan_procedure},
+        suspects::{Findings, Suspects},
+    },
+    wire::message::take_u32,
+};
+
+/// Most names of parameters that functions set and that are remembered.
+const MAX_CUSTOM: usize = 64;
+
+/// Most harmless functions whose names are remembered; calling one of the others is a call of an unknown one.
+const MAX_FUNCTIONS: usize = 50_000;
+
+/// Most names of functions that are told to people.
+const MAX_TOLD: usize = 100;
+
+const UNREADABLE: &str = "its language cannot be read";
+
+/// Extensions of PostgreSQL's own distribution whose functions leave nothing behind in a session.
+const TRUSTED: &[&str] = &[
+    "adminpack",
+    "amcheck",
+    "autoinc",
+    "bloom",
+    "btree_gin",
+    "btree_gist",
+    "citext",
+    "cube",
+    "dict_int",
+    "dict_xsyn",
+    "earthdistance",
+    "file_fdw",
+    "fuzzystrmatch",
+    "hstore",
+    "insert_username",
+    "intagg",
+    "intarray",
+    "lo",
+    "ltree",
+    "moddatetime",
+    "old_snapshot",
+    "pageinspect",
+    "pg_buffercache",
+    "pg_freespacemap",
+    "pg_logicalinspect",
+    "pg_overexplain",
+    "pg_prewarm",
+    "pg_stat_statements",
+    "pg_surgery",
+    "pg_trgm",
+    "pg_visibility",
+    "pg_walinspect",
+    "pgcrypto",
+    "pgrowlocks",
+    "pgstattuple",
+    "plpgsql",
+    "refint",
+    "seg",
+    "sslinfo",
+    "tcn",
+    "tsm_system_rows",
+    "tsm_system_time",
+    "unaccent",
+    "uuid-ossp",
+];
+
+/// A function of the database's own.
+struct Function {
+    schema: Box<[u8]>,
+    name: Box<[u8]>,
+    language: Box<[u8]>,
+    source: Box<[u8]>,
+    /// Its SET clauses.
+    set: Box<[u8]>,
+    /// The extension that it belongs to; empty if to none.
+    extension: Box<[u8]>,
+    /// A trigger may run it.
+    fires: bool,
+    /// It can be called without a parenthesis, as if it were a column.
+    by_notation: bool,
+}
+
+/// A function that a stored expression calls, and where that is.
+type Expression = (Box<[u8]>, Box<[u8]>);
+
+/// A call by a function whose body is stored as an expression, or by an aggregate.
+struct Silent {
+    schema: Box<[u8]>,
+    caller: Box<[u8]>,
+    called: Box<[u8]>,
+}
+
+/// What a server has answered so far.
+pub(crate) struct Reading {
+    /// Held until the answer is there, or the server has gone.
+    #[expect(dead_code, reason = "what matters is when it is dropped")]
+    pub(super) asked: Asked,
+    pub(super) mark: Box<[u8]>,
+    pub(super) epoch: u32,
+    pub(super) trusted: Arc<[String]>,
+    /// Nothing has changed since it was read last.
+    pub(super) same: bool,
+    functions: Vec<Function>,
+    /// Functions that stored expressions call, and where.
+    expressions: Vec<Expression>,
+    /// What calls others without a source that says so.
+    silent: Vec<Silent>,
+    /// Something was too long.
+    unreadable: bool,
+}
+
+/// What follows from it.
+pub(super) struct Judged {
+    pub(super) mark: Box<[u8]>,
+    pub(super) functions: HashSet<Box<[u8]>>,
+    pub(super) beyond: HashSet<Box<[u8]>>,
+    pub(super) beyond_unseen: bool,
+    pub(super) by_notation: HashSet<Box<[u8]>>,
+    pub(super) custom: Vec<Box<[u8]>>,
+    pub(super) suspicious: Vec<String>,
+    pub(super) prepares: bool,
+    pub(super) keeps_plans: bool,
+}
+
+impl Reading {
+    /// Nothing yet.
+    pub(super) fn new(asked: Asked, mark: Box<[u8]>, epoch: u32, trusted: Arc<[String]>) -> Self {
+        Self {
+            asked,
+            mark,
+            epoch,
+            trusted,
+            same: false,
+            functions: Vec::new(),
+            expressions: Vec::new(),
+            silent: Vec::new(),
+            unreadable: false,
+        }
+    }
+
+    /// The query, for a server of this version.
+    pub(crate) fn question(&self, version: u32) -> Vec<u8> {
+        question(version, &self.mark)
+    }
+
+    /// Takes the body of a DataRow; `None` if it is malformed.
+    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+        let (_, mut rest) = body.split_first_chunk::<2>()?;
+        let mut columns: [&[u8]; 7] = [b""; 7];
+        for column in &mut columns {
+            let length = take_u32(&mut rest)?;
+            if length != u32::MAX {
+                let (value, after) = rest.split_at_checked(length as usize)?;
+                (*column, rest) = (value, after);
+            }
+        }
+        let [kind, schema, name, language, source, set, extension] = columns;
+        match kind {
+            b"m" => {
+                self.same = *self.mark == *name;
+                self.mark = name.into();
+            }
+            b"f" | b"n" | b"t" => self.functions.push(Function {
+                fires: kind == b"t",
+                by_notation: kind == b"n",
+                schema: schema.into(),
+                name: name.into(),
+                language: language.into(),
+                source: source.into(),
+                set: set.into(),
+                extension: extension.into(),
+            }),
+            b"c" => self.silent.push(Silent { schema: schema.into(), called: name.into(), caller: source.into() }),
+            b"x" => self.expressions.push((name.into(), source.into())),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A row that is too long to be kept.
+    pub(crate) fn long_row(&mut self) {
+        self.unreadable = true;
+    }
+
+    pub(super) fn judge(self) -> Judged {
+        let mut judged = Judged {
+            mark: self.mark,
+            functions: HashSet::new(),
+            beyond: HashSet::new(),
+            beyond_unseen: false,
+            by_notation: HashSet::new(),
+            custom: Vec::new(),
+            suspicious: Vec::new(),
+            prepares: false,
+            keeps_plans: self.unreadable || self.functions.iter().any(Function::keeps_plans),
+        };
+        // What calls one of these is judged by them.
+        let names: HashSet<Box<[u8]>> = self
+            .functions
+            .iter()
+            .filter(|function| !in_list(TO_BE_CALLED, &function.extension))
+            .map(|function| function.name.to_ascii_lowercase().into())
+            .collect();
+        let by_notation: HashSet<&[u8]> =
+            self.functions.iter().filter(|function| function.by_notation).map(|function| &*function.name).collect();
+        let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
+        let mut callers: HashMap<Box<[u8]>, Vec<Box<[u8]>>> = HashMap::new();
+        for call in self.silent.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
+            if harmless::is_beyond_cleaning(&call.called) {
+                judged.beyond.insert(call.caller.clone());
+            }
+            callers.entry(call.called.clone()).or_default().push(call.caller.clone());
+        }
+        // Aggregates are called, too.
+        let own: HashSet<&[u8]> = self
+            .functions
+            .iter()
+            .map(|function| &*function.name)
+            .chain(self.silent.iter().map(|call| &*call.caller))
+            .collect();
+        for function in &self.functions {
+            let to_be_called = in_list(TO_BE_CALLED, &function.extension);
+            if to_be_called && !function.is_readable() {
+                continue;
+            }
+            let why = if function.is_trusted(&self.trusted) {
+                None
+            } else if in_list(TRUSTED, &function.extension) && !function.is_readable() {
+                function.judge_set(None, &mut judged)
+            } else {
+                function.judge(&is_known, &own, &mut judged, &mut callers)
+            };
+            // Of those that cannot be read there are many, and some have the names of columns.
+            if why.is_some_and(|why| why != UNREADABLE) && function.by_notation {
+                judged.by_notation.insert(function.name.clone());
+            }
+            match why {
+                None if !to_be_called && judged.functions.len() < MAX_FUNCTIONS => {
+                    _ = judged.functions.insert(function.name.clone())
+                }
+                None => {}
+                Some(why) => judged.suspicious.push(format!("{} ({why})", function.full_name())),
+            }
+        }
+        // Whatever calls one of them, over however many others, does the same.
+        let mut found: Vec<Box<[u8]>> = judged.beyond.iter().cloned().collect();
+        while let Some(name) = found.pop() {
+            let by = callers.remove(&name).unwrap_or_default();
+            found.extend(by.into_iter().filter(|caller| judged.beyond.insert(caller.clone())));
+        }
+        let beyond = judged.beyond.iter().filter(|name| by_notation.contains(&***name));
+        judged.by_notation.extend(beyond.cloned());
+        judged.beyond_unseen =
+            self.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
+                || self.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
+        for (name, place) in &self.expressions {
+            let asks = matches!(&**name, b"currval" | b"lastval");
+            if asks || !harmless::is_harmless(name) {
+                let place = String::from_utf8_lossy(place);
+                judged.suspicious.push(format!("{place} (calls {})", String::from_utf8_lossy(name)));
+                judged.prepares |= !asks;
+            }
+        }
+        if self.unreadable {
+            judged.suspicious.push("a function that is too long to be read".to_owned());
+            judged.prepares = true;
+        }
+        // A name that one harmless function has may be another's, too.
+        if !judged.suspicious.is_empty() {
+            judged.functions.clear();
+        }
+        judged.suspicious.sort();
+        judged.suspicious.truncate(MAX_TOLD);
+        judged
+    }
+}
+
+fn in_list(list: &[&str], name: &[u8]) -> bool {
+    list.iter().any(|known| known.as_bytes() == name)
+}
+
+fn full_name(schema: &[u8], name: &[u8]) -> String {
+    format!("{}.{}", String::from_utf8_lossy(schema), String::from_utf8_lossy(name))
+}
+
+/// Whether the configuration says by its name, or by its schema, that a function is harmless.
+fn is_listed(trusted: &[String], schema: &[u8], name: &[u8]) -> bool {
+    let full = full_name(schema, name);
+    trusted.iter().any(|entry| match entry.strip_suffix(".*") {
+        Some(listed) => listed.as_bytes() == schema,
+        None => *entry == full,
+    })
+}
+
+impl Function {
+    /// Whether a session keeps what it has planned for it: of SQL, from PostgreSQL 18 on.
+    fn keeps_plans(&self) -> bool {
+        *self.language != *b"c" && *self.language != *b"internal"
+    }
+
+    fn full_name(&self) -> String {
+        full_name(&self.schema, &self.name)
+    }
+
+    /// Whether the configuration says that it is harmless.
+    fn is_trusted(&self, trusted: &[String]) -> bool {
+        let extension = |entry: &String| entry.strip_prefix("extension:").map(str::as_bytes) == Some(&*self.extension);
+        trusted.iter().any(extension) || is_listed(trusted, &self.schema, &self.name)
+    }
+
+    /// Its source says what it does. Such functions are added to extensions by people, too.
+    fn is_readable(&self) -> bool {
+        matches!(&*self.language, b"sql" | b"plpgsql")
+    }
+
+    /// Of xml2, some functions in SQL call others in C that are called the same.
+    fn calls_its_own(&self, name: &[u8]) -> bool {
+        *self.extension == *b"xml2" && matches!(name, b"xpath_list" | b"xpath_nodeset")
+    }
+
+    /// Why it is not harmless; `None` if it is. Adds it to the `callers` of those that it calls.
+    fn judge(
+        &self,
+        is_known: &dyn Fn(&[u8]) -> bool,
+        own: &HashSet<&[u8]>,
+        judged: &mut Judged,
+        callers: &mut HashMap<Box<[u8]>, Vec<Box<[u8]>>>,
+    ) -> Option<&'static str> {
+        let findings = match &*self.language {
+            b"sql" => scan(&self.source),
+            b"plpgsql" => scan_procedure(&self.source),
+            _ => {
+                judged.prepares = true;
+                self.judge_set(None, judged);
+                return Some(UNREADABLE);
+            }
+        };
+        for name in &findings.custom {
+            if judged.custom.len() < MAX_CUSTOM && !judged.custom.contains(name) {
+                judged.custom.push(name.clone());
+            }
+        }
+        if findings.suspects.any(Suspects::BEYOND) {
+            judged.beyond.insert(self.name.clone());
+        } else {
+            // Whether it looks like a call or not.
+            names(&self.source, |name| {
+                if own.contains(name) && *name != *self.name {
+                    callers.entry(name.into()).or_default().push(self.name.clone());
+                }
+            });
+        }
+        let of_set = self.judge_set(Some(&findings), judged);
+        let why = why_not(&findings, &|name| is_known(name) || self.calls_its_own(name)).or(of_set);
+        if why.is_some() {
+            judged.prepares |= findings.suspects.any(Suspects::HIDDEN.and(Suspects::PREPARE).and(Suspects::FORGET));
+        }
+        why
+    }
+
+    /// SET clauses hold for the time of a call only; but what is created then may be temporary, texts may be read otherwise than here,
+    /// and a seed stays. `findings` are those of its source, if that can be read.
+    fn judge_set(&self, findings: Option<&Findings>, judged: &mut Judged) -> Option<&'static str> {
+        let set = self.set.to_ascii_lowercase();
+        let value = |name: &[u8]| set.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
+        if value(b"seed=").is_some() {
+            judged.beyond.insert(self.name.clone());
+            return Some("it sets the seed of random numbers");
+        }
+        if value(b"standard_conforming_strings=").is_some() {
+            judged.prepares = true;
+            if findings.is_some_and(|findings| findings.backslash) {
+                judged.beyond.insert(self.name.clone());
+            }
+            return Some("it changes how texts are read");
+        }
+        let path = value(b"search_path=").unwrap_or_default().trim_ascii_start();
+        let temporary = path.strip_prefix(b"\"").unwrap_or(path).starts_with(b"pg_temp");
+        temporary.then_some("its search_path begins with pg_temp")
+    }
+}
+
+fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'static str> {
+    let any = |suspects| findings.suspects.any(suspects);
+    if any(Suspects::HIDDEN.and(Suspects::DDL)) {
+        Some("it runs what cannot be read")
+    } else if any(Suspects::SETTINGS.and(Suspects::UNNAMED)) {
+        Some("it sets parameters of the session")
+    } else if any(Suspects::LETTERS) {
+        // Perhaps for its transaction only, but what comes behind it is read before that is known.
+        Some("it changes how texts are read")
+    } else if any(Suspects::TEMPORARY) {
+        Some("it uses temporary objects")
+    } else if any(Suspects::LOCK) {
+        Some("it takes advisory locks of the session")
+    } else if any(Suspects::LISTEN
+        .and(Suspects::CURSOR)
+        .and(Suspects::PREPARE)
+        .and(Suspects::FORGET)
+        .and(Suspects::BEYOND))
+    {
+        Some("it leaves something behind in the session")
+    } else if any(Suspects::LAST_VALUE) {
+        Some("it asks for the last value of a sequence")
+    } else if !findings.calls.iter().all(|name| is_known(name)) {
+        Some("it calls what is not known to be harmless")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Catalogue,
+            tests::{catalogue, function, row},
+        },
+        *,
+    };
+
+    fn judged(rows: &[[&str; 7]], trusted: &[&str]) -> Judged {
+        let trusted: Vec<String> = trusted.iter().map(|&name| name.to_owned()).collect();
+        let mut reading = Catalogue::ask(&catalogue(), trusted.into()).unwrap();
+        rows.iter().for_each(|columns| reading.row(&row(*columns)).unwrap());
+        reading.judge()
+    }
+
+    #[test]
+    fn functions_that_can_be_read_and_touch_nothing_are_harmless() {
+        for (language, source) in [
+            ("sql", "select a + 1 from t where lower(b) = $1"),
+            ("plpgsql", "begin new.changed := now(); return new; end"),
+            (
+                "plpgsql",
+                "declare x numeric(10, 2); begin if (x > 1) then update t set a = x, b = g(x); end if; return query (select 1); end",
+            ),
+            (
+                "plpgsql",
+                "begin perform set_config('app.tenant', x, true); set local work_mem = '1MB'; insert into t (a) values (1); end",
+            ),
+            (
+                "plpgsql",
+                "declare c cursor (n int) for select n; begin open c(1); close c; perform pg_notify('a', 'b'); end",
+            ),
+        ] {
+            let rows = [function("f", language, source), function("g", "sql", "select 1")];
+            assert_eq!(judged(&rows, &[]).suspicious, [""; 0], "{source}");
+        }
+    }
+
+    #[test]
+    fn functions_that_could_touch_a_session_are_named() {
+        for (language, source) in [
+            ("sql", "select set_config('app.tenant', 'x', false)"),
+            ("sql", "select h(1)"),
+            ("plpgsql", "begin perform set_config('role', 'x', false); end"),
+            ("plpgsql", "begin set search_path = a; end"),
+            ("plpgsql", "begin if true then set app.x = 1; end if; end"),
+            ("plpgsql", "begin execute 'x'; end"),
+            ("plpgsql", "begin perform pg_advisory_lock(1); end"),
+            ("plpgsql", "begin create temp table t (a int); end"),
+            ("plpgsql", "begin perform \"pg_temp\".f(); end"),
+            ("plpgsql", "begin perform query_to_xml('select 1', true, true, ''); end"),
+            ("plpgsql", "begin listen x; end"),
+            ("plpgsql", "begin return currval('s'); end"),
+            ("sql", "select ('s'::regclass).currval"),
+            ("sql", "select lastval()"),
+            ("c", "f"),
+            ("plpython3u", "pass"),
+        ] {
+            let judged = judged(&[function("f", language, source)], &[]);
+            assert_eq!(judged.suspicious.len(), 1, "{source}");
+            assert!(judged.suspicious[0].starts_with("public.f ("), "{source}");
+        }
+        let set = ["f", "public", "f", "sql", "select 1", "search_path=\"pg_temp\", a", ""];
+        assert_eq!(judged(&[set], &[]).suspicious.len(), 1);
+        assert_eq!(
+            judged(&[["f", "public", "f", "sql", "select 1", "search_path=a, pg_temp", ""]], &[]).suspicious.len(),
+            0
+        );
+    }
+
+    #[test]
+    fn clauses_that_change_how_texts_are_read_or_stay_are_noticed() {
+        let odd = ["f", "public", "odd", "sql", "select 'x'", "work_mem=1MB\nstandard_conforming_strings=off", ""];
+        let hides = ["f", "public", "hides", "plpgsql", "begin perform 'x\\'', y() --'; end", odd[5], ""];
+        let seeds = ["f", "public", "seeds", "c", "x", "Seed=0.25", "hstore"];
+        let judged = judged(&[odd, hides, seeds, function("calls", "sql", "select seeds()")], &[]);
+        assert_eq!(judged.suspicious.len(), 3);
+        let mut names: Vec<_> = judged.beyond.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"calls"[..], b"hides", b"seeds"].map(Box::from));
+    }
+
+    #[test]
+    fn a_function_that_was_added_to_an_extension_is_looked_at() {
+        for extension in ["hstore", "dblink", "xml2"] {
+            let added = ["f", "public", "f", "sql", "select set_config('app.tenant', 'x', false)", "", extension];
+            assert_eq!(judged(&[added], &[]).suspicious.len(), 1, "{extension}");
+        }
+        for (language, source, extension) in [
+            ("c", "f", "dblink"),
+            ("c", "f", "hstore"),
+            ("sql", "SELECT xpath_nodeset($1,$2,'',$3)", "xml2"),
+            ("sql", "SELECT pg_catalog.strpos(pg_catalog.lower($1), $2)", "citext"),
+        ] {
+            assert_eq!(judged(&[["f", "public", "f", language, source, "", extension]], &[]).suspicious, [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_cleaning_is_so_for_whatever_calls_it() {
+        let seeds = function("seed", "sql", "select setseed(0.5)");
+        let calls = function("calls", "sql", "select seed()");
+        let far = function("far", "plpgsql", "begin perform calls(); perform far(); end");
+        let not = function("not", "plpgsql", "begin perform lower('a'); end");
+        let fires = ["t", "public", "fires", "plpgsql", "begin perform far(); end", "", ""];
+        let mut names: Vec<_> = judged(&[far, calls, not, seeds], &[]).beyond.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"calls"[..], b"far", b"seed"].map(Box::from));
+        assert!(!judged(&[far, calls, not, seeds], &[]).beyond_unseen);
+        assert!(judged(&[far, calls, seeds, fires], &[]).beyond_unseen);
+        assert!(!judged(&[far, calls, fires], &[]).beyond_unseen);
+        assert!(!judged(&[far, calls, seeds, fires], &["public.seed"]).beyond_unseen);
+        assert!(judged(&[["x", "", "setseed", "", "default in t", "", ""]], &[]).beyond_unseen);
+    }
+
+    #[test]
+    fn what_calls_without_a_source_is_beyond_cleaning_with_what_it_calls() {
+        let seeds = function("seeds", "sql", "select setseed(0.5)");
+        let calls = |called, caller| ["c", "public", called, "", caller, "", ""];
+        let rows = [
+            seeds,
+            function("body", "sql", ""),
+            function("round", "sql", ""),
+            function("names", "plpgsql", "begin perform round('a'); end"),
+            function("encodes", "plpgsql", "begin set local client_encoding = sjis; end"),
+            calls("setseed", "body"),
+            calls("seeds", "aggregate"),
+            calls("aggregate", "round"),
+            calls("random", "harmless"),
+        ];
+        let found = judged(&rows, &[]);
+        assert!(found.suspicious.contains(&"public.encodes (it changes how texts are read)".to_owned()));
+        let mut names: Vec<_> = found.beyond.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"aggregate"[..], b"body", b"names", b"round", b"seeds"].map(Box::from));
+        assert_eq!(judged(&rows, &["public.body", "public.seeds"]).beyond.len(), 0);
+    }
+
+    #[test]
+    fn what_takes_one_argument_is_called_by_a_name_behind_a_dot_too() {
+        let one = |name, source| ["n", "public", name, "sql", source, "", ""];
+        let rows = [
+            one("seed", "select setseed($1)"),
+            one("sets", "select set_config('app.tenant', $1, false)"),
+            one("far", "select (0.5::float8).seed"),
+            one("not", "select ($1).a"),
+            ["n", "public", "box", "c", "LWGEOM_box", "", "postgis"],
+            function("two", "sql", "select set_config('app.tenant', $1, $2 = '')"),
+        ];
+        let mut names: Vec<_> = judged(&rows, &[]).by_notation.into_iter().collect();
+        names.sort();
+        assert_eq!(names, [&b"far"[..], b"seed", b"sets"].map(Box::from));
+        assert!(judged(&rows, &["public.sets", "public.seed", "public.two", "public.box"]).by_notation.is_empty());
+        assert_eq!(judged(&[one("locks", "select (1::bigint).pg_advisory_lock")], &[]).suspicious.len(), 1);
+    }
+
+    #[test]
+    fn what_is_trusted_is_not_looked_at() {
+        let rows = [["f", "gis", "f", "c", "f", "", "postgis"], ["f", "public", "digest", "c", "x", "", "pgcrypto"]];
+        assert_eq!(judged(&rows, &[]).suspicious, ["gis.f (its language cannot be read)"]);
+        for trusted in ["gis.f", "gis.*", "extension:postgis"] {
+            assert_eq!(judged(&rows, &[trusted]).suspicious, [""; 0], "{trusted}");
+        }
+        assert!(judged(&rows, &["gis.f"]).functions.contains(&b"digest"[..]));
+    }
+
+    #[test]
+    fn expressions_that_call_what_is_not_harmless_are_named() {
+        let rows = [["x", "", "set_config", "", "rule of v", "", ""], ["x", "", "lower", "", "default in t", "", ""]];
+        assert_eq!(judged(&rows, &[]).suspicious, ["rule of v (calls set_config)"]);
+        let asks = judged(&[["x", "", "currval", "", "default in t", "", ""], rows[1]], &[]);
+        assert_eq!(asks.suspicious, ["default in t (calls currval)"]);
+        assert!(!asks.prepares);
+    }
+
+    #[test]
+    fn a_malformed_row_is_noticed() {
+        let mut reading = Catalogue::ask(&catalogue(), Arc::default()).unwrap();
+        for body in [&b""[..], b"\0\x07", b"\0\x07\0\0\0\x05ab"] {
+            assert!(reading.row(body).is_none());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Most texts are plain queries in which nothing is to be found. They are told at a glance, by searches for bytes, at a fraction of what it costs
+//! to read them token by token. Whatever is not so plain is left to the reader.
+
+use memchr::{memchr, memchr_iter, memchr2_iter, memchr3, memchr3_iter};
+
+/// Whether this is one SELECT, UPDATE or DELETE that calls nothing by name and creates nothing: it has no parenthesis, no dot behind which a
+/// function of one argument may stand, no name in quotes, no comment, no escape and no dollar quote, and neither INTO nor a name of the system's.
+/// What stands in text constants is not told from the rest.
+pub(super) fn is_plain(text: &[u8]) -> bool {
+    let text = memchr(0, text).map_or(text, |end| &text[..end]).trim_ascii_end();
+    let text = text.strip_suffix(b";").unwrap_or(text);
+    // The ampersand is of U&'...'.
+    begins_plainly(text)
+        && text.is_ascii()
+        && memchr3(b'(', b'.', b'"', text).is_none()
+        && memchr3(b'\\', b';', b'&', text).is_none()
+        && memchr(b'\'', text).is_none_or(|first| has_even_quotes(&text[first..]))
+        && !memchr3_iter(b'-', b'/', b'$', text).any(|at| begins_comment_or_quote(&text[at..]))
+        && !memchr2_iter(b'i', b'I', text).any(|at| begins_with(&text[at..], b"into"))
+        && !memchr_iter(b'_', text).any(|at| at >= 2 && text[at - 2..at].eq_ignore_ascii_case(b"pg"))
+}
+
+fn begins_plainly(text: &[u8]) -> bool {
+    [&b"select"[..], b"update", b"delete"].iter().any(|word| begins_with(text, word))
+        && text.get(6).is_some_and(u8::is_ascii_whitespace)
+}
+
+fn has_even_quotes(text: &[u8]) -> bool {
+    memchr_iter(b'\'', text).count().is_multiple_of(2)
+}
+
+fn begins_comment_or_quote(text: &[u8]) -> bool {
+    match text {
+        [b'-', b'-', ..] | [b'/', b'*', ..] => true,
+        [b'$', next, ..] => !next.is_ascii_digit(),
+        _ => text == b"$",
+    }
+}
+
+fn begins_with(text: &[u8], word: &[u8]) -> bool {
+    text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sql::suspects::{Findings, Suspects};
+
+    fn read(text: &[u8]) -> Findings {
+        let mut found = Findings::default();
+        let text = text.split(|&byte| byte == 0).next().expect("there is a first part");
+        let unclear = super::super::look(text, &mut found, true).unclear;
+        assert!(!unclear, "{}", String::from_utf8_lossy(text));
+        // A name alone calls nothing.
+        found.suspects.remove(Suspects::SEQUENCE.and(Suspects::LAST_VALUE));
+        found
+    }
+
+    #[test]
+    fn ordinary_queries_are_plain() {
+        for sql in [
+            "SELECT abalance FROM pgbench_accounts WHERE aid = 12;",
+            "UPDATE pgbench_accounts SET abalance = abalance + -5 WHERE aid = 7;\0\0\x01\0\0\0\x17",
+            "select * from t where a = $1 and b = 'it''s' order by c limit 10",
+            "delete from t where a = $12 ;  ",
+        ] {
+            assert!(is_plain(sql.as_bytes()), "{sql}");
+            assert_eq!(read(sql.as_bytes()), Findings::default(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_has_to_be_read_is_not() {
+        for sql in [
+            "",
+            "begin",
+            "selecta b",
+            "select f()",
+            "select t.pg_sleep",
+            "select 1; select 2",
+            "select a into b",
+            "select a INTO",
+            "select $a$ x $a$",
+            "select 1 $",
+            "select U&'a'",
+            "select 'a\\'",
+            "select 'a",
+            "select a -- b",
+            "select a /* b */",
+            "update PG_settings set a = 1",
+            "select \"a\"",
+            "select ä",
+        ] {
+            assert!(!is_plain(sql.as_bytes()), "{sql}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn in_what_is_plain_the_reader_finds_nothing(
+            first in prop::sample::select(vec!["select", "UPDATE", "delete", "set", "with"]),
+            parts in prop::collection::vec(prop::sample::select(vec![
+                " ", "\n", "a", "e", "x1", "'", "''", "$1", "$", "$a", ";", ".", "(", "\"", "\\", "-", "/", "*", "&", "U", "=", "::", "[1]",
+                "into", "pg_temp", "pg_settings", "set", "reset", "listen", "nextval", "set_config", "update", "temporary", "\0", "ä", "12",
+            ]), 0..12),
+        ) {
+            let text = format!("{first} {}", parts.concat());
+            if is_plain(text.as_bytes()) {
+                prop_assert_eq!(read(text.as_bytes()), Findings::default(), "{}", text);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What kinds of statements do to a session, by their first words. A kind that is not known here may do anything.
+
+use super::settings::{self, is, next_is};
+use crate::sql::{
+    suspects::{ALL_PARAMETERS, Findings, Suspects},
+    tokens::{Token, Tokens},
+};
+
+/// What the first word of a statement says about the rest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is read like any other.
+    Plain,
+    /// Its options are followed by another statement.
+    Prefix,
+    /// Its first text constant is procedural code.
+    Procedural,
+    /// A name behind it is that of a table, and what is in parentheses behind that are columns.
+    OfTable,
+}
+
+/// Takes the first word of a statement, which may take more.
+pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) -> Kind {
+    let mut buffer = [0; crate::sql::harmless::MAX_NAME];
+    let word = settings::lower(word, &mut buffer).unwrap_or_default();
+    let suspects = match word {
+        b"select" | b"values" | b"table" | b"with" | b"update" | b"delete" | b"merge" | b"show" | b"begin"
+        | b"start" | b"savepoint" | b"release" | b"fetch" | b"move" | b"declare" | b"notify" | b"lock" | b"cluster"
+        | b"reindex" | b"checkpoint" | b"truncate" | b"comment" | b"grant" | b"revoke" | b"call" => return Kind::Plain,
+        b"copy" | b"analyze" | b"analyse" | b"vacuum" => return Kind::OfTable,
+        b"explain" => return Kind::Prefix,
+        b"insert" => Suspects::SEQUENCE,
+        b"commit" | b"end" | b"rollback" | b"abort" => {
+            found.exits = true;
+            return Kind::Plain;
+        }
+        b"set" => {
+            settings::set(tokens, found);
+            return Kind::Plain;
+        }
+        b"reset" => {
+            settings::reset(tokens, found);
+            return Kind::Plain;
+        }
+        b"discard" if next_is(tokens, "all") => {
+            found.resets.push(Box::from(*ALL_PARAMETERS));
+            let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET);
+            settings.and(Suspects::UNDO).and(Suspects::FORGET)
+        }
+        b"discard" | b"close" => Suspects::UNDO,
+        b"deallocate" => Suspects::UNDO.and(Suspects::FORGET),
+        b"unlisten" => {
+            settings::unlisten(tokens, found);
+            Suspects::UNDO
+        }
+        b"listen" => Suspects::LISTEN,
+        b"prepare" if next_is(tokens, "transaction") => {
+            found.exits = true;
+            return Kind::Plain;
+        }
+        b"prepare" => Suspects::PREPARE,
+        b"execute" => Suspects::HIDDEN,
+        b"do" => {
+            found.suspects.add(Suspects::HIDDEN);
+            return Kind::Procedural;
+        }
+        b"load" => Suspects::BEYOND.and(Suspects::HIDDEN),
+        b"drop" => Suspects::UNDO.and(Suspects::DDL),
+        b"create" if creates_temporary(tokens) => return Kind::Plain,
+        b"create" | b"alter" | b"import" | b"reassign" | b"refresh" | b"security" => Suspects::DDL,
+        _ => Suspects::HIDDEN,
+    };
+    found.suspects.add(suspects);
+    Kind::Plain
+}
+
+/// CREATE TEMP TABLE and the like: nobody else will know of it. That it is temporary is seen where the word is.
+fn creates_temporary(tokens: &Tokens<'_>) -> bool {
+    let mut words = tokens.clone().take(6).skip_while(
+        |token| matches!(token, Token::Word(word) if is(word, "local") || is(word, "global") || is(word, "or") || is(word, "replace")),
+    );
+    matches!(words.next(), Some(Token::Word(word)) if is(word, "temp") || is(word, "temporary"))
+}

@@ -1,0 +1,274 @@
+//! What SET, RESET and set_config set and set back: the names, and for how long.
+
+use crate::sql::{
+    harmless,
+    parameter_names::{
+        MAX_NAME, can_be_named, is_harmless, is_hidden_setting, is_verbatim, rules_compiling, rules_reading,
+    },
+    suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects},
+    tokens::{Token, Tokens},
+};
+
+/// Most names of custom parameters noted of one text.
+const MAX_CUSTOM: usize = 64;
+
+/// Most tokens looked at behind a word to see what it does: there may be such words without end.
+const MAX_AHEAD: usize = 64;
+
+pub(super) fn is(word: &[u8], other: &str) -> bool {
+    word.eq_ignore_ascii_case(other.as_bytes())
+}
+
+pub(super) fn next_is(tokens: &Tokens<'_>, other: &str) -> bool {
+    matches!(tokens.clone().next(), Some(Token::Word(word)) if is(word, other))
+}
+
+/// What follows SET.
+pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
+    let mut lasting = true;
+    let mut ahead = tokens.clone();
+    loop {
+        let word = match ahead.next() {
+            // `SET session.x`, `SET "local".x`: the name of a parameter.
+            Some(Token::Word(_)) if ahead.clone().next() == Some(Token::Symbol(b'.')) => break,
+            Some(Token::Quoted(_)) => break,
+            Some(Token::Word(word)) => word,
+            _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::READING)),
+        };
+        if is(word, "local") {
+            lasting = false;
+        } else if is(word, "transaction") || is(word, "constraints") {
+            return;
+        } else if !is(word, "session") {
+            break;
+        }
+        *tokens = ahead.clone();
+    }
+    if lasting {
+        found.suspects.add(Suspects::SETTINGS);
+    }
+    let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
+    // SET TIME ZONE LOCAL; of other parameters it is a value like any.
+    let zone = next_is(tokens, "time");
+    let (mut back, mut on) = (false, false);
+    for token in value {
+        match token {
+            Token::Word(word) => {
+                back |= is(word, "default") || (zone && is(word, "local"));
+                on |= is(word, "on") || is(word, "true");
+            }
+            Token::Literal(text) => {
+                temporary_in(text, found);
+                on |= is(text, "on") || is(text, "true");
+            }
+            _ => {}
+        }
+    }
+    if back {
+        found.suspects.add(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
+        note_reset(tokens, found);
+    }
+    if name(tokens).is_none() {
+        found.suspects.add(Suspects::UNNAMED);
+    }
+    let name = name(tokens);
+    if !note_name(tokens, found) {
+        found.suspects.add(Suspects::MEANING);
+        note_reading(name.as_deref(), on || back, found);
+    }
+}
+
+/// A parameter may be set that rules how constants are read.
+fn note_reading(name: Option<&[u8]>, on: bool, found: &mut Findings) {
+    if name.is_none_or(rules_reading) {
+        found.suspects.add(Suspects::READING);
+    }
+    if !on && name.is_some_and(|name| is(name, "standard_conforming_strings")) {
+        found.suspects.add(Suspects::STRINGS);
+    }
+}
+
+/// A value that may be a search_path: with pg_temp in front, what is created is temporary.
+fn temporary_in(text: &[u8], found: &mut Findings) {
+    if text.windows(7).any(|part| part.eq_ignore_ascii_case(b"pg_temp")) {
+        found.suspects.add(Suspects::TEMPORARY);
+    }
+}
+
+/// What follows RESET.
+pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
+    note_name(tokens, found);
+    note_reset(tokens, found);
+    found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET));
+}
+
+/// Notes the name that follows as one that is set back.
+fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
+    let name = name(tokens).unwrap_or_default().to_ascii_lowercase();
+    note_reset_of(
+        match &name[..] {
+            b"all" => ALL_PARAMETERS,
+            b"time" => b"timezone",
+            b"names" => b"client_encoding",
+            b"schema" => b"search_path",
+            // SESSION AUTHORIZATION
+            b"session" | b"authorization" => b"session_authorization",
+            other => other,
+        },
+        found,
+    );
+}
+
+/// Notes a parameter as one that is set back.
+fn note_reset_of(name: &[u8], found: &mut Findings) {
+    match found.resets.len() {
+        0..MAX_CUSTOM => found.resets.push(name.into()),
+        _ => found.resets[MAX_CUSTOM - 1] = Box::from(*ALL_PARAMETERS),
+    }
+}
+
+/// Notes the channel that follows as one not listened to any more.
+pub(super) fn unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
+    let name = match name(tokens) {
+        Some(name) => name,
+        None if tokens.clone().next() == Some(Token::Symbol(b'*')) => ALL_CHANNELS.to_vec(),
+        None => return,
+    };
+    if found.unlistens.len() < MAX_CUSTOM {
+        found.unlistens.push(name.into());
+    }
+}
+
+/// Notes the name that follows; whether it is harmless.
+fn note_name(tokens: &Tokens<'_>, found: &mut Findings) -> bool {
+    name(tokens).is_some_and(|name| note(&name, found))
+}
+
+/// The name that follows, as PostgreSQL would spell it.
+fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
+    let mut ahead = tokens.clone();
+    let mut name = Vec::new();
+    loop {
+        match ahead.next() {
+            Some(Token::Word(word)) => name.extend(word.to_ascii_lowercase()),
+            Some(Token::Quoted(word)) => name.extend_from_slice(word),
+            _ => return None,
+        }
+        // One that is too long need not be known to its end.
+        if ahead.next() != Some(Token::Symbol(b'.')) || name.len() > MAX_NAME {
+            return Some(name);
+        }
+        name.push(b'.');
+    }
+}
+
+/// Of standard_conforming_strings it matters to what it is set: see `note_reading`.
+fn note_compiling(name: &[u8], found: &mut Findings) {
+    if rules_compiling(name) && name.contains(&b'.') {
+        found.suspects.add(Suspects::READING.and(Suspects::STRINGS));
+    }
+}
+
+fn note(name: &[u8], found: &mut Findings) -> bool {
+    if !is_verbatim(name) || !can_be_named(name) {
+        found.suspects.add(Suspects::UNNAMED);
+        return false;
+    }
+    if is(name, "standard_conforming_strings") {
+        // The bodies of functions are read otherwise then.
+        found.suspects.add(Suspects::HIDDEN);
+    }
+    if is(name, "client_encoding") || is(name, "names") {
+        found.suspects.add(Suspects::LETTERS);
+    }
+    note_compiling(name, found);
+    if is_hidden_setting(name) {
+        found.suspects.add(Suspects::UNNAMED);
+    }
+    if is(name, "seed") {
+        found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
+    }
+    if !name.contains(&b'.') {
+        return is_harmless(name);
+    }
+    if found.custom.len() >= MAX_CUSTOM {
+        found.suspects.add(Suspects::UNNAMED);
+    } else if !found.custom.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        found.custom.push(name.into());
+    }
+    true
+}
+
+/// The first tokens of an argument, and how many it has.
+#[derive(Clone, Copy, Default)]
+struct Argument<'a> {
+    first: Option<Token<'a>>,
+    count: usize,
+}
+
+/// What follows `set_config(`: `'name', value, whether it is local)`.
+pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
+    let mut arguments = [Argument::default(); 3];
+    let (mut at, mut depth, mut closed) = (0, 1, false);
+    for token in tokens.take(MAX_AHEAD) {
+        match token {
+            Token::Symbol(b'(' | b'[') => depth += 1,
+            Token::Symbol(b')' | b']') => depth -= 1,
+            Token::Symbol(b',') if depth == 1 => {
+                at += 1;
+                continue;
+            }
+            Token::Literal(text) => temporary_in(text, found),
+            _ => {}
+        }
+        if depth == 0 || at >= arguments.len() {
+            closed = depth == 0;
+            break;
+        }
+        arguments[at].first.get_or_insert(token);
+        arguments[at].count += 1;
+    }
+    // Local only if it says so by a single constant.
+    let local = match (closed && at == 2 && arguments[2].count == 1).then_some(arguments[2].first).flatten() {
+        Some(Token::Word(word)) => is(word, "true"),
+        Some(Token::Literal(text)) => is(text, "true") || is(text, "t"),
+        _ => false,
+    };
+    let settings = Suspects::SETTINGS.and(Suspects::MEANING);
+    match (arguments[0].count, arguments[0].first) {
+        (1, Some(Token::Literal(name))) if is_verbatim(name) => {
+            // Whether it is local is not always to be seen.
+            note_compiling(name, found);
+            let harmless = if local && name.contains(&b'.') { true } else { note(name, found) };
+            if !harmless {
+                found.suspects.add(Suspects::MEANING);
+                let on = matches!(arguments[1].first, Some(Token::Literal(text)) if is(text, "on"));
+                note_reading(Some(name), on && arguments[1].count == 1, found);
+            }
+            // NULL sets it back.
+            if !local && matches!(arguments[1].first, Some(Token::Word(word)) if is(word, "null")) {
+                note_reset_of(&name.to_ascii_lowercase(), found);
+                found.suspects.add(Suspects::RESET);
+            }
+            if !local {
+                found.suspects.add(Suspects::SETTINGS);
+            } else if is(name, "search_path") && !(arguments[1].count == 1 && is_literal(arguments[1].first)) {
+                found.suspects.add(Suspects::TEMPORARY);
+            }
+        }
+        (1, Some(Token::Number)) => found.suspects.add(settings.and(Suspects::BOUND_NAME).and(Suspects::READING)),
+        _ => found.suspects.add(settings.and(Suspects::UNNAMED).and(Suspects::READING)),
+    }
+}
+
+fn is_literal(token: Option<Token<'_>>) -> bool {
+    matches!(token, Some(Token::Literal(_)))
+}
+
+/// A name as PostgreSQL knows it, if that is not longer than it can be.
+pub(super) fn lower<'a>(word: &[u8], buffer: &'a mut [u8; harmless::MAX_NAME]) -> Option<&'a [u8]> {
+    let lower = buffer.get_mut(..word.len())?;
+    lower.copy_from_slice(word);
+    lower.make_ascii_lowercase();
+    Some(lower)
+}
