@@ -69,7 +69,8 @@ use self::{
 };
 use crate::{
     client_state::STATES,
-    mailbox::{Asker, Mailbox, Message, Post, Survey},
+    host::Host,
+    mailbox::{Asker, Command, Mailbox, Message, Post, Survey},
     pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
     registry::Demand,
@@ -80,6 +81,8 @@ use crate::{
 /// See the file's head.
 pub(crate) struct Worker<P: Protocol, R: Reactor> {
     number: u8,
+    /// The same as in `shared`, which is one step further away.
+    host: Arc<Host>,
     shared: Arc<Shared<P, R>>,
     reactor: R,
     now: Time,
@@ -212,11 +215,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn new(number: u8, shared: Arc<Shared<P, R>>, reactor: R) -> Self {
-        let listeners = shared.listeners.len();
+        let host = Arc::clone(&shared.host);
+        let listeners = host.listeners.len();
         Self {
             number,
             reactor,
-            now: shared.clock.now(),
+            now: host.clock.now(),
+            host,
             clients: Slab::new(),
             servers: Slab::new(),
             dials: Slab::new(),
@@ -325,10 +330,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 let pool = self.pool(pool);
                 self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
             }
-            Message::Act(pool, action) => {
-                let pool = self.pool(pool);
-                self.actions.push_back((pool, action));
-            }
             Message::Resolved { question, result, took } => self.on_resolved(question, result, took),
             Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
             Message::CancelDone(asker) => self.on_cancel_done(asker),
@@ -336,19 +337,29 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
             Message::Evict { listener } => self.evict(listener),
-            Message::Clients { limit, reply } => {
+            Message::Command(command) => self.handle_command(command),
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        match command {
+            Command::Act(pool, action) => {
+                let pool = self.pool(pool);
+                self.actions.push_back((pool, action));
+            }
+            Command::Meet(demand) => self.demands.push(demand),
+            Command::Clients { limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(limit));
             }
-            Message::Servers { limit, reply } => {
+            Command::Servers { limit, reply } => {
                 let _ = reply.try_send(self.inspect_servers(limit));
             }
-            Message::Meet(demand) => self.demands.push(demand),
-            Message::Kill { client, reply } => {
+            Command::Kill { client, reply } => {
                 let _ = reply.try_send(self.kill(client));
             }
-            Message::Leave => self.leave(),
-            Message::Drain => self.drain(),
-            Message::Stop => self.stopping = true,
+            Command::Leave => self.leave(),
+            Command::Drain => self.drain(),
+            Command::Stop => self.stopping = true,
         }
     }
 
@@ -431,14 +442,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let Some(pool) = &self.pools[index] {
             return Arc::clone(pool);
         }
-        let pool = self.shared.registry.pool(id, self.now);
+        let pool = self.host.registry.pool(id, self.now);
         self.own_times.note(&pool.spec().timeouts);
         self.pools[index] = Some(Arc::clone(&pool));
         pool
     }
 
     fn publish(&mut self) {
-        let board = &self.shared.board[usize::from(self.number)];
+        let board = &self.host.board[usize::from(self.number)];
         board.transactions.store(self.transactions, Relaxed);
         board.moves.store(self.moves, Relaxed);
         for (listener, states) in self.states.iter().enumerate() {

@@ -78,9 +78,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- coming ----
 
     pub(super) fn on_accepted(&mut self, listener: u32, socket: R::Socket) {
-        let shared = std::sync::Arc::clone(&self.shared);
-        let rules = &shared.listeners[listener as usize];
-        if shared.draining.load(Relaxed) {
+        let host = std::sync::Arc::clone(&self.host);
+        let rules = &host.listeners[listener as usize];
+        if host.draining.load(Relaxed) {
             return;
         }
         let admitted = match rules.admit() {
@@ -96,19 +96,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Admission::Accept => Admitted::Welcome,
         };
         // The worker with the fewest clients takes it.
-        let load = |n: &usize| (shared.board[*n].clients.load(Relaxed), *n != usize::from(self.number));
-        let chosen = (0..shared.board.len()).min_by_key(load).expect("there is a worker");
-        shared.board[chosen].clients.fetch_add(1, Relaxed);
+        let load = |n: &usize| (host.board[*n].clients.load(Relaxed), *n != usize::from(self.number));
+        let chosen = (0..host.board.len()).min_by_key(load).expect("there is a worker");
+        host.board[chosen].clients.fetch_add(1, Relaxed);
         if chosen == usize::from(self.number) {
             self.add_client(socket, listener, admitted);
         } else {
-            shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
+            self.shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
         }
     }
 
     pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
         if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
-            let name = &self.shared.listeners[listener as usize].name;
+            let name = &self.host.listeners[listener as usize].name;
             tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
         }
         if let Some((_, conn)) = self.listening.iter().find(|(l, _)| *l == listener)
@@ -120,8 +120,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Asks the worker with the longest idle client to evict it.
     fn ask_eviction(&mut self, listener: u32) {
-        let oldest = |n: &usize| self.shared.board[*n].oldest_idle[listener as usize].load(Relaxed);
-        let chosen = (0..self.shared.board.len()).min_by_key(oldest).expect("there is a worker");
+        let oldest = |n: &usize| self.host.board[*n].oldest_idle[listener as usize].load(Relaxed);
+        let chosen = (0..self.host.board.len()).min_by_key(oldest).expect("there is a worker");
         self.shared.mailboxes[chosen].send(Message::Evict { listener });
     }
 
@@ -134,7 +134,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 return self.client_has_left(listener, admitted);
             }
         };
-        let peer = self.shared.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
+        let peer = self.host.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
         let origin = Origin {
             listener: listener as u16,
             address: peer.map(|peer| peer.ip().to_canonical()),
@@ -182,7 +182,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Admitted::Welcome if self.draining => Some(Refusal::ShuttingDown),
             Admitted::Welcome => None,
             Admitted::Surplus => {
-                let limit = self.shared.listeners[listener as usize].limits().hard_limit;
+                let limit = self.host.listeners[listener as usize].limits().hard_limit;
                 Some(Refusal::TooManyClients { limit })
             }
         };
@@ -199,7 +199,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         assert!(client.pool.is_none(), "a client logs in once");
         client.pool = Some(pool);
         shared.clients.fetch_add(1, Relaxed);
-        let rules = &self.shared.listeners[usize::from(client.listener)];
+        let rules = &self.host.listeners[usize::from(client.listener)];
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
         let patience = socket::patience(shared.spec().timeouts.over(rules.timeouts()).client_idle);
         if rules.tcp && patience != rules.patience {
@@ -233,7 +233,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         } else {
             let held = &mut self.clients[slot].held;
             held.extend(&buffer[..length]);
-            if held.is_enough(self.shared.config.max_held_input) {
+            if held.is_enough(self.host.config.max_held_input) {
                 self.feed(slot);
             }
         }
@@ -281,7 +281,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let client = &mut self.clients[slot];
             let input = Input {
                 bytes: &bytes[at..],
-                full: length - at >= self.shared.config.max_held_input,
+                full: length - at >= self.host.config.max_held_input,
                 unread: self.reactor.is_sending(client.conn),
             };
             let mut servers = ServerSessions(&mut self.servers);
@@ -317,7 +317,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.closing || client.lease.is_waiting() {
             return;
         }
-        if client.held.len() >= self.shared.config.max_held_input {
+        if client.held.len() >= self.host.config.max_held_input {
             if client.hung_up {
                 self.push_client_gone(slot);
             }
@@ -339,7 +339,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn upstream_keeps_replies(&self, client: &ClientConn<P::Client>) -> bool {
-        self.shared.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
+        self.host.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
             && match client.lease {
                 Lease::Held { .. } => true,
                 // What is answered here is not the upstream's to keep.
@@ -408,7 +408,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         client.hung_up = true;
         // Otherwise the end is seen when it is listened to again.
-        if client.lease.is_waiting() || client.held.len() >= self.shared.config.max_held_input {
+        if client.lease.is_waiting() || client.held.len() >= self.host.config.max_held_input {
             self.push_client_gone(slot);
         }
     }
@@ -464,13 +464,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
         let client = &self.clients[slot];
-        let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
+        let tcp = self.host.listeners[usize::from(client.listener)].tcp;
         if tcp { self.reactor.peer(client.conn).map(|peer| peer.ip().to_canonical()) } else { None }
     }
 
     pub(super) fn client_address(&self, slot: usize) -> String {
         let client = &self.clients[slot];
-        if !self.shared.listeners[usize::from(client.listener)].tcp {
+        if !self.host.listeners[usize::from(client.listener)].tcp {
             return "unix".to_owned();
         }
         self.reactor.peer(client.conn).map_or_else(|| "gone".to_owned(), |a| a.to_string())

@@ -18,7 +18,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             ClientInfo {
                 id: self.client_id(client),
                 address: self.client_address(slot),
-                listener: self.shared.listeners[usize::from(client.listener)].name.clone(),
+                listener: self.host.listeners[usize::from(client.listener)].name.clone(),
                 database: self.database(slot),
                 user: self.user(slot),
                 state: client.state.as_str(),

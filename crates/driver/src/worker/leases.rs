@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     client_state::State,
-    mailbox::Message,
+    mailbox::{Command, Message},
     reactor::Reactor,
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
@@ -45,7 +45,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         while let Some(action) = guarded.pool.poll_action() {
             self.actions.push_back((Arc::clone(pool), action));
         }
-        pool.set_alarm(&guarded, &self.shared.registry.alarms, self.now);
+        pool.set_alarm(&guarded, &self.host.registry.alarms, self.now);
         result
     }
 
@@ -166,7 +166,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         server.since = self.now;
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
-        if grant.waited >= self.shared.config.slow_wait
+        if grant.waited >= self.host.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
             tracing::warn!(
@@ -256,7 +256,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     let why = "connecting takes longer than max_wait_time allows";
                     return LeaseFailure::Unavailable { waited, last_error: Some(why.into()) };
                 }
-                let full = if room { self.shared.registry.limiting(pool.member) } else { None };
+                let full = if room { self.host.registry.limiting(pool.member) } else { None };
                 LeaseFailure::WaitTimeout { waited, servers: counts.total, limit: full.unwrap_or("max_size") }
             }
             CheckOutFailed::Paused => {
@@ -402,7 +402,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return false;
         }
         pool.awaits_idle.store(false, Relaxed);
-        self.shared.registry.comes_free(pool.member, &mut self.demands)
+        self.host.registry.comes_free(pool.member, &mut self.demands)
     }
 
     /// A grant of a server: brings it and its client together, wherever they live.
@@ -438,17 +438,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     pool.lock().stats.on_failed(reason);
                     Message::Failed { pool: pool.id, waiter, reason, waited }
                 }
-                action => Message::Act(pool.id, action),
+                action => Message::Command(Command::Act(pool.id, action)),
             };
             return self.mailbox(place).send(message);
         }
         match action {
-            Action::AskPermit => self.shared.registry.request(pool.member, &mut self.demands),
-            Action::WithdrawPermit => self.shared.registry.withdraw(pool.member, &mut self.demands),
-            Action::Insist => self.shared.registry.insist(pool.member, &mut self.demands),
+            Action::AskPermit => self.host.registry.request(pool.member, &mut self.demands),
+            Action::WithdrawPermit => self.host.registry.withdraw(pool.member, &mut self.demands),
+            Action::Insist => self.host.registry.insist(pool.member, &mut self.demands),
             Action::Spare => {
                 pool.awaits_idle.store(false, Relaxed);
-                self.shared.registry.has_idle(pool.member, &mut self.demands);
+                self.host.registry.has_idle(pool.member, &mut self.demands);
             }
             Action::Connect { server, .. } => {
                 // An order to close it may have come from another worker, and overtaken this one.
@@ -494,7 +494,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.stats.on_closed(reason);
             guarded.pool.closed(server, now);
         });
-        self.shared.registry.release(pool.member, &mut self.demands);
+        self.host.registry.release(pool.member, &mut self.demands);
     }
 
     /// Says what a server did not do in time.
@@ -522,15 +522,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match demand {
             Demand::Permit(pool) => {
                 if !self.operate(&pool, |guarded| guarded.pool.permit(now)) {
-                    self.shared.registry.decline(pool.member, &mut self.demands);
+                    self.host.registry.decline(pool.member, &mut self.demands);
                 }
             }
             Demand::Reclaim(pool) => {
-                let (shared, mut demands) = (Arc::clone(&self.shared), Vec::new());
+                let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
                 // Both under the pool's lock: else another worker could tell in between of a server to spare, which would be no news yet.
                 self.operate(&pool, |guarded| {
                     if !guarded.pool.reclaim(now) {
-                        shared.registry.reclaim_failed(pool.member, &mut demands);
+                        host.registry.reclaim_failed(pool.member, &mut demands);
                     }
                 });
                 self.demands.append(&mut demands);

@@ -25,7 +25,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[slot].closing {
             return;
         }
-        let listener = &self.shared.listeners[usize::from(self.clients[slot].listener)];
+        let listener = &self.host.listeners[usize::from(self.clients[slot].listener)];
         let counted = match &why {
             Refusal::Evicted => Some(Sent::Evicted),
             Refusal::IdleTimeout => Some(Sent::IdleTimeout),
@@ -182,7 +182,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Closes a client's connection, or first has it watched whether the client has heard that it is sent away.
     fn close_connection(&mut self, client: &ClientConn<P::Client>) {
-        let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
+        let tcp = self.host.listeners[usize::from(client.listener)].tcp;
         let Some(why) = client.sent_away.filter(|_| tcp && self.partings.has_room()) else {
             return self.reactor.close(client.conn);
         };
@@ -193,19 +193,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
-        let listener = &self.shared.listeners[listener as usize];
+        let listener = &self.host.listeners[listener as usize];
         match admitted {
             Admitted::Welcome => listener.left(),
             Admitted::Surplus => {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
         }
-        self.shared.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
+        self.host.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
     }
 
     /// Evicts the longest idle client of a listener, if it has been idle long enough.
     pub(super) fn evict(&mut self, listener: u32) {
-        let min = self.shared.listeners[listener as usize].limits().evict_min_idle;
+        let min = self.host.listeners[listener as usize].limits().evict_min_idle;
         let queue = &self.idle_queues[listener as usize];
         if let Some((slot, since)) = queue.oldest()
             && self.now - since >= min
@@ -222,7 +222,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if let Err(error) = self.reactor.detach(conn) {
                 tracing::error!(%error, "cannot let go of a listening socket");
             }
-            self.shared.listening.fetch_sub(1, SeqCst);
+            self.host.listening.fetch_sub(1, SeqCst);
         }
         self.accept_later.clear();
     }
@@ -230,7 +230,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Stops accepting and sends everybody away who has nothing in progress.
     pub(super) fn drain(&mut self) {
         self.draining = true;
-        self.shared.draining.store(true, SeqCst);
+        self.host.draining.store(true, SeqCst);
         self.leave();
         self.send_idle_away();
     }

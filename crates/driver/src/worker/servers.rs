@@ -516,7 +516,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.stats.on_closed(reason);
             guarded.pool.lost(id, now);
         });
-        self.shared.registry.release(pool.member, &mut self.demands);
+        self.host.registry.release(pool.member, &mut self.demands);
     }
 
     /// The database's own name for a server's connection, when the protocol tells one.

@@ -189,7 +189,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.on_mux_grant_lost(pool.id, waiter);
         };
         self.serve(pool.id, slot);
-        if grant.waited >= self.shared.config.slow_wait
+        if grant.waited >= self.host.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
             tracing::warn!(

@@ -5,7 +5,7 @@ use std::{io, sync::atomic::Ordering::SeqCst, time::Duration};
 use protocol::Protocol;
 
 use super::Worker;
-use crate::{reactor::Reactor, shared::Board};
+use crate::{host::Board, reactor::Reactor};
 
 /// The longest a worker sleeps; time-outs are this exact.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
@@ -42,7 +42,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.publish();
             return None;
         }
-        self.now = self.shared.clock.now();
+        self.now = self.host.clock.now();
         if self.now >= self.next_tick {
             self.tell_time();
             self.upkeep();
@@ -81,7 +81,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Handles one completion; false if there was none.
     pub(crate) fn handle_next(&mut self) -> bool {
         let Some(completion) = self.reactor.next() else { return false };
-        self.now = self.shared.clock.now();
+        self.now = self.host.clock.now();
         self.handle_completion(completion);
         self.settle();
         true
@@ -90,7 +90,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Ends a turn with what others have written.
     pub(crate) fn handle_mail(&mut self) {
         self.flush();
-        self.now = self.shared.clock.now();
+        self.now = self.host.clock.now();
         self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
         for _ in 0..MAX_MAIL {
             let Some(message) = self.mail.pop_front() else { break };
@@ -105,6 +105,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn is_last_client_gone(&self) -> bool {
         // First whether any can come: who is accepted is counted before the socket is let go.
         let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
-        self.clients.is_empty() && self.shared.listening.load(SeqCst) == 0 && self.shared.board.iter().all(gone)
+        self.clients.is_empty() && self.host.listening.load(SeqCst) == 0 && self.host.board.iter().all(gone)
     }
 }
