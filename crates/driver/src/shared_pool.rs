@@ -268,6 +268,7 @@ impl SharedPool {
         let [dns, tcp, tls, auth, ready] = stats.connect.clone();
         PoolSnapshot {
             id: self.id,
+            protocol: spec.protocol,
             database: spec.database.clone(),
             user: spec.user.clone(),
             address: spec.hosts.to_string(),
