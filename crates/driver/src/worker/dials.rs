@@ -17,7 +17,8 @@ use super::{
     attempts::{Attempts, Demand},
     calls::{Source, call},
     held::Held,
-    servers::{Local, Phase, ServerConn},
+    pools::Local,
+    servers::{Phase, ServerConn},
 };
 use crate::{
     config::Address,

@@ -214,7 +214,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Stops accepting; whoever is here stays.
+    /// Stops accepting. Clients that are here stay.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
         for (_, conn) in self.listening.drain(..) {
@@ -227,7 +227,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.accept_later.clear();
     }
 
-    /// Stops accepting and sends everybody away who has nothing in progress.
+    /// Stops accepting, and sends clients away that have nothing in progress.
     pub(super) fn drain(&mut self) {
         self.draining = true;
         self.host.draining.store(true, SeqCst);
@@ -235,7 +235,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.send_idle_away();
     }
 
-    /// Sends away who uses a pool that is drained and has nothing in progress.
+    /// Sends clients away that use a drained pool and have nothing in progress.
     pub(super) fn send_drained_away(&mut self) {
         let drained: Vec<bool> =
             self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();

@@ -28,9 +28,6 @@ use crate::{
     shared_pool::SharedPool,
 };
 
-/// The slot by which pools know a mux as a waiter; no client has it.
-pub(super) const MUX: u32 = (1 << (u32::BITS - protocol::WORKER_BITS)) - 1;
-
 /// A mux gives its server back this often at least.
 pub(super) const TURN: Duration = Duration::from_secs(1);
 
@@ -74,13 +71,13 @@ pub(super) struct Joiner {
 
 /// What a server is to those who share it.
 pub(super) struct Share {
-    /// Who has a share, by slot.
+    /// The clients that have a share, by slot.
     pub(super) sharers: Vec<u32>,
     /// The worst verdict of those who left.
     worst: Verdict,
     /// Since when the mux has the server.
     pub(super) since: Time,
-    /// Nobody joins any more, and who has a share sends nothing.
+    /// No client joins any more, and those that have a share send nothing.
     pub(super) yielding: bool,
     /// Somebody has joined since the last look.
     used: bool,
@@ -124,7 +121,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         } else if self.has_room(pool) {
             self.mux(pool).expect("just seen").joining.push(joiner);
         } else {
-            let (waiter, reason) = (self.waiter_id(slot, joiner.waiter), CheckOutFailed::QueueFull);
+            let (waiter, reason) = (self.client_waiter(slot, joiner.waiter), CheckOutFailed::QueueFull);
             let pool = self.pool(pool);
             pool.lock().stats.on_failed(reason);
             self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
@@ -165,9 +162,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let mux = Mux { waiter, place: Place::Waiting, joining, relief: Relief::None };
         self.muxes[pool.0 as usize] = Some(Box::new(mux));
-        let id = self.waiter_id(MUX as usize, waiter);
+        let id = self.mux_waiter(waiter);
         match self.ask(&shared, id) {
-            CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(&shared, &grant),
+            CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(&shared, waiter, &grant),
             CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
             // Nobody leaves the queue for a mux: a server that comes when all have gone is simply given back.
             CheckOut::Queued(_) => {}
@@ -178,14 +175,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The server that was granted to a mux lives here.
-    pub(super) fn on_mux_granted(&mut self, pool: &Arc<SharedPool>, grant: &Grant) {
+    pub(super) fn on_mux_granted(&mut self, pool: &Arc<SharedPool>, waiter: u32, grant: &Grant) {
         let slot = self.server_here(pool, grant.server).filter(|slot| !self.servers[*slot].ending);
-        let waiter = (grant.waiter.0 >> 32) as u32;
         if !self.mux_waits(pool.id, waiter) {
             return self.on_relief_granted(pool.id, waiter, slot);
         }
         let Some(slot) = slot else {
-            // What ends a server gives it back. Nothing was sent, so whoever waits simply asks again.
+            // What ends a server gives it back. Nothing was sent, so the clients that wait simply ask again.
             return self.on_mux_grant_lost(pool.id, waiter);
         };
         self.serve(pool.id, slot);
@@ -228,7 +224,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }));
     }
 
-    /// Lets those in who wait.
+    /// Gives a share to those who wait.
     pub(super) fn admit_joining(&mut self, pool: PoolId, server: usize) {
         let joining = self.mux(pool).map(|mux| std::mem::take(&mut mux.joining)).unwrap_or_default();
         for joiner in joining {
@@ -294,7 +290,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             );
         }
         let now = self.now;
-        // Who came late goes on waiting: it has not had its time.
+        // Clients that came late go on waiting: they have not had their time.
         let patient = matches!(reason, CheckOutFailed::Timeout | CheckOutFailed::Unavailable);
         let (late, failed): (Vec<_>, Vec<_>) =
             mux.joining.into_iter().partition(|joiner| patient && (now - joiner.since) * 2 < waited);
@@ -307,7 +303,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.share_anew(pool.id, late);
     }
 
-    /// The server that was shared has been given back or has gone, and the pool knows: who waits asks for another.
+    /// The server that was shared has been given back or has gone, and the pool knows: those who wait ask for another.
     pub(super) fn share_anew(&mut self, pool: PoolId, mut joining: Vec<Joiner>) {
         joining.retain(|joiner| self.still_joins(pool, joiner));
         if joining.is_empty() {
@@ -427,7 +423,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not take what it gets.
-    /// Who was given a share and not `heard` yet is heard before it is given back.
+    /// A client that has just got its share, and was not `heard` yet, is heard before the server is given back.
     pub(super) fn is_share_withheld(&self, server: usize, heard: bool) -> bool {
         let server = &self.servers[server];
         let yielding = server.share.as_ref().is_some_and(|share| share.yielding);
@@ -481,7 +477,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.admit_if_open(pool, slot);
     }
 
-    /// Lets those in who wait, if the server is the mux's and takes more.
+    /// Gives a share to those who wait, if the server is the mux's and takes more.
     pub(super) fn admit_if_open(&mut self, pool: PoolId, slot: usize) {
         let current =
             self.mux(pool).is_some_and(|mux| matches!(mux.place, Place::Serving(its) if its as usize == slot));
