@@ -98,7 +98,7 @@ impl Handle {
         self.meet(demands);
     }
 
-    /// Holds back whoever wants a server of this database, or of all, and closes servers as they become free. False if
+    /// Holds back clients that want a server of this database, or of all, and closes servers as they become free. False if
     /// more databases than can be remembered are under orders of their own; so for the following two.
     pub fn pause(&self, database: Option<&DatabaseName>) -> bool {
         self.order(database, |wish| wish.paused = true)
@@ -143,7 +143,7 @@ impl Handle {
         self.meet(demands);
     }
 
-    /// Accepts nobody any more; whoever is here stays, and when the last has gone the workers end. No connection that
+    /// Accepts nobody any more. Clients that are here stay, and when the last has gone the workers end. No connection that
     /// waits to be accepted is lost if another process listens on the same sockets.
     pub fn leave(&self) {
         self.host.leaving.store(true, SeqCst);

@@ -55,7 +55,7 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Command(Command),
 }
 
-/// What a worker can be told by who knows neither its protocol nor its reactor.
+/// What a worker can be told by code that knows neither its protocol nor its reactor.
 pub(crate) enum Command {
     /// Something the pool wants done where the server lives.
     Act(PoolId, Action),
@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// All workers, for who knows neither their protocol nor their reactor.
+/// All workers, for code that knows neither their protocol nor their reactor.
 pub(crate) trait Workers: Send + Sync {
     /// Tells one of them something.
     fn command(&self, worker: usize, command: Command);

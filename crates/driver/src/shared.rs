@@ -21,7 +21,7 @@ pub(crate) struct Shared<P: Protocol, R: Reactor> {
 }
 
 impl<P: Protocol, R: Reactor> Shared<P, R> {
-    /// What the workers share whom these wake, one each; and the sockets on which they listen.
+    /// What the workers share, and the sockets on which they listen. Each worker is woken by one of the wakers.
     pub(crate) fn new(
         config: DriverConfig,
         protocol: Arc<P>,

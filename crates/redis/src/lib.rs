@@ -170,7 +170,7 @@ impl Protocol for Redis {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
-        self.prodded(me, server, key, out);
+        self.on_notified(me, server, key, out);
     }
 
     fn surveyed(
