@@ -12,28 +12,28 @@ from waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 METRICS = {
-    "poolhouse_clients": {"listener", "state"},
-    "poolhouse_servers": {"database", "user", "state"},
-    "poolhouse_servers_max": {"database", "user"},
-    "poolhouse_servers_created_total": {"database", "user"},
-    "poolhouse_waiters": {"database", "user"},
-    "poolhouse_transactions_total": {"database", "user"},
-    "poolhouse_checkout_seconds_count": {"database", "user", "path"},
-    "poolhouse_checkout_seconds_bucket": {"database", "user", "path", "le"},
-    "poolhouse_hold_seconds_count": {"database", "user"},
-    "poolhouse_connect_phase_seconds_count": {"database", "user", "phase"},
+    "poolhouse_clients": {"listener", "protocol", "state"},
+    "poolhouse_servers": {"protocol", "database", "user", "state"},
+    "poolhouse_servers_max": {"protocol", "database", "user"},
+    "poolhouse_servers_created_total": {"protocol", "database", "user"},
+    "poolhouse_waiters": {"protocol", "database", "user"},
+    "poolhouse_transactions_total": {"protocol", "database", "user"},
+    "poolhouse_checkout_seconds_count": {"protocol", "database", "user", "path"},
+    "poolhouse_checkout_seconds_bucket": {"protocol", "database", "user", "path", "le"},
+    "poolhouse_hold_seconds_count": {"protocol", "database", "user"},
+    "poolhouse_connect_phase_seconds_count": {"protocol", "database", "user", "phase"},
     "poolhouse_auth_failures_total": set(),
     "poolhouse_session_panics_total": set(),
     "poolhouse_build_info": {"version", "reactor"},
 }
 # These have samples once it happened.
 HAPPENINGS = {
-    "poolhouse_client_rejections_total": {"listener", "reason"},
-    "poolhouse_client_evictions_total": {"listener", "reason"},
-    "poolhouse_eviction_loops_total": {"listener"},
-    "poolhouse_servers_closed_total": {"database", "user", "reason"},
-    "poolhouse_checkout_failed_total": {"database", "user", "reason"},
-    "poolhouse_pinned": {"database", "user", "reason"},
+    "poolhouse_client_rejections_total": {"listener", "protocol", "reason"},
+    "poolhouse_client_evictions_total": {"listener", "protocol", "reason"},
+    "poolhouse_eviction_loops_total": {"listener", "protocol"},
+    "poolhouse_servers_closed_total": {"protocol", "database", "user", "reason"},
+    "poolhouse_checkout_failed_total": {"protocol", "database", "user", "reason"},
+    "poolhouse_pinned": {"protocol", "database", "user", "reason"},
 }
 
 
@@ -114,8 +114,8 @@ def test_histograms_are_cumulative_and_complete(start):
         assert values[-1] == samples[("poolhouse_checkout_seconds_count", labels)]
 
 
-def items(pooler, what):
-    status, text = pooler.get(f"/api/{what}")
+def items(pooler, what, within=None):
+    status, text = pooler.get(f"/api/{within or what}")
     assert status == 200, text
     return json.loads(text)[what]
 
@@ -129,6 +129,7 @@ def test_lists_of_pools_clients_and_servers(start, cluster):
         (listed,) = [c for c in items(pooler, "clients") if c["database"] == "bench"]
         assert listed["user"] == "app" and listed["address"].startswith("127.0.0.1")
         (server,) = items(pooler, "servers")
+        assert {shown["protocol"] for shown in (pool, listed, server, *items(pooler, "listeners", "pools"))} == {"postgres"}
         (backend,) = cluster.backends()
         assert backend.pid in server.values()
         client.query("COMMIT")

@@ -162,6 +162,18 @@ def test_an_order_says_which_of_two_databases_of_the_same_name_it_means(house, c
     assert client.ping() and wire.query("SELECT 1") and bench.query("SELECT 1")
 
 
+def test_what_is_counted_for_two_databases_of_the_same_name_stays_apart(house, cluster):
+    both = house(more=f'[[database]]\nname = "0"\nurl = "{cluster.url("other")}"\n')
+    client, wire = both.redis_client(), both.wire(database="0")
+    client.ping(), [wire.query("SELECT 1") for _ in range(5)]
+    counted = lambda protocol: both.metric("poolhouse_transactions_total", protocol=protocol, database="0")
+    eventually("both are counted", lambda: counted("postgres") >= 5 and 0 < counted("redis") < 5)
+    assert {protocol: both.metric("poolhouse_clients", protocol=protocol) for protocol in ("postgres", "redis")} == {"postgres": 1, "redis": 1}
+    for what in ("pools", "clients", "servers"):
+        shown = json.loads(both.get(f"/api/{what}")[1])[what]
+        assert {one["protocol"] for one in shown if one["database"] == "0"} == {"postgres", "redis"}, what
+
+
 def test_a_reload_brings_another_kind_only_with_a_listener_that_is_there(house):
     served = house(kinds=("postgres",))
     served.rewrite()

@@ -44,6 +44,8 @@ impl Default for DriverConfig {
 pub struct ListenerSpec<S = OwnedFd> {
     /// For metrics and logs: the address as configured.
     pub name: String,
+    /// Label: what its clients speak.
+    pub protocol: &'static str,
     /// Bound and listening; TCP or Unix.
     pub socket: S,
     /// Whether it is TCP (then TCP_NODELAY and keepalive are set on what it accepts).

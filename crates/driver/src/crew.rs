@@ -74,7 +74,8 @@ impl<P: Protocol, R: Reactor> Crew<P, R> {
 
     /// To watch and steer them. What waits for an answer of a worker waits in vain: nobody steps it meanwhile.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.shared))
+        let shared = Arc::clone(&self.shared);
+        Handle::new(Arc::clone(&shared.host), shared)
     }
 
     /// What a worker does next. One that waits is to be stepped when its wait is over.

@@ -17,6 +17,7 @@ mod driver;
 mod evictions;
 mod handle;
 mod histogram;
+mod host;
 mod lines;
 mod listener;
 mod mailbox;

@@ -39,6 +39,7 @@ const EVICTIONS: [&str; 7] =
 /// See the file's head.
 pub(crate) struct Listener {
     pub(crate) name: String,
+    pub(crate) protocol: &'static str,
     pub(crate) tcp: bool,
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
     /// What its clients speak asks for these.
@@ -63,9 +64,10 @@ pub(crate) struct Listener {
 impl Listener {
     /// One as it was configured, and what it listens on.
     pub(crate) fn new<S>(spec: ListenerSpec<S>, client_rules: ClientRules) -> (Self, S) {
-        let ListenerSpec { name, socket, tcp, gate: limits, timeouts, tls } = spec;
+        let ListenerSpec { name, protocol, socket, tcp, gate: limits, timeouts, tls } = spec;
         let listener = Self {
             name,
+            protocol,
             tcp,
             tls,
             client_rules,
@@ -137,6 +139,7 @@ impl Listener {
         };
         ListenerSnapshot {
             name: self.name.clone(),
+            protocol: self.protocol,
             rejections: vec![
                 ("hard_limit", self.rejected.load(Relaxed)),
                 ("auth_failures", self.throttled.load(Relaxed)),

@@ -37,8 +37,6 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     GrantLost(PoolId, Grant),
     /// A waiter of this worker fails.
     Failed { pool: PoolId, waiter: pool::WaiterId, reason: CheckOutFailed, waited: Duration },
-    /// Something the pool wants done where the server lives.
-    Act(PoolId, Action),
     /// A host name was resolved for one of this worker's dials.
     Resolved { question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration },
     /// Cancel what a client of this worker is doing.
@@ -53,12 +51,20 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     SurveyDone(Box<Survey>),
     /// Evict the client of this listener that has been idle longest.
     Evict { listener: u32 },
+    /// Something that any thread of the process can ask for.
+    Command(Command),
+}
+
+/// What a worker can be told by code that knows neither its protocol nor its reactor.
+pub(crate) enum Command {
+    /// Something the pool wants done where the server lives.
+    Act(PoolId, Action),
+    /// The budget wants something of a pool.
+    Meet(Demand),
     /// Tell about up to so many clients.
     Clients { limit: usize, reply: SyncSender<Vec<ClientInfo>> },
     /// Tell about up to so many servers.
     Servers { limit: usize, reply: SyncSender<Vec<ServerInfo>> },
-    /// The budget wants something of a pool.
-    Meet(Demand),
     /// Close a client, and say whether there was one.
     Kill { client: u64, reply: SyncSender<bool> },
     /// Accept nobody; end when the last client has gone.
@@ -67,6 +73,12 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Drain,
     /// End now.
     Stop,
+}
+
+/// All workers, for code that knows neither their protocol nor their reactor.
+pub(crate) trait Workers: Send + Sync {
+    /// Tells one of them something.
+    fn command(&self, worker: usize, command: Command);
 }
 
 /// A server on its way to another worker.

@@ -18,7 +18,7 @@ pub struct DatabaseName {
 /// What is wished of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Wish {
-    /// Hold all who want a server, and keep none.
+    /// Hold back all clients that want a server, and keep no server.
     pub(crate) paused: bool,
     /// Let clients go, and no new ones in.
     pub(crate) drained: bool,

@@ -23,8 +23,8 @@ use crate::{
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
     pools: RwLock<HashMap<PoolId, Arc<SharedPool>>>,
-    /// May be locked by who has a pool locked, and not the other way round.
-    purse: Mutex<Purse>,
+    /// It may be locked while a pool is locked. While it is locked, no pool may be.
+    accounts: Mutex<Accounts>,
     pub(crate) alarms: Alarms,
     /// How often pools were configured anew.
     pub(crate) configured: AtomicU64,
@@ -32,8 +32,8 @@ pub(crate) struct Registry {
     pub(crate) orders: Mutex<Orders>,
 }
 
-/// The budget, and whose seat is whose.
-struct Purse {
+/// The budget with its caps, and the pools that have seats in it.
+struct Accounts {
     budget: Budget,
     caps: BTreeMap<String, Cap>,
     seats: HashMap<MemberId, Seat>,
@@ -68,12 +68,12 @@ pub(crate) enum Demand {
 impl Registry {
     /// Its pools are looked after by so many workers.
     pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize) -> Self {
-        let purse =
-            Purse { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved: HashMap::new() };
+        let accounts =
+            Accounts { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved: HashMap::new() };
         Self {
             upstreams,
             pools: RwLock::default(),
-            purse: Mutex::new(purse),
+            accounts: Mutex::new(accounts),
             alarms: Alarms::new(workers),
             configured: AtomicU64::new(0),
             orders: Mutex::default(),
@@ -104,9 +104,9 @@ impl Registry {
         // Asked under the lock: a reload that this answer does not know yet finds the pool in the list and tells it.
         let spec = self.upstreams.spec(id);
         let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
-        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
-        let scopes = purse.scopes(&spec.caps);
-        let member = purse.budget.add_member(&scopes);
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let scopes = accounts.scopes(&spec.caps);
+        let member = accounts.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, spec, member, now));
         {
             // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody knows it yet.
@@ -114,42 +114,42 @@ impl Registry {
             pool.follow(&mut guarded, wish, now);
             pool.set_first_alarm(&self.alarms, now);
         }
-        purse.seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
+        accounts.seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
         pools.insert(id, Arc::clone(&pool));
         pool
     }
 
     /// Puts a pool under the caps of its spec, and these at their limits.
     pub(crate) fn recap(&self, member: MemberId, caps: &[(String, u32)], demands: &mut Vec<Demand>) {
-        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, limit) in caps {
-            purse.limit(name, *limit);
+            accounts.limit(name, *limit);
         }
-        let scopes = purse.scopes(caps);
-        purse.budget.set_scopes(member, &scopes);
-        purse.drain_actions(demands);
+        let scopes = accounts.scopes(caps);
+        accounts.budget.set_scopes(member, &scopes);
+        accounts.drain_actions(demands);
     }
 
     /// Leaves so much of each cap to another process.
     pub(crate) fn reserve(&self, reserved: HashMap<String, u32>, demands: &mut Vec<Demand>) {
-        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
-        purse.reserved = reserved;
-        let caps: Vec<_> = purse.caps.iter().map(|(name, cap)| (name.clone(), cap.limit)).collect();
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.reserved = reserved;
+        let caps: Vec<_> = accounts.caps.iter().map(|(name, cap)| (name.clone(), cap.limit)).collect();
         for (name, limit) in caps {
-            purse.limit(&name, limit);
+            accounts.limit(&name, limit);
         }
-        purse.drain_actions(demands);
+        accounts.drain_actions(demands);
     }
 
     /// How much of each cap is used here.
     pub(crate) fn caps(&self) -> Vec<CapUsage> {
-        let purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let usage = |(name, cap): (&String, &Cap)| CapUsage {
             name: name.clone(),
-            used: purse.budget.usage(cap.scope).0,
+            used: accounts.budget.usage(cap.scope).0,
             limit: cap.limit,
         };
-        purse.caps.iter().map(usage).collect()
+        accounts.caps.iter().map(usage).collect()
     }
 
     /// All pools, in order of their ids.
@@ -217,9 +217,9 @@ impl Registry {
 
     /// The setting because of which a pool gets no more servers for now, if it is not its own size.
     pub(crate) fn limiting(&self, member: MemberId) -> Option<&'static str> {
-        let purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = purse.budget.full_scope(member)?;
-        purse.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = accounts.budget.full_scope(member)?;
+        accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
     }
 
     /// A pool that could give up nothing before has an idle server to spare now.
@@ -232,10 +232,10 @@ impl Registry {
         demands: &mut Vec<Demand>,
         f: impl FnOnce(&mut Budget, &mut HashMap<MemberId, Seat>, &mut Vec<Demand>),
     ) {
-        let mut purse = self.purse.lock().unwrap_or_else(PoisonError::into_inner);
-        let Purse { budget, seats, .. } = &mut *purse;
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Accounts { budget, seats, .. } = &mut *accounts;
         f(budget, seats, demands);
-        purse.drain_actions(demands);
+        accounts.drain_actions(demands);
     }
 }
 
@@ -249,7 +249,7 @@ fn setting_of(cap: &str) -> &'static str {
     }
 }
 
-impl Purse {
+impl Accounts {
     /// The scopes of these caps, made where they are new.
     fn scopes(&mut self, caps: &[(String, u32)]) -> Vec<ScopeId> {
         let mut scopes = Vec::with_capacity(caps.len());

@@ -16,7 +16,7 @@ const MAX_QUESTIONS: usize = 4096;
 const MAX_THREADS: usize = 8;
 /// Threads that ask for the same name at a time.
 const MAX_THREADS_OF_A_NAME: usize = 2;
-/// A question that waited longer is not asked any more: who asked has given up, and others wait behind it.
+/// A question that waited longer is not asked any more: the connection that asked was given up, and others wait behind it.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Addresses of one name that are tried; a name server may give thousands.
@@ -36,10 +36,10 @@ struct Question {
 }
 
 /// Its threads end when all of these are gone.
-pub(crate) struct Resolver(Arc<Desk>);
+pub(crate) struct Resolver(Arc<Questions>);
 
 /// What its threads share.
-struct Desk {
+struct Questions {
     state: Mutex<State>,
     news: Condvar,
     ask: Box<Ask>,
@@ -62,7 +62,7 @@ impl Resolver {
     }
 
     fn asking(ask: impl Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Desk { state: Mutex::default(), news: Condvar::new(), ask: Box::new(ask) }))
+        Self(Arc::new(Questions { state: Mutex::default(), news: Condvar::new(), ask: Box::new(ask) }))
     }
 
     /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many questions wait.
@@ -75,8 +75,8 @@ impl Resolver {
         }
         state.waiting.push_back(question);
         if state.idle == 0 && state.threads < MAX_THREADS {
-            let desk = Arc::clone(&self.0);
-            match std::thread::Builder::new().name("resolver".into()).spawn(move || desk.work()) {
+            let questions = Arc::clone(&self.0);
+            match std::thread::Builder::new().name("resolver".into()).spawn(move || questions.work()) {
                 Ok(_) => state.threads += 1,
                 Err(error) if state.threads == 0 => {
                     let refused: Vec<_> = state.waiting.drain(..).collect();
@@ -98,7 +98,7 @@ impl Drop for Resolver {
     }
 }
 
-impl Desk {
+impl Questions {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -16,7 +16,7 @@ use crate::{
     alarms::Alarms,
     config::PoolSpec,
     orders::Wish,
-    snapshot::{DurationHistogram, PoolSnapshot},
+    snapshot::{DurationHistogram, PoolSnapshot, PoolState},
 };
 
 /// Between two times that all servers are made anew because one of them takes no writes.
@@ -243,6 +243,23 @@ impl SharedPool {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What it holds now.
+    pub(crate) fn state(&self) -> PoolState {
+        let spec = self.spec();
+        let guarded = self.lock();
+        PoolState {
+            id: self.id,
+            protocol: spec.protocol,
+            database: spec.database.clone(),
+            user: spec.user.clone(),
+            counts: guarded.pool.counts(),
+            clients: self.clients.load(Relaxed),
+            paused: guarded.pool.is_paused(),
+            drained: self.drained.load(Relaxed),
+        }
+    }
+
+    /// What it holds now, and what was counted.
     pub(crate) fn snapshot(&self, now: Time) -> PoolSnapshot {
         let spec = self.spec();
         let guarded = self.lock();
@@ -251,6 +268,7 @@ impl SharedPool {
         let [dns, tcp, tls, auth, ready] = stats.connect.clone();
         PoolSnapshot {
             id: self.id,
+            protocol: spec.protocol,
             database: spec.database.clone(),
             user: spec.user.clone(),
             address: spec.hosts.to_string(),

@@ -44,6 +44,8 @@ pub struct Snapshot {
 pub struct ListenerSnapshot {
     /// As configured.
     pub name: String,
+    /// Label: what its clients speak.
+    pub protocol: &'static str,
     /// Clients not yet authenticated.
     pub login: u64,
     /// Clients with nothing in progress.
@@ -71,6 +73,8 @@ pub struct ListenerSnapshot {
 pub struct PoolSnapshot {
     /// Its id.
     pub id: PoolId,
+    /// Label.
+    pub protocol: &'static str,
     /// Label.
     pub database: String,
     /// Label.
@@ -167,6 +171,8 @@ pub struct ClientInfo {
     pub address: String,
     /// The listener's name.
     pub listener: String,
+    /// What the listener's clients speak.
+    pub protocol: &'static str,
     /// Empty before login.
     pub database: String,
     /// Empty before login.
@@ -188,6 +194,8 @@ pub struct ClientInfo {
 pub struct ServerInfo {
     /// Unique while it lives on its worker.
     pub id: u32,
+    /// Label.
+    pub protocol: &'static str,
     /// Label.
     pub database: String,
     /// Label.

@@ -1,4 +1,4 @@
-//! Slows down those who guess passwords, and locks nobody out who comes from the same address and knows one.
+//! Slows down clients that guess passwords. A client of the same address that knows its password is not locked out.
 //!
 //! From the Nth failure within a minute on, only so many clients of an address may be logging in at a time; the others wait for their
 //! turn, first come, first served. A login that succeeds ends its turn at once. One that fails keeps it for [`DELAY`], and its answer
@@ -29,7 +29,7 @@ const TURNS: usize = 16;
 /// Addresses remembered. The others are counted in [`CROWDS`] groups then: no limit is off because there are many.
 const MAX_ADDRESSES: usize = 4096;
 const CROWDS: u64 = 256;
-/// How often those whose window is over are looked for when there are so many.
+/// When there are so many addresses, those whose window is over are looked for this often.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// See the file's head.
@@ -48,7 +48,7 @@ struct Table {
     next: u64,
 }
 
-/// Who is counted together.
+/// The clients that are counted together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Key {
     /// An IPv4 address, or the first half of an IPv6 address: whoever has one of those has all.

@@ -1,27 +1,41 @@
 //! A worker: one thread, one reactor, the clients that live on it and the servers they hold.
 //!
-//! The loop takes completions and messages one at a time, lets the protocol turn them into effects
-//! and executes those. What an effect sets off for somebody else (a grant, a failure, a close) is
-//! put into `work` and done when the effect at hand is finished, so that nothing recurses.
+//! The loop takes completions and messages one at a time, lets the protocol turn them into effects and executes those. What an effect
+//! sets off for somebody else (a grant, a failure, a close) is put into `work` and done when the effect at hand is finished, so that
+//! nothing recurses.
 //!
-//! - [`attempts`]: which hosts are tried for a new server;
-//! - [`calls`]: how sessions are called, and what they see of others;
-//! - [`clients`]: accepting, their bytes, time-outs and leaving;
-//! - [`defects`]: sessions that panic;
-//! - [`delays`]: turns of those who log in from where passwords are guessed, and answers kept back from them;
-//! - [`dials`]: connections in the making;
-//! - [`held`]: input that sessions have not consumed;
-//! - [`partings`]: whether those who were sent away have heard it;
-//! - [`servers`]: their bytes, moving and closing;
-//! - [`sides`]: cancel requests;
-//! - [`secure`]: going on in TLS;
-//! - [`effects`]: executing what sessions wish;
-//! - [`gathering`]: waiting a moment for more requests;
-//! - [`leases`]: check-out, check-in, and what the pool and the budget want done;
-//! - [`sharing`]: servers that clients share;
-//! - [`turns`]: the loop, and its parts;
-//! - [`upkeep`]: everything that happens because time passes;
-//! - [`inspect`]: telling an operator what is there.
+//! All of it is one state machine. Its files are in groups:
+//!
+//! | group | files | what they do |
+//! |-|-|-|
+//! | loop | this one, [`turns`], [`inspect`] | hand out completions, mail and work; answer operators |
+//! | expiry | [`upkeep`] | whatever happens because time passes |
+//! | effects | [`effects`] | execute what sessions wish |
+//! | relay | [`clients`], [`servers`] | take bytes, hand them to sessions, and listen again |
+//! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
+//! | | [`secure`], [`delays`] | TLS; logins from where passwords are guessed |
+//! | | [`standing`] | what clients are counted as, and their names for logs |
+//! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
+//! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
+//! | share | [`sharing`], [`gathering`] | servers that clients share; the wait for more requests |
+//! | | [`stalls`], [`silence`], [`relief`] | clients that do not read; servers that do not answer |
+//! | side | [`sides`] | cancel requests |
+//! | ends | [`leaving`], [`partings`], [`ending`], [`defects`] | clients that go, servers that end, sessions that panic |
+//! | pools | [`pools`], [`calls`], [`lease`] | ask pools under their locks, find servers, call sessions |
+//!
+//! Who calls whom:
+//!
+//! - The loop calls all, and nobody calls the loop. Only the loop calls expiry, which calls all others.
+//! - Whoever has called a session hands what it wishes to effects, which calls relay, lease, share, side and ends.
+//! - Relay asks for no server and gives none back: lease does both, on account of an effect. It tells share and side of bytes that came
+//!   or left, because shared servers and cancel requests hold input back, and ends of connections that broke.
+//! - Lease calls relay and ends, and of share only [`offer`](Worker::offer): somebody waits, so an unused shared server is given back.
+//! - Share is to lease like one client that holds a server. It calls lease, relay and ends.
+//! - Side calls relay, lease and ends, and asks share whether input is held back.
+//! - Ends calls relay, lease and share. Each of these may have something that ends.
+//! - Pools calls none of these.
+//!
+//! What a pool decides, for a client (lease) or for clients that share (share), comes back as [`Work`], and is told apart here.
 
 mod attempts;
 mod calls;
@@ -30,6 +44,7 @@ mod defects;
 mod delays;
 mod dials;
 mod effects;
+mod ending;
 mod gathering;
 mod held;
 mod inspect;
@@ -37,6 +52,7 @@ mod lease;
 mod leases;
 mod leaving;
 mod partings;
+mod pools;
 mod posts;
 mod prelude;
 mod relief;
@@ -46,6 +62,7 @@ mod sharing;
 mod sides;
 mod silence;
 mod stalls;
+mod standing;
 mod surveys;
 mod turns;
 mod upkeep;
@@ -56,20 +73,22 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckOutFailed, Grant, Home, IdleQueue, ServerId, Time, WaiterId};
-use protocol::{ClientTag, CloseReason, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag};
+use pool::{Action, CheckOutFailed, Grant, IdleQueue, ServerId, Time, WaiterId};
+use protocol::{CloseReason, Outbox, Peer, PoolId, Protocol, Refusal};
 use slab::Slab;
 
 pub(crate) use self::turns::{Sleep, TICK};
 use self::{
     clients::ClientConn,
     dials::Dial,
-    servers::{Local, ServerConn},
+    pools::{Local, Waiter},
+    servers::ServerConn,
     sides::Side,
 };
 use crate::{
     client_state::STATES,
-    mailbox::{Asker, Mailbox, Message, Post, Survey},
+    host::Host,
+    mailbox::{Asker, Command, Message, Post, Survey},
     pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
     registry::Demand,
@@ -80,6 +99,8 @@ use crate::{
 /// See the file's head.
 pub(crate) struct Worker<P: Protocol, R: Reactor> {
     number: u8,
+    /// The same as in `shared`, which is one step further away.
+    host: Arc<Host>,
     shared: Arc<Shared<P, R>>,
     reactor: R,
     now: Time,
@@ -87,7 +108,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     servers: Slab<ServerConn<P::Server>>,
     dials: Slab<Dial>,
     sides: Slab<Side>,
-    /// Who asked for the cancel at hand, until a side connection is opened for it.
+    /// The client that asked for the cancel at hand, until a side connection is opened for it.
     asker: Option<Asker>,
     /// Those who share a server, by pool.
     muxes: Vec<Option<Box<sharing::Mux>>>,
@@ -212,11 +233,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn new(number: u8, shared: Arc<Shared<P, R>>, reactor: R) -> Self {
-        let listeners = shared.listeners.len();
+        let host = Arc::clone(&shared.host);
+        let listeners = host.listeners.len();
         Self {
             number,
             reactor,
-            now: shared.clock.now(),
+            now: host.clock.now(),
+            host,
             clients: Slab::new(),
             servers: Slab::new(),
             dials: Slab::new(),
@@ -318,16 +341,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn handle_message(&mut self, message: Message<P, R>) {
         match message {
             Message::Client { socket, listener, admitted } => self.add_client(socket, listener, admitted),
-            Message::Server(server, grant) => self.on_server_arrived(*server, grant),
+            Message::Server(server, grant) => {
+                let pool = Arc::clone(&server.pool);
+                match self.take_in(*server) {
+                    true => self.on_granted(pool.id, &grant),
+                    false => self.on_grant_lost(pool.id, &grant),
+                }
+            }
             Message::Bring(pool, grant) => self.bring(pool, grant),
-            Message::GrantLost(pool, grant) => self.on_grant_lost(pool, grant),
+            Message::GrantLost(pool, grant) => self.on_grant_lost(pool, &grant),
             Message::Failed { pool, waiter, reason, waited } => {
                 let pool = self.pool(pool);
                 self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
-            }
-            Message::Act(pool, action) => {
-                let pool = self.pool(pool);
-                self.actions.push_back((pool, action));
             }
             Message::Resolved { question, result, took } => self.on_resolved(question, result, took),
             Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
@@ -336,19 +361,29 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
             Message::Evict { listener } => self.evict(listener),
-            Message::Clients { limit, reply } => {
+            Message::Command(command) => self.handle_command(command),
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        match command {
+            Command::Act(pool, action) => {
+                let pool = self.pool(pool);
+                self.actions.push_back((pool, action));
+            }
+            Command::Meet(demand) => self.demands.push(demand),
+            Command::Clients { limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(limit));
             }
-            Message::Servers { limit, reply } => {
+            Command::Servers { limit, reply } => {
                 let _ = reply.try_send(self.inspect_servers(limit));
             }
-            Message::Meet(demand) => self.demands.push(demand),
-            Message::Kill { client, reply } => {
+            Command::Kill { client, reply } => {
                 let _ = reply.try_send(self.kill(client));
             }
-            Message::Leave => self.leave(),
-            Message::Drain => self.drain(),
-            Message::Stop => self.stopping = true,
+            Command::Leave => self.leave(),
+            Command::Drain => self.drain(),
+            Command::Stop => self.stopping = true,
         }
     }
 
@@ -371,7 +406,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn handle_work(&mut self, work: Work) {
         match work {
-            Work::Granted(pool, grant) => self.on_granted(pool, grant),
+            Work::Granted(pool, grant) => self.on_granted(pool, &grant),
             Work::Bring(pool, grant) => self.bring(pool, grant),
             Work::ProbeAnswered { server, id } => self.on_probe_answered(server as usize, id),
             Work::Feed { client, serial } => {
@@ -405,43 +440,34 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    fn home(&self) -> Home {
-        Home(self.number)
-    }
+    // ---- what a pool has decided, for a client or for those who share ----
 
-    fn client_tag(&self, slot: usize) -> ClientTag {
-        ClientTag::new(self.number, slot)
-    }
-
-    fn server_tag(&self, slot: usize) -> ServerTag {
-        ServerTag::new(self.number, slot)
-    }
-
-    fn mailbox(&self, home: Home) -> &Mailbox<P, R> {
-        &self.shared.mailboxes[usize::from(home.0)]
-    }
-
-    /// The pool behind an id, from this worker's own list.
-    fn pool(&mut self, id: PoolId) -> Arc<SharedPool> {
-        Arc::clone(self.know_pool(id))
-    }
-
-    /// Enters a pool in this worker's own list if it is not there.
-    fn know_pool(&mut self, id: PoolId) -> &Arc<SharedPool> {
-        let index = id.0 as usize;
-        if index >= self.pools.len() {
-            self.pools.resize(index + 1, None);
-            self.local.resize_with(index + 1, Vec::new);
+    /// A server that lives here was granted to somebody who lives here.
+    fn on_granted(&mut self, pool: PoolId, grant: &Grant) {
+        match grant.waiter.into() {
+            Waiter::Client(slot, number) => self.on_client_granted(pool, (slot, number), grant),
+            Waiter::Mux(number) => self.on_mux_granted(pool, number, grant),
         }
-        self.pools[index].get_or_insert_with(|| {
-            let pool = self.shared.registry.pool(id, self.now);
-            self.own_times.note(&pool.spec().timeouts);
-            pool
-        })
+    }
+
+    /// The server died between the grant and its arrival.
+    fn on_grant_lost(&mut self, pool: PoolId, grant: &Grant) {
+        match grant.waiter.into() {
+            Waiter::Client(slot, number) => self.on_client_grant_lost(pool, (slot, number)),
+            Waiter::Mux(number) => self.on_mux_grant_lost(pool, number),
+        }
+    }
+
+    /// There is no server for somebody who lives here.
+    fn on_lease_failed(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration) {
+        match waiter.into() {
+            Waiter::Client(slot, number) => self.on_client_lease_failed(pool, (slot, number), reason, waited),
+            Waiter::Mux(number) => self.on_mux_failed(pool, number, reason, waited),
+        }
     }
 
     fn publish(&mut self) {
-        let board = &self.shared.board[usize::from(self.number)];
+        let board = &self.host.board[usize::from(self.number)];
         board.transactions.store(self.transactions, Relaxed);
         board.moves.store(self.moves, Relaxed);
         for (listener, states) in self.states.iter().enumerate() {

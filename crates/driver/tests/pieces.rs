@@ -103,7 +103,8 @@ fn with_client(protocol: &Arc<Framed>, use_it: impl FnOnce(TcpStream)) {
     let address = socket.local_addr().unwrap();
     let gate = GateConfig { soft_limit: 9, hard_limit: 9, evict_min_idle: Duration::ZERO };
     let (name, timeouts) = ("here".to_owned(), Timeouts::default());
-    let listener = ListenerSpec { name, socket: socket.into(), tcp: true, gate, timeouts, tls: None };
+    let listener =
+        ListenerSpec { name, protocol: "lines", socket: socket.into(), tcp: true, gate, timeouts, tls: None };
     let config = DriverConfig { workers: 1, ..DriverConfig::default() };
     let driver = Driver::start(config, Arc::clone(protocol), Arc::new(Nowhere), vec![listener]).unwrap();
     let client = TcpStream::connect(address).unwrap();

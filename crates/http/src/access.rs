@@ -68,7 +68,7 @@ pub(crate) fn unknown() -> Denied {
 
 /// What a request's head says of the answer.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct AnswerOptions {
     /// The connection stays open.
     pub keep_alive: bool,
     /// The head alone was asked for.
@@ -77,7 +77,7 @@ pub(crate) struct Manner {
     pub origin: Option<String>,
 }
 
-impl Manner {
+impl AnswerOptions {
     pub(crate) fn new(head: &Head, rules: &Rules) -> Self {
         let origin = head.origin.as_deref().and_then(|origin| match &*rules.origins {
             [any] if any == "*" => Some("*"),

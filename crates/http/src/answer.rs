@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use http::StatusCode;
 
-use crate::{Denied, access::Manner};
+use crate::{Denied, access::AnswerOptions};
 
 /// What a protocol says of itself.
 #[derive(Debug)]
@@ -61,9 +61,9 @@ impl Answer {
     }
 
     /// What a browser is told before it lets a page ask.
-    pub(crate) fn permission(manner: &Manner) -> Self {
+    pub(crate) fn permission(options: &AnswerOptions) -> Self {
         let mut answer = Self { status: 204, content: None, fields: Vec::new(), body: None };
-        if manner.origin.is_some() {
+        if options.origin.is_some() {
             answer.fields.push(("access-control-allow-methods", METHODS.to_owned()));
             answer.fields.push(("access-control-allow-headers", "authorization, *".to_owned()));
             answer.fields.push(("access-control-max-age", "86400".to_owned()));
@@ -81,10 +81,10 @@ impl Answer {
     pub(crate) fn all_fields<'a>(
         &'a self,
         service: &'a Service,
-        manner: &'a Manner,
+        options: &'a AnswerOptions,
     ) -> impl Iterator<Item = (&'static str, &'a str)> {
         let content = self.content.map(|content| ("content-type", content));
-        let origin = manner.origin.as_deref().into_iter().flat_map(|origin| {
+        let origin = options.origin.as_deref().into_iter().flat_map(|origin| {
             let varies = (origin != "*").then_some(("vary", "origin"));
             [("access-control-allow-origin", origin), ("access-control-expose-headers", service.exposed)]
                 .into_iter()
@@ -95,16 +95,16 @@ impl Answer {
     }
 
     /// Its head and its body as HTTP/1.1.
-    pub(crate) fn http1(self, service: &Service, manner: &Manner) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn http1(self, service: &Service, options: &AnswerOptions) -> (Vec<u8>, Vec<u8>) {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
-        for (name, value) in self.all_fields(service, manner) {
+        for (name, value) in self.all_fields(service, options) {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         if let Some(body) = &self.body {
             let _ = write!(head, "content-length: {}\r\n", body.len());
         }
-        head.push_str(if manner.keep_alive { "\r\n" } else { "connection: close\r\n\r\n" });
-        (head.into_bytes(), self.body.filter(|_| !manner.head_only).unwrap_or_default())
+        head.push_str(if options.keep_alive { "\r\n" } else { "connection: close\r\n\r\n" });
+        (head.into_bytes(), self.body.filter(|_| !options.head_only).unwrap_or_default())
     }
 }
 
@@ -130,24 +130,24 @@ pub(crate) mod tests {
         refusal: |to, why| to.extend_from_slice(why.as_bytes()),
     };
 
-    fn text(answer: Answer, manner: &Manner) -> String {
-        let (head, body) = answer.http1(&SERVICE, manner);
+    fn text(answer: Answer, options: &AnswerOptions) -> String {
+        let (head, body) = answer.http1(&SERVICE, options);
         String::from_utf8([head, body].concat()).expect("text")
     }
 
     #[test]
     fn an_answer_says_how_long_it_is_and_what_becomes_of_the_connection() {
-        let manner = Manner { keep_alive: true, ..Manner::default() };
+        let options = AnswerOptions { keep_alive: true, ..AnswerOptions::default() };
         let mut answer = Answer::new(200, "application/json", b"{}".to_vec());
         answer.fields.push(("x-state", "7".to_owned()));
         let expected = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-state: 7\r\ncontent-length: 2\r\n\r\n{}";
-        assert_eq!(text(answer, &manner), expected);
+        assert_eq!(text(answer, &options), expected);
     }
 
     #[test]
     fn the_head_alone_has_no_body() {
-        let manner = Manner { head_only: true, ..Manner::default() };
-        let text = text(Answer::denied(&SERVICE, &Denied::new(401, "no")), &manner);
+        let options = AnswerOptions { head_only: true, ..AnswerOptions::default() };
+        let text = text(Answer::denied(&SERVICE, &Denied::new(401, "no")), &options);
         assert!(text.ends_with("content-length: 2\r\nconnection: close\r\n\r\n"), "{text}");
         assert!(text.contains("www-authenticate: Bearer\r\n"));
     }
@@ -155,8 +155,8 @@ pub(crate) mod tests {
     #[test]
     fn a_browser_is_told_whose_pages_may_read_an_answer() {
         let told = |origin: Option<&str>| {
-            let manner = Manner { origin: origin.map(str::to_owned), ..Manner::default() };
-            text(Answer::new(200, "text/plain", Vec::new()), &manner)
+            let options = AnswerOptions { origin: origin.map(str::to_owned), ..AnswerOptions::default() };
+            text(Answer::new(200, "text/plain", Vec::new()), &options)
         };
         assert!(!told(None).contains("access-control"));
         assert!(

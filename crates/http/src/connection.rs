@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, Denied, Door, Request, Room, Service, Stream,
+    Answer, Denied, Door, End, Event, Room, Service, Stream,
     http1::{Http1, Step},
     http2::Http2,
     room::Share,
@@ -22,24 +22,6 @@ pub struct Connection<C> {
 enum Version<C> {
     One(Http1<C>),
     Two(Box<Http2<C>>),
-}
-
-/// What comes of the client's bytes.
-#[derive(Debug)]
-pub enum Event<'b, C> {
-    /// A body has begun to come in pieces (HTTP/1.1): the client is not idle from now on.
-    Uploading,
-    /// A request has come whole. In HTTP/1.1 nothing more is read before it has been answered, and the answer flushed.
-    Request(Request<'b, C>),
-}
-
-/// How a connection has come to its end. What was flushed is to be sent before it is closed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum End {
-    /// As it should.
-    Done,
-    /// By what the client did, in words for a log.
-    Fault(String),
 }
 
 impl<C> Connection<C> {

@@ -4,17 +4,13 @@ use std::{borrow::Cow, collections::VecDeque};
 
 use crate::{
     Answer, Denied, Door, End, Event, Method, Service, Stream, Target,
-    access::{self, Manner},
-    body::Body,
+    access::{self, AnswerOptions},
+    body::{Body, MAX_DROPPED},
     head::{self, Framing, Head, MAX_HEAD},
     http2::PREFACE,
     request::Asked,
     room::Share,
 };
-
-/// Bytes of a request that are dropped, because it is answered already, before its connection is given up. Many clients look for an answer
-/// only when they have sent all, and who closes before that may destroy it on its way.
-pub(crate) const MAX_DROPPED: u64 = 1024 * 1024 * 1024;
 
 /// A connection.
 pub(crate) struct Http1<C> {
@@ -36,7 +32,7 @@ enum Stage<C> {
     /// A body comes in pieces.
     Body(Box<Upload<C>>),
     /// A request waits for its answer.
-    Asked(Manner),
+    Asked(AnswerOptions),
     /// Events are said until the connection ends.
     Events,
     /// The rest of a request that was answered already: so many bytes are dropped before the connection ends. Who closes on unread
@@ -48,7 +44,7 @@ enum Stage<C> {
 
 struct Upload<C> {
     asked: Asked<C>,
-    manner: Manner,
+    options: AnswerOptions,
     body: Body,
 }
 
@@ -90,8 +86,8 @@ impl<C> Http1<C> {
                 }
                 Stage::Head => match self.begin(rest, service, refusal, share, door) {
                     Ok(read) => read,
-                    Err((manner, denied)) => {
-                        self.fail_as(manner, &denied, service);
+                    Err((options, denied)) => {
+                        self.fail_as(options, &denied, service);
                         (0, Step::On)
                     }
                 },
@@ -130,8 +126,8 @@ impl<C> Http1<C> {
         refusal: &mut Option<Box<Denied>>,
         share: &mut Share,
         door: &mut D,
-    ) -> Result<(usize, Step<'b, C>), (Manner, Denied)> {
-        let plainly = |denied| (Manner::default(), denied);
+    ) -> Result<(usize, Step<'b, C>), (AnswerOptions, Denied)> {
+        let plainly = |denied| (AnswerOptions::default(), denied);
         let head = match head::read(bytes, service.fields).map_err(plainly)? {
             Some(head) => head,
             // The owner holds at least twice as much.
@@ -142,23 +138,23 @@ impl<C> Http1<C> {
             return Err(plainly(*denied));
         }
         let rules = access::rules(door).map_err(plainly)?;
-        let manner = Manner::new(&head, &rules);
+        let options = AnswerOptions::new(&head, &rules);
         if head.method == Method::Options {
-            self.permit(manner, head.framing, service);
+            self.permit(options, head.framing, service);
             return Ok((head.length, Step::On));
         }
-        let with_manner = |denied| (manner.clone(), denied);
+        let with_options = |denied| (options.clone(), denied);
         let target = Target::read(&head.target, service.query_token);
-        let token = access::token(&head, &target, &rules).map_err(with_manner)?;
-        let caller = door.recognise(token).ok_or_else(|| with_manner(access::unknown()))?;
-        door.enter(&caller).map_err(with_manner)?;
+        let token = access::token(&head, &target, &rules).map_err(with_options)?;
+        let caller = door.recognise(token).ok_or_else(|| with_options(access::unknown()))?;
+        door.enter(&caller).map_err(with_options)?;
         share.set_max_request(rules.max_request);
         let fits = !matches!(head.framing, Framing::Length(length) if length > share.limit() as u64);
         let body = Body::new(head.framing, rules.max_request);
         let mut body = match body.and_then(|body| if fits { Ok(body) } else { Err(Denied::crowded()) }) {
             Ok(body) => body,
             Err(denied) => {
-                self.deny_and_drop(manner, &denied, head.framing, service);
+                self.deny_and_drop(options, &denied, head.framing, service);
                 return Ok((head.length, Step::On));
             }
         };
@@ -168,7 +164,7 @@ impl<C> Http1<C> {
         match framing {
             Framing::Length(most) if behind.len() as u64 >= most => {
                 let body = &behind[..most as usize];
-                let event = self.hand_over(asked, manner, Cow::Borrowed(body));
+                let event = self.hand_over(asked, options, Cow::Borrowed(body));
                 Ok((length + body.len(), Step::Tell(event)))
             }
             _ => {
@@ -176,7 +172,7 @@ impl<C> Http1<C> {
                     self.pieces.push_back(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
                 }
                 body.bytes.reserve(behind.len());
-                self.stage = Stage::Body(Box::new(Upload { asked, manner, body }));
+                self.stage = Stage::Body(Box::new(Upload { asked, options, body }));
                 Ok((length, Step::Tell(Event::Uploading)))
             }
         }
@@ -192,20 +188,20 @@ impl<C> Http1<C> {
     ) -> (usize, Step<'b, C>) {
         match upload.body.take(bytes) {
             Err(denied) if denied.status == 413 => {
-                self.deny_and_drop(upload.manner, &denied, Framing::Chunked, service);
+                self.deny_and_drop(upload.options, &denied, Framing::Chunked, service);
                 (0, Step::On)
             }
             Ok(used) if upload.body.bytes.len() > share.limit() => {
-                self.deny_and_drop(upload.manner, &Denied::crowded(), upload.body.rest(), service);
+                self.deny_and_drop(upload.options, &Denied::crowded(), upload.body.rest(), service);
                 (used, Step::On)
             }
             Err(denied) => {
-                self.fail_as(upload.manner, &denied, service);
+                self.fail_as(upload.options, &denied, service);
                 (0, Step::On)
             }
             Ok(used) if upload.body.is_whole() => {
-                let Upload { asked, manner, body } = *upload;
-                (used, Step::Tell(self.hand_over(asked, manner, Cow::Owned(body.bytes))))
+                let Upload { asked, options, body } = *upload;
+                (used, Step::Tell(self.hand_over(asked, options, Cow::Owned(body.bytes))))
             }
             Ok(used) => {
                 self.stage = Stage::Body(upload);
@@ -215,17 +211,17 @@ impl<C> Http1<C> {
     }
 
     /// A request is there as a whole.
-    fn hand_over<'b>(&mut self, asked: Asked<C>, manner: Manner, body: Cow<'b, [u8]>) -> Event<'b, C> {
-        self.stage = Stage::Asked(manner);
+    fn hand_over<'b>(&mut self, asked: Asked<C>, options: AnswerOptions, body: Cow<'b, [u8]>) -> Event<'b, C> {
+        self.stage = Stage::Asked(options);
         self.stream = Stream(self.stream.0.wrapping_add(1));
         Event::Request(asked.with_body(self.stream, body))
     }
 
     /// Tells a browser that its pages may ask. Whatever body comes with the question is not read.
-    fn permit(&mut self, manner: Manner, framing: Framing, service: &Service) {
+    fn permit(&mut self, options: AnswerOptions, framing: Framing, service: &Service) {
         let bare = framing == Framing::Length(0);
-        let manner = if bare { manner } else { manner.last() };
-        self.write(Answer::permission(&manner), &manner, service);
+        let options = if bare { options } else { options.last() };
+        self.write(Answer::permission(&options), &options, service);
         if !bare {
             self.drop_rest(framing);
         }
@@ -241,13 +237,13 @@ impl<C> Http1<C> {
     }
 
     /// Tells why a request is not carried out; the connection ends once the rest of it has come.
-    fn deny_and_drop(&mut self, manner: Manner, denied: &Denied, framing: Framing, service: &Service) {
-        self.write(Answer::denied(service, denied), &manner.last(), service);
+    fn deny_and_drop(&mut self, options: AnswerOptions, denied: &Denied, framing: Framing, service: &Service) {
+        self.write(Answer::denied(service, denied), &options.last(), service);
         self.drop_rest(framing);
     }
 
-    fn write(&mut self, answer: Answer, manner: &Manner, service: &Service) {
-        let (head, body) = answer.http1(service, manner);
+    fn write(&mut self, answer: Answer, options: &AnswerOptions, service: &Service) {
+        let (head, body) = answer.http1(service, options);
         self.pieces.push_back(head);
         self.push(body);
     }
@@ -264,15 +260,15 @@ impl<C> Http1<C> {
     }
 
     /// Tells why the connection ends.
-    fn fail_as(&mut self, manner: Manner, denied: &Denied, service: &Service) {
-        self.write(Answer::denied(service, denied), &manner.last(), service);
+    fn fail_as(&mut self, options: AnswerOptions, denied: &Denied, service: &Service) {
+        self.write(Answer::denied(service, denied), &options.last(), service);
         self.stage = self.over(fault(denied));
     }
 
-    /// The manner of the request that waits for its answer, if it is this one. The next one may come.
-    fn take_asked(&mut self, stream: Stream) -> Option<Manner> {
+    /// The options of the request that waits for its answer, if it is this one. The next one may come.
+    fn take_asked(&mut self, stream: Stream) -> Option<AnswerOptions> {
         match std::mem::take(&mut self.stage) {
-            Stage::Asked(manner) if stream == self.stream => Some(manner),
+            Stage::Asked(options) if stream == self.stream => Some(options),
             stage => {
                 self.stage = stage;
                 None
@@ -282,17 +278,17 @@ impl<C> Http1<C> {
 
     /// See [`Connection::answer`](crate::Connection::answer).
     pub(crate) fn answer(&mut self, stream: Stream, answer: Answer, service: &Service) {
-        let Some(manner) = self.take_asked(stream) else { return };
-        self.write(answer, &manner, service);
-        if !manner.keep_alive {
+        let Some(options) = self.take_asked(stream) else { return };
+        self.write(answer, &options, service);
+        if !options.keep_alive {
             self.stage = self.over(End::Done);
         }
     }
 
     /// See [`Connection::open`](crate::Connection::open).
     pub(crate) fn open(&mut self, stream: Stream, service: &Service) -> bool {
-        let Some(manner) = self.take_asked(stream) else { return false };
-        self.write(Answer::events(), &manner.last(), service);
+        let Some(options) = self.take_asked(stream) else { return false };
+        self.write(Answer::events(), &options.last(), service);
         self.stage = Stage::Events;
         true
     }
@@ -313,8 +309,8 @@ impl<C> Http1<C> {
 
     /// See [`Connection::close`](crate::Connection::close).
     pub(crate) fn close(&mut self, answer: Answer, service: &Service) {
-        if let Some(manner) = self.take_asked(self.stream) {
-            self.write(answer, &manner.last(), service);
+        if let Some(options) = self.take_asked(self.stream) {
+            self.write(answer, &options.last(), service);
         }
         if !matches!(self.stage, Stage::Over) {
             self.stage = self.over(End::Done);
@@ -327,7 +323,7 @@ impl<C> Http1<C> {
             None if matches!(self.stage, Stage::Over) => {}
             // It has been answered, or is being answered.
             None if matches!(self.stage, Stage::Events | Stage::Drop(_)) => self.stage = self.over(fault(denied)),
-            manner => self.fail_as(manner.unwrap_or_default(), denied, service),
+            options => self.fail_as(options.unwrap_or_default(), denied, service),
         }
     }
 

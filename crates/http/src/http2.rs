@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     Answer, Denied, Door, End, Method, Request, Service, Stream, Target,
-    access::{self, Manner, Rules},
+    access::{self, AnswerOptions, Rules},
     head::{Head, MAX_HEAD},
     request::Asked,
     room::Share,
@@ -60,7 +60,7 @@ pub(crate) struct Http2<C> {
     /// Requests that have come, and have not been handed over.
     arrived: VecDeque<Arrived<C>>,
     /// Where answers go that are due, and how.
-    unanswered: BTreeMap<Stream, (SendResponse<Bytes>, Manner)>,
+    unanswered: BTreeMap<Stream, (SendResponse<Bytes>, AnswerOptions)>,
     sendings: Vec<Sending>,
     /// Bytes that wait in them.
     unread: usize,
@@ -89,7 +89,7 @@ enum State {
 /// A request that has come, or why it is not carried out, and where its answer goes.
 struct Arrived<C> {
     request: Result<(What<C>, Vec<u8>), Denied>,
-    manner: Manner,
+    options: AnswerOptions,
     respond: SendResponse<Bytes>,
 }
 
@@ -180,10 +180,10 @@ impl<C> Http2<C> {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let (parts, stream) = request.into_parts();
                     match self.admit(&parts, refusal, rules, door) {
-                        Ok((what, manner)) => self.uploads.push(Upload::new(what, manner, stream, respond)),
+                        Ok((what, options)) => self.uploads.push(Upload::new(what, options, stream, respond)),
                         Err(denied) => {
-                            let manner = Manner::default();
-                            self.arrived.push_back(Arrived { request: Err(denied), manner, respond });
+                            let options = AnswerOptions::default();
+                            self.arrived.push_back(Arrived { request: Err(denied), options, respond });
                         }
                     }
                 }
@@ -215,7 +215,7 @@ impl<C> Http2<C> {
         refusal: Option<&Denied>,
         rules: &Result<Arc<Rules>, Denied>,
         door: &mut D,
-    ) -> Result<(What<C>, Manner), Denied> {
+    ) -> Result<(What<C>, AnswerOptions), Denied> {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let mut head = Head::new(parts.method.as_str(), target)?;
         let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
@@ -227,16 +227,16 @@ impl<C> Http2<C> {
         if self.leaving {
             return Err(access::unauthorized("a wrong token came before this request"));
         }
-        let manner = Manner::new(&head, rules);
+        let options = AnswerOptions::new(&head, rules);
         if head.method == Method::Options {
-            return Ok((What::Permission, manner));
+            return Ok((What::Permission, options));
         }
         let target = Target::read(&head.target, self.service.query_token);
         let caller = door.recognise(access::token(&head, &target, rules)?);
         self.leaving |= caller.is_none();
         let caller = caller.ok_or_else(access::unknown)?;
         let Head { method, fields, .. } = head;
-        Ok((What::Request(Asked { method, target, fields, caller }), manner))
+        Ok((What::Request(Asked { method, target, fields, caller }), options))
     }
 
     /// Takes what has come of bodies. Requests that are whole at the same time stay in their order.
@@ -252,13 +252,13 @@ impl<C> Http2<C> {
                 }
                 Poll::Ready(outcome) => outcome,
             };
-            let Upload { what, manner, body, respond, .. } = self.uploads.remove(at);
+            let Upload { what, options, body, respond, .. } = self.uploads.remove(at);
             match request {
                 None => {}
-                Some(Ok(())) => self.arrived.push_back(Arrived { request: Ok((what, body)), manner, respond }),
+                Some(Ok(())) => self.arrived.push_back(Arrived { request: Ok((what, body)), options, respond }),
                 Some(Err(denied)) => {
-                    let manner = Manner::default();
-                    self.arrived.push_back(Arrived { request: Err(denied), manner, respond });
+                    let options = AnswerOptions::default();
+                    self.arrived.push_back(Arrived { request: Err(denied), options, respond });
                 }
             }
         }
@@ -267,20 +267,20 @@ impl<C> Http2<C> {
 
     /// A request is there as a whole: it is handed over, or answered at once.
     fn arrive<D: Door<Caller = C>>(&mut self, arrived: Arrived<C>, door: &mut D) -> Option<Request<'static, C>> {
-        let Arrived { request, manner, respond } = arrived;
+        let Arrived { request, options, respond } = arrived;
         let answer = match request {
             Err(denied) => Answer::denied(self.service, &denied),
-            Ok((What::Permission, _)) => Answer::permission(&manner),
+            Ok((What::Permission, _)) => Answer::permission(&options),
             Ok((What::Request(asked), body)) => match door.enter(&asked.caller) {
                 Err(denied) => Answer::denied(self.service, &denied),
                 Ok(()) => {
                     let stream = Stream(respond.stream_id().as_u32());
-                    self.unanswered.insert(stream, (respond, manner));
+                    self.unanswered.insert(stream, (respond, options));
                     return Some(asked.with_body(stream, Cow::Owned(body)));
                 }
             },
         };
-        self.respond(respond, answer, &manner);
+        self.respond(respond, answer, &options);
         None
     }
 
@@ -332,11 +332,11 @@ impl<C> Http2<C> {
         moved
     }
 
-    fn respond(&mut self, respond: SendResponse<Bytes>, mut answer: Answer, manner: &Manner) {
+    fn respond(&mut self, respond: SendResponse<Bytes>, mut answer: Answer, options: &AnswerOptions) {
         let body = answer.body.take().unwrap_or_default();
         let length = (answer.status != 204).then_some(body.len());
-        let ends = body.is_empty() || manner.head_only;
-        let stream = begin(respond, &answer, manner, self.service, length, ends);
+        let ends = body.is_empty() || options.head_only;
+        let stream = begin(respond, &answer, options, self.service, length, ends);
         let Some(stream) = stream.filter(|_| !ends) else { return };
         self.unread += body.len();
         self.sendings.push(Sending::whole(stream, body));
@@ -344,15 +344,15 @@ impl<C> Http2<C> {
 
     /// See [`Connection::answer`](crate::Connection::answer).
     pub(crate) fn answer(&mut self, stream: Stream, answer: Answer) {
-        if let Some((respond, manner)) = self.unanswered.remove(&stream) {
-            self.respond(respond, answer, &manner);
+        if let Some((respond, options)) = self.unanswered.remove(&stream) {
+            self.respond(respond, answer, &options);
         }
     }
 
     /// See [`Connection::open`](crate::Connection::open).
     pub(crate) fn open(&mut self, stream: Stream) -> bool {
-        let Some((respond, manner)) = self.unanswered.remove(&stream) else { return false };
-        let begun = begin(respond, &Answer::events(), &manner, self.service, None, false);
+        let Some((respond, options)) = self.unanswered.remove(&stream) else { return false };
+        let begun = begin(respond, &Answer::events(), &options, self.service, None, false);
         let opened = begun.is_some();
         self.sendings.extend(begun.map(|begun| Sending::events(begun, stream)));
         opened
@@ -389,8 +389,8 @@ impl<C> Http2<C> {
 
     /// See [`Connection::close`](crate::Connection::close).
     pub(crate) fn close(&mut self, answer: &Answer) {
-        for (_, (respond, manner)) in std::mem::take(&mut self.unanswered) {
-            self.respond(respond, answer.clone(), &manner);
+        for (_, (respond, options)) in std::mem::take(&mut self.unanswered) {
+            self.respond(respond, answer.clone(), &options);
         }
         if !self.over {
             self.allowed = usize::MAX;

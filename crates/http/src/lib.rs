@@ -23,6 +23,7 @@ mod events;
 mod head;
 mod http1;
 mod http2;
+mod outcome;
 mod request;
 mod room;
 mod target;
@@ -30,10 +31,11 @@ mod target;
 pub use self::{
     access::{DEFAULT_MAX_REQUEST, Door, Rules},
     answer::{Answer, Service},
-    connection::{Connection, End, Event},
+    connection::Connection,
     denied::Denied,
     events::EventWriter,
     head::Method,
+    outcome::{End, Event},
     request::{Request, Stream},
     room::Room,
     target::Target,

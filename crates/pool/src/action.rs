@@ -45,7 +45,7 @@ pub enum Wish {
     Any,
     /// To keep it for long: the last one is left to others.
     Lasting,
-    /// To be the first who uses it: a connection is made.
+    /// A server that nobody has used before: a connection is made.
     Unused,
 }
 
@@ -95,14 +95,14 @@ pub struct Counts {
     pub closing: u32,
     /// Queued check-outs.
     pub waiters: u32,
-    /// Of these, those whom no server is for now: they would keep it for long, and the last one is left to others.
+    /// Of these, those that get no server for now: they would keep it for long, and the last one is left to others.
     pub held_back: u32,
     /// All servers, in whatever state: what `max_size` bounds.
     pub total: u32,
 }
 
 impl Counts {
-    /// Whether somebody waits whom any server would do.
+    /// Whether a waiter is there that would take any server.
     pub fn waits_for_any(&self) -> bool {
         self.waiters > self.held_back
     }

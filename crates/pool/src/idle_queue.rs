@@ -1,4 +1,4 @@
-//! Who has been idle longest: one queue for one worker and one purpose (eviction, idle time-out, login time-out).
+//! Which client has been idle longest: one queue for one worker and one purpose (eviction, idle time-out, login time-out).
 //! Knows keys and times, not what is behind the keys. All operations are O(1); an entry takes 24 bytes.
 
 use alloc::vec::Vec;

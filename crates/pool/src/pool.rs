@@ -38,7 +38,7 @@ use crate::{
 /// go to the first one of its own home if that one came at most `max_overtakes` places later. So nobody is overtaken
 /// more than `max_overtakes` times.
 ///
-/// **A server that nobody has had** is what those get who cannot use another ([`Wish::Unused`]): they wait apart, the next
+/// **A server that nobody has had** goes to waiters that cannot use another ([`Wish::Unused`]): they wait apart, the next
 /// connection that is made goes to the first of them, and where there is no room for one, a server that is idle or checked in is closed for it.
 ///
 /// **The last server** is not for those who say that they keep it for long ([`Wish::Lasting`]): of `max_size` servers they have
@@ -266,7 +266,7 @@ impl Pool {
     /// grant, the server has to be checked in.
     pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> bool {
         let now = self.tick(now);
-        // Who is let in has another ticket from then on, so its own may name a place in either queue.
+        // A waiter that is let in gets another ticket, which its caller does not know: the ticket may name a place in either queue.
         let left = self.waiters.remove(ticket, waiter).or_else(|| self.held_back.remove(ticket, waiter));
         let left = left.or_else(|| self.demanding.remove(ticket, waiter));
         let left = left.or_else(|| self.waiters.remove_lasting(waiter)).is_some();

@@ -102,7 +102,7 @@ impl Slots {
         self.lasting
     }
 
-    /// A server in use is kept for long by who has it.
+    /// The client that has a server keeps it for long.
     pub(crate) fn set_lasting(&mut self, server: ServerId) {
         let slot = self.get_mut(server);
         assert!(slot.state == State::InUse, "{server:?} is kept for long while {:?}", slot.state);

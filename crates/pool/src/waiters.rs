@@ -49,7 +49,7 @@ pub(crate) struct Waiters {
     all: List,
     homes: Vec<List>,
     len: u32,
-    /// Of these, who keep for long what they get.
+    /// Of these, those that keep a server for long.
     lasting: u32,
     arrivals: u64,
 }
@@ -143,7 +143,7 @@ impl Waiters {
         (entry.present && entry.id == id).then(|| self.take(ticket.0))
     }
 
-    /// Takes out one of those who keep for long what they get, by its id: O(n), of those who wait.
+    /// Takes out a waiter of those that keep a server for long, by its id: O(n) of these waiters.
     pub(crate) fn remove_lasting(&mut self, id: WaiterId) -> Option<Waiter> {
         let mut at = if self.lasting > 0 { self.all.head } else { NONE };
         while at != NONE {

@@ -59,9 +59,9 @@ impl Inner {
         self.control.reloader.in_force()
     }
 
-    /// Databases that are configured by name, and not those that clients made up.
-    fn names(&self) -> HashSet<String> {
-        self.config().databases.iter().map(|database| database.name.clone()).collect()
+    /// Databases that are configured by name, and not those that clients made up: the word of their protocol, and the name.
+    fn names(&self) -> HashSet<(&'static str, String)> {
+        self.config().databases.iter().map(|database| (database.kind.word(), database.name.clone())).collect()
     }
 }
 
@@ -161,11 +161,12 @@ async fn ready(State(admin): State<Admin>) -> Response {
 
 /// Why new clients had better go elsewhere. A database that is not configured by name says nothing until it has been
 /// reached once: a client may have made it up.
-fn unready(snapshot: &Snapshot, databases: &HashSet<String>) -> Option<&'static str> {
+fn unready(snapshot: &Snapshot, databases: &HashSet<(&'static str, String)>) -> Option<&'static str> {
     if snapshot.draining {
         return Some("draining\n");
     }
-    let counts = |pool: &&PoolSnapshot| pool.created > 0 || databases.contains(&pool.database);
+    let named = |pool: &PoolSnapshot| databases.contains(&(pool.protocol, pool.database.clone()));
+    let counts = |pool: &&PoolSnapshot| pool.created > 0 || named(pool);
     let mut pools = snapshot.pools.iter().filter(counts).peekable();
     (pools.peek().is_some() && pools.all(|pool| pool.unavailable_for.is_some()))
         .then_some("no upstream can be reached\n")
@@ -191,7 +192,7 @@ async fn pools(State(admin): State<Admin>) -> Response {
         admin
             .ask(|inner| {
                 let reloader = &inner.control.reloader;
-                api::pools(&inner.handle.snapshot(), |id| reloader.kind(id), |id| reloader.suspicious(id))
+                api::pools(&inner.handle.snapshot(), |id| reloader.suspicious(id))
             })
             .await,
     )
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     fn why(pools: Vec<PoolSnapshot>, draining: bool) -> Option<&'static str> {
-        unready(&Snapshot { pools, draining, ..Snapshot::default() }, &HashSet::from(["d".to_owned()]))
+        unready(&Snapshot { pools, draining, ..Snapshot::default() }, &HashSet::from([("postgres", "d".to_owned())]))
     }
 
     fn pool(database: &str, down: bool, created: u64) -> PoolSnapshot {

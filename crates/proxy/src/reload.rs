@@ -11,7 +11,6 @@ use std::{
 
 use driver::{Changes, Handle};
 use settings::{Problem, Problems, Severity};
-use upstream::Kind;
 
 use crate::{
     check::{Machine, check},
@@ -46,11 +45,6 @@ pub struct Reloaded {
 }
 
 impl Reloader {
-    /// The kind of database that a pool is for.
-    pub fn kind(&self, pool: protocol::PoolId) -> Kind {
-        self.pools.kind(pool)
-    }
-
     /// What in the database of a pool could touch sessions behind the text of a statement.
     pub fn suspicious(&self, pool: protocol::PoolId) -> Arc<[String]> {
         self.pools.suspicious(pool)

@@ -56,6 +56,7 @@ pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
     };
     let spec = ListenerSpec {
         name: endpoint.to_string(),
+        protocol: listener.protocol(),
         socket: OwnedFd::from(socket),
         tcp: matches!(endpoint, Endpoint::Tcp(_)),
         gate: listener.gate,

@@ -4,27 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use protocol::{Encryption, Origin, PoolId};
 
-use crate::{Access, HttpRules};
-
-/// The version of the protocol that a connection speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Version {
-    /// What a connection begins with.
-    #[default]
-    Resp2,
-    /// After HELLO 3.
-    Resp3,
-}
-
-impl Version {
-    /// As HELLO has it.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Resp2 => 2,
-            Self::Resp3 => 3,
-        }
-    }
-}
+use crate::{Access, HttpRules, Version};
 
 /// How a client is received.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -70,7 +70,7 @@ pub(crate) struct Hub {
     key: u64,
     home: Home,
     /// The server's session has been told that there is something to do.
-    prodded: bool,
+    notified: bool,
     /// By [`Topic`].
     names: [HashMap<Name, Listeners>; 3],
     /// Where they are, by their keys: all who have a subscription or a wish.
@@ -178,7 +178,7 @@ impl Hubs {
         };
         hub.clients.insert(wish.key, me);
         hub.wishes.push_back(wish);
-        hub.prod(out);
+        hub.notify(out);
         seeks
     }
 
@@ -205,7 +205,7 @@ impl Hubs {
             return;
         }
         if hub.clients.is_empty() || !hub.left.is_empty() {
-            hub.prod(out);
+            hub.notify(out);
         }
     }
 
@@ -216,7 +216,7 @@ impl Hubs {
         let hub = pools.get_mut(&pool).filter(|hub| hub.home == Home::Sought(key))?;
         (hub.home, hub.passed_on) = (Home::Server(server), 0);
         // It is looked after at once.
-        hub.prodded = true;
+        hub.notified = true;
         Some(hub.key)
     }
 
@@ -265,7 +265,7 @@ impl Hub {
         Self {
             key,
             home: Home::Sought(seeker),
-            prodded: false,
+            notified: false,
             names: Default::default(),
             clients: HashMap::new(),
             wishes: VecDeque::new(),
@@ -279,8 +279,8 @@ impl Hub {
     }
 
     /// Has the session of the server look what there is to do.
-    fn prod(&mut self, out: &mut Outbox) {
-        if let (Home::Server(server), false) = (self.home, std::mem::replace(&mut self.prodded, true)) {
+    fn notify(&mut self, out: &mut Outbox) {
+        if let (Home::Server(server), false) = (self.home, std::mem::replace(&mut self.notified, true)) {
             let end = out.inserted.len();
             out.push(Effect::Post { to: Peer::Server(server), key: self.key, bytes: end..end });
         }
@@ -292,7 +292,7 @@ impl Hub {
             return false;
         };
         self.home = Home::Sought(key);
-        self.prodded = false;
+        self.notified = false;
         post(tag, key, &[word::SEEK], out);
         true
     }

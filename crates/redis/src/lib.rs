@@ -16,6 +16,7 @@ mod hello;
 mod hub;
 mod login;
 mod refusal;
+mod replies;
 mod requester;
 mod resp;
 mod rest;
@@ -36,9 +37,9 @@ pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 use self::sentinel::Start;
 pub use self::{
     client::Client,
-    directory::{Directory, Sentinel, ServerLogin, Version, Welcome},
+    directory::{Directory, Sentinel, ServerLogin, Welcome},
     requester::{ErrorReply, Fault, Requester, Verdict, Words},
-    resp::split,
+    resp::{Version, split},
     rest::rules::{Access, Rules},
     server::Server,
 };
@@ -149,7 +150,7 @@ impl Protocol for Redis {
         if server.is_holding() {
             self.hear_server(me, server, input, out)
         } else {
-            server.input(me, &self.hubs, clients, input, out)
+            self.hear_replies(me, server, clients, input, out)
         }
     }
 
@@ -169,7 +170,7 @@ impl Protocol for Redis {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
-        self.prodded(me, server, key, out);
+        self.on_notified(me, server, key, out);
     }
 
     fn surveyed(
@@ -207,7 +208,7 @@ impl Protocol for Redis {
         out: &mut Outbox,
     ) {
         if !self.holder_lost(server, out) {
-            server.on_gone(clients, out);
+            self.server_lost(server, clients, out);
         }
     }
 

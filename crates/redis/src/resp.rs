@@ -11,6 +11,7 @@ mod parts;
 mod push;
 mod reply;
 mod request;
+mod version;
 mod write;
 
 pub use inline::split;
@@ -19,4 +20,5 @@ pub use parts::parts;
 pub use push::{Said, said, string, words};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
+pub use version::Version;
 pub use write::{command, error, head, null, text, verbatim};

@@ -1,17 +1,15 @@
-//! The server's side: its login, and whose reply is due.
+//! The server's side: its login, and whose reply is due. It knows no client's session: `replies` brings replies to clients.
 
 mod holding;
 mod outside;
 
 use std::collections::VecDeque;
 
-use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Verdict};
 
 use crate::{
-    Client,
     command::Topic,
     hello::Hello,
-    hub::Hubs,
     login::Progress,
     resp::{self, ReplyScanner},
     sentinel::Start,
@@ -76,7 +74,7 @@ pub(crate) enum Due {
     More(i32),
 }
 
-/// A client, and its [`Client::id`]: its tag alone may be another's by the time of the reply.
+/// A client, and the number that CLIENT ID tells it: its tag alone may be another's by the time of the reply.
 pub(crate) type Whom = (ClientTag, u64);
 
 /// Replies of one kind that are due to one client, one after another.
@@ -86,6 +84,40 @@ struct Run {
     whom: Option<Whom>,
     due: Due,
     times: u32,
+}
+
+/// What a server's bytes are.
+pub(crate) enum Says {
+    /// All is for its holder, as it is.
+    Stream(Option<ClientTag>),
+    /// Replies to clients.
+    Replies,
+    /// A reply to what Poolhouse asked while nobody held the server.
+    Own,
+    /// Nothing of interest.
+    Nothing,
+}
+
+/// A part of a reply.
+pub(crate) struct ReplyPart {
+    /// For whom it is, if for anybody.
+    pub whom: Option<Whom>,
+    pub due: Due,
+    /// Whether it is the beginning.
+    pub begins: bool,
+    /// Bytes of it.
+    pub taken: usize,
+    /// Whether the reply ends with it.
+    pub over: bool,
+}
+
+/// Whom the loss of a server concerns. Those who share it hear of it one by one.
+pub(crate) struct Loss {
+    /// Who has had a part of a reply.
+    pub torn: Option<Whom>,
+    pub holder: Option<ClientTag>,
+    /// A transaction was to begin, or keys to be watched.
+    pub beginning: bool,
 }
 
 impl Server {
@@ -184,7 +216,8 @@ impl Server {
         self.end_draining(me, out);
     }
 
-    fn end_draining(&mut self, me: ServerTag, out: &mut Outbox) {
+    /// Where it was given back before all replies had come: it is free once they have.
+    pub(crate) fn end_draining(&mut self, me: ServerTag, out: &mut Outbox) {
         if matches!(self.phase, Phase::Draining) && self.due.is_empty() {
             self.phase = Phase::Ready;
             out.push(Effect::Ready { server: me });
@@ -196,59 +229,23 @@ impl Server {
         out.insert(Peer::Server(me), |to| resp::command(to, &[b"PING"]));
     }
 
-    pub(crate) fn input(
-        &mut self,
-        me: ServerTag,
-        hubs: &Hubs,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        input: Input<'_>,
-        out: &mut Outbox,
-    ) -> usize {
-        let mut at = 0;
-        while at < input.bytes.len() {
-            let bytes = &input.bytes[at..];
-            if self.kept && self.due.is_empty() {
-                if let Some(holder) = self.holder
-                    && !clients.get(holder).is_some_and(|client| client.hear_events(holder, bytes, out))
-                {
-                    out.span(Peer::Client(holder), at..input.bytes.len());
-                }
-                return input.bytes.len();
-            }
-            let used = match self.phase {
-                Phase::Ready | Phase::Draining => self.reply(me, hubs, clients, bytes, at, out),
-                Phase::Starting(_) | Phase::Checking => self.own_reply(me, bytes, out),
-                Phase::Ended => return input.bytes.len(),
-            };
-            match used {
-                Ok(0) => break,
-                Ok(used) => at += used,
-                Err(message) => {
-                    let reason = CloseReason::Error(Blame::Server, message);
-                    out.push(Effect::Close { peer: Peer::Server(me), reason });
-                    return input.bytes.len();
-                }
-            }
+    /// What its bytes are now.
+    pub(crate) fn says(&self) -> Says {
+        match self.phase {
+            _ if self.kept && self.due.is_empty() => Says::Stream(self.holder),
+            Phase::Ready | Phase::Draining => Says::Replies,
+            Phase::Starting(_) | Phase::Checking => Says::Own,
+            Phase::Ended => Says::Nothing,
         }
-        if at == 0 && input.full {
-            let reason = CloseReason::Error(Blame::Server, "a line of the server's has no end".to_owned());
-            out.push(Effect::Close { peer: Peer::Server(me), reason });
-            return input.bytes.len();
-        }
-        at
     }
 
-    /// Passes on a reply, or a part of one.
-    #[allow(clippy::too_many_arguments)]
-    fn reply(
+    /// Reads a reply, or a part of one; `None` if more of it has to come. [`end_reply`](Self::end_reply) is to be called behind its end.
+    pub(crate) fn read_reply(
         &mut self,
         me: ServerTag,
-        hubs: &Hubs,
-        clients: &mut dyn Sessions<ClientTag, Client>,
         bytes: &[u8],
-        at: usize,
         out: &mut Outbox,
-    ) -> Result<usize, String> {
+    ) -> Result<Option<ReplyPart>, String> {
         let begins = self.scanner.is_between();
         if begins {
             // Only who has a connection of its own can have asked for these.
@@ -256,7 +253,8 @@ impl Server {
         }
         if self.pushed {
             let end = self.scanner.advance(bytes).map_err(|error| error.to_string())?;
-            return Ok(end.taken);
+            let nobodys = ReplyPart { whom: None, due: Due::Plain, begins, taken: end.taken, over: false };
+            return Ok((end.taken > 0).then_some(nobodys));
         }
         let Some(&Run { whom, due, .. }) = self.due.front() else {
             // Not what it is: it may be some client's data.
@@ -268,7 +266,7 @@ impl Server {
         // What is to be changed is waited for, unless it is as long as nobody asks for.
         let awaited = matches!(due, Due::Audience(_)) && begins && !end.over && bytes.len() < MAX_AUDIENCE;
         if end.taken == 0 || awaited {
-            return Ok(0);
+            return Ok(None);
         }
         self.scanner = scanner;
         if begins {
@@ -283,51 +281,30 @@ impl Server {
             // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
             self.closing |= self.holder.is_some() && due != Due::Script && bytes.starts_with(b"-ERR Protocol error");
         }
-        let mut whom = whom.and_then(|whom| alive(clients, whom));
-        let counted = match due {
-            Due::More(more) if begins && end.over => counted(&bytes[..end.taken], more),
-            Due::Audience(topic) if begins && end.over => audience(&bytes[..end.taken], topic, hubs),
-            _ => None,
-        };
-        if let Some((tag, client)) = &mut whom
-            && let Some(counted) = &counted
-        {
-            if !client.hear(counted, true) {
-                out.insert(Peer::Client(*tag), |to| to.extend_from_slice(counted));
-                client.on_reply_part(*tag, true, out);
-            }
-        } else if let Some((tag, client)) = &mut whom
-            && !client.hear(&bytes[..end.taken], end.over)
-        {
-            out.span(Peer::Client(*tag), at..at + end.taken);
-            client.on_reply_part(*tag, end.over, out);
+        Ok(Some(ReplyPart { whom, due, begins, taken: end.taken, over: end.over }))
+    }
+
+    /// The reply that is next has come whole.
+    pub(crate) fn end_reply(&mut self) {
+        let run = self.due.front_mut().expect("a reply that was due");
+        run.times -= 1;
+        if run.times == 0 {
+            self.due.pop_front();
         }
-        if end.over {
-            let run = self.due.front_mut().expect("seen above");
-            run.times -= 1;
-            if run.times == 0 {
-                self.due.pop_front();
-            }
-            if due == Due::Entering {
-                self.entered(me, clients, &bytes[..end.taken], out);
-            } else if let Some((tag, client)) = whom {
-                if self.closing {
-                    let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
-                    client.close(tag, reason, out);
-                } else if client.on_reply(tag, due, self.refused, out) {
-                    // Behind the last reply of all nothing can be meant for the next client.
-                    let unasked = self.due.is_empty() && end.taken < bytes.len();
-                    client.part(tag, me, self, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
-                }
-                client.answer(tag, out);
-            }
-            self.end_draining(me, out);
-        }
-        Ok(end.taken)
+    }
+
+    /// Whether the present reply says that nothing has changed: it is an error, or says that the command is queued.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Whether it closes the connection next.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
     }
 
     /// Takes a whole reply to what Poolhouse asked while nobody held the server.
-    fn own_reply(&mut self, me: ServerTag, bytes: &[u8], out: &mut Outbox) -> Result<usize, String> {
+    pub(crate) fn own_reply(&mut self, me: ServerTag, bytes: &[u8], out: &mut Outbox) -> Result<usize, String> {
         let end = ReplyScanner::default().advance(bytes).map_err(|error| format!("this is no Redis: {error}"))?;
         if !end.over {
             return Ok(0);
@@ -368,20 +345,13 @@ impl Server {
         Ok(end.taken)
     }
 
-    pub(crate) fn on_gone(&mut self, clients: &mut dyn Sessions<ClientTag, Client>, out: &mut Outbox) {
-        let torn = self.due.front().filter(|_| !self.scanner.is_between()).and_then(|run| run.whom);
-        let Some(tag) = self.holder.take() else {
-            // Those who share it hear of it one by one; what is left of a reply cannot be told.
-            if let Some((tag, client)) = torn.and_then(|whom| alive(clients, whom))
-                && client.rest.is_none()
-            {
-                client.close(tag, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
-            }
-            return;
-        };
-        let client = clients.get(tag).expect("a holder lives");
-        let beginning = self.due.iter().any(|run| matches!(run.due, Due::Multi | Due::Watch));
-        client.on_server_gone(tag, torn.is_some(), beginning, out);
+    /// The connection is lost. Tells whom that concerns.
+    pub(crate) fn lose(&mut self) -> Loss {
+        Loss {
+            torn: self.due.front().filter(|_| !self.scanner.is_between()).and_then(|run| run.whom),
+            holder: self.holder.take(),
+            beginning: self.due.iter().any(|run| matches!(run.due, Due::Multi | Due::Watch)),
+        }
     }
 }
 
@@ -394,41 +364,6 @@ const LOST_ITS_PLACE: [&[u8]; 2] = [b"-READONLY ", b"-UNBLOCKED force "];
 
 /// For the log.
 pub(crate) const LOST: &str = "the connection to Redis was lost";
-
-/// The client that is meant, if it is still there and listens.
-fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Whom) -> Option<(ClientTag, &mut Client)> {
-    let client = clients.get(tag)?;
-    (client.id == id && !client.is_closing()).then_some((tag, client))
-}
-
-/// A number that is so much more, if the reply is one.
-fn counted(reply: &[u8], more: i32) -> Option<Vec<u8>> {
-    let number: i64 = std::str::from_utf8(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?).ok()?.parse().ok()?;
-    Some(format!(":{}\r\n", (number + i64::from(more)).max(0)).into_bytes())
-}
-
-/// Names and numbers, with those subscribers that Redis does not know of; `None` if it is something else.
-fn audience(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option<Vec<u8>> {
-    let line = |at: usize| {
-        let length = reply.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
-        Some((&reply[at..at + length], at + length + 2))
-    };
-    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
-    let (head, mut at) = line(0)?;
-    number(head.strip_prefix(b"*")?)?;
-    let mut told = reply[..at].to_vec();
-    while at < reply.len() {
-        let (length, begin) = line(at)?;
-        let end = begin.checked_add(usize::try_from(number(length.strip_prefix(b"$")?)?).ok()?)?;
-        let name = reply.get(begin..end)?;
-        let (count, next) = line(end + 2)?;
-        told.extend_from_slice(&reply[at..end + 2]);
-        let count = number(count.strip_prefix(b":")?)? + i64::from(hubs.more_subscribed(topic, name));
-        told.extend_from_slice(format!(":{}\r\n", count.max(0)).as_bytes());
-        at = next;
-    }
-    Some(told)
-}
 
 /// The beginning of what a server said, for people.
 fn shown(bytes: &[u8]) -> String {

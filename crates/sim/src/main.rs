@@ -10,7 +10,7 @@ use sim::{
 };
 
 const USAGE: &str = "usage: sim world|cluster|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
-            cluster, postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-strangers] [--calm]: at most so much";
+            cluster, postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
@@ -34,8 +34,8 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--lives" => options.bounds.lives = number(value()?)?,
             "--requests" => options.bounds.requests = number(value()?)?,
             "--no-faults" => options.bounds.faults = false,
-            "--no-strangers" => options.bounds.strangers = false,
-            "--calm" => options.bounds.weather = false,
+            "--no-raw-clients" => options.bounds.raw_clients = false,
+            "--calm" => options.bounds.bad_network = false,
             other => return Err(format!("{other} is not understood")),
         }
     }
@@ -58,8 +58,8 @@ fn as_options(bounds: Bounds) -> String {
         .map(|(name, value, _)| format!(" {name} {value}"))
         .collect();
     words.push_str(if bounds.faults { "" } else { " --no-faults" });
-    words.push_str(if bounds.strangers { "" } else { " --no-strangers" });
-    words.push_str(if bounds.weather { "" } else { " --calm" });
+    words.push_str(if bounds.raw_clients { "" } else { " --no-raw-clients" });
+    words.push_str(if bounds.bad_network { "" } else { " --calm" });
     words
 }
 

@@ -27,7 +27,7 @@ pub type HostId = u16;
 
 /// How the network is.
 #[derive(Clone, Debug)]
-pub struct Weather {
+pub struct Conditions {
     /// How long bytes take on the average.
     pub delay: Duration,
     /// Percent of sends that arrive in pieces.
@@ -58,7 +58,7 @@ pub struct Network(Arc<Mutex<State>>);
 pub(crate) struct State {
     now: Time,
     rng: Rng,
-    weather: Weather,
+    conditions: Conditions,
     ends: Vec<End>,
     /// What is on its way: when it arrives, in which order it was sent, and what it is.
     on_the_way: BTreeMap<(Time, u64), (EndId, Parcel)>,
@@ -111,11 +111,11 @@ struct End {
 
 impl Network {
     /// A network with nobody in it. `seed` decides about every delay and piece.
-    pub fn new(seed: u64, weather: Weather) -> Self {
+    pub fn new(seed: u64, conditions: Conditions) -> Self {
         let state = State {
             now: Time(0),
             rng: Rng::new(seed),
-            weather,
+            conditions,
             ends: Vec::new(),
             on_the_way: BTreeMap::new(),
             sent: 0,
@@ -329,7 +329,7 @@ impl State {
     }
 
     fn post(&mut self, to: EndId, parcel: Parcel) {
-        let delay = self.rng.around(self.weather.delay);
+        let delay = self.rng.around(self.conditions.delay);
         let end = &mut self.ends[to as usize];
         end.last = end.last.max(self.now + delay);
         if let Parcel::Bytes(bytes) = &parcel {
@@ -348,7 +348,8 @@ impl State {
         }
         let (taken, mut at) = (self.room(&self.ends[(from ^ 1) as usize]).min(bytes.len()), 0);
         while at < taken {
-            let piece = if self.rng.percent(self.weather.pieces) { 1 + self.rng.index(taken - at) } else { taken - at };
+            let piece =
+                if self.rng.percent(self.conditions.pieces) { 1 + self.rng.index(taken - at) } else { taken - at };
             self.post(from ^ 1, Parcel::Bytes(bytes[at..at + piece].to_vec()));
             at += piece;
         }
@@ -357,7 +358,7 @@ impl State {
 
     /// How much may be sent to this end now.
     fn room(&self, to: &End) -> usize {
-        self.weather.window.saturating_sub(to.inbox.len() + to.coming)
+        self.conditions.window.saturating_sub(to.inbox.len() + to.coming)
     }
 
     fn take(&mut self, from: EndId, most: usize) -> Vec<u8> {

@@ -16,9 +16,9 @@ mod drawn;
 mod house;
 mod player;
 pub mod postgres;
+mod raw_client;
 pub mod redis;
 mod site;
-mod stranger;
 #[cfg(test)]
 mod tests;
 
@@ -36,8 +36,8 @@ use crate::{
 
 use house::House;
 use player::{Around, Player, Speech};
+use raw_client::RawClient;
 use site::{Site, elapsed};
-use stranger::Stranger;
 
 /// A schedule that takes more steps goes round in circles.
 const MAX_STEPS: u64 = 3_000_000;
@@ -48,7 +48,7 @@ const REST: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_millis(100);
 
 /// The number of those who say anything: no damage makes a player's of it.
-const STRANGER: usize = 987_654;
+const RAW_CLIENT: usize = 987_654;
 
 /// For so long a fault is felt by those who come after it.
 const AFTERMATH: Duration = Duration::from_secs(1);
@@ -76,14 +76,14 @@ pub struct Bounds {
     /// Whether anything may break.
     pub faults: bool,
     /// Whether there may be clients that say anything.
-    pub strangers: bool,
+    pub raw_clients: bool,
     /// Whether the network may be slow, and cut what it carries into pieces.
-    pub weather: bool,
+    pub bad_network: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { players: 8, lives: 4, requests: 24, faults: true, strangers: true, weather: true }
+        Self { players: 8, lives: 4, requests: 24, faults: true, raw_clients: true, bad_network: true }
     }
 }
 
@@ -91,8 +91,8 @@ impl shrink::Bounds for Bounds {
     fn tighter(&self) -> Vec<Self> {
         let mut all = Vec::new();
         all.extend(self.faults.then_some(Self { faults: false, ..*self }));
-        all.extend(self.strangers.then_some(Self { strangers: false, ..*self }));
-        all.extend(self.weather.then_some(Self { weather: false, ..*self }));
+        all.extend(self.raw_clients.then_some(Self { raw_clients: false, ..*self }));
+        all.extend(self.bad_network.then_some(Self { bad_network: false, ..*self }));
         for least in [|most: u64| most.div_ceil(2), |most| most - 1] {
             let smaller = |most: u64| Some(least(most)).filter(|less| *less > 0 && *less < most);
             all.extend(smaller(self.players as u64).map(|players| Self { players: players as usize, ..*self }));
@@ -103,10 +103,10 @@ impl shrink::Bounds for Bounds {
     }
 }
 
-/// How a schedule is played: by its seed, within bounds, with what a stranger says, and with a trace or without.
+/// How a schedule is played: by its seed, within bounds, with what a raw client says, and with a trace or without.
 pub type Play = fn(u64, Bounds, Option<&[u8]>, bool) -> Done;
 
-/// Plays a short schedule in which a stranger says these bytes, for a fuzzer; the first of them are the seed.
+/// Plays a short schedule in which a raw client says these bytes, for a fuzzer; the first of them are the seed.
 ///
 /// # Panics
 /// When anything is not as it must be.
@@ -143,7 +143,7 @@ pub struct World<P: Protocol, S: Speech> {
     network: Network,
     site: Site<S::Database>,
     players: Vec<Player<S>>,
-    strangers: Vec<Stranger>,
+    raw_clients: Vec<RawClient>,
     rng: Rng,
     now: Time,
     /// Ends to which something has happened.
@@ -170,7 +170,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
     /// One in which nothing has happened yet.
     fn new(
         (house, network, site): (House<P>, Network, Site<S::Database>),
-        (players, strangers): (Vec<Player<S>>, Vec<Stranger>),
+        (players, raw_clients): (Vec<Player<S>>, Vec<RawClient>),
         chaos: Chaos,
         most: Most,
         rng: Rng,
@@ -181,7 +181,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             network,
             site,
             players,
-            strangers,
+            raw_clients,
             rng,
             now: Time(0),
             news: BTreeSet::new(),
@@ -202,7 +202,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
     /// Plays until all players have lived, and all has come to rest.
     fn play(mut self, leftovers: impl Fn(&S::Database) -> Vec<String>) -> Done {
         self.plan_fault();
-        while !(self.players.iter().all(Player::is_done) && self.strangers.iter().all(Stranger::is_done)) {
+        while !(self.players.iter().all(Player::is_done) && self.raw_clients.iter().all(RawClient::is_done)) {
             self.step();
         }
         self.next_fault = None;
@@ -270,8 +270,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
         self.news.extend(self.network.take_news());
         let workers = self.ready_workers();
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
-        let strangers: Vec<usize> = (0..self.strangers.len()).filter(|s| self.strangers[*s].wake <= self.now).collect();
-        let mut choices = workers.len() + players.len() + strangers.len() + self.news.len();
+        let raw_clients: Vec<usize> =
+            (0..self.raw_clients.len()).filter(|s| self.raw_clients[*s].wake <= self.now).collect();
+        let mut choices = workers.len() + players.len() + raw_clients.len() + self.news.len();
         let due = self.site.due().is_some_and(|due| due <= self.now);
         choices += usize::from(due);
         let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
@@ -293,11 +294,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
             return self.with_player(*player, Player::act);
         }
         lot -= players.len();
-        if let Some(stranger) = strangers.get(lot) {
-            self.note(6, *stranger as u64);
-            return self.strangers[*stranger].act(&self.network, self.now);
+        if let Some(raw_client) = raw_clients.get(lot) {
+            self.note(6, *raw_client as u64);
+            return self.raw_clients[*raw_client].act(&self.network, self.now);
         }
-        lot -= strangers.len();
+        lot -= raw_clients.len();
         if let Some(end) = self.news.iter().nth(lot).copied() {
             self.note(3, u64::from(end));
             self.news.remove(&end);
@@ -307,8 +308,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
             if let Some(player) = self.players.iter().position(|player| player.has(end)) {
                 return self.with_player(player, |player, around| player.listen(end, around));
             }
-            if let Some(stranger) = self.strangers.iter_mut().find(|stranger| stranger.has(end)) {
-                return stranger.listen(&self.network);
+            if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.has(end)) {
+                return raw_client.listen(&self.network);
             }
             return;
         }
@@ -351,7 +352,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
         self.drained = true;
         self.done.faults += 1;
         self.players.iter_mut().for_each(Player::retire);
-        self.strangers.iter_mut().for_each(Stranger::retire);
+        self.raw_clients.iter_mut().for_each(RawClient::retire);
         self.house.handle().drain();
     }
 
@@ -380,12 +381,12 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn pass_to_next(&mut self) {
         let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
-        let strangers = self.strangers.iter().map(|stranger| stranger.wake).min().filter(|at| at.0 < u64::MAX);
+        let raw_clients = self.raw_clients.iter().map(|raw_client| raw_client.wake).min().filter(|at| at.0 < u64::MAX);
         let times = [
             self.network.next_at(),
             self.house.next_at(),
             players,
-            strangers,
+            raw_clients,
             self.site.due(),
             self.next_fault,
             self.recovery,

@@ -9,13 +9,13 @@ mod door;
 mod oracle;
 mod orders;
 mod plan;
-mod weather;
+mod trouble;
 
 use std::{collections::VecDeque, time::Duration};
 
 use pool::{Action, Budget, Hold, MemberId, Pool, ScopeId, ServerId, Time};
 
-use self::{clients::Client, door::Door, oracle::Oracle, plan::Plan, weather::Host};
+use self::{clients::Client, door::Door, oracle::Oracle, plan::Plan, trouble::Host};
 use crate::{agenda::Agenda, random::Rng};
 
 /// A defect of the driver built in on purpose, to prove that the checks can fail.
@@ -71,7 +71,7 @@ enum Event {
     /// Something is done to the world.
     Chaos,
     /// Something befalls a database, or is ordered.
-    Weather,
+    Trouble,
     /// A database answers again, or has died.
     HostBack(usize),
     /// The end of a connection is noticed.
@@ -143,27 +143,27 @@ const TIGHT: u64 = 32;
 /// Runs one schedule of so many steps before the calm; panics if something is wrong.
 pub fn run(seed: u64, steps: Option<u64>, fault: Fault, trace: bool) -> Tally {
     let mut rng = Rng::new(seed);
-    let mut sky = Rng::new(seed ^ 0x5c1e5);
+    let mut trouble_rng = Rng::new(seed ^ 0x5c1e5);
     let mut plan = match seed % TIGHT {
         0 => plan::tight(&mut rng),
-        _ => Plan { weather: plan::weather(&mut sky), ..plan::plan(&mut rng) },
+        _ => Plan { trouble: plan::trouble(&mut trouble_rng), ..plan::plan(&mut rng) },
     };
     plan.steps = steps.unwrap_or(plan.steps);
-    run_plan(plan, rng, sky, seed, fault, trace)
+    run_plan(plan, rng, trouble_rng, seed, fault, trace)
 }
 
-fn run_plan(plan: Plan, rng: Rng, sky: Rng, seed: u64, fault: Fault, trace: bool) -> Tally {
+fn run_plan(plan: Plan, rng: Rng, trouble_rng: Rng, seed: u64, fault: Fault, trace: bool) -> Tally {
     if trace {
         println!("{plan:#?}");
     }
-    World::new(plan, rng, sky, seed, fault, trace).run()
+    World::new(plan, rng, trouble_rng, seed, fault, trace).run()
 }
 
 struct World {
     plan: Plan,
     rng: Rng,
-    /// Chance of the weather.
-    sky: Rng,
+    /// Chance for the trouble.
+    trouble_rng: Rng,
     hosts: Vec<Host>,
     no_descriptors_until: Time,
     agenda: Agenda<Event>,
@@ -182,7 +182,7 @@ struct World {
 }
 
 impl World {
-    fn new(plan: Plan, mut rng: Rng, sky: Rng, seed: u64, fault: Fault, trace: bool) -> Self {
+    fn new(plan: Plan, mut rng: Rng, trouble_rng: Rng, seed: u64, fault: Fault, trace: bool) -> Self {
         let mut budget = Budget::new();
         let limits = [plan.caps.process].into_iter().chain(plan.caps.databases.clone()).chain(plan.caps.users.clone());
         let scopes: Vec<_> = limits.map(|limit| (budget.add_scope(limit), limit, limit)).collect();
@@ -214,7 +214,7 @@ impl World {
         Self {
             plan,
             rng,
-            sky,
+            trouble_rng,
             hosts,
             no_descriptors_until: Time(0),
             agenda,
@@ -265,9 +265,9 @@ impl World {
             let after = self.rng.around(mean);
             self.agenda.after(after, Event::Chaos);
         }
-        if let Some(weather) = self.plan.weather {
-            let after = self.sky.around(weather.every);
-            self.agenda.after(after, Event::Weather);
+        if let Some(trouble) = self.plan.trouble {
+            let after = self.trouble_rng.around(trouble.every);
+            self.agenda.after(after, Event::Trouble);
         }
         self.settle();
         while tally.steps < self.plan.steps && self.step() {
@@ -295,7 +295,7 @@ impl World {
             Event::Closed(pool, server) => self.closed(pool, server),
             Event::Mail => {}
             Event::Timeout(pool) => self.timeout(pool),
-            Event::Weather => self.weather(),
+            Event::Trouble => self.trouble(),
             Event::HostBack(host) => self.host_back(host),
             Event::Lost(pool, server) => self.lost(pool, server),
             Event::SideEnds(pool, server, waiter) => self.side_ends(pool, server, waiter),

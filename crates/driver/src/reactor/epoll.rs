@@ -261,7 +261,7 @@ impl Reactor for Epoll {
             // next, so that one busy connection does not keep the others from theirs.
             self.round = self.round.checked_sub(1)?;
             let id = self.ready.pop_front()?;
-            // It may have been closed since, and its slot even given to another, whom a look does no harm.
+            // It may have been closed since, and another connection may have its slot: a look does no harm to that.
             let Some(conn) = self.conns.get_mut(id.0 as usize) else { continue };
             conn.queued = false;
             if let Some(completion) = self.on_readable(id) {

@@ -1,9 +1,9 @@
 //! Clients: accepting them, and handing their bytes to their sessions.
 
-use std::{net::IpAddr, rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use pool::{Admission, IdleTicket, Time};
-use protocol::{ClientTag, Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
+use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -78,9 +78,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- coming ----
 
     pub(super) fn on_accepted(&mut self, listener: u32, socket: R::Socket) {
-        let shared = std::sync::Arc::clone(&self.shared);
-        let rules = &shared.listeners[listener as usize];
-        if shared.draining.load(Relaxed) {
+        let host = std::sync::Arc::clone(&self.host);
+        let rules = &host.listeners[listener as usize];
+        if host.draining.load(Relaxed) {
             return;
         }
         let admitted = match rules.admit() {
@@ -96,19 +96,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Admission::Accept => Admitted::Welcome,
         };
         // The worker with the fewest clients takes it.
-        let load = |n: &usize| (shared.board[*n].clients.load(Relaxed), *n != usize::from(self.number));
-        let chosen = (0..shared.board.len()).min_by_key(load).expect("there is a worker");
-        shared.board[chosen].clients.fetch_add(1, Relaxed);
+        let load = |n: &usize| (host.board[*n].clients.load(Relaxed), *n != usize::from(self.number));
+        let chosen = (0..host.board.len()).min_by_key(load).expect("there is a worker");
+        host.board[chosen].clients.fetch_add(1, Relaxed);
         if chosen == usize::from(self.number) {
             self.add_client(socket, listener, admitted);
         } else {
-            shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
+            self.shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
         }
     }
 
     pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
         if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
-            let name = &self.shared.listeners[listener as usize].name;
+            let name = &self.host.listeners[listener as usize].name;
             tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
         }
         if let Some((_, conn)) = self.listening.iter().find(|(l, _)| *l == listener)
@@ -120,8 +120,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Asks the worker with the longest idle client to evict it.
     fn ask_eviction(&mut self, listener: u32) {
-        let oldest = |n: &usize| self.shared.board[*n].oldest_idle[listener as usize].load(Relaxed);
-        let chosen = (0..self.shared.board.len()).min_by_key(oldest).expect("there is a worker");
+        let oldest = |n: &usize| self.host.board[*n].oldest_idle[listener as usize].load(Relaxed);
+        let chosen = (0..self.host.board.len()).min_by_key(oldest).expect("there is a worker");
         self.shared.mailboxes[chosen].send(Message::Evict { listener });
     }
 
@@ -134,7 +134,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 return self.client_has_left(listener, admitted);
             }
         };
-        let peer = self.shared.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
+        let peer = self.host.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
         let origin = Origin {
             listener: listener as u16,
             address: peer.map(|peer| peer.ip().to_canonical()),
@@ -182,7 +182,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Admitted::Welcome if self.draining => Some(Refusal::ShuttingDown),
             Admitted::Welcome => None,
             Admitted::Surplus => {
-                let limit = self.shared.listeners[listener as usize].limits().hard_limit;
+                let limit = self.host.listeners[listener as usize].limits().hard_limit;
                 Some(Refusal::TooManyClients { limit })
             }
         };
@@ -199,7 +199,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         assert!(client.pool.is_none(), "a client logs in once");
         client.pool = Some(pool);
         shared.clients.fetch_add(1, Relaxed);
-        let rules = &self.shared.listeners[usize::from(client.listener)];
+        let rules = &self.host.listeners[usize::from(client.listener)];
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
         let patience = socket::patience(shared.spec().timeouts.over(rules.timeouts()).client_idle);
         if rules.tcp && patience != rules.patience {
@@ -233,7 +233,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         } else {
             let held = &mut self.clients[slot].held;
             held.extend(&buffer[..length]);
-            if held.is_enough(self.shared.config.max_held_input) {
+            if held.is_enough(self.host.config.max_held_input) {
                 self.feed(slot);
             }
         }
@@ -280,7 +280,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let client = &mut self.clients[slot];
             let input = Input {
                 bytes: &bytes[at..],
-                full: length - at >= self.shared.config.max_held_input,
+                full: length - at >= self.host.config.max_held_input,
                 unread: self.reactor.is_sending(client.conn),
             };
             let protocol = &self.shared.protocol;
@@ -317,7 +317,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.closing || client.lease.is_waiting() {
             return;
         }
-        if client.held.len() >= self.shared.config.max_held_input {
+        if client.held.len() >= self.host.config.max_held_input {
             if client.hung_up {
                 self.push_client_gone(slot);
             }
@@ -339,7 +339,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn upstream_keeps_replies(&self, client: &ClientConn<P::Client>) -> bool {
-        self.shared.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
+        self.host.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
             && match client.lease {
                 Lease::Held { .. } => true,
                 // What is answered here is not the upstream's to keep.
@@ -384,108 +384,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Tells sessions that all has left that was sent. What they send then has its turn beside what others do.
-    pub(super) fn tell_all_sent(&mut self) {
-        for (slot, serial) in std::mem::take(&mut self.sent) {
-            let slot = slot as usize;
-            let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
-            else {
-                continue;
-            };
-            let protocol = std::sync::Arc::clone(&self.shared.protocol);
-            let mut out = self.outboxes.pop().unwrap_or_default();
-            let tag = ClientTag::new(self.number, slot);
-            match call(|| protocol.client_sent(tag, &mut client.session, &mut out)) {
-                Some(()) => self.execute(out, Source::NONE),
-                None => self.on_client_defect(slot, out),
-            }
-            self.settle();
-        }
-    }
-
     /// The peer has gone while we were not receiving: it waits for a server, or does not read.
     pub(super) fn on_client_hung_up(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
         client.hung_up = true;
         // Otherwise the end is seen when it is listened to again.
-        if client.lease.is_waiting() || client.held.len() >= self.shared.config.max_held_input {
+        if client.lease.is_waiting() || client.held.len() >= self.host.config.max_held_input {
             self.push_client_gone(slot);
         }
-    }
-
-    // ---- where they stand ----
-
-    pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
-        if let Some(client) = self.clients.get_mut(slot) {
-            client.standing = standing;
-            self.refresh_state(slot);
-        }
-    }
-
-    /// Recomputes the state a client is counted in.
-    pub(super) fn refresh_state(&mut self, slot: usize) {
-        let client = &mut self.clients[slot];
-        let state = match (client.closing, client.lease, client.standing) {
-            (true, ..) => State::Closing,
-            (_, _, Standing::Login) => State::Login,
-            // A server that it seeks for others, too, is not what it waits for.
-            (_, _, Standing::Subscribed) => State::Subscribed,
-            (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
-            (_, _, Standing::Idle) => State::Idle,
-            (_, _, Standing::Active) => State::Active,
-            (_, _, Standing::InTransaction) => State::Transaction,
-        };
-        if state == client.state {
-            return;
-        }
-        let was_login = client.state == State::Login;
-        let listener = usize::from(client.listener);
-        self.states[listener][client.state as usize] -= 1;
-        self.states[listener][state as usize] += 1;
-        if let Some(ticket) = client.ticket.take() {
-            let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
-            queues[listener].remove(ticket);
-        }
-        if state == State::Idle {
-            client.ticket = Some(self.idle_queues[listener].push(slot as u32, self.now));
-        }
-        client.state = state;
-        client.since = self.now;
-        if was_login {
-            self.end_turn(slot);
-        }
-    }
-
-    // ---- who they are ----
-
-    pub(super) fn client_is(&self, slot: u32, serial: u32) -> bool {
-        self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)
-    }
-
-    pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
-        let client = &self.clients[slot];
-        let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
-        if tcp { self.reactor.peer(client.conn).map(|peer| peer.ip().to_canonical()) } else { None }
-    }
-
-    pub(super) fn client_address(&self, slot: usize) -> String {
-        let client = &self.clients[slot];
-        if !self.shared.listeners[usize::from(client.listener)].tcp {
-            return "unix".to_owned();
-        }
-        self.reactor.peer(client.conn).map_or_else(|| "gone".to_owned(), |a| a.to_string())
-    }
-
-    pub(super) fn database(&self, slot: usize) -> String {
-        self.spec_of(slot).map(|spec| spec.database.clone()).unwrap_or_default()
-    }
-
-    pub(super) fn user(&self, slot: usize) -> String {
-        self.spec_of(slot).map(|spec| spec.user.clone()).unwrap_or_default()
-    }
-
-    fn spec_of(&self, slot: usize) -> Option<std::sync::Arc<crate::config::PoolSpec>> {
-        let pool = self.clients[slot].pool?;
-        self.pools.get(pool.0 as usize)?.as_ref().map(|pool| pool.spec())
     }
 }

@@ -40,7 +40,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     #[cold]
     pub(super) fn count_defect(&mut self) {
-        self.shared.panics.fetch_add(1, Relaxed);
+        self.host.panics.fetch_add(1, Relaxed);
         if let Some(withheld) = self.paces.defect.permits(self.now) {
             tracing::error!(withheld, "{WHY}");
         }

@@ -38,7 +38,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether the client must wait for its turn to log in.
     pub(super) fn awaits_turn(&mut self, slot: usize) -> bool {
-        if self.clients[slot].state != State::Login || self.shared.throttle.is_quiet() {
+        if self.clients[slot].state != State::Login || self.host.throttle.is_quiet() {
             return false;
         }
         let address = self.client_ip(slot);
@@ -46,7 +46,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.turn == Turn::Waived || client.admitted == Admitted::Surplus {
             return false;
         }
-        if self.shared.throttle.is_turn(address, &mut client.place, self.now) {
+        if self.host.throttle.is_turn(address, &mut client.place, self.now) {
             client.turn = Turn::Free;
             return false;
         }
@@ -71,7 +71,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The client's login is over, well or not: others may have its turn.
     pub(super) fn end_turn(&mut self, slot: usize) {
         if let Some(place) = self.clients[slot].place.take() {
-            self.shared.throttle.left(*place);
+            self.host.throttle.left(*place);
         }
     }
 
@@ -85,7 +85,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.login_queues[listener].remove(ticket);
         }
         client.ticket = Some(self.login_queues[listener].push(slot as u32, self.now));
-        self.shared.listeners[listener].count_throttled();
+        self.host.listeners[listener].count_throttled();
         let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::DELAY });
         let client = &mut self.clients[slot];
         if told && !client.closing {
@@ -101,7 +101,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_auth_failed(&mut self, slot: usize) {
         let address = self.client_ip(slot);
         let place = self.clients[slot].place.take().map(|place| *place);
-        if !self.shared.throttle.failed(address, place, self.now) {
+        if !self.host.throttle.failed(address, place, self.now) {
             return;
         }
         let client = &mut self.clients[slot];

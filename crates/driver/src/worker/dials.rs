@@ -17,7 +17,8 @@ use super::{
     attempts::{Attempts, Demand},
     calls::{Source, call},
     held::Held,
-    servers::{Local, Phase, ServerConn},
+    pools::Local,
+    servers::{Phase, ServerConn},
 };
 use crate::{
     config::Address,
@@ -93,7 +94,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Err(_) => {
                     let (shared, number) = (Arc::clone(&self.shared), usize::from(self.number));
                     let question = Question { dial: slot as u32, pool: pool_id, server: id, left };
-                    self.shared.resolver.resolve(&host, port, move |(result, took)| {
+                    self.host.resolver.resolve(&host, port, move |(result, took)| {
                         shared.mailboxes[number].send(Message::Resolved { question, result, took });
                     });
                 }
@@ -215,7 +216,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.stats.on_closed(Closed::Error);
             guarded.pool.connect_failed(id, permanent, now);
         });
-        self.shared.registry.release(pool.member, &mut self.demands);
+        self.host.registry.release(pool.member, &mut self.demands);
     }
 
     pub(super) fn drop_dial(&mut self, slot: usize) {

@@ -85,7 +85,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 let unsent = self.reactor.unsent(client.conn);
                 // What comes from a shared server is bounded elsewhere.
                 let shares = matches!(client.lease, Lease::Shared { .. });
-                let most = || self.shared.listeners[usize::from(client.listener)].client_rules.max_unread;
+                let most = || self.host.listeners[usize::from(client.listener)].client_rules.max_unread;
                 if unsent > 0 && !shares && unsent > most() {
                     return self.give_up_unread(tag.slot(), unsent);
                 }

@@ -21,7 +21,7 @@ const MIN_REQUESTS: u32 = 160;
 /// So many clients at least must be away with their answers.
 const MIN_AWAY: u32 = 16;
 
-/// Who has got so many requests in one look has a batch already.
+/// A worker that has got so many requests in one look has a batch already.
 const ENOUGH: u32 = 16;
 
 /// See the file's head.

@@ -15,10 +15,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Lease::Held { server } | Lease::Shared { server, .. } => Some(server),
                 Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => None,
             };
+            let listener = &self.host.listeners[usize::from(client.listener)];
             ClientInfo {
                 id: self.client_id(client),
                 address: self.client_address(slot),
-                listener: self.shared.listeners[usize::from(client.listener)].name.clone(),
+                listener: listener.name.clone(),
+                protocol: listener.protocol,
                 database: self.database(slot),
                 user: self.user(slot),
                 state: client.state.as_str(),
@@ -34,6 +36,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn inspect_servers(&self, limit: usize) -> Vec<ServerInfo> {
         let one = |(slot, server): (usize, &super::servers::ServerConn<P::Server>)| ServerInfo {
             id: self.server_tag(slot).0,
+            protocol: server.pool.spec().protocol,
             database: server.pool.spec().database.clone(),
             user: server.pool.spec().user.clone(),
             address: server.address.to_string(),

@@ -1,80 +1,39 @@
 //! Check-out and check-in, and doing what the pool and the budget want done.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Time, WaiterId, Wish};
-use protocol::{ClientTag, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Wish};
+use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
     calls::{Source, call},
     lease::Lease,
-    servers::{Local, Phase},
-    sharing::MUX,
+    pools::Local,
+    servers::Phase,
 };
 use crate::{
-    alarms::Alarms,
     client_state::State,
-    mailbox::Message,
+    mailbox::{Command, Message},
     reactor::Reactor,
     registry::Demand,
-    shared_pool::{Guarded, SharedPool},
+    shared_pool::SharedPool,
 };
 
 /// How long a server may be idle with something left in it.
 const SOILED_FOR: Duration = Duration::from_millis(1);
 
-/// The slot and the number.
-fn waiter_parts(waiter: WaiterId) -> (u32, u32) {
-    (ClientTag(waiter.0 as u32).slot() as u32, (waiter.0 >> 32) as u32)
-}
-
-fn operate<T>(
-    pool: &Arc<SharedPool>,
-    actions: &mut VecDeque<(Arc<SharedPool>, Action)>,
-    alarms: &Alarms,
-    now: Time,
-    f: impl FnOnce(&mut Guarded) -> T,
-) -> T {
-    let mut guarded = pool.lock();
-    let result = f(&mut guarded);
-    while let Some(action) = guarded.pool.poll_action() {
-        actions.push_back((Arc::clone(pool), action));
-    }
-    pool.set_alarm(&guarded, alarms, now);
-    result
-}
-
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one queue, and a number
-    /// that is new for each wish that could be confused with another.
-    pub(super) fn waiter_id(&self, slot: usize, waiter: u32) -> WaiterId {
-        WaiterId(u64::from(waiter) << 32 | u64::from(self.client_tag(slot).0))
-    }
-
-    /// Asks a pool's state machine something under its lock, and queues what it wants done.
-    pub(super) fn operate<T>(&mut self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        operate(pool, &mut self.actions, &self.shared.registry.alarms, self.now, f)
-    }
-
-    /// The same for a pool that this worker knows. What all workers share is not counted up and down for it: that would go from core to core.
-    fn operate_known<T>(&mut self, pool: PoolId, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        let pool = self.pools[pool.0 as usize].as_ref().expect("it has a server, or a client that asks for one, here");
-        operate(pool, &mut self.actions, &self.shared.registry.alarms, self.now, f)
-    }
-
     // ---- check-out ----
 
     /// A client needs a server. True when it has one at once.
     pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Wish) -> bool {
-        self.know_pool(pool);
         let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
-        let waiter = self.waiter_id(slot, client.waiter);
+        let waiter = self.client_waiter(slot, client.waiter);
         let home = self.home();
         let ticket = match self.ask_for(pool, waiter, wish) {
             CheckOut::Granted(grant) if grant.home == home => {
@@ -98,8 +57,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Some(ticket)
             }
             CheckOut::Failed(reason) => {
-                let waited = std::time::Duration::ZERO;
-                let pool = self.pool(pool);
+                let (pool, waited) = (self.pool(pool), Duration::ZERO);
                 self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
                 None
             }
@@ -108,25 +66,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // Whatever it waits for, it is not idle: nothing that sends idle clients away may take it.
         self.refresh_state(slot);
         false
-    }
-
-    /// Asks a pool for a server.
-    pub(super) fn ask(&mut self, pool: PoolId, waiter: WaiterId) -> CheckOut {
-        self.know_pool(pool);
-        self.ask_for(pool, waiter, Wish::Any)
-    }
-
-    fn ask_for(&mut self, pool: PoolId, waiter: WaiterId, wish: Wish) -> CheckOut {
-        let (home, now) = (self.home(), self.now);
-        self.operate_known(pool, |guarded| {
-            let outcome = guarded.pool.check_out_for(waiter, home, wish, now);
-            match &outcome {
-                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
-                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
-                CheckOut::Queued(_) => {}
-            }
-            outcome
-        })
     }
 
     /// The client leaves the queue.
@@ -139,7 +78,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         client.lease = Lease::None;
         let number = client.waiter;
-        let waiter = self.waiter_id(slot, number);
+        let waiter = self.client_waiter(slot, number);
         let (shared, now) = (self.pool(pool), self.now);
         let left =
             ticket.is_some_and(|ticket| self.operate(&shared, |guarded| guarded.pool.cancel(ticket, waiter, now)));
@@ -151,15 +90,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.refresh_state(slot);
     }
 
-    /// The server that was granted lives here, and so does the client.
-    pub(super) fn on_granted(&mut self, pool: PoolId, grant: Grant) {
-        let (slot, serial) = waiter_parts(grant.waiter);
-        if slot == MUX {
-            let pool = self.pool(pool);
-            return self.on_mux_granted(&pool, &grant);
-        }
+    /// The server that was granted to a client lives here, and so does the client.
+    pub(super) fn on_client_granted(&mut self, pool: PoolId, (slot, number): (u32, u32), grant: &Grant) {
         let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool);
-        let present = self.waiter_is(slot, serial) && waits(self.clients[slot as usize].lease);
+        let present = self.waiter_is(slot, number) && waits(self.clients[slot as usize].lease);
         if !present {
             // A server that has ended is given back by what ends it.
             if self.server_usable(pool, grant.server) {
@@ -170,9 +104,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         if !self.server_usable(pool, grant.server) {
-            return self.on_grant_lost(pool, grant);
+            return self.on_client_grant_lost(pool, (slot, number));
         }
-        self.attach(slot as usize, pool, &grant);
+        self.attach(slot as usize, pool, grant);
         self.feed(slot as usize);
     }
 
@@ -187,7 +121,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         server.since = self.now;
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
-        if grant.waited >= self.shared.config.slow_wait
+        if grant.waited >= self.host.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
             let spec = self.servers[server_slot].pool.spec();
@@ -216,15 +150,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The server died between the grant and its arrival: nothing was sent, so the client simply asks again.
-    pub(super) fn on_grant_lost(&mut self, pool: PoolId, grant: Grant) {
-        let (slot, serial) = waiter_parts(grant.waiter);
-        if slot == MUX {
-            return self.on_mux_grant_lost(pool, serial);
-        }
+    pub(super) fn on_client_grant_lost(&mut self, pool: PoolId, (slot, number): (u32, u32)) {
         let Some(Lease::Waiting { wish, .. }) = self.clients.get(slot as usize).map(|client| client.lease) else {
             return;
         };
-        if !self.waiter_is(slot, serial) {
+        if !self.waiter_is(slot, number) {
             return;
         }
         self.clients[slot as usize].lease = Lease::None;
@@ -233,18 +163,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    pub(super) fn on_lease_failed(
+    /// A client gets no server.
+    pub(super) fn on_client_lease_failed(
         &mut self,
         pool: &Arc<SharedPool>,
-        waiter: WaiterId,
+        (slot, number): (u32, u32),
         reason: CheckOutFailed,
-        waited: std::time::Duration,
+        waited: Duration,
     ) {
-        let (slot, serial) = waiter_parts(waiter);
-        if slot == MUX {
-            return self.on_mux_failed(pool, serial, reason, waited);
-        }
-        if !self.waiter_is(slot, serial) || !self.clients[slot as usize].lease.is_waiting() {
+        if !self.waiter_is(slot, number) || !self.clients[slot as usize].lease.is_waiting() {
             return;
         }
         let slot = slot as usize;
@@ -264,7 +191,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         &self,
         pool: &Arc<SharedPool>,
         reason: CheckOutFailed,
-        waited: std::time::Duration,
+        waited: Duration,
     ) -> LeaseFailure {
         match reason {
             CheckOutFailed::Timeout => {
@@ -278,7 +205,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     let why = "connecting takes longer than max_wait_time allows";
                     return LeaseFailure::Unavailable { waited, last_error: Some(why.into()) };
                 }
-                let full = if room { self.shared.registry.limiting(pool.member) } else { None };
+                let full = if room { self.host.registry.limiting(pool.member) } else { None };
                 LeaseFailure::WaitTimeout { waited, servers: counts.total, limit: full.unwrap_or("max_size") }
             }
             CheckOutFailed::Paused => {
@@ -425,17 +352,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return false;
         }
         pool.awaits_idle.store(false, Relaxed);
-        self.shared.registry.comes_free(pool.member, &mut self.demands)
-    }
-
-    /// A grant of a server: brings it and its client together, wherever they live.
-    pub(super) fn deliver(&mut self, pool: PoolId, grant: Grant) {
-        match (grant.home == self.home(), grant.waiter_home == self.home()) {
-            (true, true) => self.work.push_back(Work::Granted(pool, grant)),
-            // Not before the outbox at hand is done: it may yet close the server.
-            (true, false) => self.work.push_back(Work::Bring(pool, grant)),
-            (false, _) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
-        }
+        self.host.registry.comes_free(pool.member, &mut self.demands)
     }
 
     /// Sends a server that lives here to the worker of the client it was granted to.
@@ -461,17 +378,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     pool.lock().stats.on_failed(reason);
                     Message::Failed { pool: pool.id, waiter, reason, waited }
                 }
-                action => Message::Act(pool.id, action),
+                action => Message::Command(Command::Act(pool.id, action)),
             };
             return self.mailbox(place).send(message);
         }
         match action {
-            Action::AskPermit => self.shared.registry.request(pool.member, &mut self.demands),
-            Action::WithdrawPermit => self.shared.registry.withdraw(pool.member, &mut self.demands),
-            Action::Insist => self.shared.registry.insist(pool.member, &mut self.demands),
+            Action::AskPermit => self.host.registry.request(pool.member, &mut self.demands),
+            Action::WithdrawPermit => self.host.registry.withdraw(pool.member, &mut self.demands),
+            Action::Insist => self.host.registry.insist(pool.member, &mut self.demands),
             Action::Spare => {
                 pool.awaits_idle.store(false, Relaxed);
-                self.shared.registry.has_idle(pool.member, &mut self.demands);
+                self.host.registry.has_idle(pool.member, &mut self.demands);
             }
             Action::Connect { server, .. } => {
                 // An order to close it may have come from another worker, and overtaken this one.
@@ -517,7 +434,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.stats.on_closed(reason);
             guarded.pool.closed(server, now);
         });
-        self.shared.registry.release(pool.member, &mut self.demands);
+        self.host.registry.release(pool.member, &mut self.demands);
     }
 
     /// Says what a server did not do in time.
@@ -545,15 +462,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match demand {
             Demand::Permit(pool) => {
                 if !self.operate(&pool, |guarded| guarded.pool.permit(now)) {
-                    self.shared.registry.decline(pool.member, &mut self.demands);
+                    self.host.registry.decline(pool.member, &mut self.demands);
                 }
             }
             Demand::Reclaim(pool) => {
-                let (shared, mut demands) = (Arc::clone(&self.shared), Vec::new());
+                let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
                 // Both under the pool's lock: else another worker could tell in between of a server to spare, which would be no news yet.
                 self.operate(&pool, |guarded| {
                     if !guarded.pool.reclaim(now) {
-                        shared.registry.reclaim_failed(pool.member, &mut demands);
+                        host.registry.reclaim_failed(pool.member, &mut demands);
                     }
                 });
                 self.demands.append(&mut demands);
@@ -564,41 +481,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Whether the client in this slot is the one that asked under this number.
     fn waiter_is(&self, slot: u32, waiter: u32) -> bool {
         self.clients.get(slot as usize).is_some_and(|client| client.waiter == waiter)
-    }
-
-    // ---- where servers are ----
-
-    pub(super) fn whereabouts(&self, pool: PoolId, server: ServerId) -> Local {
-        let here = self.local.get(pool.0 as usize).and_then(|slots| slots.get(server.slot())).copied();
-        match here {
-            Some(Local::Server(slot)) if self.servers.get(slot as usize).is_some_and(|s| s.id == server) => {
-                Local::Server(slot)
-            }
-            Some(Local::Dial(slot)) if self.dials.get(slot as usize).is_some_and(|d| d.id == server) => {
-                Local::Dial(slot)
-            }
-            _ => Local::None,
-        }
-    }
-
-    pub(super) fn set_whereabouts(&mut self, pool: PoolId, server: ServerId, place: Local) {
-        let slots = &mut self.local[pool.0 as usize];
-        if server.slot() >= slots.len() {
-            slots.resize(server.slot() + 1, Local::None);
-        }
-        slots[server.slot()] = place;
-    }
-
-    pub(super) fn server_here(&self, pool: PoolId, server: ServerId) -> Option<usize> {
-        match self.whereabouts(pool, server) {
-            Local::Server(slot) => Some(slot as usize),
-            Local::Dial(_) | Local::None => None,
-        }
-    }
-
-    /// Whether a server lives here and its end has not been seen.
-    fn server_usable(&self, pool: PoolId, server: ServerId) -> bool {
-        self.server_here(pool, server).is_some_and(|slot| !self.servers[slot].ending)
     }
 
     /// A server showed that its upstream is not what the pool wants any more, such as a primary that has become a

@@ -25,7 +25,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[slot].closing {
             return;
         }
-        let listener = &self.shared.listeners[usize::from(self.clients[slot].listener)];
+        let listener = &self.host.listeners[usize::from(self.clients[slot].listener)];
         let counted = match &why {
             Refusal::Evicted => Some(Sent::Evicted),
             Refusal::IdleTimeout => Some(Sent::IdleTimeout),
@@ -182,7 +182,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Closes a client's connection, or first has it watched whether the client has heard that it is sent away.
     fn close_connection(&mut self, client: &ClientConn<P::Client>) {
-        let tcp = self.shared.listeners[usize::from(client.listener)].tcp;
+        let tcp = self.host.listeners[usize::from(client.listener)].tcp;
         let Some(why) = client.sent_away.filter(|_| tcp && self.partings.has_room()) else {
             return self.reactor.close(client.conn);
         };
@@ -193,19 +193,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
-        let listener = &self.shared.listeners[listener as usize];
+        let listener = &self.host.listeners[listener as usize];
         match admitted {
             Admitted::Welcome => listener.left(),
             Admitted::Surplus => {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
         }
-        self.shared.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
+        self.host.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
     }
 
     /// Evicts the longest idle client of a listener, if it has been idle long enough.
     pub(super) fn evict(&mut self, listener: u32) {
-        let min = self.shared.listeners[listener as usize].limits().evict_min_idle;
+        let min = self.host.listeners[listener as usize].limits().evict_min_idle;
         let queue = &self.idle_queues[listener as usize];
         if let Some((slot, since)) = queue.oldest()
             && self.now - since >= min
@@ -214,7 +214,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Stops accepting; whoever is here stays.
+    /// Stops accepting. Clients that are here stay.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
         for (_, conn) in self.listening.drain(..) {
@@ -222,20 +222,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if let Err(error) = self.reactor.detach(conn) {
                 tracing::error!(%error, "cannot let go of a listening socket");
             }
-            self.shared.listening.fetch_sub(1, SeqCst);
+            self.host.listening.fetch_sub(1, SeqCst);
         }
         self.accept_later.clear();
     }
 
-    /// Stops accepting and sends everybody away who has nothing in progress.
+    /// Stops accepting, and sends clients away that have nothing in progress.
     pub(super) fn drain(&mut self) {
         self.draining = true;
-        self.shared.draining.store(true, SeqCst);
+        self.host.draining.store(true, SeqCst);
         self.leave();
         self.send_idle_away();
     }
 
-    /// Sends away who uses a pool that is drained and has nothing in progress.
+    /// Sends clients away that use a drained pool and have nothing in progress.
     pub(super) fn send_drained_away(&mut self) {
         let drained: Vec<bool> =
             self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();

@@ -7,7 +7,7 @@
 //! silent server is left to those who have sent something to it. While that is silent, too, they wait; no third is asked.
 //!
 //! The same goes for a server that is to be given back and is not, because what comes for somebody takes long: nobody may join it, and
-//! for who comes meanwhile there may be others.
+//! for those who come meanwhile there may be another server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     Work, Worker,
     calls::Source,
     servers::Phase,
-    sharing::{MUX, Place, Relief, Share, TURN},
+    sharing::{Place, Relief, Share, TURN},
     silence::PATIENCE,
 };
 use crate::{mailbox::Message, reactor::Reactor, shared_pool::SharedPool};
@@ -68,7 +68,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let waiter = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         self.mux(pool.id).expect("seen by the caller").relief = Relief::Asked(waiter);
-        let id = self.waiter_id(MUX as usize, waiter);
+        let id = self.mux_waiter(waiter);
         match self.ask(pool.id, id) {
             CheckOut::Granted(grant) if grant.home == self.home() => {
                 self.work.push_back(Work::Granted(pool.id, grant));

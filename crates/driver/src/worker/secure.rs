@@ -35,7 +35,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match peer {
             Peer::Client(tag) => {
                 let Some(client) = self.clients.get(tag.slot()).filter(|client| !client.closing) else { return };
-                let listener = &self.shared.listeners[usize::from(client.listener)];
+                let listener = &self.host.listeners[usize::from(client.listener)];
                 let conn = client.conn;
                 let begun = match listener.tls.as_ref().map(|acceptor| acceptor.accept()) {
                     Some(Ok(channel)) => self.reactor.start_tls(conn, channel, received),

@@ -1,16 +1,16 @@
-//! Servers: handing their bytes to their sessions, their becoming usable, moving and closing.
+//! Servers: handing their bytes to their sessions, their becoming usable, and their moves between workers.
 
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
-use pool::{Closed, Grant, ServerId, Time};
+use pool::{Closed, ServerId, Time};
 use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 
 use super::{
     Work, Worker,
-    attempts::{Attempts, Demand},
+    attempts::Attempts,
     calls::{ClientSessions, HasSession, Source, call},
     held::Held,
-    lease::Lease,
+    pools::Local,
     sharing::Share,
 };
 use crate::{
@@ -22,14 +22,6 @@ use crate::{
 
 /// Most bytes of unconsumed input kept for one server (an incomplete message).
 const MAX_HELD: usize = 64 << 10;
-
-/// Where a pool's connection is on this worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Local {
-    None,
-    Dial(u32),
-    Server(u32),
-}
 
 /// What a server is doing, beyond being held or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,7 +162,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.on_server_defect(slot, shown, out);
                 return (bytes.len(), 0);
             };
-            // Whoever wants to move the server meanwhile must know of what is left over.
+            // If another worker wants the server meanwhile, it must be known that something is left over.
             server.unconsumed = at + used < bytes.len();
             need = out.need;
             self.execute(out, source.skip(at));
@@ -359,7 +351,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    pub(super) fn on_server_arrived(&mut self, moving: MovingServer<P, R>, grant: Grant) {
+    /// Takes a server in that was granted to a client of this worker. False if that cannot be done, and it is lost.
+    pub(super) fn take_in(&mut self, moving: MovingServer<P, R>) -> bool {
         let MovingServer { session, connection, pool, id, address, soiled, born } = moving;
         self.pool(pool.id);
         let slot = self.servers.vacant_key();
@@ -368,7 +361,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Err(error) => {
                 tracing::error!(%error, "cannot take over a server");
                 self.forget_server(&pool, id, Closed::Error);
-                return self.on_grant_lost(pool.id, grant);
+                return false;
             }
         };
         self.moves += 1;
@@ -376,7 +369,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.servers.insert(ServerConn {
             session,
             conn,
-            pool: Arc::clone(&pool),
+            pool,
             id,
             address,
             attempts: None,
@@ -397,126 +390,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             sides: 0,
             after_side: None,
         });
-        self.on_granted(pool.id, grant);
-    }
-
-    // ---- closing ----
-
-    /// Says goodbye and closes; the pool has given it up already.
-    pub(super) fn retire(&mut self, slot: usize) {
-        if self.servers[slot].phase != Phase::Starting {
-            let mut out = self.outbox();
-            let tag = self.server_tag(slot);
-            let protocol = Arc::clone(&self.shared.protocol);
-            let session = &mut self.servers[slot].session;
-            match call(|| protocol.retire(tag, session, &mut out)) {
-                Some(()) => {
-                    self.execute(out, Source::NONE);
-                }
-                None => self.discard(out),
-            }
-        }
-        let server = self.servers.remove(slot);
-        assert!(
-            server.holder.is_none() && server.share.is_none() && !server.kept,
-            "a server that is held is not retired"
-        );
-        self.set_whereabouts(server.pool.id, server.id, Local::None);
-        self.reactor.close(server.conn);
-    }
-
-    /// The connection has ended, or its session gave it up. Its holder is told.
-    pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
-        let holder = self.servers[slot].holder;
-        let share = self.servers[slot].share.take();
-        let mux = share.as_ref().and_then(|_| self.end_mux(slot));
-        if self.servers[slot].phase == Phase::Probing {
-            self.on_probe_gone(slot);
-        }
-        if holder.is_some() || share.is_some() || self.servers[slot].kept {
-            let mut out = self.outbox();
-            let tag = self.server_tag(slot);
-            let protocol = Arc::clone(&self.shared.protocol);
-            let mut clients = ClientSessions::new(&mut self.clients);
-            let session = &mut self.servers[slot].session;
-            let told = call(|| protocol.server_gone(tag, session, &mut clients, &mut out)).is_some();
-            // The lease is over before what the session makes of it, which may be asking for another.
-            let holders = holder.iter().chain(share.iter().flat_map(|share| &share.sharers));
-            for slot in holders.clone() {
-                self.clients[*slot as usize].lease = Lease::None;
-            }
-            if told {
-                self.execute(out, Source::NONE);
-            } else {
-                // Nobody knows what they were told.
-                self.discard(out);
-                holders.for_each(|slot| self.end_broken_client(*slot as usize));
-            }
-            if let Some(holder) = holder {
-                self.refresh_state(holder as usize);
-                self.push_client_feed(holder);
-            }
-            if let Some(share) = &share {
-                self.servers[slot].pool.lock().stats.transactions += share.served;
-                self.end_share(share);
-            }
-        }
-        let server = self.servers.remove(slot);
-        self.set_whereabouts(server.pool.id, server.id, Local::None);
-        self.reactor.close(server.conn);
-        if let Some(pinned) = server.pinned {
-            server.pool.lock().stats.on_pinned(pinned, -1);
-        }
-        let message = match &reason {
-            CloseReason::StartFailed { message, .. } | CloseReason::Error(_, message) => message.as_str(),
-            CloseReason::Goodbye | CloseReason::Done => "the server ended the connection",
-            CloseReason::Elsewhere { .. } => "the upstream is elsewhere",
-        };
-        if server.phase == Phase::Starting {
-            if let CloseReason::Elsewhere { host, port } = reason {
-                let attempts = server.attempts.expect("it is starting");
-                let address = Address::Tcp { host, port };
-                return self.dial_host(server.pool, server.id, *attempts, address, Demand::Directed);
-            }
-            let permanent = matches!(reason, CloseReason::StartFailed { permanent: true, .. });
-            return self.start_failed(server, message, permanent);
-        }
-        let spec = server.pool.spec();
-        let (database, user) = (&spec.database, &spec.user);
-        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
-            let held = server.holder.is_some() || share.is_some();
-            tracing::warn!(withheld, %database, %user, held, "server lost: {message}");
-        }
-        server.pool.set_last_error(message);
-        self.forget_server(&server.pool, server.id, Closed::Error);
-        if let Some(mux) = mux {
-            self.share_anew(server.pool.id, mux.joining);
-        }
-    }
-
-    /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
-    fn start_failed(&mut self, server: ServerConn<P::Server>, message: &str, permanent: bool) {
-        match server.attempts {
-            Some(mut attempts) if !permanent => {
-                attempts.note(message);
-                self.dial_again(server.pool, server.id, *attempts);
-            }
-            _ => self.connect_failed(&server.pool, server.id, message, permanent),
-        }
-    }
-
-    fn push_client_feed(&mut self, client: u32) {
-        let serial = self.clients[client as usize].serial;
-        self.work.push_back(Work::Feed { client, serial });
-    }
-
-    fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, reason: Closed) {
-        let now = self.now;
-        self.operate(pool, |guarded| {
-            guarded.stats.on_closed(reason);
-            guarded.pool.lost(id, now);
-        });
-        self.shared.registry.release(pool.member, &mut self.demands);
+        true
     }
 
     /// The database's own name for a server's connection, when the protocol tells one.

@@ -28,9 +28,6 @@ use crate::{
     shared_pool::SharedPool,
 };
 
-/// The slot by which pools know a mux as a waiter; no client has it.
-pub(super) const MUX: u32 = (1 << (u32::BITS - protocol::WORKER_BITS)) - 1;
-
 /// A mux gives its server back this often at least.
 pub(super) const TURN: Duration = Duration::from_secs(1);
 
@@ -74,13 +71,13 @@ pub(super) struct Joiner {
 
 /// What a server is to those who share it.
 pub(super) struct Share {
-    /// Who has a share, by slot.
+    /// The clients that have a share, by slot.
     pub(super) sharers: Vec<u32>,
     /// The worst verdict of those who left.
     worst: Verdict,
     /// Since when the mux has the server.
     pub(super) since: Time,
-    /// Nobody joins any more, and who has a share sends nothing.
+    /// No client joins any more, and those that have a share send nothing.
     pub(super) yielding: bool,
     /// Somebody has joined since the last look.
     used: bool,
@@ -124,7 +121,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         } else if self.has_room(pool) {
             self.mux(pool).expect("just seen").joining.push(joiner);
         } else {
-            let (waiter, reason) = (self.waiter_id(slot, joiner.waiter), CheckOutFailed::QueueFull);
+            let (waiter, reason) = (self.client_waiter(slot, joiner.waiter), CheckOutFailed::QueueFull);
             let pool = self.pool(pool);
             pool.lock().stats.on_failed(reason);
             self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
@@ -157,7 +154,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Asks the pool for a server for those who wait.
     fn start_sharing(&mut self, pool: PoolId, joining: Vec<Joiner>) {
-        let shared = self.pool(pool);
         let waiter = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         if self.muxes.len() <= pool.0 as usize {
@@ -165,41 +161,42 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let mux = Mux { waiter, place: Place::Waiting, joining, relief: Relief::None };
         self.muxes[pool.0 as usize] = Some(Box::new(mux));
-        let id = self.waiter_id(MUX as usize, waiter);
+        let id = self.mux_waiter(waiter);
         match self.ask(pool, id) {
-            CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(&shared, &grant),
+            CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(pool, waiter, &grant),
             CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
             // Nobody leaves the queue for a mux: a server that comes when all have gone is simply given back.
             CheckOut::Queued(_) => {}
             CheckOut::Failed(reason) => {
-                self.work.push_back(Work::LeaseFailed { pool: shared, waiter: id, reason, waited: Duration::ZERO });
+                let pool = self.pool(pool);
+                self.work.push_back(Work::LeaseFailed { pool, waiter: id, reason, waited: Duration::ZERO });
             }
         }
     }
 
     /// The server that was granted to a mux lives here.
-    pub(super) fn on_mux_granted(&mut self, pool: &Arc<SharedPool>, grant: &Grant) {
-        let slot = self.server_here(pool.id, grant.server).filter(|slot| !self.servers[*slot].ending);
-        let waiter = (grant.waiter.0 >> 32) as u32;
-        if !self.mux_waits(pool.id, waiter) {
-            return self.on_relief_granted(pool.id, waiter, slot);
+    pub(super) fn on_mux_granted(&mut self, pool: PoolId, waiter: u32, grant: &Grant) {
+        let slot = self.server_here(pool, grant.server).filter(|slot| !self.servers[*slot].ending);
+        if !self.mux_waits(pool, waiter) {
+            return self.on_relief_granted(pool, waiter, slot);
         }
         let Some(slot) = slot else {
-            // What ends a server gives it back. Nothing was sent, so whoever waits simply asks again.
-            return self.on_mux_grant_lost(pool.id, waiter);
+            // What ends a server gives it back. Nothing was sent, so the clients that wait simply ask again.
+            return self.on_mux_grant_lost(pool, waiter);
         };
-        self.serve(pool.id, slot);
-        if grant.waited >= self.shared.config.slow_wait
+        self.serve(pool, slot);
+        if grant.waited >= self.host.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
+            let spec = self.servers[slot].pool.spec();
             tracing::warn!(
                 withheld,
-                database = %pool.spec().database, user = %pool.spec().user,
+                database = %spec.database, user = %spec.user,
                 server = self.backend(slot), waited_ms = grant.waited.as_millis() as u64,
                 "clients waited long for a server that they share"
             );
         }
-        self.admit_joining(pool.id, slot);
+        self.admit_joining(pool, slot);
         self.rearm_server(slot);
     }
 
@@ -228,7 +225,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }));
     }
 
-    /// Lets those in who wait.
+    /// Gives a share to those who wait.
     pub(super) fn admit_joining(&mut self, pool: PoolId, server: usize) {
         let joining = self.mux(pool).map(|mux| std::mem::take(&mut mux.joining)).unwrap_or_default();
         for joiner in joining {
@@ -294,7 +291,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             );
         }
         let now = self.now;
-        // Who came late goes on waiting: it has not had its time.
+        // Clients that came late go on waiting: they have not had their time.
         let patient = matches!(reason, CheckOutFailed::Timeout | CheckOutFailed::Unavailable);
         let (late, failed): (Vec<_>, Vec<_>) =
             mux.joining.into_iter().partition(|joiner| patient && (now - joiner.since) * 2 < waited);
@@ -307,7 +304,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.share_anew(pool.id, late);
     }
 
-    /// The server that was shared has been given back or has gone, and the pool knows: who waits asks for another.
+    /// The server that was shared has been given back or has gone, and the pool knows: those who wait ask for another.
     pub(super) fn share_anew(&mut self, pool: PoolId, mut joining: Vec<Joiner>) {
         joining.retain(|joiner| self.still_joins(pool, joiner));
         if joining.is_empty() {
@@ -427,7 +424,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not take what it gets.
-    /// Who was given a share and not `heard` yet is heard before it is given back.
+    /// A client that has just got its share, and was not `heard` yet, is heard before the server is given back.
     pub(super) fn is_share_withheld(&self, server: usize, heard: bool) -> bool {
         let server = &self.servers[server];
         let yielding = server.share.as_ref().is_some_and(|share| share.yielding);
@@ -481,7 +478,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.admit_if_open(pool, slot);
     }
 
-    /// Lets those in who wait, if the server is the mux's and takes more.
+    /// Gives a share to those who wait, if the server is the mux's and takes more.
     pub(super) fn admit_if_open(&mut self, pool: PoolId, slot: usize) {
         let current =
             self.mux(pool).is_some_and(|mux| matches!(mux.place, Place::Serving(its) if its as usize == slot));

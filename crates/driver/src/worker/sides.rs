@@ -40,7 +40,7 @@ pub(super) struct Side {
     bytes: Vec<u8>,
     step: Step,
     until: Time,
-    /// Who waits to hear that it has been dealt with.
+    /// The client that waits to hear that it has been dealt with.
     asker: Option<Asker>,
 }
 
@@ -91,7 +91,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whoever asked is closed: that is how it learns that its request has been dealt with.
+    /// Has the client closed that asked: so it learns that its request has been dealt with.
     fn tell_asker(&mut self, asker: Asker) {
         self.mailbox(pool::Home(asker.tag.worker())).send(Message::CancelDone(asker));
     }

@@ -49,7 +49,7 @@ impl Silence {
         self.long
     }
 
-    /// Since when somebody who came at `since` has not waited for Redis, but for others.
+    /// Since when a client that came at `since` has waited for other clients, and not for Redis.
     pub(super) fn others_since(&self, since: Time) -> Time {
         self.over.map_or(since, |over| over.max(since))
     }

@@ -23,7 +23,7 @@ const MAX_KEPT: usize = 128 << 20;
 /// So long, over all stalls of a shared server, do others wait for clients that do not read. The look at it comes up to a tick later.
 const OTHERS_WAIT: Duration = Duration::from_millis(40);
 
-/// With so much, whoever begins to stall is disconnected at once.
+/// Once others have waited for so long, a client that begins to stall is disconnected at once.
 const OTHERS_WAIT_AT_MOST: Duration = Duration::from_millis(80);
 
 /// In this time a client that is behind has to read [`MIN_READ`] bytes, or all there is.
@@ -156,8 +156,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         others.then_some(stalled.others_waited)
     }
 
-    /// Keeps what comes for those who keep others waiting, as far as there is room. Disconnects them otherwise, and who does not read at
-    /// all.
+    /// Keeps what comes for clients that keep others waiting, as far as there is room. Disconnects them otherwise, and clients that do
+    /// not read at all.
     pub(super) fn look_at_stalls(&mut self) {
         let mut late = Vec::new();
         let now = self.now;

@@ -1,11 +1,18 @@
 //! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when to do which.
 
-use std::{io, sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
-use protocol::Protocol;
+use protocol::{ClientTag, Protocol};
 
-use super::Worker;
-use crate::{reactor::Reactor, shared::Board};
+use super::{
+    Worker,
+    calls::{Source, call},
+};
+use crate::{host::Board, reactor::Reactor};
 
 /// The longest a worker sleeps; time-outs are this exact.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
@@ -42,7 +49,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.publish();
             return None;
         }
-        self.now = self.shared.clock.now();
+        self.now = self.host.clock.now();
         if self.now >= self.next_tick {
             self.tell_time();
             self.upkeep();
@@ -81,7 +88,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Handles one completion; false if there was none.
     pub(crate) fn handle_next(&mut self) -> bool {
         let Some(completion) = self.reactor.next() else { return false };
-        self.now = self.shared.clock.now();
+        self.now = self.host.clock.now();
         self.handle_completion(completion);
         self.settle();
         true
@@ -90,7 +97,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Ends a turn with what others have written.
     pub(crate) fn handle_mail(&mut self) {
         self.flush();
-        self.now = self.shared.clock.now();
+        self.now = self.host.clock.now();
         self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
         for _ in 0..MAX_MAIL {
             let Some(message) = self.mail.pop_front() else { break };
@@ -101,10 +108,29 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.settle();
     }
 
+    /// Tells sessions that all has left that was sent. What they send then has its turn beside what others do.
+    fn tell_all_sent(&mut self) {
+        for (slot, serial) in std::mem::take(&mut self.sent) {
+            let slot = slot as usize;
+            let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
+            else {
+                continue;
+            };
+            let protocol = Arc::clone(&self.shared.protocol);
+            let mut out = self.outboxes.pop().unwrap_or_default();
+            let tag = ClientTag::new(self.number, slot);
+            match call(|| protocol.client_sent(tag, &mut client.session, &mut out)) {
+                Some(()) => self.execute(out, Source::NONE),
+                None => self.on_client_defect(slot, out),
+            }
+            self.settle();
+        }
+    }
+
     /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked after here.
     fn is_last_client_gone(&self) -> bool {
-        // First whether any can come: who is accepted is counted before the socket is let go.
+        // First whether any can come: a client that is accepted is counted before the listening socket is let go.
         let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
-        self.clients.is_empty() && self.shared.listening.load(SeqCst) == 0 && self.shared.board.iter().all(gone)
+        self.clients.is_empty() && self.host.listening.load(SeqCst) == 0 && self.host.board.iter().all(gone)
     }
 }

@@ -45,7 +45,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.answer_delayed();
         self.take_turns();
         self.end_lingering();
-        self.partings.look(&self.shared.listeners, self.now);
+        self.partings.look(&self.host.listeners, self.now);
         self.end_slow_sides();
         self.try_next_addresses();
         self.expire_queues();
@@ -56,18 +56,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.draining {
             self.send_idle_away();
         }
-        if self.shared.any_drained.load(Relaxed) {
+        if self.host.any_drained.load(Relaxed) {
             self.send_drained_away();
         }
         self.look_after_pools();
-        let board = &self.shared.board[usize::from(self.number)];
-        board.cpu_ns.store(self.shared.clock.cpu_time(), Relaxed);
+        let board = &self.host.board[usize::from(self.number)];
+        board.cpu_ns.store(self.host.clock.cpu_time(), Relaxed);
     }
 
     /// Clients that take too long to log in, or have been idle too long.
     fn expire_queues(&mut self) {
-        for listener in 0..self.shared.listeners.len() {
-            let timeouts = self.shared.listeners[listener].timeouts();
+        for listener in 0..self.host.listeners.len() {
+            let timeouts = self.host.listeners[listener].timeouts();
             if let Some(limit) = timeouts.login {
                 while let Some((slot, since)) = self.login_queues[listener].oldest() {
                     if self.now - since < limit {
@@ -84,7 +84,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if self.now >= self.next_idle_look {
             self.next_idle_look = self.now + IDLE_LOOK;
-            let configured = self.shared.registry.configured.load(Relaxed);
+            let configured = self.host.registry.configured.load(Relaxed);
             if std::mem::replace(&mut self.configured, configured) != configured {
                 self.own_times = OwnTimes::default();
                 self.pools.iter().flatten().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
@@ -101,8 +101,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Where all clients of a listener have the same idle time, only those idle longest are looked at.
     fn expire_idle(&mut self) {
-        for listener in 0..self.shared.listeners.len() {
-            let Some(limit) = self.shared.listeners[listener].timeouts().client_idle else { continue };
+        for listener in 0..self.host.listeners.len() {
+            let Some(limit) = self.host.listeners[listener].timeouts().client_idle else { continue };
             while let Some((slot, since)) = self.idle_queues[listener].oldest() {
                 if self.now - since < limit {
                     break;
@@ -142,7 +142,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The time-outs of a client: its listener's, or its pool's own.
     fn timeouts_of(&self, client: &ClientConn<P::Client>) -> Timeouts {
-        let timeouts = self.shared.listeners[usize::from(client.listener)].timeouts();
+        let timeouts = self.host.listeners[usize::from(client.listener)].timeouts();
         let pool = client.pool.and_then(|id| self.pools.get(id.0 as usize)?.as_ref());
         pool.map_or(timeouts, |pool| pool.spec().timeouts.over(timeouts))
     }
@@ -150,7 +150,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
         let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
-        if !self.own_times.held && self.shared.listeners.iter().all(|listener| endless(listener.timeouts())) {
+        if !self.own_times.held && self.host.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }
         let mut late = Vec::new();
@@ -193,7 +193,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Looks at the pools that are due.
     pub(super) fn look_after_pools(&mut self) {
         let mut due = std::mem::take(&mut self.due_pools);
-        self.shared.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
+        self.host.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
         for (pool, at) in due.drain(..) {
             let pool = self.pool(pool);
             self.look_after_pool(&pool, at);

@@ -102,7 +102,7 @@ impl Drop for House {
 
 pub fn listener(socket: TcpListener, gate: GateConfig, timeouts: Timeouts) -> ListenerSpec {
     let name = socket.local_addr().unwrap().to_string();
-    ListenerSpec { name, socket: socket.into(), tcp: true, gate, timeouts, tls: None }
+    ListenerSpec { name, protocol: "lines", socket: socket.into(), tcp: true, gate, timeouts, tls: None }
 }
 
 /// A gate that everybody gets in by.

@@ -7,7 +7,7 @@ use h2::{Reason, SendStream, server::SendResponse};
 use http::Response;
 
 use super::MAX_BEHIND;
-use crate::{Answer, Service, Stream, access::Manner};
+use crate::{Answer, Service, Stream, access::AnswerOptions};
 
 /// A body on its way.
 pub(super) struct Sending {
@@ -87,13 +87,13 @@ impl Sending {
 pub(super) fn begin(
     mut respond: SendResponse<Bytes>,
     answer: &Answer,
-    manner: &Manner,
+    options: &AnswerOptions,
     service: &Service,
     length: Option<usize>,
     ends: bool,
 ) -> Option<SendStream<Bytes>> {
     let mut response = Response::builder().status(answer.status);
-    for (name, value) in answer.all_fields(service, manner) {
+    for (name, value) in answer.all_fields(service, options) {
         response = response.header(name, value);
     }
     if let Some(length) = length {

@@ -5,12 +5,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 
-use crate::{Denied, access::Manner, http1::MAX_DROPPED, request::Asked};
+use crate::{Denied, access::AnswerOptions, body::MAX_DROPPED, request::Asked};
 
 /// A request on its way.
 pub(super) struct Upload<C> {
     pub what: What<C>,
-    pub manner: Manner,
+    pub options: AnswerOptions,
     pub body: Vec<u8>,
     /// Bytes of the body that have come, those that were dropped included.
     length: u64,
@@ -28,8 +28,8 @@ pub(super) enum What<C> {
 }
 
 impl<C> Upload<C> {
-    pub(super) fn new(what: What<C>, manner: Manner, stream: RecvStream, respond: SendResponse<Bytes>) -> Self {
-        Self { what, manner, body: Vec::new(), length: 0, denied: None, stream, respond }
+    pub(super) fn new(what: What<C>, options: AnswerOptions, stream: RecvStream, respond: SendResponse<Bytes>) -> Self {
+        Self { what, options, body: Vec::new(), length: 0, denied: None, stream, respond }
     }
 
     /// Takes what has come; `None`: the client has given it up. `most` is the largest body; what is held comes out of the `room`.

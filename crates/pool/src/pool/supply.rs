@@ -48,8 +48,8 @@ impl Pool {
         }
     }
 
-    /// Whether there is no room for a connection that somebody needs who takes no other. Where there seems to be, and no permit has come for long,
-    /// this pool's own servers are in the way.
+    /// Whether a waiter needs a new connection, and there is no room for it. Where there seems to be room, and no permit has come for
+    /// long, this pool's own servers are in the way.
     #[inline]
     pub(super) fn needs_room(&self, now: Time) -> bool {
         self.demanding.front().is_some_and(|front| {
@@ -90,7 +90,7 @@ impl Pool {
         uncovered.max(missing).min(room).min(self.config.max_connecting.saturating_sub(connecting))
     }
 
-    /// Orders one connection, for the first waiter whom none is meant for yet.
+    /// Orders one connection, for the first waiter that has none under way.
     pub(super) fn connect(&mut self, now: Time) {
         assert!(self.slots.total() < self.limits.max_size, "a connection was permitted beyond max_size");
         let (connecting, demanding) = (self.slots.count(State::Connecting), self.demanding.len());
@@ -267,7 +267,7 @@ impl Pool {
         self.slots.lasting() + self.waiters.lasting() < self.limits.max_size.saturating_sub(1).max(1)
     }
 
-    /// Lets those wait with the others for whom there may be a server now. Their time begins anew.
+    /// Waiters for which there may be a server now wait with the others from here on. Their time begins anew.
     #[inline]
     pub(super) fn let_in(&mut self, now: Time) {
         while self.held_back.len() > 0 && self.takes_lasting() {
@@ -282,7 +282,7 @@ impl Pool {
         self.actions.push_back(Action::Fail { waiter: waiter.id, home: waiter.home, reason, waited });
     }
 
-    /// Fails those who have waited too long. Who came first is also due first, so that only the front is looked at.
+    /// Fails waiters that have waited too long. The first to come is also the first to be due, so only the front is looked at.
     #[inline]
     pub(super) fn expire_waiters(&mut self, now: Time) {
         while let Some(front) = self.waiters.front()
@@ -315,7 +315,7 @@ impl Pool {
         self.fail(waiter, reason, now);
     }
 
-    /// When somebody waiting since then has waited too long. Later for those who came later.
+    /// When a waiter that came then has waited too long. It is later for waiters that came later.
     ///
     /// While times are hard (the upstream is down, or the pool on hold) that is `unavailable_wait_time` after they came.
     /// Else it is `max_wait_time` after they came; but those who came in hard times count from the end of these, so

@@ -33,6 +33,7 @@ impl Table {
 /// `show pools`.
 pub fn pools(body: &Value) -> String {
     let mut table = Table::new(&[
+        "PROTOCOL",
         "DATABASE",
         "USER",
         "ADDRESS",
@@ -48,6 +49,7 @@ pub fn pools(body: &Value) -> String {
     for pool in entries(body, "pools") {
         let servers = &pool["servers"];
         let cells = [
+            &pool["protocol"],
             &pool["database"],
             &pool["user"],
             &pool["address"],
@@ -78,34 +80,39 @@ fn state(pool: &Value) -> &'static str {
 
 /// `show clients`.
 pub fn clients(body: &Value) -> String {
-    let mut table = Table::new(&["ID", "ADDRESS", "DATABASE", "USER", "STATE", "FOR", "CONNECTED", "SERVER", "PINNED"]);
+    let mut table =
+        Table::new(&["ID", "ADDRESS", "PROTOCOL", "DATABASE", "USER", "STATE", "FOR", "CONNECTED", "SERVER", "PINNED"]);
     for client in entries(body, "clients") {
         let own = |key: &str| cell(&client[key]);
         let (state_for, connected) = (time(&client["state_ms"]), time(&client["connected_ms"]));
-        let [id, address, database, user, state] = ["id", "address", "database", "user", "state"].map(own);
-        table.row([id, address, database, user, state, state_for, connected, own("server"), own("pinned")]);
+        let [id, address, protocol, database, user] = ["id", "address", "protocol", "database", "user"].map(own);
+        let [state, server, pinned] = ["state", "server", "pinned"].map(own);
+        table.row([id, address, protocol, database, user, state, state_for, connected, server, pinned]);
     }
     table.show()
 }
 
 /// `show servers`.
 pub fn servers(body: &Value) -> String {
-    let mut table = Table::new(&["ID", "ADDRESS", "DATABASE", "USER", "STATE", "FOR", "AGE", "PID", "CLIENT"]);
+    let mut table =
+        Table::new(&["ID", "ADDRESS", "PROTOCOL", "DATABASE", "USER", "STATE", "FOR", "AGE", "PID", "CLIENT"]);
     for server in entries(body, "servers") {
         let own = |key: &str| cell(&server[key]);
         let (state_for, age) = (time(&server["state_ms"]), time(&server["age_ms"]));
-        let [id, address, database, user, state] = ["id", "address", "database", "user", "state"].map(own);
-        table.row([id, address, database, user, state, state_for, age, own("backend"), own("client")]);
+        let [id, address, protocol, database, user] = ["id", "address", "protocol", "database", "user"].map(own);
+        let [state, backend, client] = ["state", "backend", "client"].map(own);
+        table.row([id, address, protocol, database, user, state, state_for, age, backend, client]);
     }
     table.show()
 }
 
 /// The pools that an order concerned.
 pub fn states(body: &Value) -> String {
-    let mut table = Table::new(&["DATABASE", "USER", "CLIENTS", "WAITERS", "SERVERS", "IN USE"]);
+    let mut table = Table::new(&["PROTOCOL", "DATABASE", "USER", "CLIENTS", "WAITERS", "SERVERS", "IN USE"]);
     for pool in entries(body, "pools") {
         let servers = &pool["servers"];
         let cells = [
+            &pool["protocol"],
             &pool["database"],
             &pool["user"],
             &pool["clients"],
@@ -147,11 +154,15 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let body = json!({ "pools": [
-            { "database": "shop", "user": "app", "clients": 3, "waiters": 0, "servers": { "total": 2, "in_use": 1 } },
+            {
+                "protocol": "postgres", "database": "shop", "user": "app", "clients": 3, "waiters": 0,
+                "servers": { "total": 2, "in_use": 1 },
+            },
         ]});
         assert_eq!(
             states(&body),
-            "DATABASE  USER  CLIENTS  WAITERS  SERVERS  IN USE\nshop      app   3        0        2        1\n"
+            "PROTOCOL  DATABASE  USER  CLIENTS  WAITERS  SERVERS  IN USE\n\
+             postgres  shop      app   3        0        2        1\n"
         );
         assert_eq!(states(&json!({ "pools": [] })), "");
     }

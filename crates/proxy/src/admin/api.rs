@@ -5,21 +5,16 @@ use std::{sync::Arc, time::Duration};
 use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot};
 use protocol::PoolId;
 use serde_json::{Map, Value, json};
-use upstream::Kind;
 
 /// `/api/pools`.
-pub fn pools(
-    snapshot: &Snapshot,
-    kind: impl Fn(PoolId) -> Kind,
-    suspicious: impl Fn(PoolId) -> Arc<[String]>,
-) -> Value {
+pub fn pools(snapshot: &Snapshot, suspicious: impl Fn(PoolId) -> Arc<[String]>) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "reactor": snapshot.reactor,
         "draining": snapshot.draining,
         "auth_failures": snapshot.auth_failures,
         "listeners": snapshot.listeners.iter().map(listener).collect::<Vec<_>>(),
-        "pools": snapshot.pools.iter().map(|shown| pool(shown, kind(shown.id), &suspicious(shown.id))).collect::<Vec<_>>(),
+        "pools": snapshot.pools.iter().map(|shown| pool(shown, &suspicious(shown.id))).collect::<Vec<_>>(),
         "workers": snapshot.workers.iter().map(|worker| json!({
             "cpu_ms": ms(worker.cpu),
             "clients": worker.clients,
@@ -36,6 +31,7 @@ pub fn clients(clients: &[ClientInfo]) -> Value {
             "id": c.id,
             "address": c.address,
             "listener": c.listener,
+            "protocol": c.protocol,
             "database": c.database,
             "user": c.user,
             "state": c.state,
@@ -53,6 +49,7 @@ pub fn servers(servers: &[ServerInfo]) -> Value {
     let server = |s: &ServerInfo| {
         json!({
             "id": s.id,
+            "protocol": s.protocol,
             "database": s.database,
             "user": s.user,
             "address": s.address,
@@ -71,6 +68,7 @@ pub fn servers(servers: &[ServerInfo]) -> Value {
 fn listener(listener: &ListenerSnapshot) -> Value {
     json!({
         "name": listener.name,
+        "protocol": listener.protocol,
         "clients": {
             "login": listener.login,
             "idle": listener.idle,
@@ -86,10 +84,10 @@ fn listener(listener: &ListenerSnapshot) -> Value {
     })
 }
 
-fn pool(pool: &PoolSnapshot, kind: Kind, suspicious: &[String]) -> Value {
+fn pool(pool: &PoolSnapshot, suspicious: &[String]) -> Value {
     json!({
         "id": pool.id.0,
-        "protocol": kind.word(),
+        "protocol": pool.protocol,
         "database": pool.database,
         "user": pool.user,
         "address": pool.address,
@@ -179,12 +177,9 @@ mod tests {
 
     #[test]
     fn a_pool_is_shown_with_all_its_parts() {
-        let snapshot = Snapshot { pools: vec![super::super::metrics::tests::pool("d", "u")], ..Snapshot::default() };
-        let shown = pools(
-            &snapshot,
-            |_| Kind::Redis,
-            |_| Arc::from(["public.f (it sets parameters of the session)".to_owned()]),
-        );
+        let pool = PoolSnapshot { protocol: "redis", ..super::super::metrics::tests::pool("d", "u") };
+        let snapshot = Snapshot { pools: vec![pool], ..Snapshot::default() };
+        let shown = pools(&snapshot, |_| Arc::from(["public.f (it sets parameters of the session)".to_owned()]));
         assert_eq!(shown["pools"][0]["suspicious"].as_array().map(Vec::len), Some(1));
         assert_eq!(shown["pools"][0]["protocol"], json!("redis"));
         assert_eq!(shown["pools"][0]["servers"]["idle"], json!(2));

@@ -5,7 +5,7 @@ use std::{
     fmt::{Error, Write},
 };
 
-use driver::{BUCKET_BOUNDS_US, DurationHistogram, PoolSnapshot, Snapshot};
+use driver::{BUCKET_BOUNDS_US, DurationHistogram, ListenerSnapshot, PoolSnapshot, Snapshot};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet, text::encode},
@@ -17,7 +17,8 @@ use protocol::PoolId;
 /// The content type of what [`render`] returns.
 pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The metrics of a snapshot. Without `user_label` the pools of a database are added up.
+/// The metrics of a snapshot. Without `user_label` the pools of a database are added up. Two databases of one name stay apart where they
+/// speak different protocols.
 pub fn render(snapshot: &Snapshot, user_label: bool, process: Process) -> String {
     let mut registry = Registry::default();
     let snapshot = Metrics { snapshot: snapshot.clone(), user_label, process };
@@ -99,7 +100,7 @@ impl Metrics {
         let listeners = &self.snapshot.listeners;
         let each = |of: &dyn Fn(usize) -> Vec<(&'static str, u64)>, label: &'static str| -> Vec<Line<'_, u64>> {
             let lines = listeners.iter().enumerate().flat_map(|(i, listener)| {
-                of(i).into_iter().map(move |(name, n)| (vec![("listener", &*listener.name), (label, name)], n))
+                of(i).into_iter().map(move |(name, n)| ([&listener_labels(listener)[..], &[(label, name)]].concat(), n))
             });
             lines.collect()
         };
@@ -122,7 +123,7 @@ impl Metrics {
         let unanswered = |i: usize| listeners[i].unanswered.clone();
         let help = "Clients sent away that never ended their side of the connection";
         counters(encoder, "poolhouse_client_closes_unanswered", help, each(&unanswered, "reason"))?;
-        let lines = listeners.iter().map(|l| (vec![("listener", l.name.as_str())], l.eviction_loops)).collect();
+        let lines = listeners.iter().map(|l| (listener_labels(l).to_vec(), l.eviction_loops)).collect();
         let help = "Times that clients were seen to come back as fast as they were evicted";
         counters(encoder, "poolhouse_eviction_loops", help, lines)
     }
@@ -203,17 +204,21 @@ struct Group {
 }
 
 fn groups(pools: &[PoolSnapshot], user_label: bool) -> Vec<Group> {
-    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<(&'static str, &str)>, Group> = BTreeMap::new();
     for pool in pools {
-        let user = if user_label { &*pool.user } else { "" };
-        groups.entry((&pool.database, user)).or_default().add(pool);
+        let mut labels = vec![("protocol", pool.protocol), ("database", &*pool.database)];
+        labels.extend(user_label.then_some(("user", &*pool.user)));
+        groups.entry(labels).or_default().add(pool);
     }
-    let label = |((database, user), group): ((&str, &str), Group)| {
-        let user = user_label.then(|| ("user", user.to_owned()));
-        let labels = [("database", database.to_owned())].into_iter().chain(user).collect();
+    let named = |(labels, group): (Vec<(&'static str, &str)>, Group)| {
+        let labels = labels.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
         Group { labels, ..group }
     };
-    groups.into_iter().map(label).collect()
+    groups.into_iter().map(named).collect()
+}
+
+fn listener_labels(listener: &ListenerSnapshot) -> [(&str, &str); 2] {
+    [("listener", &listener.name), ("protocol", listener.protocol)]
 }
 
 impl Group {
@@ -349,7 +354,6 @@ fn histograms(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use driver::ListenerSnapshot;
     use pool::Counts;
     use protocol::PoolId;
 
@@ -361,6 +365,7 @@ pub(super) mod tests {
         let counts = Counts { idle: 2, in_use: 1, total: 3, waiters: 4, ..Counts::default() };
         PoolSnapshot {
             id: PoolId(0),
+            protocol: "postgres",
             database: database.to_owned(),
             user: user.to_owned(),
             address: "h:5432".to_owned(),
@@ -387,6 +392,7 @@ pub(super) mod tests {
     fn snapshot() -> Snapshot {
         let listener = ListenerSnapshot {
             name: "127.0.0.1:6432".to_owned(),
+            protocol: "http",
             idle: 3,
             rejections: vec![("hard_limit", 2)],
             evictions: vec![("soft_limit", 2)],
@@ -422,30 +428,30 @@ pub(super) mod tests {
             &text,
             &[
                 &build,
-                "poolhouse_clients{listener=\"127.0.0.1:6432\",state=\"idle\"} 3",
-                "poolhouse_client_rejections_total{listener=\"127.0.0.1:6432\",reason=\"hard_limit\"} 2",
-                "poolhouse_client_evictions_total{listener=\"127.0.0.1:6432\",reason=\"soft_limit\"} 2",
-                "poolhouse_client_closes_unanswered_total{listener=\"127.0.0.1:6432\",reason=\"soft_limit\"} 1",
-                "poolhouse_eviction_loops_total{listener=\"127.0.0.1:6432\"} 0",
-                "poolhouse_servers{database=\"d\",user=\"u\",state=\"idle\"} 2",
-                "poolhouse_servers_max{database=\"d\",user=\"u\"} 20",
-                "poolhouse_servers_created_total{database=\"d\",user=\"u\"} 9",
-                "poolhouse_servers_closed_total{database=\"d\",user=\"u\",reason=\"idle\"} 5",
-                "poolhouse_pinned{database=\"d\",user=\"u\",reason=\"listen\"} 1",
-                "poolhouse_checkout_seconds_count{database=\"d\",user=\"u\",path=\"queued\"} 2",
-                "poolhouse_checkout_seconds_bucket{le=\"0.0002\",database=\"d\",user=\"u\",path=\"idle\"} 0",
-                "poolhouse_checkout_seconds_bucket{le=\"0.0005\",database=\"d\",user=\"u\",path=\"idle\"} 2",
-                "poolhouse_checkout_seconds_bucket{le=\"+Inf\",database=\"d\",user=\"u\",path=\"idle\"} 2",
-                "poolhouse_checkout_failed_total{database=\"d\",user=\"u\",reason=\"timeout\"} 3",
-                "poolhouse_connect_phase_seconds_sum{database=\"d\",user=\"u\",phase=\"auth\"} 0.001",
-                "poolhouse_hold_seconds_count{database=\"d\",user=\"u\"} 2",
-                "poolhouse_waiters{database=\"d\",user=\"u\"} 4",
-                "poolhouse_transactions_total{database=\"d\",user=\"u\"} 100",
+                "poolhouse_clients{listener=\"127.0.0.1:6432\",protocol=\"http\",state=\"idle\"} 3",
+                "poolhouse_client_rejections_total{listener=\"127.0.0.1:6432\",protocol=\"http\",reason=\"hard_limit\"} 2",
+                "poolhouse_client_evictions_total{listener=\"127.0.0.1:6432\",protocol=\"http\",reason=\"soft_limit\"} 2",
+                "poolhouse_client_closes_unanswered_total{listener=\"127.0.0.1:6432\",protocol=\"http\",reason=\"soft_limit\"} 1",
+                "poolhouse_eviction_loops_total{listener=\"127.0.0.1:6432\",protocol=\"http\"} 0",
+                "poolhouse_servers{protocol=\"postgres\",database=\"d\",user=\"u\",state=\"idle\"} 2",
+                "poolhouse_servers_max{protocol=\"postgres\",database=\"d\",user=\"u\"} 20",
+                "poolhouse_servers_created_total{protocol=\"postgres\",database=\"d\",user=\"u\"} 9",
+                "poolhouse_servers_closed_total{protocol=\"postgres\",database=\"d\",user=\"u\",reason=\"idle\"} 5",
+                "poolhouse_pinned{protocol=\"postgres\",database=\"d\",user=\"u\",reason=\"listen\"} 1",
+                "poolhouse_checkout_seconds_count{protocol=\"postgres\",database=\"d\",user=\"u\",path=\"queued\"} 2",
+                "poolhouse_checkout_seconds_bucket{le=\"0.0002\",protocol=\"postgres\",database=\"d\",user=\"u\",path=\"idle\"} 0",
+                "poolhouse_checkout_seconds_bucket{le=\"0.0005\",protocol=\"postgres\",database=\"d\",user=\"u\",path=\"idle\"} 2",
+                "poolhouse_checkout_seconds_bucket{le=\"+Inf\",protocol=\"postgres\",database=\"d\",user=\"u\",path=\"idle\"} 2",
+                "poolhouse_checkout_failed_total{protocol=\"postgres\",database=\"d\",user=\"u\",reason=\"timeout\"} 3",
+                "poolhouse_connect_phase_seconds_sum{protocol=\"postgres\",database=\"d\",user=\"u\",phase=\"auth\"} 0.001",
+                "poolhouse_hold_seconds_count{protocol=\"postgres\",database=\"d\",user=\"u\"} 2",
+                "poolhouse_waiters{protocol=\"postgres\",database=\"d\",user=\"u\"} 4",
+                "poolhouse_transactions_total{protocol=\"postgres\",database=\"d\",user=\"u\"} 100",
                 "poolhouse_auth_failures_total 6",
                 "poolhouse_session_panics_total 1",
                 "poolhouse_log_lines_dropped_total 11",
                 "poolhouse_reloads_total{result=\"failed\"} 1",
-                "poolhouse_pools_paused{database=\"d\",user=\"u\"} 0",
+                "poolhouse_pools_paused{protocol=\"postgres\",database=\"d\",user=\"u\"} 0",
                 "# EOF",
             ],
         );
@@ -453,7 +459,10 @@ pub(super) mod tests {
 
     #[test]
     fn label_values_are_escaped() {
-        has(&render(&snapshot(), true, Process::default()), &["poolhouse_waiters{database=\"d\",user=\"v\\\"\\n\"} 4"]);
+        has(
+            &render(&snapshot(), true, Process::default()),
+            &["poolhouse_waiters{protocol=\"postgres\",database=\"d\",user=\"v\\\"\\n\"} 4"],
+        );
     }
 
     #[test]
@@ -462,11 +471,24 @@ pub(super) mod tests {
         has(
             &text,
             &[
-                "poolhouse_waiters{database=\"d\"} 8",
-                "poolhouse_servers_closed_total{database=\"d\",reason=\"idle\"} 10",
-                "poolhouse_hold_seconds_sum{database=\"d\"} 0.002",
+                "poolhouse_waiters{protocol=\"postgres\",database=\"d\"} 8",
+                "poolhouse_servers_closed_total{protocol=\"postgres\",database=\"d\",reason=\"idle\"} 10",
+                "poolhouse_hold_seconds_sum{protocol=\"postgres\",database=\"d\"} 0.002",
             ],
         );
         assert!(!text.contains("user="));
+    }
+
+    #[test]
+    fn databases_of_two_protocols_with_one_name_are_not_added_up() {
+        let pools = vec![pool("0", "u"), PoolSnapshot { protocol: "redis", ..pool("0", "u") }, pool("0", "v")];
+        let text = render(&Snapshot { pools, ..Snapshot::default() }, false, Process::default());
+        has(
+            &text,
+            &[
+                "poolhouse_waiters{protocol=\"postgres\",database=\"0\"} 8",
+                "poolhouse_waiters{protocol=\"redis\",database=\"0\"} 4",
+            ],
+        );
     }
 }

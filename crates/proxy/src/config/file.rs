@@ -417,6 +417,11 @@ impl Listener {
             spots: HashMap::new(),
         }
     }
+
+    /// What its clients speak, in the word of metrics and of the admin address.
+    pub fn protocol(&self) -> &'static str {
+        if self.http.is_some() { "http" } else { self.kind.word() }
+    }
 }
 
 fn listener(section: &Section<'_>, kinds: &Kinds) -> Option<Listener> {

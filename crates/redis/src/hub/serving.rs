@@ -35,7 +35,7 @@ enum Whose {
 impl Hub {
     /// Has the server do what clients wish. False if nobody wants anything any more, and nothing will be said of it.
     pub(crate) fn look_after(&mut self, server: ServerTag, out: &mut Outbox) -> bool {
-        self.prodded = false;
+        self.notified = false;
         if std::mem::take(&mut self.restores) {
             self.restore(server, out);
         }

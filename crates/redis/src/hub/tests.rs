@@ -19,7 +19,7 @@ struct World {
     /// Redis's answers that have not been read.
     answers: VecDeque<Vec<u8>>,
     told: BTreeMap<u64, Vec<Vec<u8>>>,
-    prods: usize,
+    notified: usize,
 }
 
 impl World {
@@ -31,7 +31,7 @@ impl World {
             forbidden: BTreeSet::new(),
             answers: VecDeque::new(),
             told: BTreeMap::new(),
-            prods: 0,
+            notified: 0,
         }
     }
 
@@ -41,7 +41,7 @@ impl World {
                 Effect::Post { to: Peer::Client(_), key, bytes } => {
                     self.told.entry(key).or_default().push(out.inserted[bytes].to_vec());
                 }
-                Effect::Post { to: Peer::Server(SERVER), .. } => self.prods += 1,
+                Effect::Post { to: Peer::Server(SERVER), .. } => self.notified += 1,
                 Effect::Send { to: Peer::Server(SERVER), bytes: Bytes::Insert(range) } => {
                     let mut bytes = &out.inserted[range];
                     while !bytes.is_empty() {
@@ -108,22 +108,22 @@ impl World {
         }
     }
 
-    /// The server's session does what it is prodded for, and reads one answer if there is any.
+    /// The server's session does what it is notified of, and reads one answer if there is any.
     fn step(&mut self) {
         let mut out = Outbox::new();
         if let (Some(answer), Some(key)) = (self.answers.pop_front(), self.key) {
             let said = resp::said(&answer).expect("an answer");
             assert!(self.hubs.serve(POOL, key, |hub| hub.answered(SERVER, said, &mut out)));
-            self.prods += 1;
+            self.notified += 1;
         }
-        if std::mem::take(&mut self.prods) > 0 {
+        if std::mem::take(&mut self.notified) > 0 {
             self.look(&mut out);
         }
         self.run(out);
     }
 
     fn settle(&mut self) {
-        while self.prods > 0 || !self.answers.is_empty() {
+        while self.notified > 0 || !self.answers.is_empty() {
             self.step();
         }
     }
@@ -131,7 +131,7 @@ impl World {
     fn lose(&mut self) {
         let mut out = Outbox::new();
         let key = self.key.take().expect("there is a server");
-        (self.answers, self.subscribed, self.prods) = (VecDeque::new(), BTreeSet::new(), 0);
+        (self.answers, self.subscribed, self.notified) = (VecDeque::new(), BTreeSet::new(), 0);
         self.hubs.serve(POOL, key, |hub| hub.lost(&mut out));
         self.run(out);
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::super::Version;
+use super::Version;
 
 /// A command as an array of bulk strings.
 pub fn command(to: &mut Vec<u8>, arguments: &[&[u8]]) {

@@ -41,7 +41,7 @@ impl Redis {
     }
 
     /// Somebody wants something.
-    pub(crate) fn prodded(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
+    pub(crate) fn on_notified(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
         if server.holding.as_ref().is_some_and(|holding| holding.key == key) {
             self.look_after(me, server, out);
         }

@@ -2,10 +2,10 @@
 //! meanwhile. The first command for it waits until that has been tried again. If Redis still says no, that is what the
 //! command is told, as it would be by Redis itself.
 
-use protocol::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
+use protocol::{Outbox, Peer, ServerTag};
 
-use super::{Due, Server, Whom, alive};
-use crate::{Client, resp};
+use super::{Due, Server, Whom};
+use crate::resp;
 
 impl Server {
     /// What Redis said when the database was to be selected; `None`: it is.
@@ -31,25 +31,11 @@ impl Server {
         }
     }
 
-    /// That has been answered. Those who wait ask for a server anew, or have their commands told why not.
-    pub(super) fn entered(
-        &mut self,
-        me: ServerTag,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        reply: &[u8],
-        out: &mut Outbox,
-    ) {
-        let error = reply.strip_prefix(b"-").map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
-        if error.is_none() {
+    /// That has been answered: with success, or not. Returns those who wait for it.
+    pub(crate) fn entered(&mut self, selected: bool) -> Vec<Whom> {
+        if selected {
             self.hello.outside = None;
         }
-        for whom in std::mem::take(&mut self.entering) {
-            if let Some((tag, client)) = alive(clients, whom)
-                && client.has(me)
-            {
-                client.on_entered(tag, me, self, error.as_deref(), out);
-                out.push(Effect::Wake { client: tag });
-            }
-        }
+        std::mem::take(&mut self.entering)
     }
 }

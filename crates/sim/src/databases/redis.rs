@@ -190,7 +190,7 @@ impl Redis {
         let mut input = Vec::new();
         let mut at = 0;
         loop {
-            let stranger = self.password.is_some();
+            let logged_out = self.password.is_some();
             let frozen = self.is_frozen();
             let Some(session) = self.sessions.get_mut(&me) else { return };
             if at == input.len() {
@@ -200,7 +200,7 @@ impl Redis {
             if session.blocked.is_some() || session.postponed.is_some() || session.closing || frozen {
                 break;
             }
-            match request::read(&input[at..], stranger && !session.known) {
+            match request::read(&input[at..], logged_out && !session.known) {
                 Ok(Request::Incomplete) => break,
                 Ok(Request::Command(taken, words)) => {
                     at += taken;

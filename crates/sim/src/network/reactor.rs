@@ -209,7 +209,7 @@ impl VirtualReactor {
             return Some(Completion::Broken { owner, error: io::ErrorKind::ConnectionReset.into() });
         }
         let mut length = end.inbox.len().min(self.ring.size());
-        if length > 1 && self.rng.percent(state.weather.short_reads) {
+        if length > 1 && self.rng.percent(state.conditions.short_reads) {
             length = 1 + self.rng.index(length);
         }
         let bytes = state.take(at, length);

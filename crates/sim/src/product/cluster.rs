@@ -8,7 +8,7 @@ use driver::{PoolSpec, Upstreams};
 use pool::PoolConfig;
 use protocol::PoolId;
 
-use super::{Bounds, Done, House, Most, STRANGER, Site, World, drawn};
+use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn};
 use crate::{
     databases::{Database, cluster as model},
     network::{HostId, Network},
@@ -39,16 +39,16 @@ impl Upstreams for Doors {
     }
 }
 
-/// Plays the schedule of a seed. `said`: a single stranger comes, and says these bytes.
+/// Plays the schedule of a seed. `said`: a single raw client comes, and says these bytes.
 ///
 /// # Panics
 /// When anything is not as it must be.
 pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
     let mut rng = Rng::new(seed);
     let players = (1 + rng.index(5)).min(bounds.players);
-    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
+    let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
     let scarce = bounds.faults && rng.percent(20);
-    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + strangers) as u32 + 1]) };
+    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + raw_clients) as u32 + 1]) };
     // Longer than a host refuses where no client may feel it.
     let unavailable_wait_time = Some(Duration::from_millis(rng.pick(&[600, 2000])));
     let mut config = PoolConfig { unavailable_wait_time, ..drawn::pool(&mut rng, max_size) };
@@ -57,18 +57,18 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
         config.max_waiters = rng.pick(&[0, 1]);
     }
     let doors = Arc::new(Doors { config });
-    let weather = drawn::weather(&mut rng, bounds);
-    let network = Network::new(rng.next(), weather);
+    let conditions = drawn::conditions(&mut rng, bounds);
+    let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Cluster::default(), doors, rules, &network, &mut rng);
     let players = drawn::players(&mut rng, bounds, players, Voice::new);
-    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER), &mut rng);
+    let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT), &mut rng);
     let mut site = Site::new(model::Cluster::new(), trace);
     site.speak(&network);
     let mut world = World::new(
         (house, network, site),
-        (players, strangers),
+        (players, raw_clients),
         chaos,
         Most { servers: (max_size as usize + 1) * HOSTS, unsent: 1 << 10 },
         rng,

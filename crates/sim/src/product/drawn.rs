@@ -9,10 +9,10 @@ use super::{
     Bounds, Chaos,
     house::Rules,
     player::{Player, Size, Speech},
-    stranger::Stranger,
+    raw_client::RawClient,
 };
 use crate::{
-    network::{HostId, Weather},
+    network::{Conditions, HostId},
     random::Rng,
 };
 
@@ -48,16 +48,16 @@ pub(super) fn players<S: Speech>(
     (0..count).map(made).collect()
 }
 
-/// One stranger who says what is `said`, or so many who say damaged things.
-pub(super) fn strangers_saying(
+/// One raw client who says what is `said`, or so many who say damaged things.
+pub(super) fn raw_clients_sending(
     said: Option<&[u8]>,
     count: usize,
     mut speech: impl Speech,
     rng: &mut Rng,
-) -> Vec<Stranger> {
+) -> Vec<RawClient> {
     match said {
-        Some(bytes) => vec![Stranger::saying(&mut speech, bytes, Rng::new(rng.next()))],
-        None => (0..count).map(|_| Stranger::garbled(&mut speech, Rng::new(rng.next()))).collect(),
+        Some(bytes) => vec![RawClient::saying(&mut speech, bytes, Rng::new(rng.next()))],
+        None => (0..count).map(|_| RawClient::garbled(&mut speech, Rng::new(rng.next()))).collect(),
     }
 }
 
@@ -82,21 +82,21 @@ pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> Poo
 }
 
 /// How many come who say anything.
-pub(super) fn strangers(rng: &mut Rng, bounds: Bounds) -> usize {
+pub(super) fn raw_clients(rng: &mut Rng, bounds: Bounds) -> usize {
     let drawn = if rng.percent(30) { 1 + rng.index(3) } else { 0 };
-    if bounds.strangers { drawn } else { 0 }
+    if bounds.raw_clients { drawn } else { 0 }
 }
 
 /// A network, quick or slow.
-pub(super) fn weather(rng: &mut Rng, bounds: Bounds) -> Weather {
-    let drawn = Weather {
+pub(super) fn conditions(rng: &mut Rng, bounds: Bounds) -> Conditions {
+    let drawn = Conditions {
         delay: Duration::from_micros(rng.pick(&[1, 30, 1000])),
         pieces: rng.pick(&[0, 10, 60]),
         window: rng.pick(&[64 << 10, 64 << 10, 700]),
         short_reads: rng.pick(&[0, 10]),
     };
-    let calm = Weather { delay: Duration::from_micros(1), pieces: 0, window: 64 << 10, short_reads: 0 };
-    if bounds.weather { drawn } else { calm }
+    let calm = Conditions { delay: Duration::from_micros(1), pieces: 0, window: 64 << 10, short_reads: 0 };
+    if bounds.bad_network { drawn } else { calm }
 }
 
 /// One to three workers, and a gate that everybody gets in by.

@@ -69,6 +69,7 @@ impl<P: Protocol> House<P> {
         let clock = Clock::standing(Time(0));
         let listener = ListenerSpec {
             name: "virtual".into(),
+            protocol: "virtual",
             socket: Socket::listener(network),
             tcp: true,
             gate: rules.gate,

@@ -12,7 +12,7 @@ use postgres::{
 };
 use protocol::{Origin, PoolId};
 
-use super::{Bounds, Done, House, Most, STRANGER, Site, World, drawn};
+use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn};
 use crate::{
     databases::{Database, postgres as model},
     network::Network,
@@ -83,7 +83,7 @@ impl Directory for Doors {
     }
 }
 
-/// Plays the schedule of a seed. `said`: a single stranger comes, and says these bytes.
+/// Plays the schedule of a seed. `said`: a single raw client comes, and says these bytes.
 ///
 /// # Panics
 /// When anything is not as it must be.
@@ -92,8 +92,8 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
     // Most schedules are small: more of them are played, and what goes wrong in one is found sooner.
     let players = (1 + rng.index(8).min(rng.index(8))).min(bounds.players);
-    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
-    let all = (players + strangers) as u32;
+    let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
+    let all = (players + raw_clients) as u32;
     let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
     let config = drawn::pool(&mut rng, max_size);
@@ -105,17 +105,17 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let cap = if rng.percent(50) { all_pools.min(enough) } else { all_pools };
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
     let doors = Arc::new(Doors { mode, state, config, cap });
-    let weather = drawn::weather(&mut rng, bounds);
-    let network = Network::new(rng.next(), weather);
+    let conditions = drawn::conditions(&mut rng, bounds);
+    let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
     let voice = |number| Voice::new(number, USERS[number % users], number < pinners);
     let players = drawn::players(&mut rng, bounds, players, voice);
-    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER, USERS[0], false), &mut rng);
+    let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT, USERS[0], false), &mut rng);
     let world = World::new(
         (house, network, Site::new(model::Postgres::new(), trace)),
-        (players, strangers),
+        (players, raw_clients),
         chaos,
         Most { servers: cap as usize, unsent: 2 << 20 },
         rng,

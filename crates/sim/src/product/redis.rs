@@ -10,7 +10,7 @@ use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Directory, Redis, ServerLogin, Version, Welcome};
 
-use super::{Bounds, Done, House, Most, STRANGER, Site, World, drawn};
+use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
@@ -64,7 +64,7 @@ impl Directory for Doors {
     }
 }
 
-/// Plays the schedule of a seed. `said`: a single stranger comes, and says these bytes.
+/// Plays the schedule of a seed. `said`: a single raw client comes, and says these bytes.
 ///
 /// # Panics
 /// When anything is not as it must be.
@@ -72,20 +72,20 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let mut rng = Rng::new(seed);
     // Most schedules are small: more of them are played, and what goes wrong in one is found sooner.
     let players = (1 + rng.index(5).min(rng.index(5))).min(bounds.players);
-    let strangers = drawn::strangers(&mut rng, bounds).max(usize::from(said.is_some()));
-    let max_size = (players + strangers) as u32 + 2;
+    let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
+    let max_size = (players + raw_clients) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
     let doors = Arc::new(Doors { config });
-    let weather = drawn::weather(&mut rng, bounds);
-    let network = Network::new(rng.next(), weather);
+    let conditions = drawn::conditions(&mut rng, bounds);
+    let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
     let players = drawn::players(&mut rng, bounds, players, Voice::new);
-    let strangers = drawn::strangers_saying(said, strangers, Voice::new(STRANGER), &mut rng);
+    let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT), &mut rng);
     let world = World::new(
         (house, network, Site::new(model::Redis::new(None), trace)),
-        (players, strangers),
+        (players, raw_clients),
         chaos,
         Most { servers: max_size as usize * 2 * DATABASES as usize, unsent: 2 << 20 },
         rng,

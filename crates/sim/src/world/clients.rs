@@ -200,16 +200,16 @@ impl World {
     /// The client may have come to need its server for longer than its transaction. True if that is settled: it keeps it,
     /// or is sent away because too many do.
     fn pin(&mut self, client: u32, pool: usize, server: ServerId) -> bool {
-        let Some(weather) = self.plan.weather.filter(|_| !self.calm) else { return false };
-        if !self.sky.percent(weather.pins) {
+        let Some(trouble) = self.plan.trouble.filter(|_| !self.calm) else { return false };
+        if !self.trouble_rng.percent(trouble.pins) {
             return false;
         }
-        if self.posts[pool].pins >= weather.max_pinned {
+        if self.posts[pool].pins >= trouble.max_pinned {
             self.leave(client);
             return true;
         }
         let visit = self.becomes(client, Doing::Pinned { pool, server });
-        let after = self.sky.around(self.plan.think * 20);
+        let after = self.trouble_rng.around(self.plan.think * 20);
         self.agenda.after(after, Event::Done(client, visit));
         if self.fault == Fault::LendPinned {
             self.give_back(client, pool, server, CheckIn::Clean);
@@ -233,10 +233,10 @@ impl World {
 
     /// Who keeps a server is counted, and really has it.
     pub(super) fn check_pins(&mut self) {
-        let Some(weather) = self.plan.weather.filter(|w| w.pins > 0) else { return };
+        let Some(trouble) = self.plan.trouble.filter(|w| w.pins > 0) else { return };
         for pool in 0..self.posts.len() {
             let pins = self.posts[pool].pins;
-            assert!(pins <= weather.max_pinned, "{pins} clients keep their servers, of {}", weather.max_pinned);
+            assert!(pins <= trouble.max_pinned, "{pins} clients keep their servers, of {}", trouble.max_pinned);
         }
         for client in &self.clients {
             if let Doing::Pinned { pool, server } = client.doing {
@@ -248,14 +248,14 @@ impl World {
 
     /// A cancel request may be under way that must not hit the next one: then the server comes back when that is over.
     fn withhold(&mut self, pool: usize, server: ServerId, how: CheckIn) -> bool {
-        let cancelled = self.plan.weather.is_some_and(|weather| self.sky.percent(weather.cancels));
+        let cancelled = self.plan.trouble.is_some_and(|trouble| self.trouble_rng.percent(trouble.cancels));
         if !cancelled {
             return false;
         }
         let State::InUse(waiter) = self.posts[pool].oracle.server(server).expect("a held server is there").state else {
             panic!("a held server is in use");
         };
-        let after = self.sky.around(self.plan.connect);
+        let after = self.trouble_rng.around(self.plan.connect);
         self.agenda.after(after, Event::SideEnds(pool, server, waiter));
         if self.fault == Fault::LendWithheld {
             let home = self.posts[pool].oracle.server(server).expect("just seen").home;
@@ -272,7 +272,7 @@ impl World {
         let (home, state) = (withheld.home, withheld.state);
         assert_eq!(state, State::InUse(waiter), "a server with a cancel request under way went to somebody else");
         // A request that was lost may still arrive.
-        let how = self.sky.pick(&[CheckIn::Clean, CheckIn::Clean, CheckIn::Reset, CheckIn::Discard]);
+        let how = self.trouble_rng.pick(&[CheckIn::Clean, CheckIn::Clean, CheckIn::Reset, CheckIn::Discard]);
         self.check_in(pool, server, home, how);
     }
 

@@ -31,7 +31,7 @@ pub struct PoolPlan {
 
 /// What befalls databases, and what makes clients keep their servers.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub struct Trouble {
     /// Mean time between two things.
     pub every: Duration,
     /// Percent of transactions after which a client keeps its server.
@@ -42,9 +42,9 @@ pub struct Weather {
     pub cancels: u64,
 }
 
-/// Draws the weather, from a source of chance of its own.
-pub fn weather(rng: &mut Rng) -> Option<Weather> {
-    rng.percent(50).then(|| Weather {
+/// Draws the trouble, from a source of chance of its own.
+pub fn trouble(rng: &mut Rng) -> Option<Trouble> {
+    rng.percent(50).then(|| Trouble {
         every: micros(rng, 50, 3_000),
         pins: rng.pick(&[0, 0, 5, 30]),
         max_pinned: rng.within(0..=3) as u32,
@@ -86,7 +86,7 @@ pub struct Plan {
     /// Mean time between two things that are done to the world; none happen if absent.
     pub chaos: Option<Duration>,
     /// What befalls databases and what operators order; nothing if absent.
-    pub weather: Option<Weather>,
+    pub trouble: Option<Trouble>,
     /// Longest time that an order takes from the pool to who executes it.
     pub delay: Duration,
     /// Longest time by which time-outs are handled late.
@@ -190,7 +190,7 @@ pub fn plan(rng: &mut Rng) -> Plan {
         discards: rng.pick(&[0, 5, 30]),
         unused: rng.pick(&[0, 0, 3, 20]),
         chaos: if rng.percent(70) { Some(micros(rng, 10, 1_000)) } else { None },
-        weather: None,
+        trouble: None,
         delay: if rng.percent(50) { Duration::ZERO } else { micros(rng, 1, 100) },
         late: if rng.percent(70) { Duration::ZERO } else { micros(rng, 1, 100) },
         skewed: rng.percent(20),
@@ -240,7 +240,7 @@ pub fn tight(rng: &mut Rng) -> Plan {
         discards: 0,
         unused: 0,
         chaos: None,
-        weather: None,
+        trouble: None,
         delay,
         late,
         skewed: false,

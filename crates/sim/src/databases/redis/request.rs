@@ -16,11 +16,11 @@ pub enum Request {
     Command(usize, Vec<Vec<u8>>),
 }
 
-/// Reads what stands at the beginning. `stranger`: who speaks has not logged in, and may say little.
-pub fn read(bytes: &[u8], stranger: bool) -> Result<Request, Refusal> {
+/// Reads what stands at the beginning. `logged_out`: who speaks has not logged in, and may say little.
+pub fn read(bytes: &[u8], logged_out: bool) -> Result<Request, Refusal> {
     match bytes.first() {
         None => Ok(Request::Incomplete),
-        Some(b'*') => array(bytes, stranger),
+        Some(b'*') => array(bytes, logged_out),
         Some(_) => line(bytes),
     }
 }
@@ -34,7 +34,7 @@ fn end(bytes: &[u8], too_long: &str) -> Result<Option<usize>, Refusal> {
     }
 }
 
-fn array(bytes: &[u8], stranger: bool) -> Result<Request, Refusal> {
+fn array(bytes: &[u8], logged_out: bool) -> Result<Request, Refusal> {
     let Some(at) = end(bytes, "ERR Protocol error: too big mbulk count string")? else {
         return Ok(Request::Incomplete);
     };
@@ -42,7 +42,7 @@ fn array(bytes: &[u8], stranger: bool) -> Result<Request, Refusal> {
         Some(count) if count <= i64::from(i32::MAX) => count,
         _ => return Err("ERR Protocol error: invalid multibulk length".into()),
     };
-    if count > 10 && stranger {
+    if count > 10 && logged_out {
         return Err("ERR Protocol error: unauthenticated multibulk length".into());
     }
     let (mut words, mut begin) = (Vec::new(), at + 2);
@@ -59,7 +59,7 @@ fn array(bytes: &[u8], stranger: bool) -> Result<Request, Refusal> {
             Some(length @ 0..=MAX_ARGUMENT) => length as usize,
             _ => return Err("ERR Protocol error: invalid bulk length".into()),
         };
-        if length > 16 * 1024 && stranger {
+        if length > 16 * 1024 && logged_out {
             return Err("ERR Protocol error: unauthenticated bulk length".into());
         }
         let Some(word) = rest.get(at + 2..at + 2 + length) else { return Ok(Request::Incomplete) };

@@ -17,7 +17,7 @@ const MOST_AT_ONCE: u64 = 4096;
 const STAYS: Duration = Duration::from_millis(20);
 
 /// See the file's head.
-pub struct Stranger {
+pub struct RawClient {
     bytes: Vec<u8>,
     sent: usize,
     /// It lets what it is told lie.
@@ -29,7 +29,7 @@ pub struct Stranger {
     pub wake: Time,
 }
 
-impl Stranger {
+impl RawClient {
     /// One that says these bytes, and leaves.
     pub fn new(bytes: Vec<u8>, mut rng: Rng) -> Self {
         let (deaf, wake) = (rng.percent(10), Time(rng.below(20_000_000)));

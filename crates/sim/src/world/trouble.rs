@@ -1,6 +1,6 @@
 //! What befalls the databases and the machine, and what operators order meanwhile: a database that falls silent, dies with
 //! all its connections, is slow or out of reach; descriptors that run out; drains, reconnects, and reloads by the hundred. It has a
-//! source of chance of its own, so that a world without weather is the same whatever is added here.
+//! source of chance of its own, so that a world without trouble is the same whatever is added here.
 
 use std::time::Duration;
 
@@ -39,15 +39,15 @@ impl Host {
 }
 
 impl World {
-    pub(super) fn weather(&mut self) {
-        let Some(weather) = self.plan.weather.filter(|_| !self.calm) else { return };
-        let pool = self.sky.index(self.posts.len());
+    pub(super) fn trouble(&mut self) {
+        let Some(trouble) = self.plan.trouble.filter(|_| !self.calm) else { return };
+        let pool = self.trouble_rng.index(self.posts.len());
         let host = self.posts[pool].host;
-        match self.sky.below(if self.plan.changes { 12 } else { 11 }) {
+        match self.trouble_rng.below(if self.plan.changes { 12 } else { 11 }) {
             0 | 1 => self.fall_silent(host),
             2 | 3 => self.go_down(host),
             4 => {
-                self.hosts[host].slow = self.sky.pick(&[1, 5, 30]);
+                self.hosts[host].slow = self.trouble_rng.pick(&[1, 5, 30]);
             }
             5 => {
                 let lasting = self.lasting();
@@ -63,16 +63,16 @@ impl World {
             9 => self.resume(pool),
             10 => self.make_stale(pool),
             _ => {
-                let reloads = self.sky.within(2..=MAX_RELOADS) as u32;
+                let reloads = self.trouble_rng.within(2..=MAX_RELOADS) as u32;
                 self.reload(reloads);
             }
         }
-        let after = self.sky.around(weather.every);
-        self.agenda.after(after, Event::Weather);
+        let after = self.trouble_rng.around(trouble.every);
+        self.agenda.after(after, Event::Trouble);
     }
 
     fn lasting(&mut self) -> Duration {
-        self.sky.around(self.plan.connect * 8).min(Duration::from_millis(20))
+        self.trouble_rng.around(self.plan.connect * 8).min(Duration::from_millis(20))
     }
 
     /// As after SIGSTOP, or behind a network that swallows everything.
@@ -99,7 +99,7 @@ impl World {
             let up = |state: State| !matches!(state, State::Connecting | State::Closing);
             let servers: Vec<_> = self.posts[pool].oracle.servers().filter(|s| up(s.state)).map(|s| s.id).collect();
             for server in servers {
-                let after = Duration::from_nanos(self.sky.below(20_000));
+                let after = Duration::from_nanos(self.trouble_rng.below(20_000));
                 self.agenda.after(after, Event::Lost(pool, server));
             }
         }
@@ -109,7 +109,7 @@ impl World {
 
     pub(super) fn host_back(&mut self, host: usize) {
         let silent = matches!(self.hosts[host].health, Health::Silent(_));
-        if silent && !self.calm && self.sky.percent(40) {
+        if silent && !self.calm && self.trouble_rng.percent(40) {
             return self.die(host);
         }
         self.hosts[host].health = Health::Up;
@@ -194,11 +194,11 @@ impl World {
             return;
         }
         for pool in 0..self.posts.len() {
-            let config = plan::config(&mut self.sky, 6, self.plan.endless);
+            let config = plan::config(&mut self.trouble_rng, 6, self.plan.endless);
             self.put_in_force(pool, config);
         }
         if left > 1 {
-            let after = self.sky.around(Duration::from_micros(5));
+            let after = self.trouble_rng.around(Duration::from_micros(5));
             self.agenda.after(after, Event::Reload(left - 1));
         }
     }

@@ -1,0 +1,157 @@
+//! What the process has once, whatever protocols it serves: pools and their budget, listeners, the throttle, the resolver, the clock, and
+//! what workers publish. Knows no protocol and no reactor.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::Duration,
+};
+
+use crate::{
+    client_state::STATES,
+    clock::Clock,
+    config::{DriverConfig, Upstreams},
+    listener::Listener,
+    orders::DatabaseName,
+    registry::Registry,
+    resolver::Resolver,
+    shared_pool::SharedPool,
+    snapshot::{ListenerSnapshot, Snapshot, WorkerSnapshot},
+    throttle::Throttle,
+};
+
+/// See the file's head.
+pub(crate) struct Host {
+    pub(crate) config: DriverConfig,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) registry: Registry,
+    pub(crate) board: Vec<Board>,
+    pub(crate) throttle: Throttle,
+    pub(crate) resolver: Resolver,
+    pub(crate) clock: Clock,
+    /// What the workers' reactors are called.
+    reactor: &'static str,
+    pub(crate) draining: AtomicBool,
+    /// Another process listens now.
+    pub(crate) leaving: AtomicBool,
+    /// Sockets that a worker still accepts from: until there is none, each worker may get clients.
+    pub(crate) listening: AtomicUsize,
+    /// The clients of some database are to go.
+    pub(crate) any_drained: AtomicBool,
+    /// Calls into sessions that panicked.
+    pub(crate) panics: AtomicU64,
+}
+
+impl Host {
+    /// One that listens on all of these, and has made the pools that exist from the start.
+    pub(crate) fn new(
+        config: DriverConfig,
+        upstreams: Arc<dyn Upstreams>,
+        listeners: Vec<Listener>,
+        clock: Clock,
+        reactor: &'static str,
+    ) -> Self {
+        let host = Self {
+            board: (0..config.workers).map(|_| Board::new(listeners.len())).collect(),
+            throttle: Throttle::new(config.max_auth_failures),
+            listening: AtomicUsize::new(listeners.len()),
+            listeners,
+            registry: Registry::new(upstreams, config.workers),
+            resolver: Resolver::start(),
+            clock,
+            reactor,
+            draining: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            any_drained: AtomicBool::new(false),
+            panics: AtomicU64::new(0),
+            config,
+        };
+        host.registry.open_at_start(host.clock.now());
+        host
+    }
+
+    /// Whether the workers are to end when the last client has gone.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.draining.load(SeqCst) || self.leaving.load(SeqCst)
+    }
+
+    /// Whether all workers have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.board.iter().all(|board| board.ended.load(SeqCst))
+    }
+
+    /// The pools of a database, or all.
+    pub(crate) fn pools(&self, database: Option<&DatabaseName>) -> Vec<Arc<SharedPool>> {
+        let mut pools = self.registry.all();
+        pools.retain(|pool| database.is_none_or(|name| pool.spec().is(name)));
+        pools
+    }
+
+    /// Everything that is counted.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let now = self.clock.now();
+        let workers = self.board.iter().map(|board| WorkerSnapshot {
+            cpu: Duration::from_nanos(board.cpu_ns.load(Relaxed)),
+            clients: board.clients.load(Relaxed),
+            transactions: board.transactions.load(Relaxed),
+            moves: board.moves.load(Relaxed),
+        });
+        Snapshot {
+            listeners: (0..self.listeners.len()).map(|listener| self.listener_snapshot(listener)).collect(),
+            pools: self.registry.all().iter().map(|pool| pool.snapshot(now)).collect(),
+            workers: workers.collect(),
+            auth_failures: self.throttle.failures(),
+            session_panics: self.panics.load(Relaxed),
+            reactor: self.reactor,
+            draining: self.is_ending(),
+        }
+    }
+
+    fn listener_snapshot(&self, listener: usize) -> ListenerSnapshot {
+        let sum = |states: &[usize]| -> u64 {
+            let of = |board: &Board| states.iter().map(|s| board.states[listener][*s].load(Relaxed)).sum::<u64>();
+            self.board.iter().map(of).sum()
+        };
+        ListenerSnapshot {
+            login: sum(&[0]),
+            idle: sum(&[1]),
+            waiting: sum(&[2]),
+            active: sum(&[3, 4]),
+            subscribed: sum(&[5]),
+            ..self.listeners[listener].snapshot()
+        }
+    }
+}
+
+/// What one worker publishes for everybody: written by it alone, once per turn of its loop.
+pub(crate) struct Board {
+    /// Clients it serves or will serve; the acceptor adds, the worker subtracts.
+    pub(crate) clients: AtomicU64,
+    pub(crate) transactions: AtomicU64,
+    pub(crate) moves: AtomicU64,
+    pub(crate) cpu_ns: AtomicU64,
+    /// Per listener: clients by state.
+    pub(crate) states: Vec<[AtomicU64; STATES]>,
+    /// Per listener: since when its longest idle client has been idle.
+    pub(crate) oldest_idle: Vec<AtomicU64>,
+    pub(crate) ended: AtomicBool,
+}
+
+impl Board {
+    fn new(listeners: usize) -> Self {
+        Self {
+            clients: AtomicU64::new(0),
+            transactions: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
+            cpu_ns: AtomicU64::new(0),
+            states: (0..listeners).map(|_| Default::default()).collect(),
+            oldest_idle: (0..listeners).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            ended: AtomicBool::new(false),
+        }
+    }
+}

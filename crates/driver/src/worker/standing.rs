@@ -1,0 +1,86 @@
+//! Where clients stand, as they are counted and queued, and who they are, for logs.
+
+use std::{net::IpAddr, sync::Arc};
+
+use protocol::{Protocol, Standing};
+
+use super::{Worker, lease::Lease};
+use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    // ---- where they stand ----
+
+    pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
+        if let Some(client) = self.clients.get_mut(slot) {
+            client.standing = standing;
+            self.refresh_state(slot);
+        }
+    }
+
+    /// Recomputes the state a client is counted in.
+    pub(super) fn refresh_state(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        let state = match (client.closing, client.lease, client.standing) {
+            (true, ..) => State::Closing,
+            (_, _, Standing::Login) => State::Login,
+            // A server that it seeks for others, too, is not what it waits for.
+            (_, _, Standing::Subscribed) => State::Subscribed,
+            (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
+            (_, _, Standing::Idle) => State::Idle,
+            (_, _, Standing::Active) => State::Active,
+            (_, _, Standing::InTransaction) => State::Transaction,
+        };
+        if state == client.state {
+            return;
+        }
+        let was_login = client.state == State::Login;
+        let listener = usize::from(client.listener);
+        self.states[listener][client.state as usize] -= 1;
+        self.states[listener][state as usize] += 1;
+        if let Some(ticket) = client.ticket.take() {
+            let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
+            queues[listener].remove(ticket);
+        }
+        if state == State::Idle {
+            client.ticket = Some(self.idle_queues[listener].push(slot as u32, self.now));
+        }
+        client.state = state;
+        client.since = self.now;
+        if was_login {
+            self.end_turn(slot);
+        }
+    }
+
+    // ---- who they are ----
+
+    pub(super) fn client_is(&self, slot: u32, serial: u32) -> bool {
+        self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)
+    }
+
+    pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
+        let client = &self.clients[slot];
+        let tcp = self.host.listeners[usize::from(client.listener)].tcp;
+        if tcp { self.reactor.peer(client.conn).map(|peer| peer.ip().to_canonical()) } else { None }
+    }
+
+    pub(super) fn client_address(&self, slot: usize) -> String {
+        let client = &self.clients[slot];
+        if !self.host.listeners[usize::from(client.listener)].tcp {
+            return "unix".to_owned();
+        }
+        self.reactor.peer(client.conn).map_or_else(|| "gone".to_owned(), |a| a.to_string())
+    }
+
+    pub(super) fn database(&self, slot: usize) -> String {
+        self.spec_of(slot).map(|spec| spec.database.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn user(&self, slot: usize) -> String {
+        self.spec_of(slot).map(|spec| spec.user.clone()).unwrap_or_default()
+    }
+
+    fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {
+        let pool = self.clients[slot].pool?;
+        self.pools.get(pool.0 as usize)?.as_ref().map(|pool| pool.spec())
+    }
+}
