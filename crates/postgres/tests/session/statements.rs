@@ -74,6 +74,25 @@ fn a_deallocate_is_executed_whatever_becomes_of_the_parse_before_it() {
 }
 
 #[test]
+fn a_close_that_may_be_skipped_is_waited_for_where_nothing_was_prepared_before() {
+    let mut world = World::trusting(PoolMode::Transaction);
+    let other = add_server(&mut world);
+    let client = add_client(&mut world);
+    parse(&mut world, client, other);
+    let server = add_server(&mut world);
+    world.idle.retain(|tag| *tag == server);
+    world.client_says(client, &messages("E:bad C:Sa~ S"));
+    world.client_says(client, &messages("P:a~select_2~~~ S"));
+    assert!(!text(&world.server_got(server)).contains("select 2"), "whether `a` is closed is not known");
+    world.server_says(server, &messages("E:SERROR~C34000~~ Z:I"));
+    assert!(text(&world.client_got(client)).contains("C34000"));
+    // It is not: so much the server itself is asked.
+    let sent = text(&world.server_got(server));
+    world.server_says(server, &messages("E:SERROR~C42P05~~ Z:I"));
+    assert!(text(&world.client_got(client)).contains("C42P05"), "{sent}");
+}
+
+#[test]
 fn clients_with_the_same_text_share_a_statement() {
     in_all_pieces(PoolMode::Transaction, |world, one, server| {
         let name = parse(world, one, server);

@@ -236,7 +236,8 @@ fn close(
         Ok(Some(_)) => {}
     }
     let named = client.named.as_mut().expect("it has the statement");
-    named.close(name, server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline()));
+    // From here on the pipelines are counted: what stands behind the next Sync is not in this one.
+    named.close(name, server.prepared.get_or_insert_default().pipeline());
     out.insert(Peer::Server(tag), write_idle_close);
     server.exchange.noted(Note::Close);
     Step::Replaced(message.end())
