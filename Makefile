@@ -8,11 +8,11 @@ PYTHON := .venv/bin/python
 POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 60
-# How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 of the product, and more of the pools alone.
-SIM_WORLD_SCHEDULES ?= 40000
-SIM_CLUSTER_SCHEDULES ?= 4000
-SIM_POSTGRES_SCHEDULES ?= 56000
-SIM_REDIS_SCHEDULES ?= 40000
+# How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 in all.
+SIM_WORLD_SCHEDULES ?= 20000
+SIM_CLUSTER_SCHEDULES ?= 10000
+SIM_POSTGRES_SCHEDULES ?= 40000
+SIM_REDIS_SCHEDULES ?= 30000
 SIM_SEED ?= 1
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
 BENCH_ARGS ?=
