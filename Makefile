@@ -6,6 +6,8 @@ CARGO ?= cargo
 PYTHON := .venv/bin/python
 # What the end-to-end tests run, and `make demo` too.
 POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
+# Run as it was built beside Poolhouse: alone, cargo would build it once more with other features of its dependencies.
+SIM ?= $(CURDIR)/target/release/sim
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 60
 # How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 in all.
@@ -51,11 +53,11 @@ test-unit: ## unit and property tests of all crates
 	$(CARGO) test --workspace --locked
 	$(PYTHON) -m pytest -q -p no:cacheprovider bench/test_bench.py
 
-test-sim: ## random schedules in virtual time; a failure prints the command that replays it
-	$(CARGO) run --release --locked -p sim -- world --schedules $(SIM_WORLD_SCHEDULES) --seed $(SIM_SEED)
-	$(CARGO) run --release --locked -p sim -- cluster --schedules $(SIM_CLUSTER_SCHEDULES) --seed $(SIM_SEED)
-	$(CARGO) run --release --locked -p sim -- postgres --schedules $(SIM_POSTGRES_SCHEDULES) --seed $(SIM_SEED)
-	$(CARGO) run --release --locked -p sim -- redis --schedules $(SIM_REDIS_SCHEDULES) --seed $(SIM_SEED)
+test-sim: build ## random schedules in virtual time; a failure prints the command that replays it
+	$(SIM) world --schedules $(SIM_WORLD_SCHEDULES) --seed $(SIM_SEED)
+	$(SIM) cluster --schedules $(SIM_CLUSTER_SCHEDULES) --seed $(SIM_SEED)
+	$(SIM) postgres --schedules $(SIM_POSTGRES_SCHEDULES) --seed $(SIM_SEED)
+	$(SIM) redis --schedules $(SIM_REDIS_SCHEDULES) --seed $(SIM_SEED)
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile tests $(PYTEST_ARGS)
