@@ -108,6 +108,16 @@ class Pooler:
             assert time.monotonic() < deadline, f"does not listen after 10 s:\n{self.log()}"
             time.sleep(0.02)
 
+    def settle(self):
+        """Waits until all is in place: the clients' port answers before that."""
+        deadline = time.monotonic() + 10
+        while True:
+            with contextlib.suppress(OSError):
+                if self.get("/health")[0] == 200:
+                    return
+            assert time.monotonic() < deadline, f"not in place after 10 s:\n{self.log()}"
+            time.sleep(0.02)
+
     def signal(self, number=signal.SIGTERM):
         self.process.send_signal(number)
 

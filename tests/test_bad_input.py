@@ -194,6 +194,7 @@ def test_descriptors_do_not_leak(start):
     pooler = start(max_size=2, login_time="1s")
     with pooler.wire() as client:
         client.query("SELECT 1")
+        pooler.settle()
         before = pooler.descriptors()
         for _ in range(200):
             with pooler.open() as other:

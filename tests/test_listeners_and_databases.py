@@ -34,6 +34,7 @@ def test_a_unix_socket_is_removed_at_the_end_and_replaced_if_left_behind(start):
     stale.bind(str(path))
     stale.close()
     pooler.start(listen=[f"127.0.0.1:{pooler.port}", str(path)])
+    pooler.settle()
     with w.Wire(path).login("app", PASSWORDS["app"]) as client:
         assert client.query("SELECT 2") == [["2"]]
     assert stat.S_IMODE(os.stat(path).st_mode) & 0o007 == 0

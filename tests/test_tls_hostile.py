@@ -70,6 +70,7 @@ def test_a_start_up_behind_the_request_for_tls_is_not_taken_for_the_clients(pool
 
 
 def test_a_handshake_cut_off_at_any_byte_leaves_nothing_behind(pooler):
+    pooler.settle()
     before = pooler.descriptors()
     greeting = hello()
     for end in range(0, len(greeting), max(1, len(greeting) // 60)):
