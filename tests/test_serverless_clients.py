@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.poolhouse_only
 CLIENT = """
 import socket, sys
 host, port, password, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-connections = [socket.create_connection((host, port), 5) for _ in range(count)]
+connections = [socket.create_connection((host, port), 20) for _ in range(count)]
 for connection in connections:
     connection.settimeout(60)
     connection.sendall(b"*2\\r\\n$4\\r\\nAUTH\\r\\n$%d\\r\\n%s\\r\\n" % (len(password), password.encode()) if password else b"PING\\r\\n")
@@ -144,9 +145,10 @@ def test_an_idle_time_of_the_database_counts_too(pool, server):
 
 @pytest.fixture
 def namespace():
-    """A network namespace beside this one: its name, our address on the link between them, and what cuts the link."""
-    name = f"ph{os.getpid() % 100_000}"
-    ours, theirs = f"{name}a", f"{name}b"
+    """A network namespace beside this one: its name, our address on the link between them, and what cuts the link. Its network is
+    drawn by lot: another run on this machine, or one that was killed, may have left one."""
+    name, network = f"ph{os.getpid() % 100_000}", f"10.211.{random.randrange(256)}"
+    ours, theirs, address, other = f"{name}a", f"{name}b", f"{network}.1", f"{network}.2"
     run = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)
     try:
         run("netns", "add", name)
@@ -154,15 +156,23 @@ def namespace():
         pytest.skip(f"no network namespaces here: {why}")
     try:
         run("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", name)
-        run("addr", "add", "10.211.77.1/30", "dev", ours)
+        run("addr", "add", f"{address}/30", "dev", ours)
         run("link", "set", ours, "up")
-        run("-n", name, "addr", "add", "10.211.77.2/30", "dev", theirs)
+        run("-n", name, "addr", "add", f"{other}/30", "dev", theirs)
         run("-n", name, "link", "set", theirs, "up")
+        with socket.create_server((address, 0)) as listening:
+            eventually("the link carries", lambda: reaches(name, *listening.getsockname()), seconds=30)
         # Not the link itself: that would have the kernel here tell us of an unreachable host.
-        yield name, "10.211.77.1", lambda: run("-n", name, "link", "set", theirs, "down")
+        yield name, address, lambda: run("-n", name, "link", "set", theirs, "down")
     finally:
         subprocess.run(["ip", "link", "del", ours], check=False, capture_output=True)
         run("netns", "del", name)
+
+
+def reaches(name, address, port):
+    """Whether a connection from a network namespace is made within two seconds."""
+    program = f"import socket; socket.create_connection(({address!r}, {port}), 2)"
+    return subprocess.run(["ip", "netns", "exec", name, sys.executable, "-c", program], capture_output=True).returncode == 0
 
 
 def sockets_of(poolhouse):
