@@ -316,21 +316,29 @@ def test_an_answer_is_read_to_its_end_though_a_token_was_wrong_behind_it(rest, s
         pass  # Then the connection ends.
 
 
-def test_whoever_reads_an_answer_is_not_idle(rest, server):
-    poolhouse = rest(listener='client_idle_time = "1s"\n')
-    raw, large = reading(poolhouse, server)
-    assert poolhouse.metric("poolhouse_clients", state="active") == 1
-    time.sleep(2.5)
-    read_all(raw, large)
+def test_whoever_reads_an_answer_is_not_idle_and_whoever_reads_nothing_is(rest, server):
+    poolhouse = rest(listener='client_idle_time = "1500ms"\n')
+    (reader, large), (sleeper, _) = reading(poolhouse, server), reading(poolhouse, server)
+    until = time.monotonic() + 4
+    while time.monotonic() < until:
+        # Some of it every half second.
+        reader.make_room(lambda stream: True)
+        time.sleep(0.5)
+        reader.turn(lambda stream: False)
+    assert poolhouse.metric("poolhouse_clients", state="idle") == 1, "the one that has read nothing is sent away"
+    read_all(reader, large)
     eventually("it was idle for long enough", lambda: poolhouse.metric("poolhouse_clients", state="idle") == 0)
-    assert poolhouse.metric("poolhouse_clients", state="active") == 0
+    sleeper.socket.close()
 
 
-def test_query_time_bounds_how_long_an_answer_is_read(rest, server):
-    poolhouse = rest(listener='query_time = "1s"\n')
-    raw, _ = reading(poolhouse, server)
-    eventually("it is disconnected", lambda: poolhouse.metric("poolhouse_clients", state="active") == 0)
-    raw.socket.close()
+def test_whoever_reads_nothing_makes_way_above_the_soft_limit(rest, server):
+    poolhouse = rest(listener='soft_limit = 1\nhard_limit = 4\nevict_min_idle = "1s"\n')
+    sleeper, _ = reading(poolhouse, server)
+    time.sleep(1.5)
+    newcomer = Rest(poolhouse.http)
+    assert newcomer.command("PING") == "PONG"
+    eventually("the sleeper is evicted", lambda: poolhouse.metric("poolhouse_clients") == 1)
+    sleeper.socket.close()
 
 
 def test_an_answer_is_read_to_its_end_though_poolhouse_ends(rest, server):

@@ -137,12 +137,11 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whether answers were begun of which not all has been flushed: it was more than might be, or than the client has made room for
-    /// (HTTP/2).
-    pub fn is_answering(&self) -> bool {
+    /// Bytes of answers that have not been flushed: they were more than might be, or than the client has made room for (HTTP/2).
+    pub fn unread(&self) -> usize {
         match &self.version {
-            Version::One(one) => one.has_more(),
-            Version::Two(two) => two.is_answering(),
+            Version::One(one) => one.unread(),
+            Version::Two(two) => two.unread(),
         }
     }
 

@@ -352,7 +352,12 @@ impl<C> Http1<C> {
     /// Bytes of memory that it holds: the body on its way, and answers until the last byte of them was flushed.
     pub(crate) fn holds(&self) -> usize {
         let body = if let Stage::Body(upload) = &self.stage { upload.body.bytes.len() } else { 0 };
-        body + self.pieces.iter().map(Vec::len).sum::<usize>()
+        body + self.unread()
+    }
+
+    /// See [`Connection::unread`](crate::Connection::unread).
+    pub(crate) fn unread(&self) -> usize {
+        self.pieces.iter().map(Vec::len).sum()
     }
 
     /// See [`Connection::end`](crate::Connection::end).

@@ -413,7 +413,7 @@ impl<C> Http2<C> {
     pub(crate) fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         self.allowed = most;
         self.turn();
-        if self.leaving && self.unanswered.is_empty() && !self.is_answering() && !self.over {
+        if self.leaving && self.unanswered.is_empty() && self.unread() == 0 && !self.over {
             self.say_goodbye();
             self.over(End::Done);
         }
@@ -425,9 +425,9 @@ impl<C> Http2<C> {
         self.withheld && matches!(self.state, State::Open(_)) && !self.over
     }
 
-    /// See [`Connection::is_answering`](crate::Connection::is_answering).
-    pub(crate) fn is_answering(&self) -> bool {
-        self.sendings.iter().any(|sending| sending.events.is_none())
+    /// See [`Connection::unread`](crate::Connection::unread).
+    pub(crate) fn unread(&self) -> usize {
+        self.sendings.iter().filter(|sending| sending.events.is_none()).map(|sending| sending.waiting).sum()
     }
 
     /// See [`Connection::end`](crate::Connection::end).

@@ -59,6 +59,9 @@ pub enum Standing {
     Login,
     /// Logged in with nothing in progress; may be evicted; the idle time-out runs.
     Idle,
+    /// All is answered, and the client has not read all of it. As [`Idle`](Self::Idle), but that it does not go when idle clients are sent
+    /// away. To be told again whenever it has read some: the idle time begins anew.
+    Reading,
     /// A request is being answered; the query time-out runs.
     Active,
     /// Inside a transaction, and it is the client's turn; the transaction-idle time-out runs.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{Blame, CloseReason, Protocol, Refusal};
+use protocol::{Blame, CloseReason, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -241,6 +241,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();
         let to_go = |client: &ClientConn<P::Client>| {
             matches!(client.state, State::Idle | State::Subscribed)
+                && client.standing != Standing::Reading
                 && client.pool.is_some_and(|pool| drained[pool.0 as usize])
         };
         let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
@@ -255,6 +256,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             .clients
             .iter()
             .filter(|(_, client)| matches!(client.state, State::Idle | State::Subscribed | State::Login))
+            .filter(|(_, client)| client.standing != Standing::Reading)
             .map(|(slot, _)| slot)
             .collect();
         for slot in idle {

@@ -11,10 +11,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- where they stand ----
 
     pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
-        if let Some(client) = self.clients.get_mut(slot) {
-            client.standing = standing;
-            self.refresh_state(slot);
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        client.standing = standing;
+        if standing == Standing::Reading
+            && let Some(ticket) = client.ticket.take_if(|_| client.state == State::Idle)
+        {
+            let queue = &mut self.idle_queues[usize::from(client.listener)];
+            queue.remove(ticket);
+            client.ticket = Some(queue.push(slot as u32, self.now));
+            client.since = self.now;
         }
+        self.refresh_state(slot);
     }
 
     /// Recomputes the state a client is counted in.
@@ -26,7 +33,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // A server that it seeks for others, too, is not what it waits for.
             (_, _, Standing::Subscribed) => State::Subscribed,
             (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
-            (_, _, Standing::Idle) => State::Idle,
+            (_, _, Standing::Idle | Standing::Reading) => State::Idle,
             (_, _, Standing::Active) => State::Active,
             (_, _, Standing::InTransaction) => State::Transaction,
         };

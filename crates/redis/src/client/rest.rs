@@ -49,8 +49,8 @@ pub(crate) struct Rest {
     asked: bool,
     /// Requests wait until the client has read some of its answers.
     blocked: bool,
-    /// All has been answered, and the client has not read all of it: until then it is not idle.
-    reading: bool,
+    /// Bytes of answers that had not been read when something was sent last.
+    unread: usize,
     /// In HTTP/1.1: messages come until the connection ends.
     listening: Option<Box<Listening>>,
     /// In HTTP/2: messages come for these requests.
@@ -76,15 +76,15 @@ impl Rest {
             untaken: 0,
             asked: false,
             blocked: false,
-            reading: false,
+            unread: 0,
             listening: None,
             feeds: Feeds::default(),
         }
     }
 
     /// Whether the client has not read all of its answers.
-    pub(crate) fn is_answering(&self) -> bool {
-        self.connection.is_answering()
+    pub(crate) fn is_being_read(&self) -> bool {
+        self.connection.unread() > 0
     }
 
     /// Bytes that its requests hold which have come whole.

@@ -270,7 +270,7 @@ impl Client {
     pub(crate) fn standing(&self) -> Standing {
         match &self.rest {
             _ if self.has_subscriptions() => Standing::Subscribed,
-            Some(rest) if rest.is_answering() => Standing::Active,
+            Some(rest) if rest.is_being_read() => Standing::Reading,
             _ => Standing::Idle,
         }
     }

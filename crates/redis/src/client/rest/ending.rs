@@ -52,11 +52,10 @@ impl Client {
         if freed || blocked && !rest.blocked {
             out.push(Effect::Wake { client: me });
         }
-        if rest.reading && !rest.connection.is_answering() {
-            rest.reading = false;
-            if rest.works.is_empty() && self.lease == Lease::None {
-                out.push(Effect::Standing { client: me, standing: self.standing() });
-            }
+        let unread = rest.connection.unread();
+        let reads = unread < std::mem::replace(&mut rest.unread, unread);
+        if reads && rest.works.is_empty() && self.lease == Lease::None {
+            out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }
 

@@ -250,7 +250,6 @@ impl Client {
         let all = answered && rest.works.is_empty();
         self.flush(me, out);
         if all && !self.closing && self.lease == Lease::None {
-            self.http().reading = self.http().connection.is_answering();
             out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }
