@@ -44,14 +44,14 @@ fn a_setting_that_was_discarded_goes_back_to_the_clients_start() {
     let (mut world, client, server) = with_a_time_zone(PoolMode::Transaction);
     world.client_says(client, &messages("Q:DISCARD_ALL"));
     assert_eq!(world.server_got(server), messages("Q:DISCARD_ALL"));
-    // What the client says next has to wait for that.
-    world.client_says(client, &messages("Q:next"));
+    // What the client says next has to wait for that, be it a Sync alone.
+    world.client_says(client, &messages("S Q:next"));
     assert_eq!(world.server_got(server), b"");
     world.server_says(server, &messages("S:TimeZone~UTC~ C:DISCARD_ALL~ Z:I"));
     // It is not told that the server is ready before it has been told what is true for it.
     assert_eq!(world.client_got(client), messages("S:TimeZone~UTC~ C:DISCARD_ALL~"));
     assert_surveyed(&mut world, server, &[]);
-    assert_eq!(world.client_got(client), messages("S:TimeZone~CET~ Z:I"));
+    assert_eq!(world.client_got(client), messages("S:TimeZone~CET~ Z:I Z:I"));
     assert!(text(&world.server_got(server)).contains("SET \"TimeZone\" = 'CET'"));
 }
 

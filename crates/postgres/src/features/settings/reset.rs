@@ -50,7 +50,7 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
     let under_way = server.amended_requests.as_ref().is_some_and(|requests| requests.has_query());
     let request = !matches!(
         message.header.kind,
-        front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::SYNC | front::FLUSH | front::TERMINATE
+        front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH | front::TERMINATE
     );
     // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
     let alone = server.suspects.any(Suspects::RESET.and(Suspects::FORGET)) || !server.unlistens.is_empty();
