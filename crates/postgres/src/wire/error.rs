@@ -27,6 +27,7 @@ pub(crate) mod code {
     pub(crate) const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
     pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
     pub(crate) const READ_ONLY_SQL_TRANSACTION: &str = "25006";
+    pub(crate) const INVALID_SQL_STATEMENT_NAME: &str = "26000";
     pub(crate) const QUERY_CANCELED: &str = "57014";
     pub(crate) const TOO_MANY_CONNECTIONS: &str = "53300";
 }
@@ -112,8 +113,7 @@ impl Failure {
     /// Whether the body of an ErrorResponse may come from a statement that was prepared before something that it uses was changed: its
     /// plan does not fit, or what it means is not there any more. Codes: appendix "PostgreSQL Error Codes".
     pub(crate) fn may_be_stale(body: &[u8]) -> bool {
-        const GONE: [&str; 10] =
-            ["42P01", "42703", "42704", "42883", "42804", "42809", "3F000", "42P13", "22P02", "26000"];
+        const GONE: [&str; 9] = ["42P01", "42703", "42704", "42883", "42804", "42809", "3F000", "42P13", "22P02"];
         let code = Self::read(body).code;
         // A failed look-up of something in the catalogue is an internal error.
         Self::is_outdated_plan(body) || code == "XX000" || GONE.contains(&code.as_str())

@@ -181,6 +181,24 @@ fn a_lone_deallocate_is_answered_without_the_server() {
 }
 
 #[test]
+fn a_bind_of_what_the_client_never_parsed_leaves_its_other_statements_as_they_are() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        let name = parse(world, client, server);
+        world.client_says(client, &messages("Q:BEGIN"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        world.client_says(client, &messages("B:~nothing~~~~~~~ S"));
+        world.server_says(server, &messages("E:SERROR~C26000~Mprepared_statement_\"nothing\"_does_not_exist~~ Z:E"));
+        world.server_got(server);
+        world.client_says(client, &messages("D:Sa~ S"));
+        assert_eq!(
+            text(&world.server_got(server)),
+            text(&ours(&format!("D:S{name}~ S"))),
+            "no Parse, which would fail"
+        );
+    });
+}
+
+#[test]
 fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         parse(world, client, server);

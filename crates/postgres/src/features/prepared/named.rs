@@ -34,7 +34,7 @@ use crate::{
         suspects::{Findings, Suspects},
     },
     wire::{
-        error::Failure,
+        error::{Failure, code},
         message::{HEADER, front, take_text, write, write_parse},
     },
 };
@@ -494,12 +494,19 @@ pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, s
     settle_discarded(client, server);
     if let (Some(statements), Some(body)) = (&mut server.prepared, body)
         && prepared
-        && Failure::may_be_stale(body)
+        && (Failure::may_be_stale(body) || tells_ours_missing(body))
     {
         let prepared = statements;
         prepared.outdated();
     }
     renamed
+}
+
+/// Whether an error says that the server has not got a statement that Poolhouse has made there. Of one that the client never made it says
+/// nothing.
+fn tells_ours_missing(body: &[u8]) -> bool {
+    body.windows(PREFIX.len()).any(|part| part == PREFIX.as_bytes())
+        && Failure::read(body).code == code::INVALID_SQL_STATEMENT_NAME
 }
 
 /// The body of an error with the client's name of a statement; `taken` if it is about the oldest Parse without an answer.
