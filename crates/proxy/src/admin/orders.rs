@@ -219,13 +219,13 @@ impl Inner {
             Kind::Postgres if database != FALLBACK && configured(database) => Known::ByName,
             Kind::Postgres if configured(FALLBACK) => Known::Perhaps,
             Kind::Redis if configured(FALLBACK) && number() => Known::ByName,
-            Kind::Postgres | Kind::Redis => Known::No,
+            Kind::Postgres | Kind::Redis | Kind::MongoDb => Known::No,
         }
     }
 }
 
 /// The protocols that databases speak.
-const KINDS: [Kind; 2] = [Kind::Postgres, Kind::Redis];
+const KINDS: [Kind; 3] = [Kind::Postgres, Kind::Redis, Kind::MongoDb];
 
 /// How well a database is known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
