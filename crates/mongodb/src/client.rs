@@ -154,7 +154,7 @@ impl MongoDb {
         }
         match client.state {
             State::Idle => self.begin(me, client, input, out),
-            State::Sending { .. } => pass_on(me, client, servers, input, out),
+            State::Sending { .. } => pass_on(client, servers, input, out),
             State::Dropping { left } => {
                 let dropped = left.min(input.bytes.len());
                 client.drop_rest(left - dropped);
@@ -484,7 +484,7 @@ impl MongoDb {
         self.holding.fetch_sub(held.len(), Relaxed);
         out.insert(Peer::Server(tag), |to| to.extend(&held));
         server.serve(me, client.request.header.id, client.request.flags & EXHAUST_ALLOWED != 0);
-        client.sent(me, tag, server, client.request.header.length - held.len(), out);
+        client.sent(tag, server, client.request.header.length - held.len(), out);
     }
 
     pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
@@ -533,7 +533,6 @@ fn is_own(name: &str) -> bool {
 
 /// Passes a request on to its server, as far as it is there.
 fn pass_on(
-    me: ClientTag,
     client: &mut Client,
     servers: &mut dyn Sessions<ServerTag, Server>,
     input: Input<'_>,
@@ -542,7 +541,7 @@ fn pass_on(
     let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
     let taken = left.min(input.bytes.len());
     out.span(Peer::Server(tag), 0..taken);
-    client.sent(me, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
+    client.sent(tag, servers.get(tag).expect("a held server lives"), left - taken, out);
     taken
 }
 
@@ -565,7 +564,7 @@ impl Client {
     }
 
     /// So much of the request is still to be sent.
-    fn sent(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, left: usize, out: &mut Outbox) {
+    fn sent(&mut self, tag: ServerTag, server: &mut Server, left: usize, out: &mut Outbox) {
         if left > 0 {
             self.state = State::Sending { server: tag, left };
             return;
@@ -573,7 +572,7 @@ impl Client {
         self.state = State::Awaiting(tag);
         if !self.request.wants_answer() {
             // What the client asks next comes behind it, though it may go to another server.
-            server.ask_for_sign(tag, me, out);
+            server.ask_for_sign(tag, out);
         }
     }
 

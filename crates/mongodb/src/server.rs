@@ -42,8 +42,8 @@ struct Answer {
     client: ClientTag,
     /// The id of the request; of Poolhouse's own where the client wants no answer.
     asked: i32,
-    /// The client wants none: the end of this one tells that its request is done with.
-    silent: bool,
+    /// The client wants none: the end of this one tells that its request, of this id, is done with.
+    silent: Option<i32>,
     /// The client reads answers that it has not asked for one by one.
     exhausts: bool,
     /// Bytes of the message at hand that are still to come.
@@ -78,7 +78,7 @@ impl Server {
 
     /// It is this client's for one request.
     pub(crate) fn serve(&mut self, client: ClientTag, asked: i32, exhausts: bool) {
-        let silent = false;
+        let silent = None;
         self.role = Role::Serving(Answer { client, asked, silent, exhausts, left: 0, more: false, begun: false });
     }
 
@@ -86,7 +86,7 @@ impl Server {
     /// for it when the connection ends.
     pub(crate) fn abandon(&mut self) -> Verdict {
         match self.role {
-            Role::Serving(Answer { silent: true, asked, .. }) => {
+            Role::Serving(Answer { silent: Some(_), asked, .. }) => {
                 self.role = Role::Checked { asked };
                 Verdict::Reset
             }
@@ -95,11 +95,11 @@ impl Server {
     }
 
     /// Its client wants no answer: its own question behind the request shows when that is done with.
-    pub(crate) fn ask_for_sign(&mut self, me: ServerTag, client: ClientTag, out: &mut Outbox) {
-        let asked = self.ping(me, out);
-        self.serve(client, asked, false);
+    pub(crate) fn ask_for_sign(&mut self, me: ServerTag, out: &mut Outbox) {
+        let sign = self.ping(me, out);
         if let Role::Serving(answer) = &mut self.role {
-            answer.silent = true;
+            answer.silent = Some(answer.asked);
+            answer.asked = sign;
         }
     }
 
@@ -132,19 +132,8 @@ impl MongoDb {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        if let Role::Serving(answer) = &mut server.role
-            && answer.left > 0
-        {
-            let taken = answer.left.min(input.bytes.len());
-            if !answer.silent {
-                out.span(Peer::Client(answer.client), 0..taken);
-            }
-            answer.left -= taken;
-            let answer = *answer;
-            if answer.left == 0 && !answer.more {
-                end(me, server, answer, clients, out);
-            }
-            return taken;
+        if let Role::Serving(Answer { left: 1.., .. }) = server.role {
+            return relay(me, server, clients, input, out);
         }
         let header = match Header::read(input.bytes) {
             None => {
@@ -163,14 +152,16 @@ impl MongoDb {
                 return 0;
             };
             // The second of several answers that nobody asked for one by one is to the first.
-            if header.answers != answer.asked && !(answer.exhausts && answer.begun) {
+            let known = header.answers == answer.asked || (answer.exhausts && answer.begun);
+            // There are servers that answer though nobody wants it.
+            if !known && answer.silent != Some(header.answers) {
                 Server::fail(me, "an answer to what was not asked", out);
                 return input.bytes.len();
             }
-            answer.more = header.op == wire::Op::Msg && flags & MORE_TO_COME != 0;
+            answer.more = header.op == wire::Op::Msg && flags & MORE_TO_COME != 0 || !known;
             answer.left = header.length;
-            answer.begun = !answer.silent;
-            return 0;
+            answer.begun = answer.silent.is_none();
+            return relay(me, server, clients, input, out);
         }
         if header.length > MAX_OWN {
             Server::fail(me, "an answer that is too long", out);
@@ -280,6 +271,27 @@ impl MongoDb {
             self.topology().end_watch(server.host, key);
         }
     }
+}
+
+/// Passes an answer on, as far as it is there.
+fn relay(
+    me: ServerTag,
+    server: &mut Server,
+    clients: &mut dyn Sessions<ClientTag, Client>,
+    input: Input<'_>,
+    out: &mut Outbox,
+) -> usize {
+    let Role::Serving(answer) = &mut server.role else { unreachable!("an answer is on its way") };
+    let taken = answer.left.min(input.bytes.len());
+    if answer.silent.is_none() {
+        out.span(Peer::Client(answer.client), 0..taken);
+    }
+    answer.left -= taken;
+    let answer = *answer;
+    if answer.left == 0 && !answer.more {
+        end(me, server, answer, clients, out);
+    }
+    taken
 }
 
 /// An answer has come to its end.
