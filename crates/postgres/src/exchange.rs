@@ -68,6 +68,8 @@ pub(crate) enum Note {
     Parse(u32),
     /// A Parse of the client's that the server need not see: it was sent something that is answered by CloseComplete.
     KnownParse,
+    /// A DEALLOCATE of what the server need not forget: it was sent something that is answered by CloseComplete.
+    Deallocated { all: bool },
     /// A Parse of the client's under a name that is taken: the server will refuse it.
     Taken,
     /// A Close of the client's of a statement that the server keeps.

@@ -175,8 +175,8 @@ fn query(
                 return Step::Wait;
             }
             if !client.mid_message && server.exchange.is_settled() && server.exchange.status() != b'E' {
-                deallocate::answer(me, client, server, &given_up, out);
-                return Step::Answered;
+                *kept = None;
+                return deallocate::settle((me, client), (tag, server), message, &given_up, out);
             }
         }
         if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {

@@ -7,7 +7,10 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Serve
 
 use crate::{
     exchange::Note,
-    features::prepared::named::{self, Answer},
+    features::prepared::{
+        deallocate,
+        named::{self, Answer},
+    },
     relay::answer::{Relay, Step},
     session::{
         client::Client,
@@ -162,11 +165,14 @@ impl Postgres {
                 match named::settle(note, true, client, server) {
                     Answer::Same => Step::Forward,
                     Answer::Nothing => Step::Drop,
-                    Answer::ParseComplete => {
+                    answer @ (Answer::ParseComplete | Answer::Deallocated { .. }) => {
                         relay.flush(server, relay.at);
                         relay.run = end;
                         let tag = server.holder.expect("a client is served");
-                        relay.out.insert(Peer::Client(tag), write_parse_complete);
+                        relay.out.insert(Peer::Client(tag), |to| match answer {
+                            Answer::Deallocated { all } => deallocate::write_complete(to, all),
+                            _ => write_parse_complete(to),
+                        });
                         if whole { Step::Handled } else { Step::Broken("a CloseComplete with a body".to_owned()) }
                     }
                 }

@@ -181,6 +181,31 @@ fn a_lone_deallocate_is_answered_without_the_server() {
 }
 
 #[test]
+fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal() {
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        parse(world, client, server);
+        world.client_says(client, &messages("P:~select_2~~~ S"));
+        world.server_says(server, &messages("1 Z:I"));
+        world.server_got(server);
+        world.client_says(client, &messages("Q:DEALLOCATE_a B:~~~~~~~~ S"));
+        assert_eq!(world.server_got(server), messages("C:S~ B:~~~~~~~~ S"), "the server says that there is none");
+        world.server_says(server, &messages("3 E:SERROR~C26000~~ Z:I"));
+        assert_eq!(world.client_got(client), messages("1 Z:I C:DEALLOCATE~ Z:I E:SERROR~C26000~~ Z:I"));
+
+        parse(world, client, server);
+        world.client_says(client, &messages("Q:BEGIN"));
+        world.server_says(server, &messages("C:BEGIN~ Z:T"));
+        world.server_got(server);
+        world.client_got(client);
+        world.client_says(client, &messages("Q:DEALLOCATE_a"));
+        assert_eq!(world.client_got(client), b"");
+        assert_eq!(world.server_got(server), messages("C:P~ S"));
+        world.server_says(server, &messages("3 Z:T"));
+        assert_eq!(world.client_got(client), messages("C:DEALLOCATE~ Z:T"));
+    });
+}
+
+#[test]
 fn a_statement_parsed_after_a_change_of_meaning_is_nobody_elses() {
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         let name = parse(world, client, server);

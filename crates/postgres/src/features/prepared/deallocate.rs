@@ -1,14 +1,20 @@
 //! DEALLOCATE of what the server knows by another name, or not at all: it is answered in the server's place.
 
-use protocol::{ClientTag, Outbox, Peer};
+use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
 use crate::{
-    session::{client::Client, server::Server},
+    exchange::Note,
+    features::prepared::unnamed,
+    session::{
+        client::Client,
+        request::{Arrived, Step},
+        server::Server,
+    },
     sql::{
         deallocate::{Deallocate, deallocates},
         suspects::Suspects,
     },
-    wire::message::{back, write, write_ready, write_text},
+    wire::message::{IDLE, back, front, write, write_ready, write_text},
 };
 
 /// What a text deallocates that the server knows by another name, or not at all.
@@ -24,21 +30,39 @@ pub(crate) fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<
     ours.then_some(given_up)
 }
 
-/// Answers such a text in the place of the server.
-pub(crate) fn answer(me: ClientTag, client: &mut Client, server: &Server, given_up: &Deallocate, out: &mut Outbox) {
+/// Deals with such a text. Outside of a transaction it is answered at once. Within one the server has a portal to close: that is what a
+/// query does to the unnamed one.
+pub(crate) fn settle(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    given_up: &Deallocate,
+    out: &mut Outbox,
+) -> Step {
     let named = client.named.as_mut().expect("it has statements");
-    let word = match given_up {
-        Deallocate::One(name) => {
-            named.remove(name);
-            "DEALLOCATE"
-        }
-        Deallocate::All => {
-            named.clear();
-            "DEALLOCATE ALL"
-        }
-    };
-    out.insert(Peer::Client(me), |to| {
-        write(to, back::COMMAND_COMPLETE, |to| write_text(to, word));
-        write_ready(to, server.exchange.status());
+    match given_up {
+        Deallocate::One(name) => named.remove(name),
+        Deallocate::All => named.clear(),
+    }
+    unnamed::lose(me, client, server);
+    let all = *given_up == Deallocate::All;
+    if server.exchange.status() == IDLE {
+        out.insert(Peer::Client(me), |to| {
+            write_complete(to, all);
+            write_ready(to, IDLE);
+        });
+        return Step::Answered;
+    }
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::CLOSE, |to| to.extend_from_slice(b"P\0"));
+        write(to, front::SYNC, |_| {});
     });
+    server.exchange.noted(Note::Deallocated { all });
+    server.exchange.sync();
+    Step::Replaced(message.end())
+}
+
+/// Appends the answer to a DEALLOCATE.
+pub(crate) fn write_complete(to: &mut Vec<u8>, all: bool) {
+    write(to, back::COMMAND_COMPLETE, |to| write_text(to, if all { "DEALLOCATE ALL" } else { "DEALLOCATE" }));
 }

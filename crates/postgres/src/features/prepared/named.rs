@@ -435,6 +435,8 @@ pub(crate) enum Answer {
     Nothing,
     /// A ParseComplete in its place.
     ParseComplete,
+    /// The answer to a DEALLOCATE in its place.
+    Deallocated { all: bool },
 }
 
 /// A request was answered, or (not `done`) discarded because of an error before it.
@@ -461,6 +463,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
         }
         Note::Parse(id) => server.prepared.as_mut().expect("it was asked").parsed(id, done),
         Note::KnownParse | Note::Close | Note::Taken => {}
+        Note::Deallocated { all } => return Answer::Deallocated { all },
         Note::Amended(_) => return Answer::Same,
         Note::Swallowed => return Answer::Nothing,
     }

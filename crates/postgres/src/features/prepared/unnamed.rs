@@ -112,6 +112,14 @@ fn replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
     server.unnamed.owner = at_hand.then(|| client.unnamed_owner(me));
 }
 
+/// A query destroys the statement, and the server is not shown it.
+pub(crate) fn lose(me: ClientTag, client: &mut Client, server: &mut Server) {
+    if server.unnamed.owner == Some(client.unnamed_owner(me)) {
+        server.unnamed.owner = None;
+    }
+    client.drop_unnamed();
+}
+
 /// Makes a span that was to be kept a Parse that is.
 fn keep(client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
     if let Some(span) = kept.take() {

@@ -85,11 +85,7 @@ impl Speech for Voice {
             b'K' => None,
             b'S' => Some(Message { kind: Kind::Setting, text: body[..body.len() - 1].to_vec() }),
             b'E' | b'N' => {
-                let (mut code, mut said) = (field(body, b'C'), field(body, b'M'));
-                if said == "portal \"\" cannot be run" {
-                    // A DEALLOCATE that Poolhouse answers itself leaves the unnamed portal there, with which nothing can be done either.
-                    (code, said) = ("34000".into(), "portal \"\" does not exist".into());
-                }
+                let (code, said) = (field(body, b'C'), field(body, b'M'));
                 let text = format!("{} {} {code} {said}", char::from(kind), field(body, b'S'));
                 let kind = match () {
                     () if kind == b'N' => Kind::Part,
