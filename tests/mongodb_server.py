@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import time
+import urllib.parse
 
 import pymongo
 import pytest
@@ -32,9 +33,13 @@ class MongoServer:
     def arguments(self):
         raise NotImplementedError
 
+    def environment(self):
+        return {}
+
     def start(self):
         with (self.directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(self.arguments(), stdin=subprocess.PIPE, stdout=log, stderr=log)
+            environment = {**os.environ, **self.environment()}
+            self.process = subprocess.Popen(self.arguments(), stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -92,6 +97,19 @@ class FerretServer(MongoServer):
 
     def arguments(self):
         return [FERRETDB, f"127.0.0.1:{self.port}", self.directory]
+
+
+class GuardedFerretServer(FerretServer):
+    """The same, which lets in one user, with SCRAM-SHA-256."""
+
+    user, password = "tester", "pä/ss"
+
+    def environment(self):
+        return {"FERRETDB_USER": self.user, "FERRETDB_PASSWORD": self.password}
+
+    def url(self, password=None):
+        user, password = (urllib.parse.quote(part, safe="") for part in (self.user, password or self.password))
+        return f"mongodb://{user}:{password}@127.0.0.1:{self.port}/app"
 
 
 class MongoPoolhouse(pooler.Pooler):

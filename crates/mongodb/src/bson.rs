@@ -1,9 +1,6 @@
 //! BSON, as far as a pooler needs it: to find elements of a document without copying it, and to write small documents. See
 //! <https://bsonspec.org/spec.html>. What nobody asks for is skipped by its length and not looked into.
 
-/// Levels of documents in each other that MongoDB allows.
-pub const MAX_DEPTH: usize = 180;
-
 /// Bytes of the longest name of an element that is read; drivers' and servers' own are far shorter.
 const MAX_NAME: usize = 64 * 1024;
 
@@ -299,9 +296,14 @@ impl<'a> Writer<'a> {
         self.nested(0x03, name, write)
     }
 
+    /// An array within this one: its elements are named "0", "1" and so on.
+    pub fn array(&mut self, name: &str, write: impl FnOnce(&mut Self)) -> &mut Self {
+        self.nested(0x04, name, write)
+    }
+
     /// An array of texts.
     pub fn texts(&mut self, name: &str, values: &[&str]) -> &mut Self {
-        self.nested(0x04, name, |array| {
+        self.array(name, |array| {
             for (index, value) in values.iter().enumerate() {
                 array.text(&index.to_string(), value);
             }

@@ -22,8 +22,9 @@ use crate::{
     errors::{Code, Failure},
     hello::Asked,
     login::{self, Exchange, Step},
+    routes::{Goal, Named, Route},
     server::Server,
-    wire::{self, Answers, Body, EXHAUST_ALLOWED, HEADER, Header, MORE_TO_COME, Op},
+    wire::{self, Answers, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, MORE_TO_COME, Op},
 };
 
 /// The first byte of a TLS handshake; no message of MongoDB's begins with it, unless it has 22 bytes, and 22 are too few for one.
@@ -57,6 +58,8 @@ pub struct Client {
     login: Option<Box<Exchange>>,
     state: State,
     request: Request,
+    /// The cursors that it is about.
+    cursors: Vec<Named>,
     /// The beginning of a request whose body is far behind.
     held: Vec<u8>,
 }
@@ -86,11 +89,17 @@ pub struct Request {
     transaction: Transaction,
     /// It is a write that the server knows from its repetition.
     repeatable: bool,
+    goal: Goal,
+    /// The session and the number of a transaction that it begins.
+    begins: Option<([u8; 16], i64)>,
+    /// Where its body is.
+    body_at: usize,
 }
 
 impl Request {
     fn new(header: Header, flags: u32) -> Self {
-        Self { header, flags, transaction: Transaction::None, repeatable: false }
+        let (transaction, goal) = (Transaction::None, Goal::Writable);
+        Self { header, flags, transaction, repeatable: false, goal, begins: None, body_at: 0 }
     }
 
     fn answers(&self) -> Answers {
@@ -130,6 +139,7 @@ impl MongoDb {
             login: None,
             state: State::Idle,
             request: Request::new(none, 0),
+            cursors: Vec::new(),
             held: Vec::new(),
         }
     }
@@ -208,6 +218,7 @@ impl MongoDb {
             Op::Msg => match wire::body(bytes, &header) {
                 Ok(Body::Needs(needs)) => return self.wait_for(me, client, bytes, needs, full, out),
                 Ok(Body::At(Range { start, end })) => {
+                    client.request.body_at = start;
                     Document::read(&bytes[start..end]).and_then(|body| Command::read(body, ""))
                 }
                 Err(error) => Err(error),
@@ -248,7 +259,7 @@ impl MongoDb {
                 self.park(me, client);
                 false
             }
-            Ok(None) => match self.may_ask(client, &command) {
+            Ok(None) => match self.may_ask(client, &command).and_then(|()| self.note_route(client, &command)) {
                 Ok(()) => {
                     self.route(me, client, out);
                     false
@@ -416,6 +427,19 @@ impl MongoDb {
         Ok(())
     }
 
+    /// Notes where a command goes.
+    fn note_route(&self, client: &mut Client, command: &Command<'_>) -> Result<(), Failure> {
+        let Route { goal, cursors } = self.goal(&client.user, command)?;
+        if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
+            let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
+            return Err(Failure::new(Code::CommandFailed, text));
+        }
+        let begins = command.transaction == Transaction::Begins;
+        client.request.begins = command.session.zip(command.number).filter(|_| begins);
+        (client.request.goal, client.cursors) = (goal, cursors);
+        Ok(())
+    }
+
     fn park(&self, me: ClientTag, client: &mut Client) {
         let mut topology = self.topology();
         let until = match client.state {
@@ -433,7 +457,10 @@ impl MongoDb {
         {
             return client.tell_failure(me, &failure, out);
         }
-        let host = self.topology().writable();
+        let host = self.topology().choose(client.request.goal);
+        if let (Some(begins), Some(host)) = (client.request.begins, host) {
+            self.goes_to(&client.user, begins, host);
+        }
         match host.map(|host| self.directory.route(&client.user, host)) {
             None => self.park(me, client),
             Some(Ok(pool)) => {
@@ -455,7 +482,7 @@ impl MongoDb {
         }
         let (known, now) = {
             let mut topology = self.topology();
-            (topology.pose().is_some() && topology.writable().is_some(), topology.now)
+            (topology.pose().is_some() && topology.choose(client.request.goal).is_some(), topology.now)
         };
         if known {
             client.state = State::Idle;
@@ -465,7 +492,10 @@ impl MongoDb {
                 self.look_at_held(me, client, out);
             }
         } else if now >= until {
-            let text = "Poolhouse: no host of MongoDB that takes writes is known";
+            let text = match client.request.goal {
+                Goal::Read(_) => "Poolhouse: no host of MongoDB is known that the read preference allows",
+                _ => "Poolhouse: no host of MongoDB that takes writes is known",
+            };
             self.give_up(me, client, &Failure::new(Code::FailedToSatisfyReadPreference, text).transient(), out);
         } else {
             self.topology().park(me, client.key);
@@ -540,7 +570,10 @@ fn pass_on(
 ) -> usize {
     let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
     let taken = left.min(input.bytes.len());
-    out.span(Peer::Server(tag), 0..taken);
+    let at = client.request.header.length - left;
+    let patches = client.cursors.iter().filter(|named| named.told != named.own);
+    let patches = patches.map(|named| (client.request.body_at + named.at, named.own));
+    wire::span_with(out, Peer::Server(tag), at, taken, patches);
     client.sent(tag, servers.get(tag).expect("a held server lives"), left - taken, out);
     taken
 }
@@ -600,6 +633,12 @@ impl Client {
     fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
         self.closing = true;
         out.push(Effect::Close { peer: Peer::Client(me), reason });
+    }
+
+    /// Whose it is, and the cursor that its request goes on with.
+    pub(crate) fn reads_on(&self) -> (&Arc<str>, Option<Named>) {
+        let named = self.cursors.first().copied();
+        (&self.user, named)
     }
 
     /// The answer has come to its end.

@@ -9,11 +9,15 @@ pub struct Command<'a> {
     pub name: &'a str,
     /// That element's value: often a collection.
     pub subject: Value<'a>,
+    /// Where in the body that is.
+    pub subject_at: usize,
     /// `$db`.
     pub database: &'a str,
     /// The id of its session: 16 bytes.
     pub session: Option<[u8; 16]>,
     pub number: Option<i64>,
+    /// The mode of its read preference.
+    pub preference: Option<&'a str>,
     pub transaction: Transaction,
     pub body: Document<'a>,
 }
@@ -40,6 +44,8 @@ impl<'a> Command<'a> {
         let mut command = Self {
             name: first.name,
             subject: first.value()?,
+            subject_at: first.at,
+            preference: None,
             database,
             session: None,
             number: None,
@@ -51,6 +57,10 @@ impl<'a> Command<'a> {
             match element.name {
                 "$db" => command.database = element.value()?.text().ok_or(Malformed("`$db` is no string"))?,
                 "lsid" => command.session = session(element.value()?)?,
+                "$readPreference" => {
+                    let preference = element.value()?.document().map(|document| document.get("mode")).transpose()?;
+                    command.preference = preference.flatten().and_then(Value::text);
+                }
                 "txnNumber" => command.number = element.value()?.integer(),
                 "autocommit" => autocommit = element.value()?.truth(),
                 "startTransaction" => starts = element.value()?.truth(),

@@ -23,12 +23,14 @@ pub enum Code {
     CommandFailed = 125,
     FailedToSatisfyReadPreference = 133,
     ShutdownInProgress = 91,
+    CursorNotFound = 43,
+    NoSuchTransaction = 251,
     MechanismUnavailable = 334,
     TemporarilyUnavailable = 365,
 }
 
 impl Code {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::HostUnreachable => "HostUnreachable",
             Self::FailedToParse => "FailedToParse",
@@ -39,6 +41,8 @@ impl Code {
             Self::CommandFailed => "CommandFailed",
             Self::FailedToSatisfyReadPreference => "FailedToSatisfyReadPreference",
             Self::ShutdownInProgress => "ShutdownInProgress",
+            Self::CursorNotFound => "CursorNotFound",
+            Self::NoSuchTransaction => "NoSuchTransaction",
             Self::MechanismUnavailable => "MechanismUnavailable",
             Self::TemporarilyUnavailable => "TemporarilyUnavailable",
         }

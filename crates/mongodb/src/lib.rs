@@ -7,16 +7,21 @@
 //! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod bson;
 mod client;
 mod command;
+mod cursors;
 mod directory;
 mod errors;
 mod facts;
 mod hello;
 mod login;
+mod routes;
+mod scan;
 mod server;
 mod topology;
+mod transactions;
 mod wire;
 
 use std::{
@@ -37,14 +42,16 @@ pub use self::{
     directory::{Directory, ServerLogin, Welcome},
     server::Server,
 };
+use self::{cursors::Cursors, facts::Facts, topology::Topology, transactions::Transactions};
 /// What is stored of a user's password.
 pub use scram::Verifier;
-use self::{facts::Facts, topology::Topology};
 
 /// The protocol object.
 pub struct MongoDb {
     directory: Arc<dyn Directory>,
     topology: Mutex<Topology>,
+    cursors: Cursors,
+    transactions: Transactions,
     /// What clients are told as their connection's number.
     last_number: AtomicU32,
     /// Bytes of requests whose bodies are still to come.
@@ -65,6 +72,8 @@ impl MongoDb {
         Self {
             directory,
             topology,
+            cursors: Cursors::default(),
+            transactions: Transactions::default(),
             last_number: AtomicU32::new(1),
             holding: AtomicUsize::new(0),
             service,
@@ -91,6 +100,8 @@ impl Protocol for MongoDb {
 
     fn tell_time(&self, now: Duration, out: &mut Outbox) {
         self.topology().tell_time(now, out);
+        self.cursors.tell_time(now);
+        self.transactions.tell_time(now);
     }
 
     fn client_start(&self, _: ClientTag, origin: Origin, _: &mut Outbox) -> Client {

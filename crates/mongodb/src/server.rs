@@ -4,14 +4,22 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Serve
 
 use crate::{
     MongoDb,
+    answers::{Said, rewrite},
+    bson::Document,
     client::Client,
+    cursors::Place,
     directory::ServerLogin,
+    facts::Facts,
     login::{Next, ServerStart},
-    wire::{self, HEADER, Header, MORE_TO_COME},
+    scan::Scan,
+    wire::{self, Answers, Body, HEADER, Header, MORE_TO_COME},
 };
 
 /// Bytes of an answer to what Poolhouse itself has asked.
 const MAX_OWN: usize = 48 * 1024;
+
+/// Bytes of an answer that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
+const MAX_LOOKED_AT: usize = 16 * 1024;
 
 /// See the file's head.
 pub struct Server {
@@ -46,8 +54,11 @@ struct Answer {
     silent: Option<i32>,
     /// The client reads answers that it has not asked for one by one.
     exhausts: bool,
-    /// Bytes of the message at hand that are still to come.
+    /// Bytes of the message at hand, and how many of them are still to come.
+    length: usize,
     left: usize,
+    /// The id of a cursor is looked for in it.
+    scan: Option<Scan>,
     /// Another message follows it.
     more: bool,
     /// The client has got a part of it.
@@ -78,8 +89,9 @@ impl Server {
 
     /// It is this client's for one request.
     pub(crate) fn serve(&mut self, client: ClientTag, asked: i32, exhausts: bool) {
-        let silent = None;
-        self.role = Role::Serving(Answer { client, asked, silent, exhausts, left: 0, more: false, begun: false });
+        let (length, left, scan, silent) = (0, 0, None, None);
+        let (more, begun) = (false, false);
+        self.role = Role::Serving(Answer { client, asked, silent, exhausts, length, left, scan, more, begun });
     }
 
     /// Its client has gone. A request that wants no answer is carried out all the same; of any other the server notices that nobody waits
@@ -133,7 +145,7 @@ impl MongoDb {
         out: &mut Outbox,
     ) -> usize {
         if let Role::Serving(Answer { left: 1.., .. }) = server.role {
-            return relay(me, server, clients, input, out);
+            return self.relay(me, server, clients, input, out);
         }
         let header = match Header::read(input.bytes) {
             None => {
@@ -159,9 +171,19 @@ impl MongoDb {
                 return input.bytes.len();
             }
             answer.more = header.op == wire::Op::Msg && flags & MORE_TO_COME != 0 || !known;
-            answer.left = header.length;
-            answer.begun = answer.silent.is_none();
-            return relay(me, server, clients, input, out);
+            let passed_on = answer.silent.is_none();
+            let short = passed_on && header.length <= MAX_LOOKED_AT;
+            if short && input.bytes.len() < header.length {
+                out.need = header.length;
+                return 0;
+            }
+            (answer.length, answer.left) = (header.length, header.length);
+            answer.scan = (passed_on && !short).then(Scan::new);
+            answer.begun = passed_on;
+            if short {
+                return self.pass_on(me, server, clients, &input.bytes[..header.length], &header, out);
+            }
+            return self.relay(me, server, clients, input, out);
         }
         if header.length > MAX_OWN {
             Server::fail(me, "an answer that is too long", out);
@@ -173,6 +195,102 @@ impl MongoDb {
         }
         self.hear_own(me, server, &input.bytes[..header.length], &header, out);
         header.length
+    }
+
+    /// Passes on an answer that is there whole.
+    fn pass_on(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        message: &[u8],
+        header: &Header,
+        out: &mut Outbox,
+    ) -> usize {
+        let Role::Serving(answer) = &mut server.role else { unreachable!("an answer is on its way") };
+        let client = clients.get(answer.client).expect("who is served is here");
+        let to = Peer::Client(answer.client);
+        let body = match wire::body(message, header) {
+            Ok(Body::At(range)) => range,
+            _ => 0..0,
+        };
+        let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
+        match read {
+            Ok((document, said)) if said.state_changed => {
+                self.topology().suspect(server.host, out);
+                let mut told = Ok(());
+                let answers = Answers { id: header.answers, old: false };
+                out.insert(to, |bytes| wire::answer(bytes, answers, |writer| told = rewrite(document, writer)));
+                told.expect("it was read before");
+                answer.more = false;
+            }
+            Ok((_, Said { cursor: Some((id, at)), .. })) => {
+                let told = self.name_cursor(client, server.host, id);
+                let place = body.start + at;
+                let patch = (told != id).then_some((place, told));
+                wire::span_with(out, to, 0, message.len(), patch.into_iter());
+            }
+            _ => out.span(to, 0..message.len()),
+        }
+        answer.left = 0;
+        let answer = *answer;
+        if !answer.more {
+            end(me, server, answer, clients, out);
+        }
+        message.len()
+    }
+
+    /// Passes on an answer, as far as it is there.
+    fn relay(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let Role::Serving(answer) = &mut server.role else { unreachable!("an answer is on its way") };
+        let at = answer.length - answer.left;
+        let mut taken = answer.left.min(input.bytes.len());
+        let mut patch = None;
+        if let Some(scan) = &mut answer.scan {
+            let looked_at = scan.look(&input.bytes[..taken], at);
+            // What was not done with is shown again with more behind it, if there is more.
+            if taken < answer.left {
+                taken = looked_at;
+            }
+            if let Some((id, place)) = scan.id() {
+                let client = clients.get(answer.client).expect("who is served is here");
+                let told = self.name_cursor(client, server.host, id);
+                patch = (told != id).then_some((place, told));
+                answer.scan = None;
+            }
+        }
+        if answer.silent.is_none() {
+            wire::span_with(out, Peer::Client(answer.client), at, taken, patch.into_iter());
+        }
+        answer.left -= taken;
+        if taken < input.bytes.len() && answer.left > 0 {
+            out.need = input.bytes.len() - taken + 1;
+        }
+        let answer = *answer;
+        if answer.left == 0 && !answer.more {
+            end(me, server, answer, clients, out);
+        }
+        taken
+    }
+
+    /// An answer has the id of a cursor: what the client is to be told in its place.
+    fn name_cursor(&self, client: &Client, host: usize, id: i64) -> i64 {
+        match client.reads_on() {
+            (user, Some(named)) if id == 0 => {
+                self.cursors.closed(user, named.told);
+                0
+            }
+            (_, Some(named)) if id == named.own => named.told,
+            (user, _) if id != 0 => self.cursors.opened(user, Place { host, id }),
+            _ => 0,
+        }
     }
 
     /// The whole answer to what Poolhouse itself has asked.
@@ -219,7 +337,7 @@ impl MongoDb {
             }
             Role::Monitor { asked, .. } if *asked == Some(header.answers) => {
                 *asked = None;
-                match crate::facts::Facts::read(answer) {
+                match Facts::read(answer) {
                     Ok(facts) => self.learn(host, facts, out),
                     Err(error) => Server::fail(me, error.0, out),
                 }
@@ -271,27 +389,6 @@ impl MongoDb {
             self.topology().end_watch(server.host, key);
         }
     }
-}
-
-/// Passes an answer on, as far as it is there.
-fn relay(
-    me: ServerTag,
-    server: &mut Server,
-    clients: &mut dyn Sessions<ClientTag, Client>,
-    input: Input<'_>,
-    out: &mut Outbox,
-) -> usize {
-    let Role::Serving(answer) = &mut server.role else { unreachable!("an answer is on its way") };
-    let taken = answer.left.min(input.bytes.len());
-    if answer.silent.is_none() {
-        out.span(Peer::Client(answer.client), 0..taken);
-    }
-    answer.left -= taken;
-    let answer = *answer;
-    if answer.left == 0 && !answer.more {
-        end(me, server, answer, clients, out);
-    }
-    taken
 }
 
 /// An answer has come to its end.

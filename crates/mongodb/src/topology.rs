@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use protocol::{ClientTag, Effect, Outbox, Peer, ServerTag};
 
-use crate::facts::{Facts, Role};
+use crate::{
+    facts::{Facts, Role},
+    routes::{Goal, Preference},
+};
 
 /// How often hosts are asked what they are.
 const BEAT: Duration = Duration::from_secs(1);
@@ -70,6 +73,52 @@ impl Topology {
         let others = || self.up().filter(|(_, facts)| matches!(facts.role, Role::Standalone | Role::Mongos));
         let count = others().count();
         others().nth(self.turn % count.max(1)).map(|(host, _)| host)
+    }
+
+    /// A host for this; `None` if none is known.
+    pub fn choose(&mut self, goal: Goal) -> Option<usize> {
+        let preference = match goal {
+            Goal::Host(host) => return Some(host),
+            Goal::Writable => return self.writable(),
+            Goal::Read(preference) => preference,
+        };
+        let primary = self.writable();
+        let secondaries: Vec<usize> =
+            self.up().filter(|(_, facts)| facts.role == Role::Secondary).map(|(host, _)| host).collect();
+        let any = |hosts: &[usize]| hosts.get(self.turn % hosts.len().max(1)).copied();
+        let is_set = primary.is_none_or(|host| self.hosts[host].last.as_ref().is_some_and(|facts| facts.set.is_some()));
+        let chosen = match preference {
+            // A server that stands alone and a mongos know themselves what to do.
+            _ if !is_set => primary,
+            Preference::PrimaryPreferred => primary.or(any(&secondaries)),
+            Preference::Secondary => any(&secondaries),
+            Preference::SecondaryPreferred => any(&secondaries).or(primary),
+            Preference::Nearest => any(&[secondaries, primary.into_iter().collect()].concat()),
+        };
+        self.turn = self.turn.wrapping_add(1);
+        chosen
+    }
+
+    /// Whether a host takes writes, as far as is known.
+    pub fn takes_writes(&mut self, host: usize) -> bool {
+        let primary = self.up().any(|(_, facts)| facts.role == Role::Primary);
+        if primary { self.writable() == Some(host) } else { self.hosts.get(host).is_some_and(|host| host.up) }
+    }
+
+    /// The hosts are mongos, each of which has transactions of its own.
+    pub fn is_sharded(&self) -> bool {
+        self.up().any(|(_, facts)| facts.role == Role::Mongos)
+    }
+
+    /// A host has said that it is no longer what it was: it is asked at once.
+    pub fn suspect(&mut self, host: usize, out: &mut Outbox) {
+        let host = &mut self.hosts[host];
+        if host.last.as_ref().is_some_and(|facts| facts.role != Role::Standalone) {
+            host.up = false;
+        }
+        if let Some((monitor, key)) = host.monitor {
+            post(Peer::Server(monitor), key, out);
+        }
     }
 
     /// What clients are told; `None` if no host has told anything yet.

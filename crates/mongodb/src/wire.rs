@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use protocol::{Outbox, Peer};
+
 use crate::bson::{Document, Malformed, Writer, length};
 
 /// Bytes of a header.
@@ -79,6 +81,18 @@ pub enum Body {
     At(Range<usize>),
     /// So many bytes of the message, at least, have to be there before this is known.
     Needs(usize),
+}
+
+/// Passes on so many bytes of the input, which stand at `at` in their message, with other numbers of 64 bits at these places of it.
+pub fn span_with(out: &mut Outbox, to: Peer, at: usize, length: usize, numbers: impl Iterator<Item = (usize, i64)>) {
+    let mut done = 0;
+    for (place, number) in numbers {
+        let Some(here) = place.checked_sub(at).filter(|here| (done..length).contains(here)) else { continue };
+        out.span(to, done..here);
+        out.insert(to, |bytes| bytes.extend(number.to_le_bytes()));
+        done = (here + 8).min(length);
+    }
+    out.span(to, done..length);
 }
 
 /// Finds the body of an OP_MSG of which there may be its beginning only.
