@@ -68,8 +68,19 @@ fn error_of_state_change(error: Document<'_>) -> Result<bool, Malformed> {
     Ok(code || error.get("errmsg")?.and_then(Value::text).is_some_and(tells_state_change))
 }
 
-/// Writes an answer that tells of a change of state as mongos would.
-pub fn rewrite(answer: Document<'_>, to: &mut Writer<'_>) -> Result<(), Malformed> {
+/// Writes an answer that tells of a change of state as mongos would, with this label if it has none: servers leave that to a mongos.
+pub fn rewrite_labelled(answer: Document<'_>, label: Option<&str>, to: &mut Writer<'_>) -> Result<(), Malformed> {
+    rewrite(answer, to)?;
+    let refused = answer.get("code")?.is_some() || answer.get("writeConcernError")?.is_some();
+    if let Some(label) = label.filter(|_| refused)
+        && answer.get("errorLabels")?.is_none()
+    {
+        to.texts("errorLabels", &[label]);
+    }
+    Ok(())
+}
+
+fn rewrite(answer: Document<'_>, to: &mut Writer<'_>) -> Result<(), Malformed> {
     for element in answer.elements() {
         let element = element?;
         match (element.name, element.value()?) {
@@ -154,7 +165,9 @@ mod tests {
             });
         });
         assert!(said(&bytes).state_changed);
-        let told = written(|to| rewrite(Document::read(&bytes).unwrap(), to).unwrap());
+        let rewritten = |label| written(|to| rewrite_labelled(Document::read(&bytes).unwrap(), label, to).unwrap());
+        assert_eq!(rewritten(None), rewritten(Some("another")), "it has one");
+        let told = rewritten(None);
         assert!(!said(&told).state_changed);
         let told = Document::read(&told).unwrap();
         assert_eq!(told.get("code").unwrap().unwrap().integer(), Some(6));

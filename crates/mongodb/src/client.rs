@@ -19,7 +19,7 @@ use crate::{
     bson::{Document, Malformed},
     command::{Command, Transaction},
     directory::Welcome,
-    errors::{Code, Failure},
+    errors::{self, Code, Failure},
     hello::Asked,
     login::{self, Exchange, Step},
     routes::{Goal, Named, Route},
@@ -633,6 +633,11 @@ impl Client {
     fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
         self.closing = true;
         out.push(Effect::Close { peer: Peer::Client(me), reason });
+    }
+
+    /// The label of an error that its request ends with, if trying again is worthwhile.
+    pub(crate) fn label(&self) -> Option<&'static str> {
+        errors::label(self.request.transaction, self.request.repeatable)
     }
 
     /// Whose it is, and the cursor that its request goes on with.

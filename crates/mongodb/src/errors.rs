@@ -49,6 +49,16 @@ impl Code {
     }
 }
 
+/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, and by whether its server would
+/// know a repetition of it.
+pub fn label(transaction: Transaction, repeatable: bool) -> Option<&'static str> {
+    match transaction {
+        Transaction::Begins | Transaction::Within => Some("TransientTransactionError"),
+        Transaction::Ends => Some("RetryableWriteError"),
+        Transaction::None => repeatable.then_some("RetryableWriteError"),
+    }
+}
+
 /// An error that a client is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -119,12 +129,7 @@ impl Failure {
 
     /// Appends the error as the answer to a command that stood so to a transaction, and may be repeated if `repeatable`.
     pub fn append(&self, to: &mut Vec<u8>, answers: Answers, transaction: Transaction, repeatable: bool) {
-        let label = match transaction {
-            _ if !self.transient => None,
-            Transaction::Begins | Transaction::Within => Some("TransientTransactionError"),
-            Transaction::Ends => Some("RetryableWriteError"),
-            Transaction::None => repeatable.then_some("RetryableWriteError"),
-        };
+        let label = label(transaction, repeatable).filter(|_| self.transient);
         wire::answer(to, answers, |answer| {
             answer.double("ok", 0.0).text("errmsg", &self.message);
             answer.int32("code", self.code as i32).text("codeName", self.code.name());

@@ -4,7 +4,7 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, Serve
 
 use crate::{
     MongoDb,
-    answers::{Said, rewrite},
+    answers::{Said, rewrite_labelled},
     bson::Document,
     client::Client,
     cursors::Place,
@@ -220,7 +220,10 @@ impl MongoDb {
                 self.topology().suspect(server.host, out);
                 let mut told = Ok(());
                 let answers = Answers { id: header.answers, old: false };
-                out.insert(to, |bytes| wire::answer(bytes, answers, |writer| told = rewrite(document, writer)));
+                let label = client.label();
+                out.insert(to, |bytes| {
+                    wire::answer(bytes, answers, |writer| told = rewrite_labelled(document, label, writer));
+                });
                 told.expect("it was read before");
                 answer.more = false;
             }
