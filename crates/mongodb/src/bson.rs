@@ -61,6 +61,7 @@ impl<'a> Value<'a> {
         if let Self::Document(document) = self { Some(document) } else { None }
     }
 
+    #[cfg(test)]
     pub fn array(self) -> Option<Document<'a>> {
         if let Self::Array(array) = self { Some(array) } else { None }
     }
@@ -129,10 +130,6 @@ impl<'a> Document<'a> {
         let length = length(bytes).filter(|length| *length <= bytes.len());
         let (document, rest) = bytes.split_at(length.ok_or(Malformed("a document that does not end"))?);
         Ok((Self::read(document)?, rest))
-    }
-
-    pub fn bytes(self) -> &'a [u8] {
-        self.0
     }
 
     /// Its elements in order. Ends behind the first that is malformed.
@@ -257,6 +254,7 @@ impl<'a> Writer<'a> {
         self.element(0x10, name, &value.to_le_bytes())
     }
 
+    #[cfg(test)]
     pub fn int64(&mut self, name: &str, value: i64) -> &mut Self {
         self.element(0x12, name, &value.to_le_bytes())
     }

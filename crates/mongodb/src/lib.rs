@@ -17,6 +17,8 @@ mod errors;
 mod facts;
 mod hello;
 mod login;
+mod replies;
+mod requests;
 mod routes;
 mod scan;
 mod server;
