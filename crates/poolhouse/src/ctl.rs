@@ -85,7 +85,7 @@ struct Which {
     /// Only this database
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
-    /// The database of that name which speaks this, where one of PostgreSQL and one of Redis are called the same
+    /// The database of that name which speaks this, where databases of more than one kind are called the same
     #[arg(long, requires = "database")]
     protocol: Option<Protocol>,
     /// How long to wait until the order is done

@@ -53,6 +53,7 @@ impl PrivateDatabase {
                 Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?.address
             }
             Kind::Redis => redis::start(&shell, max_connections, &password)?,
+            Kind::MongoDb => anyhow::bail!("a MongoDB cannot be started here in this version: name one by its URL"),
         };
         let url = url(kind, &password, address);
         Ok(Self { kind, url, password, shell, _sweeper: sweeper })
@@ -73,6 +74,7 @@ fn url(kind: Kind, password: &str, address: SocketAddr) -> Secret {
     Secret::new(match kind {
         Kind::Postgres => format!("postgres://{USER}:{password}@{address}/{DATABASE}"),
         Kind::Redis => format!("redis://:{password}@{address}"),
+        Kind::MongoDb => format!("mongodb://{USER}:{password}@{address}"),
     })
 }
 

@@ -46,6 +46,7 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
                 let master = master.unwrap_or_default();
                 writeln!(text, "  {master}{upstream} (Redis), at most {most} servers for each logical database")
             }
+            (Kind::MongoDb, _) => writeln!(text, "  {upstream} (MongoDB), at most {most} servers for each host"),
             (_, FALLBACK) => writeln!(text, "  any other name: {upstream}, {} mode, at most {most} servers", pool.mode),
             (_, name) => writeln!(text, "  {name}: {upstream}, {} mode, at most {most} servers", pool.mode),
         };
@@ -68,6 +69,7 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let command = match listener.kind {
             Kind::Postgres => psql(config, endpoint, database),
             Kind::Redis => redis_cli(config, endpoint),
+            Kind::MongoDb => mongosh(config, endpoint),
         };
         let head = if told.is_empty() { "connect with\n" } else { "" };
         let _ = writeln!(text, "{head}  {command}");
@@ -113,6 +115,19 @@ fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
         Some(user) if user.name != "default" => format!("redis-cli {place} --user {} --askpass", quoted(&user.name)),
         Some(_) => format!("redis-cli {place} --askpass"),
         None => format!("redis-cli {place}"),
+    }
+}
+
+/// The same for MongoDB.
+fn mongosh(config: &Config, endpoint: &Endpoint) -> String {
+    let place = match endpoint {
+        Endpoint::Tcp(address) if address.ip().is_unspecified() => format!("127.0.0.1:{}", address.port()),
+        Endpoint::Tcp(address) => address.to_string(),
+        Endpoint::Unix(path) => path.display().to_string().replace('/', "%2F"),
+    };
+    match config.users.first() {
+        Some(user) => format!("mongosh mongodb://{place} -u {}", quoted(&user.name)),
+        None => format!("mongosh mongodb://{place}"),
     }
 }
 

@@ -8,7 +8,7 @@ use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
-use upstream::{Kind, Sentinel, UpstreamTls};
+use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
 
 use crate::Password;
 
@@ -17,6 +17,7 @@ mod endpoint;
 mod file;
 mod flags;
 mod http;
+mod mongodb;
 mod options;
 mod redis;
 mod tls;
@@ -184,6 +185,8 @@ pub struct Database {
     pub hosts: Hosts,
     /// These hosts are sentinels, to be asked for the master.
     pub sentinel: Option<Sentinel>,
+    /// What is MongoDB's alone.
+    pub mongo: MongoOptions,
     /// Which of these hosts will do.
     pub target: Target,
     /// What it is called there; `None` is what the client called it.

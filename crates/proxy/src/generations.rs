@@ -6,6 +6,7 @@
 //! (another host, login or mode), the driver raises the pool's generation: present servers end with their transactions, and no client is
 //! touched.
 
+mod mongodb;
 mod redis;
 
 use std::{
@@ -182,6 +183,7 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
         && (trusted_functions, target, encryption) == (other.trusted_functions, other.target, other.encryption)
         && a.upstream_tls(of_a) == b.upstream_tls(of_b)
         && a.sentinel(of_a) == b.sentinel(of_b)
+        && a.mongo_options(of_a) == b.mongo_options(of_b)
 }
 
 impl Directory for Generations {

@@ -3,11 +3,12 @@
 //!
 //! - [`key`]: what tells pools apart;
 //! - [`logins`]: what the protocol asks;
-//! - [`redis`]: what the protocol of Redis asks;
+//! - [`redis`], [`mongodb`]: what the protocols of Redis and MongoDB ask;
 //! - [`specs`]: what the driver asks.
 
 mod key;
 mod logins;
+mod mongodb;
 pub(crate) mod redis;
 mod specs;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use ::redis::HttpRules;
 use postgres::{Encryption, Look, Unknown};
 use protocol::PoolId;
 use settings::Secret;
-use upstream::{Kind, Sentinel, UpstreamTls};
+use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
 
 use self::key::Key;
 use crate::{
@@ -51,6 +52,8 @@ pub struct Pools {
     databases: HashMap<String, usize>,
     /// The one of Redis, whose logical databases clients ask for by number.
     redis: Option<usize>,
+    /// The one of MongoDB, of which clients see one deployment.
+    mongodb: Option<usize>,
     users: HashMap<String, usize>,
     /// What the configured users are asked for at login.
     looks: Vec<Look>,
@@ -89,6 +92,7 @@ impl Pools {
         let all = || config.databases.iter().enumerate();
         let databases = all().filter(of(Kind::Postgres)).map(|(i, d)| (d.name.clone(), i)).collect();
         let redis = all().find(of(Kind::Redis)).map(|(i, _)| i);
+        let mongodb = all().find(of(Kind::MongoDb)).map(|(i, _)| i);
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
         let mut looks = Vec::new();
         for password in config.users.iter().filter_map(|user| user.password.as_ref()) {
@@ -106,7 +110,7 @@ impl Pools {
         let table = RwLock::new(Table { entries, ..Table::default() });
         // Where the servers' user is not named, and nobody has to log in, there is none.
         let tokens = Tokens::new(&config.tokens, "");
-        Self { config, tls, databases, redis, users, looks, tokens, lookups, table }
+        Self { config, tls, databases, redis, mongodb, users, looks, tokens, lookups, table }
     }
 
     /// The same as pools of a configuration that follows another: passwords that are the same keep their verifiers, and what databases have said of their users still holds, if the same
@@ -193,6 +197,11 @@ impl Pools {
         &self.entry(pool).1.tls
     }
 
+    /// What is MongoDB's alone of a pool's upstream.
+    pub fn mongo_options(&self, pool: PoolId) -> &MongoOptions {
+        &self.entry(pool).1.mongo
+    }
+
     /// How the sentinels of a pool's upstream are asked, if its hosts are some.
     pub fn sentinel(&self, pool: PoolId) -> Option<&Sentinel> {
         self.entry(pool).1.sentinel.as_ref()
@@ -235,6 +244,11 @@ impl Pools {
                 *self.databases.get(&**database).or_else(|| self.databases.get(FALLBACK))?
             }
             Key::Redis { .. } => self.redis?,
+            Key::MongoDb { host, .. } => {
+                let index = self.mongodb?;
+                self.host(index, host)?;
+                index
+            }
         };
         let user = entry.key.user();
         let user = match (&before.user, &self.config.databases[index].user) {

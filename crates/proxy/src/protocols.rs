@@ -5,6 +5,7 @@ mod only;
 
 use std::{sync::Arc, time::Duration};
 
+use mongodb::MongoDb;
 use postgres::Postgres;
 use protocol::{
     ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
@@ -20,6 +21,7 @@ use crate::generations::Generations;
 pub struct Protocols {
     postgres: Postgres,
     redis: Redis,
+    mongodb: MongoDb,
     /// What the clients of each listener speak.
     listeners: Vec<Kind>,
     pools: Arc<Generations>,
@@ -29,6 +31,7 @@ pub struct Protocols {
 pub enum Client {
     Postgres(postgres::Client),
     Redis(Box<redis::Client>),
+    MongoDb(Box<mongodb::Client>),
 }
 
 /// A server's session.
@@ -36,6 +39,7 @@ pub enum Client {
 pub enum Server {
     Postgres(postgres::Server),
     Redis(Box<redis::Server>),
+    MongoDb(Box<mongodb::Server>),
 }
 
 const MIXED: &str = "a client has servers of a pool of its own kind only";
@@ -52,14 +56,24 @@ macro_rules! call {
                 let $protocol = &$this.redis;
                 $call
             }
+            $kind::MongoDb($session) => {
+                let $protocol = &$this.mongodb;
+                $call
+            }
         }
     };
 }
 
 impl Protocols {
     /// Clients of the listeners speak these; `pools` are theirs.
-    pub fn new(postgres: Postgres, redis: Redis, listeners: Vec<Kind>, pools: Arc<Generations>) -> Self {
-        Self { postgres, redis, listeners, pools }
+    pub fn new(
+        postgres: Postgres,
+        redis: Redis,
+        mongodb: MongoDb,
+        listeners: Vec<Kind>,
+        pools: Arc<Generations>,
+    ) -> Self {
+        Self { postgres, redis, mongodb, listeners, pools }
     }
 
     /// What clients of a listener speak.
@@ -76,18 +90,21 @@ impl Protocol for Protocols {
         match self.spoken_at(listener) {
             Kind::Postgres => self.postgres.client_rules(listener),
             Kind::Redis => self.redis.client_rules(listener),
+            Kind::MongoDb => self.mongodb.client_rules(listener),
         }
     }
 
     fn tell_time(&self, now: Duration, out: &mut Outbox) {
         self.postgres.tell_time(now, out);
         self.redis.tell_time(now, out);
+        self.mongodb.tell_time(now, out);
     }
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
         match self.spoken_at(origin.listener) {
             Kind::Postgres => Client::Postgres(self.postgres.client_start(me, origin, out)),
             Kind::Redis => Client::Redis(Box::new(self.redis.client_start(me, origin, out))),
+            Kind::MongoDb => Client::MongoDb(Box::new(self.mongodb.client_start(me, origin, out))),
         }
     }
 
@@ -95,6 +112,7 @@ impl Protocol for Protocols {
         match self.pools.kind(pool) {
             Kind::Postgres => Server::Postgres(self.postgres.server_start(me, pool, out)),
             Kind::Redis => Server::Redis(Box::new(self.redis.server_start(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start(me, pool, out))),
         }
     }
 
@@ -102,6 +120,7 @@ impl Protocol for Protocols {
         match self.pools.kind(pool) {
             Kind::Postgres => Server::Postgres(self.postgres.server_start_modest(me, pool, out)),
             Kind::Redis => Server::Redis(Box::new(self.redis.server_start_modest(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_modest(me, pool, out))),
         }
     }
 
@@ -109,6 +128,7 @@ impl Protocol for Protocols {
         match self.pools.kind(pool) {
             Kind::Postgres => Server::Postgres(self.postgres.server_start_directed(me, pool, out)),
             Kind::Redis => Server::Redis(Box::new(self.redis.server_start_directed(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_directed(me, pool, out))),
         }
     }
 
@@ -147,6 +167,7 @@ impl Protocol for Protocols {
                 self.postgres.granted(me, client, tag, server, out);
             }
             (Client::Redis(client), Server::Redis(server)) => self.redis.granted(me, client, tag, server, out),
+            (Client::MongoDb(client), Server::MongoDb(server)) => self.mongodb.granted(me, client, tag, server, out),
             _ => unreachable!("{MIXED}"),
         }
     }

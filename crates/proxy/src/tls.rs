@@ -32,8 +32,8 @@ impl Tls {
         for listener in &config.listeners {
             let inside: &[&[u8]] = match (listener.kind, &listener.http) {
                 (Kind::Postgres, _) => ALPN,
-                (Kind::Redis, None) => &[],
-                (Kind::Redis, Some(_)) => HTTP,
+                (Kind::Redis | Kind::MongoDb, None) => &[],
+                (Kind::Redis | Kind::MongoDb, Some(_)) => HTTP,
             };
             let made = listener.tls.as_ref().map(|tls| acceptor(tls, inside)).transpose();
             acceptors.push(made.map(|made| made.map(Arc::new)).unwrap_or_else(|(key, message)| {

@@ -132,17 +132,6 @@ poolhouse.toml:4:8: error: `mode`: unknown value "transactions"; it may be trans
 }
 
 #[test]
-fn what_later_versions_will_have_is_said_to_be_missing() {
-    expect_after_base(
-        "[[listener]]\nprotocol = \"mongodb\"\nlisten = \"127.0.0.1:1\"\n",
-        r#"
-poolhouse.toml:5:12: error: `protocol`: "mongodb" is not available in this version
-    5 | protocol = "mongodb"
-      |            ^^^^^^^^^"#,
-    );
-}
-
-#[test]
 fn tls_keys_that_do_not_fit_together_are_named() {
     let listener = |keys: &str| format!("[[listener]]\nlisten = \"127.0.0.1:1\"\n{keys}\n");
     for (keys, part) in [

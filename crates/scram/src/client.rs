@@ -52,6 +52,11 @@ impl Client {
         Self::with_name("", nonce, binding)
     }
 
+    /// As [`Client::new`], for a protocol whose messages name the user here, as MongoDB's do.
+    pub fn named(user: &str, nonce: String) -> (Self, Vec<u8>) {
+        Self::with_name(&user.replace('=', "=3D").replace(',', "=2C"), nonce, ChannelBinding::Unsupported)
+    }
+
     fn with_name(name: &str, nonce: String, binding: ChannelBinding) -> (Self, Vec<u8>) {
         assert!(message::nonce(&nonce).is_ok(), "our own nonce is printable");
         let bare = format!("n={name},r={nonce}");

@@ -20,5 +20,5 @@ pub use crypto::equal;
 pub use login_keys::LoginKeys;
 pub use message::{BindingFlag, Error};
 pub use mock::Mock;
-pub use server::Server;
+pub use server::{Server, user_of};
 pub use verifier::{DEFAULT_ITERATIONS, MAX_ITERATIONS, Shape, Verifier, VerifierError};

@@ -145,6 +145,13 @@ impl Server {
     }
 }
 
+/// The user whom the first message of a client names, where the protocol has not named him before.
+pub fn user_of(client_first: &[u8]) -> Result<String, Error> {
+    let (_, _, bare) = message::gs2_header(message::text(client_first)?)?;
+    let name = Attributes::new(bare).expect('n', "a user name")?;
+    Ok(name.replace("=2C", ",").replace("=3D", "="))
+}
+
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
@@ -173,6 +180,13 @@ mod tests {
             b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
         );
         assert_eq!(server.last(CLIENT_FINAL.as_bytes()).unwrap(), b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
+
+    #[test]
+    fn the_user_is_the_one_who_is_named() {
+        assert_eq!(user_of(CLIENT_FIRST).unwrap(), "user");
+        assert_eq!(user_of(b"n,,n=a=3Db=2C=3D2C,r=abc").unwrap(), "a=b,=2C");
+        assert!(user_of(b"n,,r=abc").is_err());
     }
 
     #[test]

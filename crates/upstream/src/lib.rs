@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod connector;
+mod mongodb;
 mod tls;
 mod url;
 
 pub use connector::{ALPN, about_file, connector, encryption, read_pem, uses_tls};
+pub use mongodb::MongoOptions;
 pub use tls::{Root, SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
 pub use url::{Kind, Sentinel, UpstreamUrl, decode as percent_decode};

@@ -9,7 +9,10 @@ use driver::{Address, BeginWith, Hosts, MAX_HOSTS};
 use postgres::Target;
 use settings::{Secret, choose, nearest};
 
-use crate::tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
+use crate::{
+    mongodb::{self, MongoOptions},
+    tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls},
+};
 
 /// What kind of database a URL is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -19,6 +22,8 @@ pub enum Kind {
     Postgres,
     /// `redis://`, and `rediss://` with TLS
     Redis,
+    /// `mongodb://`
+    MongoDb,
 }
 
 impl Kind {
@@ -27,6 +32,7 @@ impl Kind {
         match self {
             Self::Postgres => "PostgreSQL",
             Self::Redis => "Redis",
+            Self::MongoDb => "MongoDB",
         }
     }
 
@@ -35,6 +41,7 @@ impl Kind {
         match self {
             Self::Postgres => "postgres",
             Self::Redis => "redis",
+            Self::MongoDb => "mongodb",
         }
     }
 
@@ -43,6 +50,7 @@ impl Kind {
             Self::Postgres => 5432,
             Self::Redis if sentinels => 26_379,
             Self::Redis => 6379,
+            Self::MongoDb => 27_017,
         }
     }
 }
@@ -67,6 +75,8 @@ pub struct UpstreamUrl {
     pub hosts: Hosts,
     /// The hosts are sentinels.
     pub sentinel: Option<Sentinel>,
+    /// What is MongoDB's alone.
+    pub mongo: MongoOptions,
     /// Which of them will do.
     pub target: Target,
     /// Whom to log in as.
@@ -114,10 +124,12 @@ impl UpstreamUrl {
                 let right = scheme.replace('-', "+");
                 return Err(format!("write it as {right}://user:password@host1:26379,host2:26379/master-name"));
             }
-            "mongodb" | "mongodb+srv" => {
-                return Err(format!("{scheme}:// is not available in this version; postgres:// and redis:// are"));
+            "mongodb" => Kind::MongoDb,
+            "mongodb+srv" => {
+                let text = "mongodb+srv:// is not available: write mongodb:// with all hosts, and what the TXT record says";
+                return Err(text.to_owned());
             }
-            _ => return Err("unknown kind of URL: it must begin with postgres:// or redis://".to_owned()),
+            _ => return Err("unknown kind of URL: it must begin with postgres://, redis:// or mongodb://".to_owned()),
         };
         let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, query)| (rest, query));
         let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
@@ -148,7 +160,7 @@ impl UpstreamUrl {
         let url = Self::parse(url)?;
         match url.kind {
             Kind::Postgres => Ok(url),
-            Kind::Redis => Err("redis:// is not available here in this version; postgres:// is".to_owned()),
+            kind => Err(format!("{}:// is not available here in this version; postgres:// is", kind.word())),
         }
     }
 }
@@ -163,6 +175,7 @@ struct Parts {
     /// Whom to log in to these as, and how.
     sentinel_user: Option<String>,
     sentinel_password: Option<String>,
+    mongo: mongodb::Options,
     /// As listed; the default where there is none.
     hosts: Vec<String>,
     /// One for all, or one for each.
@@ -201,6 +214,9 @@ impl Parts {
     }
 
     fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
+        if self.kind == Kind::MongoDb {
+            return self.mongo.parameter(key, value, &mut self.tls);
+        }
         if self.kind == Kind::Redis {
             if REDIS_TLS_KEYS.contains(&key) && !self.secure {
                 return Err(format!("`{key}` is for TLS, which needs rediss://"));
@@ -283,7 +299,8 @@ impl Parts {
         let tls = match (self.kind, self.secure) {
             (Kind::Postgres, _) => self.tls.finish()?,
             (Kind::Redis, true) => self.tls.finish_strict()?,
-            (Kind::Redis, false) => UpstreamTls { mode: SslMode::Disable, ..UpstreamTls::default() },
+            (Kind::MongoDb, _) if self.mongo.secure => self.tls.finish_strict()?,
+            (Kind::Redis | Kind::MongoDb, _) => UpstreamTls { mode: SslMode::Disable, ..UpstreamTls::default() },
         };
         let sockets = hosts.addresses.iter().filter(|address| matches!(address, Address::Unix(_))).count();
         if self.secure && sockets > 0 {
@@ -298,13 +315,14 @@ impl Parts {
             kind: self.kind,
             hosts,
             sentinel,
+            mongo: self.mongo.options,
             target: self.target,
             user: self.user,
             password: self.password.map(Secret::new),
             database: self.database,
             tls,
             parameters: self.parameters,
-            connect_time: self.connect_time,
+            connect_time: self.connect_time.or(self.mongo.connect_time),
         })
     }
 }
@@ -323,7 +341,7 @@ fn addresses(kind: Kind, hosts: &[String], ports: &[Option<u16>], sentinels: boo
     let port = |i: usize| ports.get(if ports.len() == 1 { 0 } else { i }).copied().flatten().unwrap_or(own);
     let address = |(i, host): (usize, &String)| match host.as_str() {
         "" => Address::Tcp { host: "localhost".to_owned(), port: port(i) },
-        path if path.starts_with('/') && kind == Kind::Redis => Address::Unix(PathBuf::from(path)),
+        path if path.starts_with('/') && kind != Kind::Postgres => Address::Unix(PathBuf::from(path)),
         folder if folder.starts_with('/') => Address::Unix(PathBuf::from(folder).join(format!(".s.PGSQL.{}", port(i)))),
         host => Address::Tcp { host: host.to_owned(), port: port(i) },
     };
@@ -441,13 +459,34 @@ mod tests {
 
     #[test]
     fn what_is_not_available_is_said_so() {
-        for url in ["mongodb://h/x", "mongodb+srv://h"] {
-            let error = UpstreamUrl::parse(url).unwrap_err();
-            assert!(error.contains("not available in this version"), "{error}");
-        }
+        assert!(UpstreamUrl::parse("mongodb+srv://h").unwrap_err().contains("not available"));
+        assert!(UpstreamUrl::parse("mysql://h/x").unwrap_err().contains("must begin with"));
         assert!(UpstreamUrl::parse("postgres://h/x?sslmode=require&sslrootcert=y").is_ok());
         assert!(UpstreamUrl::parse_postgres("postgres://h/x").is_ok());
         assert!(UpstreamUrl::parse_postgres("redis://h").unwrap_err().contains("not available here"));
+    }
+
+    #[test]
+    fn a_url_of_mongodb_has_the_options_of_its_drivers() {
+        let url = UpstreamUrl::parse("mongodb://app:p%40w@a,b:27018/shop?replicaset=rs0&connectTimeoutMS=500").unwrap();
+        assert_eq!((url.kind, url.hosts.addresses), (Kind::MongoDb, vec![tcp("a", 27_017), tcp("b", 27_018)]));
+        assert_eq!((url.user.as_deref(), url.password), (Some("app"), Some(Secret::new("p@w"))));
+        assert_eq!((url.database.as_deref(), url.mongo.replica_set.as_deref()), (Some("shop"), Some("rs0")));
+        assert_eq!((url.connect_time, url.tls.mode), (Some(Duration::from_millis(500)), SslMode::Disable));
+        let tls = |url: &str| UpstreamUrl::parse(url).map(|url| (url.tls.mode, url.tls.root));
+        assert_eq!(tls("mongodb://h/?tls=true"), Ok((SslMode::VerifyFull, Some(Root::System))));
+        let own = "mongodb://h/?ssl=true&tlsCAFile=ca.pem&tlsAllowInvalidHostnames=true";
+        assert_eq!(tls(own), Ok((SslMode::VerifyCa, Some(Root::File("ca.pem".into())))));
+        for (url, part) in [
+            ("mongodb://h/?maxPoolSize=5", "here it is the setting `max_size`"),
+            ("mongodb://h/?readPreference=secondary", "in their own URLs"),
+            ("mongodb://h/?replicSet=x", "did you mean `replicaSet`"),
+            ("mongodb://h/?authMechanism=MONGODB-X509", "SCRAM-SHA-256 is"),
+            ("mongodb://h/?tls=yes", "true or false"),
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err();
+            assert!(error.contains(part), "{url}: {error}");
+        }
     }
 
     #[test]

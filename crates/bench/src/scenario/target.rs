@@ -86,6 +86,10 @@ pub(super) fn read(document: &Document<'_>, section: &Section<'_>) -> Option<(Ta
             foreign(section, &[POSTGRES_KEYS, HTTP_KEYS].concat(), "Redis");
             (Target::Redis(redis(document, section, url)?), REDIS_CONNECTIONS)
         }
+        Kind::MongoDb => {
+            section.error("url", "mongodb:// is not available here in this version");
+            return None;
+        }
     };
     let start = start.map(|kind| Start { kind, max_connections: max_connections.unwrap_or(usual) });
     Some((target, start))

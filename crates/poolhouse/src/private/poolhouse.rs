@@ -55,6 +55,7 @@ impl PrivateDatabase {
         let (protocol, name, user) = match self.kind {
             Kind::Postgres => ("postgres", format!("name = \"{DATABASE}\"\n"), USER),
             Kind::Redis => ("redis", String::new(), "default"),
+            Kind::MongoDb => ("mongodb", String::new(), USER),
         };
         [
             "[admin]\nlisten = \"off\"\n",

@@ -219,13 +219,13 @@ impl Inner {
             Kind::Postgres if database != FALLBACK && configured(database) => Known::ByName,
             Kind::Postgres if configured(FALLBACK) => Known::Perhaps,
             Kind::Redis if configured(FALLBACK) && number() => Known::ByName,
-            Kind::Postgres | Kind::Redis => Known::No,
+            Kind::Postgres | Kind::Redis | Kind::MongoDb => Known::No,
         }
     }
 }
 
 /// The protocols that databases speak.
-const KINDS: [Kind; 2] = [Kind::Postgres, Kind::Redis];
+const KINDS: [Kind; 3] = [Kind::Postgres, Kind::Redis, Kind::MongoDb];
 
 /// How well a database is known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -249,10 +249,8 @@ impl Unclear {
         match self {
             Self::Unknown => problem(StatusCode::NOT_FOUND, "no database of this name is configured or in use"),
             Self::Several(called) => {
-                let why = format!(
-                    "a database of PostgreSQL and one of Redis are called `{called}`: say which, with protocol=postgres or \
-                     protocol=redis"
-                );
+                let words = KINDS.map(|kind| format!("protocol={}", kind.word())).join(" or ");
+                let why = format!("databases of more than one kind are called `{called}`: say which, with {words}");
                 problem(StatusCode::CONFLICT, &why)
             }
         }
@@ -330,7 +328,11 @@ mod tests {
     fn a_name_that_two_protocols_have_is_not_enough() {
         let name = |kind: Kind| Ok(DatabaseName { protocol: kind.word(), database: "0".to_owned() });
         let meant = |protocol, postgres, redis| {
-            meant("0", protocol, |kind| if kind == Kind::Postgres { postgres } else { redis })
+            meant("0", protocol, |kind| match kind {
+                Kind::Postgres => postgres,
+                Kind::Redis => redis,
+                Kind::MongoDb => Known::No,
+            })
         };
         assert_eq!(meant(None, Known::ByName, Known::No), name(Kind::Postgres));
         assert_eq!(meant(None, Known::Perhaps, Known::ByName), name(Kind::Redis), "it is known better");

@@ -18,7 +18,7 @@ use super::{
     endpoint::parse_tcp,
     http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
-    redis,
+    mongodb, redis,
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };
@@ -191,7 +191,7 @@ impl Reader<'_> {
         let kind = url.kind;
         let own = match kind {
             Kind::Postgres => url.database.clone(),
-            Kind::Redis => Some(FALLBACK.to_owned()),
+            Kind::Redis | Kind::MongoDb => Some(FALLBACK.to_owned()),
         };
         let Some(name) = name.or(own).filter(|name| !name.is_empty()) else {
             section.error(if section.has("name") { "name" } else { "" }, "this [[database]] has no `name`");
@@ -213,6 +213,7 @@ impl Reader<'_> {
             name,
             hosts: url.hosts,
             sentinel: url.sentinel,
+            mongo: url.mongo,
             target: url.target,
             database,
             user: url.user,
@@ -228,6 +229,7 @@ impl Reader<'_> {
         match kind {
             Kind::Postgres => Some(database),
             Kind::Redis => redis::database(section, key, database),
+            Kind::MongoDb => mongodb::database(section, database),
         }
     }
 
@@ -394,6 +396,7 @@ pub fn default_port(kind: Kind) -> u16 {
     match kind {
         Kind::Postgres => 6432,
         Kind::Redis => 7379,
+        Kind::MongoDb => 28_017,
     }
 }
 
@@ -426,14 +429,12 @@ impl Listener {
 
 fn listener(section: &Section<'_>, kinds: &Kinds) -> Option<Listener> {
     let protocols = [
-        ("postgres", Ok((Kind::Postgres, false))),
-        ("redis", Ok((Kind::Redis, false))),
-        ("mongodb", Err("mongodb")),
-        ("http", Ok((Kind::Redis, true))),
+        ("postgres", (Kind::Postgres, false)),
+        ("redis", (Kind::Redis, false)),
+        ("mongodb", (Kind::MongoDb, false)),
+        ("http", (Kind::Redis, true)),
     ];
-    let protocol = section.text("protocol", |text| {
-        choose(text, &protocols)?.map_err(|name| format!("\"{name}\" is not available in this version"))
-    });
+    let protocol = section.text("protocol", |text| choose(text, &protocols));
     let kind = match protocol {
         Some((kind, _)) => Some(kind),
         None if section.has("protocol") => None,

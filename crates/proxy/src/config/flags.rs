@@ -112,7 +112,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
     let named = match url.kind {
         Kind::Postgres => url.database.clone().or_else(|| url.user.clone()),
         // Its logical databases have numbers, and no rules of their own.
-        Kind::Redis => None,
+        Kind::Redis | Kind::MongoDb => None,
     };
     let kind = url.kind;
     let mut fallback = Database {
@@ -120,6 +120,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         name: FALLBACK.to_owned(),
         hosts: url.hosts,
         sentinel: url.sentinel,
+        mongo: url.mongo,
         target: url.target,
         database: None,
         user: url.user,
@@ -132,8 +133,11 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         max_user_connections: 0,
         spots: Default::default(),
     };
-    if kind == Kind::Redis {
-        redis::default_user(&mut fallback);
+    match kind {
+        Kind::Postgres => {}
+        Kind::Redis => redis::default_user(&mut fallback),
+        // It may be where the user is known.
+        Kind::MongoDb => fallback.database = url.database,
     }
     let own = named.map(|name| Database { name: name.clone(), database: Some(name), ..fallback.clone() });
     own.into_iter().chain([fallback]).collect()
@@ -196,9 +200,9 @@ fn listener(kind: Kind, flags: &Flags) -> Listener {
 }
 
 fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Problems> {
-    if url.kind == Kind::Redis && flags.mode.is_some_and(|mode| mode != Mode::Transaction) {
+    if url.kind != Kind::Postgres && flags.mode.is_some_and(|mode| mode != Mode::Transaction) {
         let problem =
-            Problem::error("--mode is for PostgreSQL: a client of Redis keeps a server for as long as it needs one");
+            Problem::error("--mode is for PostgreSQL: other clients keep a server for as long as they need one");
         return Err(problem.into());
     }
     let mut settings = PoolSettings { mode: flags.mode.unwrap_or_default(), ..PoolSettings::default() };

@@ -27,7 +27,7 @@ pub const NO_NUMBER: &str = "clients choose their logical database with SELECT: 
 pub fn refuse_foreign(section: &Section<'_>) {
     let given = section.spots();
     for key in FOREIGN.iter().chain(AUTH_QUERY_KEYS).filter(|key| given.contains_key(*key)) {
-        section.error(key, format!("`{key}` is for PostgreSQL, and the url is Redis's"));
+        section.error(key, format!("`{key}` is for PostgreSQL, and the url is not"));
     }
 }
 

@@ -24,6 +24,15 @@ pub enum Key {
         /// The user that its servers log in as; empty if they do not log in.
         user: Arc<str>,
     },
+    /// Clients of MongoDB.
+    MongoDb {
+        /// The host, and its port.
+        host: Arc<str>,
+        /// The user that its servers log in as; empty if they do not log in.
+        user: Arc<str>,
+        /// No clients: it is asked what it is.
+        monitors: bool,
+    },
     /// Nobody: the users of a database of PostgreSQL are looked up there.
     Lookups {
         /// The configured database.
@@ -39,20 +48,27 @@ impl Key {
         match self {
             Self::Postgres { .. } | Self::Lookups { .. } => Kind::Postgres,
             Self::Redis { .. } => Kind::Redis,
+            Self::MongoDb { .. } => Kind::MongoDb,
         }
     }
 
     /// The user that the servers log in as.
     pub fn user(&self) -> &Arc<str> {
         match self {
-            Self::Postgres { user, .. } | Self::Redis { user, .. } | Self::Lookups { user, .. } => user,
+            Self::Postgres { user, .. }
+            | Self::Redis { user, .. }
+            | Self::MongoDb { user, .. }
+            | Self::Lookups { user, .. } => user,
         }
     }
 
     /// The same for servers that log in as another user.
     pub fn with_user(mut self, other: Arc<str>) -> Self {
         match &mut self {
-            Self::Postgres { user, .. } | Self::Redis { user, .. } | Self::Lookups { user, .. } => *user = other,
+            Self::Postgres { user, .. }
+            | Self::Redis { user, .. }
+            | Self::MongoDb { user, .. }
+            | Self::Lookups { user, .. } => *user = other,
         }
         self
     }
@@ -63,6 +79,8 @@ impl Key {
             Self::Postgres { database, .. } => database.to_string(),
             Self::Redis { database, version: Version::Resp2, .. } => database.to_string(),
             Self::Redis { database, version: Version::Resp3, .. } => format!("{database}/resp3"),
+            Self::MongoDb { host, monitors: false, .. } => host.to_string(),
+            Self::MongoDb { host, monitors: true, .. } => format!("{host}/monitor"),
             Self::Lookups { database, .. } => format!("{database}/auth_query"),
         }
     }
@@ -73,6 +91,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Redis { .. } => write!(f, "redis {}", self.label()),
+            Self::MongoDb { .. } => write!(f, "mongodb {}", self.label()),
             Self::Postgres { .. } | Self::Lookups { .. } => f.write_str(&self.label()),
         }
     }

@@ -1,6 +1,6 @@
 //! What the driver asks: where the servers of a pool are, and its rules and limits. Knows no password.
 
-use driver::{PoolSpec, PoolTimeouts, Upstreams};
+use driver::{Hosts, PoolSpec, PoolTimeouts, Upstreams};
 use protocol::PoolId;
 
 use super::{Entry, Key, Pools};
@@ -15,6 +15,9 @@ impl Upstreams for Pools {
             return self.lookup_spec(&entry, database, &lookups.auth);
         }
         let settings = self.settings(database, entry.key.user());
+        if let Key::MongoDb { host, monitors, .. } = &entry.key {
+            return self.mongodb_spec(&entry, database, host, *monitors);
+        }
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
@@ -31,7 +34,7 @@ impl Upstreams for Pools {
     /// Pools whose login is known: of databases with a user of their own, and of users who are to have a `min_size`
     /// of their own. What depends on a client's login starts with that.
     fn at_start(&self) -> Vec<PoolId> {
-        let mut pools = Vec::new();
+        let mut pools: Vec<PoolId> = self.mongodb.into_iter().flat_map(|index| self.monitors(index)).collect();
         for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| d.name != FALLBACK) {
             let mut add = |user: &str| {
                 let known = self.server_password(index, user).is_some() || self.stored(index, user).is_none();
@@ -67,6 +70,30 @@ impl Pools {
             };
         }
         settings
+    }
+
+    /// The pool of one host of MongoDB. Whoever watches it does not count towards the limits of its clients.
+    fn mongodb_spec(&self, entry: &Entry, database: &Database, host: &str, monitors: bool) -> PoolSpec {
+        let mut settings = self.settings(database, entry.key.user());
+        let mut caps = self.caps(entry, database);
+        if monitors {
+            let config = &mut settings.config;
+            (config.min_size, config.max_size, config.max_life_time) = (1, 1, None);
+            caps.truncate(1);
+        }
+        let all = &database.hosts;
+        let addresses = all.addresses.iter().filter(|address| address.to_string() == host).cloned().collect();
+        PoolSpec {
+            protocol: database.kind.word(),
+            database: entry.key.label(),
+            user: entry.key.user().to_string(),
+            hosts: Hosts { addresses, ..all.clone() },
+            tls: self.tls.connector(entry.database),
+            config: settings.config,
+            caps,
+            timeouts: settings.timeouts,
+            revision: 0,
+        }
     }
 
     /// The pool in which users are looked up: small, outside the limits of database and user, inside the process's.

@@ -7,42 +7,21 @@ use super::{Client, Server};
 /// Those of one kind.
 pub struct Only<'a, Tag, S>(pub &'a mut dyn Sessions<Tag, S>);
 
-impl Sessions<ServerTag, postgres::Server> for Only<'_, ServerTag, Server> {
-    #[inline]
-    fn get(&mut self, tag: ServerTag) -> Option<&mut postgres::Server> {
-        match self.0.get(tag)? {
-            Server::Postgres(server) => Some(server),
-            Server::Redis(_) => None,
+/// Those of one protocol, clients or servers.
+macro_rules! only {
+    ($tag:ident, $all:ident, $kind:ident, $session:ty) => {
+        impl Sessions<$tag, $session> for Only<'_, $tag, $all> {
+            #[inline]
+            fn get(&mut self, tag: $tag) -> Option<&mut $session> {
+                if let $all::$kind(session) = self.0.get(tag)? { Some(session) } else { None }
+            }
         }
-    }
+    };
 }
 
-impl Sessions<ServerTag, redis::Server> for Only<'_, ServerTag, Server> {
-    #[inline]
-    fn get(&mut self, tag: ServerTag) -> Option<&mut redis::Server> {
-        match self.0.get(tag)? {
-            Server::Redis(server) => Some(server),
-            Server::Postgres(_) => None,
-        }
-    }
-}
-
-impl Sessions<ClientTag, postgres::Client> for Only<'_, ClientTag, Client> {
-    #[inline]
-    fn get(&mut self, tag: ClientTag) -> Option<&mut postgres::Client> {
-        match self.0.get(tag)? {
-            Client::Postgres(client) => Some(client),
-            Client::Redis(_) => None,
-        }
-    }
-}
-
-impl Sessions<ClientTag, redis::Client> for Only<'_, ClientTag, Client> {
-    #[inline]
-    fn get(&mut self, tag: ClientTag) -> Option<&mut redis::Client> {
-        match self.0.get(tag)? {
-            Client::Redis(client) => Some(client),
-            Client::Postgres(_) => None,
-        }
-    }
-}
+only!(ServerTag, Server, Postgres, postgres::Server);
+only!(ServerTag, Server, Redis, redis::Server);
+only!(ServerTag, Server, MongoDb, mongodb::Server);
+only!(ClientTag, Client, Postgres, postgres::Client);
+only!(ClientTag, Client, Redis, redis::Client);
+only!(ClientTag, Client, MongoDb, mongodb::Client);

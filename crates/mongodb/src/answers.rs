@@ -1,0 +1,186 @@
+//! What a pooler has to know of a server's answer: the cursor that it opens, and whether it tells of a change of the server's state.
+//!
+//! A driver that hears of such a change takes whom it speaks with for no longer usable, and clears its pool. Here that is Poolhouse, to
+//! which nothing has happened. So these errors are told as mongos tells them: as code 6, in other words, with the same labels.
+
+use crate::{
+    bson::{Document, Malformed, Value, Writer},
+    errors::Code,
+};
+
+/// Codes of errors that tell of a change of state: the drivers' specification "Server Discovery and Monitoring" has them.
+const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 17_405];
+
+/// Phrases of servers that gave no code, and what drivers do not take for them.
+const PHRASES: [(&str, &str); 3] =
+    [("not master", "(NOT_PRIMARY)"), ("not primary", "(NOT_PRIMARY)"), ("node is recovering", "(NODE_IS_RECOVERING)")];
+
+/// See the file's head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Said {
+    /// The id of a cursor, and where in the document it is.
+    pub cursor: Option<(i64, usize)>,
+    /// The server is no longer what it was.
+    pub state_changed: bool,
+}
+
+impl Said {
+    pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
+        let mut said = Self::default();
+        for element in answer.elements() {
+            let element = element?;
+            match (element.name, element.value()?) {
+                ("cursor", Value::Document(cursor)) => {
+                    for inner in cursor.elements() {
+                        let inner = inner?;
+                        if let ("id", Value::Int64(id)) = (inner.name, inner.value()?) {
+                            said.cursor = Some((id, element.at + inner.at));
+                        }
+                    }
+                }
+                ("code", code) => said.state_changed |= is_state_change(code),
+                ("errmsg", Value::Text(text)) => said.state_changed |= tells_state_change(text),
+                ("writeConcernError", Value::Document(error)) => said.state_changed |= error_of_state_change(error)?,
+                ("writeErrors", Value::Array(errors)) => {
+                    for error in errors.elements() {
+                        if let Value::Document(error) = error?.value()? {
+                            said.state_changed |= error_of_state_change(error)?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(said)
+    }
+}
+
+fn is_state_change(code: Value<'_>) -> bool {
+    code.integer().is_some_and(|code| STATE_CHANGES.contains(&code))
+}
+
+fn tells_state_change(text: &str) -> bool {
+    PHRASES.iter().any(|(phrase, _)| text.contains(phrase))
+}
+
+fn error_of_state_change(error: Document<'_>) -> Result<bool, Malformed> {
+    let code = error.get("code")?.is_some_and(is_state_change);
+    Ok(code || error.get("errmsg")?.and_then(Value::text).is_some_and(tells_state_change))
+}
+
+/// Writes an answer that tells of a change of state as mongos would, with this label if it has none: servers leave that to a mongos.
+pub fn rewrite_labelled(answer: Document<'_>, label: Option<&str>, to: &mut Writer<'_>) -> Result<(), Malformed> {
+    rewrite(answer, to)?;
+    let refused = answer.get("code")?.is_some() || answer.get("writeConcernError")?.is_some();
+    if let Some(label) = label.filter(|_| refused)
+        && answer.get("errorLabels")?.is_none()
+    {
+        to.texts("errorLabels", &[label]);
+    }
+    Ok(())
+}
+
+fn rewrite(answer: Document<'_>, to: &mut Writer<'_>) -> Result<(), Malformed> {
+    for element in answer.elements() {
+        let element = element?;
+        match (element.name, element.value()?) {
+            ("code", code) if is_state_change(code) => _ = to.int32("code", Code::HostUnreachable as i32),
+            ("codeName", _) if answer.get("code")?.is_some_and(is_state_change) => {
+                to.text("codeName", Code::HostUnreachable.name());
+            }
+            ("errmsg", Value::Text(text)) => {
+                let phrase = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+                to.text("errmsg", &PHRASES.iter().fold(text.to_owned(), phrase));
+            }
+            (name @ "writeConcernError", Value::Document(error)) => {
+                let mut inner = Ok(());
+                to.document(name, |to| inner = rewrite(error, to));
+                inner?;
+            }
+            (name @ "writeErrors", Value::Array(errors)) => {
+                let mut inner = Ok(());
+                to.array(name, |to| inner = rewrite_each(errors, to));
+                inner?;
+            }
+            _ => _ = to.copy(&element),
+        }
+    }
+    Ok(())
+}
+
+fn rewrite_each(errors: Document<'_>, to: &mut Writer<'_>) -> Result<(), Malformed> {
+    for element in errors.elements() {
+        let element = element?;
+        match element.value()? {
+            Value::Document(error) => {
+                let mut inner = Ok(());
+                to.document(element.name, |to| inner = rewrite(error, to));
+                inner?;
+            }
+            _ => _ = to.copy(&element),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(&mut Writer::new(&mut bytes));
+        bytes
+    }
+
+    fn said(bytes: &[u8]) -> Said {
+        Said::read(Document::read(bytes).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_cursor_is_found_with_its_place() {
+        let bytes = written(|answer| {
+            answer.document("cursor", |cursor| {
+                cursor.array("firstBatch", |_| ()).int64("id", 77).text("ns", "app.c");
+            });
+            answer.double("ok", 1.0);
+        });
+        let (id, at) = said(&bytes).cursor.unwrap();
+        assert_eq!((id, &bytes[at..at + 8]), (77, &77i64.to_le_bytes()[..]));
+        assert!(!said(&bytes).state_changed);
+    }
+
+    #[test]
+    fn what_tells_of_a_change_of_state_is_told_in_other_words() {
+        let bytes = written(|answer| {
+            answer.double("ok", 0.0).text("errmsg", "not master; node is recovering").int32("code", 10_107);
+            answer.text("codeName", "NotWritablePrimary").texts("errorLabels", &["RetryableWriteError"]);
+            answer.document("writeConcernError", |error| {
+                error.int32("code", 91).text("errmsg", "shutting down");
+            });
+            answer.array("writeErrors", |errors| {
+                errors.document("0", |error| {
+                    error.int32("index", 0).int32("code", 189);
+                });
+            });
+        });
+        assert!(said(&bytes).state_changed);
+        let rewritten = |label| written(|to| rewrite_labelled(Document::read(&bytes).unwrap(), label, to).unwrap());
+        assert_eq!(rewritten(None), rewritten(Some("another")), "it has one");
+        let told = rewritten(None);
+        assert!(!said(&told).state_changed);
+        let told = Document::read(&told).unwrap();
+        assert_eq!(told.get("code").unwrap().unwrap().integer(), Some(6));
+        assert_eq!(told.get("codeName").unwrap().unwrap().text(), Some("HostUnreachable"));
+        assert_eq!(told.get("errmsg").unwrap().unwrap().text(), Some("(NOT_PRIMARY); (NODE_IS_RECOVERING)"));
+        assert!(told.get("errorLabels").unwrap().unwrap().array().is_some());
+    }
+
+    #[test]
+    fn other_errors_are_left_alone() {
+        let bytes = written(|answer| {
+            answer.double("ok", 0.0).text("errmsg", "no such command").int32("code", 59);
+        });
+        assert_eq!(said(&bytes), Said::default());
+    }
+}

@@ -1,0 +1,196 @@
+//! A client's connection: who it is, where its request is, and what it is told.
+
+use std::{sync::Arc, time::Duration};
+
+use protocol::{
+    Blame, ClientTag, CloseReason, Effect, Encryption, Input, Outbox, Peer, Refusal, ServerTag, Standing, Verdict,
+};
+
+use crate::{
+    bson::Malformed,
+    command::Transaction,
+    errors::{self, Code, Failure},
+    login::Exchange,
+    routes::{Goal, Named},
+    wire::{Answers, Header, MORE_TO_COME, Op},
+};
+
+/// The first byte of a TLS handshake; no message of MongoDB's begins with it, unless it has 22 bytes, and 22 are too few for one.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// See the file's head.
+pub struct Client {
+    /// Tells what is posted to it from what was meant for another.
+    pub(crate) key: u64,
+    /// What it is told as its `connectionId`.
+    pub(crate) number: i32,
+    pub(crate) encryption: Encryption,
+    /// It has to log in before it may ask for anything.
+    pub(crate) stranger: bool,
+    /// It counts towards a pool.
+    pub(crate) counted: bool,
+    /// It has been told that the connection ends.
+    pub(crate) closing: bool,
+    /// Why it is turned away, when it has asked for something.
+    pub(crate) refused: Option<Box<Failure>>,
+    pub(crate) user: Arc<str>,
+    pub(crate) login: Option<Box<Exchange>>,
+    pub(crate) state: State,
+    pub(crate) request: Request,
+    /// The cursors that it is about.
+    pub(crate) cursors: Vec<Named>,
+    /// The beginning of a request whose body is far behind.
+    pub(crate) held: Vec<u8>,
+}
+
+/// Where the request under way is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// There is none.
+    Idle,
+    /// It waits until a host is known that can serve it.
+    Parked { until: Duration },
+    /// It waits for a server.
+    Queued,
+    /// So many bytes of it are not yet with its server.
+    Sending { server: ServerTag, left: usize },
+    /// It is answered.
+    Awaiting(ServerTag),
+    /// It has been answered already: what is still to come of it is dropped.
+    Dropping { left: usize },
+}
+
+/// What has to be known of a request once its body has been read.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub(crate) header: Header,
+    pub(crate) flags: u32,
+    pub(crate) transaction: Transaction,
+    /// It is a write that the server knows from its repetition.
+    pub(crate) repeatable: bool,
+    pub(crate) goal: Goal,
+    /// The session and the number of a transaction that it begins.
+    pub(crate) begins: Option<([u8; 16], i64)>,
+    /// Where its body is.
+    pub(crate) body_at: usize,
+}
+
+impl Request {
+    pub(crate) fn new(header: Header, flags: u32) -> Self {
+        let (transaction, goal) = (Transaction::None, Goal::Writable);
+        Self { header, flags, transaction, repeatable: false, goal, begins: None, body_at: 0 }
+    }
+
+    pub(crate) fn answers(&self) -> Answers {
+        Answers { id: self.header.id, old: self.header.op == Op::Query }
+    }
+
+    pub(crate) fn wants_answer(&self) -> bool {
+        self.flags & MORE_TO_COME == 0
+    }
+}
+
+impl Client {
+    /// TLS shows in the first byte: how much of the input is dealt with by that alone, if it is.
+    pub(crate) fn first_byte(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
+        match (std::mem::take(&mut self.encryption), input.bytes[0]) {
+            (Encryption::Off, _) => None,
+            (_, TLS_HANDSHAKE) => {
+                out.push(Effect::StartTls { peer: Peer::Client(me) });
+                Some(0)
+            }
+            (Encryption::Allow, _) => None,
+            (Encryption::Require, _) => {
+                self.refused =
+                    Some(Box::new(Failure::new(Code::Unauthorized, "Poolhouse: clients have to use TLS here")));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn tell_failure(&mut self, me: ClientTag, failure: &Failure, out: &mut Outbox) {
+        let request = self.request;
+        if request.wants_answer() {
+            out.insert(Peer::Client(me), |to| {
+                failure.append(to, request.answers(), request.transaction, request.repeatable);
+            });
+        }
+    }
+
+    /// What is still to come of a request that is dealt with is dropped.
+    pub(crate) fn drop_rest(&mut self, left: usize) {
+        self.state = if left == 0 { State::Idle } else { State::Dropping { left } };
+    }
+
+    pub(crate) fn fail_malformed(&mut self, me: ClientTag, error: Malformed, all: usize, out: &mut Outbox) -> usize {
+        let failure = Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
+        self.tell_failure(me, &failure, out);
+        self.close(me, CloseReason::Error(Blame::Client, error.to_string()), out);
+        all
+    }
+
+    pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
+        self.closing = true;
+        out.push(Effect::Close { peer: Peer::Client(me), reason });
+    }
+
+    /// The label of an error that its request ends with, if trying again is worthwhile.
+    pub(crate) fn label(&self) -> Option<&'static str> {
+        errors::label(self.request.transaction, self.request.repeatable)
+    }
+
+    /// Whose it is, and the cursor that its request goes on with.
+    pub(crate) fn reads_on(&self) -> (&Arc<str>, Option<Named>) {
+        let named = self.cursors.first().copied();
+        (&self.user, named)
+    }
+
+    /// The answer has come to its end.
+    pub(crate) fn on_answered(&mut self, me: ClientTag, out: &mut Outbox) -> Verdict {
+        let verdict = match self.state {
+            State::Sending { left, .. } => {
+                self.state = State::Dropping { left };
+                Verdict::Discard
+            }
+            _ => {
+                self.state = State::Idle;
+                Verdict::Clean
+            }
+        };
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Wake { client: me });
+        verdict
+    }
+
+    /// Its server is gone. `begun`: a part of the answer is with the client already.
+    pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, out: &mut Outbox) {
+        if begun {
+            self.state = State::Idle;
+            let text = "the server was lost in the middle of an answer".to_owned();
+            return self.close(me, CloseReason::Error(Blame::Server, text), out);
+        }
+        let left = match self.state {
+            State::Sending { left, .. } => left,
+            _ => 0,
+        };
+        let text = "Poolhouse: the connection to MongoDB was lost; whether the command was carried out is not known";
+        self.tell_failure(me, &Failure::new(Code::HostUnreachable, text).transient(), out);
+        self.drop_rest(left);
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Wake { client: me });
+    }
+
+    pub(crate) fn on_refused(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) {
+        let failure = Failure::of_refusal(why);
+        let fresh = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. }) && !self.counted;
+        if fresh && self.state == State::Idle {
+            // It is told as the answer to what it asks first.
+            self.refused = Some(Box::new(failure));
+            return;
+        }
+        if matches!(self.state, State::Parked { .. } | State::Queued | State::Awaiting(_)) {
+            self.tell_failure(me, &failure, out);
+        }
+        self.close(me, CloseReason::Done, out);
+    }
+}

@@ -1,0 +1,132 @@
+//! What a pooler has to know of a command: where it goes, and what it belongs to.
+
+use crate::bson::{Document, Malformed, Value};
+
+/// A command, as its body tells it.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// Its name, which is that of the body's first element.
+    pub name: &'a str,
+    /// That element's value: often a collection.
+    pub subject: Value<'a>,
+    /// Where in the body that is.
+    pub subject_at: usize,
+    /// `$db`.
+    pub database: &'a str,
+    /// The id of its session: 16 bytes.
+    pub session: Option<[u8; 16]>,
+    pub number: Option<i64>,
+    /// The mode of its read preference.
+    pub preference: Option<&'a str>,
+    pub transaction: Transaction,
+    pub body: Document<'a>,
+}
+
+/// How it stands to a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transaction {
+    /// In none. With a number, it is a write that may be repeated.
+    None,
+    /// It begins one.
+    Begins,
+    /// It is in one.
+    Within,
+    /// It ends one.
+    Ends,
+}
+
+impl<'a> Command<'a> {
+    /// Reads a body. The database of an OP_QUERY stands outside of it.
+    pub fn read(body: Document<'a>, database: &'a str) -> Result<Self, Malformed> {
+        let mut elements = body.elements();
+        let first = elements.next().ok_or(Malformed("an empty command"))??;
+        let (mut autocommit, mut starts) = (true, false);
+        let mut command = Self {
+            name: first.name,
+            subject: first.value()?,
+            subject_at: first.at,
+            preference: None,
+            database,
+            session: None,
+            number: None,
+            transaction: Transaction::None,
+            body,
+        };
+        for element in elements {
+            let element = element?;
+            match element.name {
+                "$db" => command.database = element.value()?.text().ok_or(Malformed("`$db` is no string"))?,
+                "lsid" => command.session = session(element.value()?)?,
+                "$readPreference" => {
+                    let preference = element.value()?.document().map(|document| document.get("mode")).transpose()?;
+                    command.preference = preference.flatten().and_then(Value::text);
+                }
+                "txnNumber" => command.number = element.value()?.integer(),
+                "autocommit" => autocommit = element.value()?.truth(),
+                "startTransaction" => starts = element.value()?.truth(),
+                _ => {}
+            }
+        }
+        command.transaction = match (autocommit, starts, command.name) {
+            (true, ..) => Transaction::None,
+            (false, _, "commitTransaction" | "abortTransaction") => Transaction::Ends,
+            (false, true, _) => Transaction::Begins,
+            (false, false, _) => Transaction::Within,
+        };
+        Ok(command)
+    }
+}
+
+fn session(lsid: Value<'_>) -> Result<Option<[u8; 16]>, Malformed> {
+    const WRONG: Malformed = Malformed("`lsid` has no id of 16 bytes");
+    let id = lsid.document().ok_or(WRONG)?.get("id")?;
+    match id {
+        Some(Value::Binary(_, id)) => id.try_into().map(Some).map_err(|_| WRONG),
+        _ => Err(WRONG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bson::Writer;
+
+    fn read<R>(write: impl FnOnce(&mut Writer<'_>), check: impl FnOnce(Result<Command<'_>, Malformed>) -> R) -> R {
+        let mut bytes = Vec::new();
+        write(&mut Writer::new(&mut bytes));
+        check(Command::read(Document::read(&bytes).unwrap(), "test"))
+    }
+
+    #[test]
+    fn what_routing_needs_is_found() {
+        let write = |body: &mut Writer<'_>| {
+            body.text("insert", "c").int64("txnNumber", 3).text("$db", "app").bool("autocommit", false);
+            body.document("lsid", |lsid| {
+                lsid.binary("id", b"0123456789abcdef");
+            });
+            body.bool("startTransaction", true);
+        };
+        read(write, |command| {
+            let command = command.unwrap();
+            assert_eq!((command.name, command.database, command.number), ("insert", "app", Some(3)));
+            assert_eq!(command.subject.text(), Some("c"));
+            assert_eq!(command.session, Some(*b"0123456789abcdef"));
+            assert_eq!(command.transaction, Transaction::Begins);
+        });
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        read(|_| (), |command| assert_eq!(command.unwrap_err().0, "an empty command"));
+        let no_text = |body: &mut Writer<'_>| {
+            body.int32("ping", 1).int32("$db", 1);
+        };
+        read(no_text, |command| assert_eq!(command.unwrap_err().0, "`$db` is no string"));
+        let short = |body: &mut Writer<'_>| {
+            body.int32("ping", 1).document("lsid", |lsid| {
+                lsid.binary("id", b"short");
+            });
+        };
+        read(short, |command| assert!(command.is_err()));
+    }
+}

@@ -1,0 +1,59 @@
+//! What MongoDB's sessions ask of the configuration.
+
+use std::sync::Arc;
+
+use protocol::{Encryption, Origin, PoolId};
+use scram::Verifier;
+
+/// How a client is received.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Welcome {
+    /// It may begin.
+    Open,
+    /// It has to log in first.
+    Password,
+    /// It has no chance, for this reason.
+    Forbidden(String),
+}
+
+/// How Poolhouse logs in to a server.
+#[derive(Clone, Default)]
+pub struct ServerLogin {
+    /// Which host it is: a number of [`Directory::hosts`].
+    pub host: usize,
+    /// Nobody asks there but Poolhouse, what the host is.
+    pub monitors: bool,
+    /// In TLS.
+    pub tls: bool,
+    /// The user and its password, if the server wants one.
+    pub user: Option<(Arc<str>, Arc<str>)>,
+    /// The database that knows the user.
+    pub source: Arc<str>,
+}
+
+/// Answers who may log in and which pool serves whom.
+pub trait Directory: Send + Sync + 'static {
+    /// Whether clients of a listener use TLS.
+    fn encryption(&self, listener: u16) -> Encryption;
+
+    /// How a client from there is received.
+    fn welcome(&self, origin: Origin) -> Welcome;
+
+    /// What is stored of a user's password.
+    fn verifier(&self, user: &str) -> Option<Arc<Verifier>>;
+
+    /// How many hosts the upstream has.
+    fn hosts(&self) -> usize;
+
+    /// The name of the replica set that they must be of, if that is configured.
+    fn replica_set(&self) -> Option<Arc<str>>;
+
+    /// The pool that serves a user at a host. `user` is empty for a client that had not to log in.
+    ///
+    /// # Errors
+    /// There is none, for this reason, which is told to the client.
+    fn route(&self, user: &str, host: usize) -> Result<PoolId, String>;
+
+    /// How the servers of a pool are logged in to.
+    fn server_login(&self, pool: PoolId) -> ServerLogin;
+}

@@ -1,0 +1,139 @@
+//! Error documents: codes as MongoDB's servers use them, and the labels that make drivers do what is right.
+//!
+//! A driver retries a read once for codes of its own list, and a write once if the error has the label `RetryableWriteError`. Inside a
+//! transaction the label `TransientTransactionError` has the whole transaction tried again. So an error has a label only if that is right:
+//! not when waiting took too long (all would come back at once), and not where a second attempt may do a thing twice.
+
+use protocol::{LeaseFailure, Refusal};
+
+use crate::{
+    command::Transaction,
+    wire::{self, Answers},
+};
+
+/// Codes of MongoDB's servers (`src/mongo/base/error_codes.yml`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    HostUnreachable = 6,
+    FailedToParse = 9,
+    Unauthorized = 13,
+    AuthenticationFailed = 18,
+    CommandNotFound = 59,
+    MaxTimeMsExpired = 50,
+    CommandFailed = 125,
+    FailedToSatisfyReadPreference = 133,
+    ShutdownInProgress = 91,
+    NoSuchTransaction = 251,
+    MechanismUnavailable = 334,
+    TemporarilyUnavailable = 365,
+}
+
+impl Code {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostUnreachable => "HostUnreachable",
+            Self::FailedToParse => "FailedToParse",
+            Self::Unauthorized => "Unauthorized",
+            Self::AuthenticationFailed => "AuthenticationFailed",
+            Self::CommandNotFound => "CommandNotFound",
+            Self::MaxTimeMsExpired => "MaxTimeMSExpired",
+            Self::CommandFailed => "CommandFailed",
+            Self::FailedToSatisfyReadPreference => "FailedToSatisfyReadPreference",
+            Self::ShutdownInProgress => "ShutdownInProgress",
+            Self::NoSuchTransaction => "NoSuchTransaction",
+            Self::MechanismUnavailable => "MechanismUnavailable",
+            Self::TemporarilyUnavailable => "TemporarilyUnavailable",
+        }
+    }
+}
+
+/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, and by whether its server would
+/// know a repetition of it.
+pub fn label(transaction: Transaction, repeatable: bool) -> Option<&'static str> {
+    match transaction {
+        Transaction::Begins | Transaction::Within => Some("TransientTransactionError"),
+        Transaction::Ends => Some("RetryableWriteError"),
+        Transaction::None => repeatable.then_some("RetryableWriteError"),
+    }
+}
+
+/// An error that a client is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+    /// Trying again at once is worthwhile.
+    pub transient: bool,
+}
+
+impl Failure {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), transient: false }
+    }
+
+    /// The same, where trying again is worthwhile.
+    pub fn transient(self) -> Self {
+        Self { transient: true, ..self }
+    }
+
+    /// Why there is no server.
+    pub fn of_lease(why: &LeaseFailure) -> Self {
+        match why {
+            LeaseFailure::WaitTimeout { waited, servers, limit } => Self::new(
+                Code::MaxTimeMsExpired,
+                format!(
+                    "Poolhouse: no server connection became free within {} ms (max_wait_time): all {servers} are in use, and {limit} allows no more",
+                    waited.as_millis()
+                ),
+            ),
+            LeaseFailure::Unavailable { waited, last_error } => {
+                let why = last_error.as_deref().unwrap_or("it does not answer");
+                let text = format!("Poolhouse: no connection to MongoDB within {} ms: {why}", waited.as_millis());
+                Self::new(Code::HostUnreachable, text).transient()
+            }
+            LeaseFailure::QueueFull => {
+                let text = "Poolhouse: too many requests wait for a server connection (max_waiting)";
+                Self::new(Code::TemporarilyUnavailable, text)
+            }
+            LeaseFailure::Closed => {
+                Self::new(Code::ShutdownInProgress, "Poolhouse: the pool of this database was closed").transient()
+            }
+        }
+    }
+
+    /// Why a client is sent away.
+    pub fn of_refusal(why: &Refusal) -> Self {
+        let (code, text) = match why {
+            Refusal::TooManyClients { limit } => {
+                (Code::TemporarilyUnavailable, format!("too many connections: the hard limit is {limit}"))
+            }
+            Refusal::Throttled { retry_after } => (
+                Code::AuthenticationFailed,
+                format!("too many failed logins from this address: try again in {} s", retry_after.as_secs().max(1)),
+            ),
+            Refusal::LoginTimeout => (Code::AuthenticationFailed, "login took too long".to_owned()),
+            Refusal::IdleTimeout => (Code::CommandFailed, "idle for too long (client_idle_time)".to_owned()),
+            Refusal::Evicted => (Code::CommandFailed, "the longest idle, and above the soft limit".to_owned()),
+            Refusal::QueryTimeout => (Code::MaxTimeMsExpired, "the request took too long (query_time)".to_owned()),
+            Refusal::TransactionIdleTimeout => {
+                (Code::CommandFailed, "the transaction was idle for too long".to_owned())
+            }
+            Refusal::ShuttingDown => (Code::CommandFailed, "shutting down".to_owned()),
+            Refusal::Drained => (Code::CommandFailed, "the database is drained".to_owned()),
+            Refusal::Killed => (Code::CommandFailed, "closed by an operator".to_owned()),
+        };
+        Self::new(code, format!("Poolhouse: {text}"))
+    }
+
+    /// Appends the error as the answer to a command that stood so to a transaction, and may be repeated if `repeatable`.
+    pub fn append(&self, to: &mut Vec<u8>, answers: Answers, transaction: Transaction, repeatable: bool) {
+        let label = label(transaction, repeatable).filter(|_| self.transient);
+        wire::answer(to, answers, |answer| {
+            answer.double("ok", 0.0).text("errmsg", &self.message);
+            answer.int32("code", self.code as i32).text("codeName", self.code.name());
+            if let Some(label) = label {
+                answer.texts("errorLabels", &[label]);
+            }
+        });
+    }
+}

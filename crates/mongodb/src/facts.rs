@@ -1,0 +1,68 @@
+//! What a server tells of itself in its answer to `hello` or `isMaster`.
+
+use std::sync::Arc;
+
+use crate::bson::{Document, Malformed, Value};
+
+/// What a host is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Standalone,
+    Mongos,
+    Primary,
+    Secondary,
+    /// A member of a replica set that serves nobody now: an arbiter, or one that starts.
+    Other,
+}
+
+/// See the file's head.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    pub role: Role,
+    /// The name of its replica set.
+    pub set: Option<Arc<str>>,
+    /// The latest version of the wire protocol that it speaks.
+    pub wire: i32,
+    /// It knows sessions, and for how many minutes it keeps them.
+    pub session_minutes: Option<i32>,
+    /// Which election made it the primary: what is greater is later.
+    pub election: (i64, [u8; 12]),
+}
+
+impl Facts {
+    pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
+        let mut facts =
+            Self { role: Role::Standalone, set: None, wire: 0, session_minutes: None, election: (0, [0; 12]) };
+        let (mut primary, mut secondary, mut mongos, mut uninitialised) = (false, false, false, false);
+        for element in answer.elements() {
+            let element = element?;
+            let value = element.value()?;
+            match element.name {
+                "ismaster" | "isWritablePrimary" => primary = value.truth(),
+                "secondary" => secondary = value.truth(),
+                "msg" => mongos = value.text() == Some("isdbgrid"),
+                "isreplicaset" => uninitialised = value.truth(),
+                "setName" => facts.set = value.text().map(Arc::from),
+                "maxWireVersion" => facts.wire = value.integer().and_then(|wire| wire.try_into().ok()).unwrap_or(0),
+                "logicalSessionTimeoutMinutes" => {
+                    facts.session_minutes = value.integer().and_then(|minutes| minutes.try_into().ok());
+                }
+                "setVersion" => facts.election.0 = value.integer().unwrap_or(0),
+                "electionId" => {
+                    if let Value::ObjectId(id) = value {
+                        facts.election.1 = id;
+                    }
+                }
+                _ => {}
+            }
+        }
+        facts.role = match (mongos, facts.set.is_some() || uninitialised) {
+            (true, _) => Role::Mongos,
+            (false, false) => Role::Standalone,
+            (false, true) if primary => Role::Primary,
+            (false, true) if secondary => Role::Secondary,
+            (false, true) => Role::Other,
+        };
+        Ok(facts)
+    }
+}

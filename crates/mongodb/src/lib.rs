@@ -1,0 +1,214 @@
+//! MongoDB's wire protocol through the seam: what drivers are told, where their requests go, and what belongs together.
+//!
+//! Each request takes one server connection, from its first byte to the last of its answer. Poolhouse answers `hello` itself: drivers
+//! see one mongos, or one standalone server, whatever is behind it. See the drivers' specifications (Server Discovery and Monitoring,
+//! Connection Monitoring and Pooling, Authentication) at <https://github.com/mongodb/specifications>.
+//!
+//! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
+#![forbid(unsafe_code)]
+
+mod answers;
+mod bson;
+mod client;
+mod command;
+mod cursors;
+mod directory;
+mod errors;
+mod facts;
+mod hello;
+mod login;
+mod replies;
+mod requests;
+mod routes;
+mod scan;
+mod server;
+mod topology;
+mod transactions;
+mod wire;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicUsize},
+    },
+    time::Duration,
+};
+
+use protocol::{
+    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    Sessions, TlsFailure,
+};
+
+pub use self::{
+    client::Client,
+    directory::{Directory, ServerLogin, Welcome},
+    server::Server,
+};
+use self::{cursors::Cursors, facts::Facts, topology::Topology, transactions::Transactions};
+/// What is stored of a user's password.
+pub use scram::Verifier;
+
+/// The protocol object.
+pub struct MongoDb {
+    directory: Arc<dyn Directory>,
+    topology: Mutex<Topology>,
+    cursors: Cursors,
+    transactions: Transactions,
+    /// What clients are told as their connection's number.
+    last_number: AtomicU32,
+    /// Bytes of requests whose bodies are still to come.
+    holding: AtomicUsize,
+    /// What drivers of load-balanced deployments know this process by.
+    service: [u8; 12],
+    keys: scram::KeyCache,
+    mock: scram::Mock,
+}
+
+impl MongoDb {
+    /// Asks `directory` who may do what.
+    pub fn new(directory: Arc<dyn Directory>) -> Self {
+        let (mut service, mut secret) = ([0; 12], [0; 32]);
+        getrandom::fill(&mut service).expect("the system gives random bytes");
+        getrandom::fill(&mut secret).expect("the system gives random bytes");
+        let topology = Mutex::new(Topology::new(directory.hosts()));
+        Self {
+            directory,
+            topology,
+            cursors: Cursors::default(),
+            transactions: Transactions::default(),
+            last_number: AtomicU32::new(1),
+            holding: AtomicUsize::new(0),
+            service,
+            keys: scram::KeyCache::default(),
+            mock: scram::Mock::new(secret),
+        }
+    }
+
+    fn topology(&self) -> MutexGuard<'_, Topology> {
+        self.topology.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A host has told what it is.
+    fn learn(&self, host: usize, facts: Facts, out: &mut Outbox) {
+        if !topology::is_other_set(&facts, self.directory.replica_set().as_ref()) {
+            self.topology().learn(host, facts, out);
+        }
+    }
+}
+
+impl Protocol for MongoDb {
+    type Client = Client;
+    type Server = Server;
+
+    fn tell_time(&self, now: Duration, out: &mut Outbox) {
+        self.topology().tell_time(now, out);
+        self.cursors.tell_time(now);
+        self.transactions.tell_time(now);
+    }
+
+    fn client_start(&self, _: ClientTag, origin: Origin, _: &mut Outbox) -> Client {
+        self.welcome(origin)
+    }
+
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        Server::start(me, self.directory.server_login(pool), out)
+    }
+
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        self.hear_client(me, client, servers, input, out)
+    }
+
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        self.hear_server(me, server, clients, input, out)
+    }
+
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.on_granted(me, client, tag, server, out);
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+        self.on_lease_failed(me, client, &why, out);
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, _: &[u8], out: &mut Outbox) {
+        self.hear_post(me, client, key, out);
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _: &[u8], out: &mut Outbox) {
+        self.beat(me, server, key, out);
+    }
+
+    fn client_gone(
+        &self,
+        _: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        self.client_left(client, servers, out);
+    }
+
+    fn server_gone(
+        &self,
+        _: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        self.server_left(server, clients, out);
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        client.on_refused(me, &why, out);
+    }
+
+    /// Nothing that a client does stays with a connection: what it leaves belongs to its session or its cursors. Only the sign that its
+    /// last request is done with may be due.
+    fn reset(&self, _: ServerTag, _: &mut Server, _: &mut Outbox) {}
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.check(me, out);
+    }
+
+    fn retire(&self, _: ServerTag, server: &mut Server, _: &mut Outbox) {
+        self.server_retired(server);
+    }
+
+    fn cancel(
+        &self,
+        _: ClientTag,
+        _: &mut Client,
+        _: &mut dyn Sessions<ServerTag, Server>,
+        _: u64,
+        _: bool,
+        _: &mut Outbox,
+    ) {
+        unreachable!("nobody asks to cancel: the protocol has no such request");
+    }
+
+    fn client_secured(&self, _: ClientTag, _: &mut Client, _: Secured, _: &mut Outbox) {
+        // Certificates do not log in here.
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, _: Secured, out: &mut Outbox) {
+        server.secured(me, out);
+    }
+
+    fn server_tls_failed(&self, _: &mut Server, failure: TlsFailure) -> CloseReason {
+        Server::tls_failed(failure)
+    }
+}

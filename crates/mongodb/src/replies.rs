@@ -1,0 +1,296 @@
+//! What servers say: the answers to clients, which are passed on as they come, and those to what Poolhouse itself has asked.
+
+use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions};
+
+use crate::{
+    MongoDb,
+    answers::{Said, rewrite_labelled},
+    bson::Document,
+    client::Client,
+    cursors::Place,
+    facts::Facts,
+    login::Next,
+    scan::Scan,
+    server::{Answer, Role, Server},
+    wire::{self, Answers, Body, HEADER, Header, MORE_TO_COME},
+};
+
+/// Bytes of an answer to what Poolhouse itself has asked.
+const MAX_OWN: usize = 48 * 1024;
+
+/// Bytes of an answer that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
+const MAX_LOOKED_AT: usize = 16 * 1024;
+
+impl MongoDb {
+    /// Takes what a server says.
+    pub(crate) fn hear_server(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        if let Role::Serving(Answer { left: 1.., .. }) = server.role {
+            return self.relay(me, server, clients, input, out);
+        }
+        let header = match Header::read(input.bytes) {
+            None => {
+                out.need = HEADER;
+                return 0;
+            }
+            Some(Ok(header)) => header,
+            Some(Err(error)) => {
+                Server::fail(me, error.0, out);
+                return input.bytes.len();
+            }
+        };
+        if let Role::Serving(answer) = &mut server.role {
+            let Some(flags) = wire::flags(input.bytes) else {
+                out.need = HEADER + 4;
+                return 0;
+            };
+            // The second of several answers that nobody asked for one by one is to the first.
+            let known = header.answers == answer.asked || (answer.exhausts && answer.begun);
+            // There are servers that answer though nobody wants it.
+            if !known && answer.silent != Some(header.answers) {
+                Server::fail(me, "an answer to what was not asked", out);
+                return input.bytes.len();
+            }
+            answer.more = header.op == wire::Op::Msg && flags & MORE_TO_COME != 0 || !known;
+            let passed_on = answer.silent.is_none();
+            let short = passed_on && header.length <= MAX_LOOKED_AT;
+            if short && input.bytes.len() < header.length {
+                out.need = header.length;
+                return 0;
+            }
+            (answer.length, answer.left) = (header.length, header.length);
+            answer.scan = (passed_on && !short).then(Scan::new);
+            answer.begun = passed_on;
+            if short {
+                return self.pass_on(me, server, clients, &input.bytes[..header.length], &header, out);
+            }
+            return self.relay(me, server, clients, input, out);
+        }
+        if header.length > MAX_OWN {
+            Server::fail(me, "an answer that is too long", out);
+            return input.bytes.len();
+        }
+        if input.bytes.len() < header.length {
+            out.need = header.length;
+            return 0;
+        }
+        self.hear_own(me, server, &input.bytes[..header.length], &header, out);
+        header.length
+    }
+
+    /// Passes on an answer that is there whole.
+    fn pass_on(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        message: &[u8],
+        header: &Header,
+        out: &mut Outbox,
+    ) -> usize {
+        let Role::Serving(answer) = &mut server.role else { unreachable!("an answer is on its way") };
+        let client = clients.get(answer.client).expect("who is served is here");
+        let to = Peer::Client(answer.client);
+        let body = match wire::body(message, header) {
+            Ok(Body::At(range)) => range,
+            _ => 0..0,
+        };
+        let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
+        match read {
+            Ok((document, said)) if said.state_changed => {
+                self.topology().suspect(server.host, out);
+                let mut told = Ok(());
+                let answers = Answers { id: header.answers, old: false };
+                let label = client.label();
+                out.insert(to, |bytes| {
+                    wire::answer(bytes, answers, |writer| told = rewrite_labelled(document, label, writer));
+                });
+                told.expect("it was read before");
+                answer.more = false;
+            }
+            Ok((_, Said { cursor: Some((id, at)), .. })) => {
+                let told = self.name_cursor(client, server.host, id);
+                let place = body.start + at;
+                let patch = (told != id).then_some((place, told));
+                wire::span_with(out, to, 0, message.len(), patch.into_iter());
+            }
+            _ => out.span(to, 0..message.len()),
+        }
+        answer.left = 0;
+        let answer = *answer;
+        if !answer.more {
+            end(me, server, answer, clients, out);
+        }
+        message.len()
+    }
+
+    /// Passes on an answer, as far as it is there.
+    fn relay(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let Role::Serving(answer) = &mut server.role else { unreachable!("an answer is on its way") };
+        let at = answer.length - answer.left;
+        let mut taken = answer.left.min(input.bytes.len());
+        let mut patch = None;
+        if let Some(scan) = &mut answer.scan {
+            let looked_at = scan.look(&input.bytes[..taken], at);
+            // What was not done with is shown again with more behind it, if there is more.
+            if taken < answer.left {
+                taken = looked_at;
+            }
+            if let Some((id, place)) = scan.id() {
+                let client = clients.get(answer.client).expect("who is served is here");
+                let told = self.name_cursor(client, server.host, id);
+                patch = (told != id).then_some((place, told));
+                answer.scan = None;
+            }
+        }
+        if answer.silent.is_none() {
+            wire::span_with(out, Peer::Client(answer.client), at, taken, patch.into_iter());
+        }
+        answer.left -= taken;
+        if taken < input.bytes.len() && answer.left > 0 {
+            out.need = input.bytes.len() - taken + 1;
+        }
+        let answer = *answer;
+        if answer.left == 0 && !answer.more {
+            end(me, server, answer, clients, out);
+        }
+        taken
+    }
+
+    /// An answer has the id of a cursor: what the client is to be told in its place.
+    fn name_cursor(&self, client: &Client, host: usize, id: i64) -> i64 {
+        match client.reads_on() {
+            (user, Some(named)) if id == 0 => {
+                self.cursors.closed(user, named.told);
+                0
+            }
+            (_, Some(named)) if id == named.own => named.told,
+            (user, _) if id != 0 => self.cursors.opened(user, Place { host, id }),
+            _ => 0,
+        }
+    }
+
+    /// The whole answer to what Poolhouse itself has asked.
+    fn hear_own(&self, me: ServerTag, server: &mut Server, message: &[u8], header: &Header, out: &mut Outbox) {
+        let answer = match wire::answered(message, header) {
+            Ok(answer) => answer,
+            Err(error) => return Server::fail(me, error.0, out),
+        };
+        let host = server.host;
+        match &mut server.role {
+            Role::Starting(start) => {
+                if header.answers != start.asked() {
+                    return Server::fail(me, "an answer to what was not asked", out);
+                }
+                let mut said = Vec::new();
+                let mut learnt = None;
+                let next = start.answered(answer, &self.keys, &mut said, |facts| learnt = Some(facts));
+                out.insert(Peer::Server(me), |to| to.extend(&said));
+                if let Some(facts) = learnt {
+                    self.learn(host, facts, out);
+                }
+                match next {
+                    Next::Wait => {}
+                    Next::Failed { message, permanent } => {
+                        let reason = CloseReason::StartFailed { permanent, message };
+                        out.push(Effect::Close { peer: Peer::Server(me), reason });
+                    }
+                    Next::Done if start.login.monitors => {
+                        let key = self.topology().new_key();
+                        server.role = Role::Monitor { key, asked: None };
+                        self.topology().watch(host, me, key);
+                        out.push(Effect::Keep { server: me, briefly: false });
+                    }
+                    Next::Done => {
+                        server.role = Role::Idle;
+                        out.push(Effect::Authenticated { server: me });
+                        out.push(Effect::Ready { server: me });
+                    }
+                }
+            }
+            Role::Checked { asked } if *asked == header.answers => {
+                server.role = Role::Idle;
+                out.push(Effect::Ready { server: me });
+            }
+            Role::Monitor { asked, .. } if *asked == Some(header.answers) => {
+                *asked = None;
+                match Facts::read(answer) {
+                    Ok(facts) => self.learn(host, facts, out),
+                    Err(error) => Server::fail(me, error.0, out),
+                }
+            }
+            _ => Server::fail(me, "a message that nobody asked for", out),
+        }
+    }
+
+    /// A monitor is to ask what its host is.
+    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
+        let Role::Monitor { key: own, asked } = &mut server.role else { return };
+        if *own != key {
+            return;
+        }
+        if asked.is_some() {
+            return Server::fail(me, "it does not answer", out);
+        }
+        server.last_id = server.last_id.checked_sub(1).unwrap_or(-1);
+        *asked = Some(server.last_id);
+        out.insert(Peer::Server(me), |to| {
+            wire::old_request(to, server.last_id, |body| {
+                body.int32("isMaster", 1);
+            });
+        });
+    }
+
+    pub(crate) fn server_left(
+        &self,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        match server.role {
+            Role::Serving(answer) => {
+                if let Some(client) = clients.get(answer.client) {
+                    client.on_server_lost(answer.client, answer.begun, out);
+                }
+            }
+            Role::Monitor { key, .. } => self.topology().end_watch(server.host, key),
+            Role::Starting(_) | Role::Idle | Role::Checked { .. } => {}
+        }
+    }
+}
+
+impl MongoDb {
+    /// A server that nobody holds is closed.
+    pub(crate) fn server_retired(&self, server: &Server) {
+        if let Role::Monitor { key, .. } = server.role {
+            self.topology().end_watch(server.host, key);
+        }
+    }
+}
+
+/// An answer has come to its end.
+fn end(
+    me: ServerTag,
+    server: &mut Server,
+    answer: Answer,
+    clients: &mut dyn Sessions<ClientTag, Client>,
+    out: &mut Outbox,
+) {
+    server.role = Role::Idle;
+    let client = clients.get(answer.client).expect("who is served is here");
+    let verdict = client.on_answered(answer.client, out);
+    out.push(Effect::Release { server: me, verdict });
+}

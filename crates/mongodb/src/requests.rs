@@ -1,0 +1,516 @@
+//! A request of a client: held back until its body is there, because that tells where it goes; then passed on as it came to a server that
+//! is asked for. What Poolhouse answers itself never gets that far.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use protocol::{
+    ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, ServerTag, Sessions,
+    Standing, Verdict,
+};
+
+use crate::{
+    MongoDb,
+    bson::{Document, Malformed},
+    client::{Client, Request, State},
+    command::{Command, Transaction},
+    directory::Welcome,
+    errors::{Code, Failure},
+    hello::Asked,
+    login::{self, Exchange, Step},
+    routes::{Goal, Route},
+    server::Server,
+    wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Op},
+};
+
+/// Bytes of a request that Poolhouse answers itself.
+const MAX_OWN: usize = 48 * 1024;
+
+/// Bytes that all clients may have Poolhouse hold, where the bodies of their requests are behind much else.
+const MAX_HOLDING: usize = 256 << 20;
+
+/// How long a client waits until a host is known that can serve it.
+const MAX_PARKED: Duration = Duration::from_secs(2);
+
+/// What becomes of a request when its body has been read.
+enum Taken {
+    /// It is answered, or asks for a server.
+    Yes,
+    /// It waits until a host is known.
+    Parks,
+}
+
+impl MongoDb {
+    pub(crate) fn welcome(&self, origin: Origin) -> Client {
+        let (stranger, refused) = match self.directory.welcome(origin) {
+            Welcome::Open => (false, None),
+            Welcome::Password => (true, None),
+            Welcome::Forbidden(why) => (true, Some(Failure::new(Code::Unauthorized, format!("Poolhouse: {why}")))),
+        };
+        let none = Header { length: 0, id: 0, answers: 0, op: Op::Msg };
+        Client {
+            key: self.topology().new_key(),
+            number: self.last_number.fetch_add(1, Relaxed) as i32 & i32::MAX,
+            encryption: self.directory.encryption(origin.listener),
+            stranger,
+            counted: false,
+            closing: false,
+            refused: refused.map(Box::new),
+            user: Arc::from(""),
+            login: None,
+            state: State::Idle,
+            request: Request::new(none, 0),
+            cursors: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Takes what a client says.
+    pub(crate) fn hear_client(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        if client.closing {
+            return input.bytes.len();
+        }
+        if input.bytes.is_empty() {
+            return 0;
+        }
+        if let Some(consumed) = client.first_byte(me, input, out) {
+            return consumed;
+        }
+        match client.state {
+            State::Idle => self.begin(me, client, input, out),
+            State::Sending { .. } => pass_on(client, servers, input, out),
+            State::Dropping { left } => {
+                let dropped = left.min(input.bytes.len());
+                client.drop_rest(left - dropped);
+                dropped
+            }
+            State::Parked { .. } | State::Queued | State::Awaiting(_) => {
+                out.need = Outbox::UNTIL_WOKEN;
+                0
+            }
+        }
+    }
+
+    /// A request begins, or has begun and its body is still to come.
+    fn begin(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+        if client.held.is_empty() {
+            let dealt_with = self.look_at(me, client, input.bytes, input.full, out);
+            if dealt_with > 0 || !input.full || client.state != State::Idle {
+                return dealt_with;
+            }
+        }
+        let taken = (client.request.header.length - client.held.len()).min(input.bytes.len());
+        client.held.extend(&input.bytes[..taken]);
+        self.holding.fetch_add(taken, Relaxed);
+        self.look_at_held(me, client, out);
+        taken
+    }
+
+    /// Looks at the request of which a part is held here.
+    fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let held = std::mem::take(&mut client.held);
+        if self.look_at(me, client, &held, true, out) == 0 {
+            client.held = held;
+        } else {
+            self.holding.fetch_sub(held.len(), Relaxed);
+        }
+    }
+
+    /// Looks at a request as far as it is there. Returns how much of it is dealt with.
+    fn look_at(&self, me: ClientTag, client: &mut Client, bytes: &[u8], full: bool, out: &mut Outbox) -> usize {
+        let header = match Header::read(bytes) {
+            None => {
+                out.need = HEADER;
+                return 0;
+            }
+            Some(Ok(header)) => header,
+            Some(Err(error)) => return client.fail_malformed(me, error, bytes.len(), out),
+        };
+        client.request = Request::new(header, wire::flags(bytes).unwrap_or(0));
+        let bytes = &bytes[..bytes.len().min(header.length)];
+        let read = match header.op {
+            Op::Msg => match wire::body(bytes, &header) {
+                Ok(Body::Needs(needs)) => return self.wait_for(me, client, bytes, needs, full, out),
+                Ok(Body::At(Range { start, end })) => {
+                    client.request.body_at = start;
+                    Document::read(&bytes[start..end]).and_then(|body| Command::read(body, ""))
+                }
+                Err(error) => Err(error),
+            },
+            Op::Query if header.length > MAX_OWN => Err(Malformed("a query that is too long")),
+            Op::Query if bytes.len() < header.length => {
+                out.need = header.length;
+                return 0;
+            }
+            Op::Query => {
+                client.request.flags = 0;
+                wire::query(bytes).and_then(|(database, body)| Command::read(body, database))
+            }
+            Op::Compressed => Err(Malformed("a compressed message, which was not agreed on")),
+            Op::Reply | Op::Unknown(_) => Err(Malformed("a message of an opcode that MongoDB no longer knows")),
+        };
+        let command = match read {
+            Ok(command) => command,
+            Err(error) => return client.fail_malformed(me, error, bytes.len(), out),
+        };
+        if is_own(command.name) && bytes.len() < header.length {
+            if header.length > MAX_OWN {
+                return client.fail_malformed(me, Malformed("a command that is too long"), bytes.len(), out);
+            }
+            out.need = header.length;
+            return 0;
+        }
+        client.request.transaction = command.transaction;
+        client.request.repeatable = command.number.is_some() && command.transaction == Transaction::None;
+        if let Some(why) = client.refused.take() {
+            client.tell_failure(me, &why, out);
+            client.close(me, CloseReason::Done, out);
+            return bytes.len();
+        }
+        let answered = match self.own(me, client, &command, out) {
+            Ok(Some(Taken::Yes)) => true,
+            Ok(Some(Taken::Parks)) => {
+                self.park(me, client);
+                false
+            }
+            Ok(None) => match self.may_ask(client, &command).and_then(|()| self.note_route(client, &command)) {
+                Ok(()) => {
+                    self.route(me, client, out);
+                    false
+                }
+                Err(failure) => {
+                    client.tell_failure(me, &failure, out);
+                    true
+                }
+            },
+            Err(failure) => {
+                client.tell_failure(me, &failure, out);
+                true
+            }
+        };
+        if !answered && client.state != State::Idle {
+            return 0;
+        }
+        client.drop_rest(header.length - bytes.len());
+        bytes.len()
+    }
+
+    /// The body of a request is not there yet. What the driver cannot hold is held here.
+    fn wait_for(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        bytes: &[u8],
+        needs: usize,
+        full: bool,
+        out: &mut Outbox,
+    ) -> usize {
+        if !full {
+            out.need = needs;
+            return 0;
+        }
+        if client.held.is_empty() && self.holding.load(Relaxed).saturating_add(bytes.len()) > MAX_HOLDING {
+            let text = "Poolhouse: too many large requests at once; try again";
+            client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
+            client.drop_rest(client.request.header.length - bytes.len());
+            return bytes.len();
+        }
+        0
+    }
+
+    /// What Poolhouse answers itself; `None` if this is not for it.
+    fn own(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        command: &Command<'_>,
+        out: &mut Outbox,
+    ) -> Result<Option<Taken>, Failure> {
+        let answers = client.request.answers();
+        match command.name {
+            "hello" | "isMaster" | "ismaster" => {
+                let asked = Asked::of(command);
+                let Some(pose) = self.topology().pose() else { return Ok(Some(Taken::Parks)) };
+                if asked.is_load_balanced() && pose.session_minutes.is_none() {
+                    let text = "Poolhouse: this MongoDB knows no sessions, so it cannot be used with loadBalanced=true";
+                    return Err(Failure::new(Code::CommandFailed, text));
+                }
+                out.insert(Peer::Client(me), |to| {
+                    wire::answer(to, answers, |answer| asked.answer(pose, client.number, self.service, answer));
+                });
+                if !client.counted {
+                    // Monitors of drivers never do anything else: that is no login that takes long.
+                    out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
+                }
+                Ok(Some(Taken::Yes))
+            }
+            "saslStart" => {
+                let (exchange, said) = Exchange::begin(command, &*self.directory, &self.mock)?;
+                client.login = Some(Box::new(exchange));
+                out.push(Effect::Standing { client: me, standing: Standing::Login });
+                out.insert(Peer::Client(me), |to| {
+                    wire::answer(to, answers, |answer| login::answer(&said, false, answer));
+                });
+                Ok(Some(Taken::Yes))
+            }
+            "saslContinue" => {
+                self.continue_login(me, client, command, out)?;
+                Ok(Some(Taken::Yes))
+            }
+            "isdbgrid" => {
+                out.insert(Peer::Client(me), |to| {
+                    wire::answer(to, answers, |answer| {
+                        answer.int32("isdbgrid", 1).text("hostname", "poolhouse").double("ok", 1.0);
+                    });
+                });
+                Ok(Some(Taken::Yes))
+            }
+            "authenticate" | "getnonce" => {
+                let text = "Poolhouse: clients log in with saslStart (SCRAM)";
+                Err(Failure::new(Code::MechanismUnavailable, text))
+            }
+            "logout" => {
+                let text = "Poolhouse: a connection stays with its user; open another one";
+                Err(Failure::new(Code::CommandNotFound, text))
+            }
+            "killAllSessions" | "killAllSessionsByPattern" => {
+                let text = format!("Poolhouse: {} would end the sessions of others, too", command.name);
+                Err(Failure::new(Code::Unauthorized, text))
+            }
+            name if name.starts_with("replSet") => Err(Failure::new(
+                Code::CommandNotFound,
+                format!("Poolhouse: {name} is not for who comes through a pooler"),
+            )),
+            _ if client.request.header.op == Op::Query => {
+                let text = "Poolhouse: OP_QUERY is for handshakes only; this driver is too old";
+                Err(Failure::new(Code::CommandNotFound, text))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn continue_login(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        command: &Command<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), Failure> {
+        let out_of_turn = || Failure::new(Code::FailedToParse, "Poolhouse: no login is under way");
+        let mut exchange = client.login.take().ok_or_else(out_of_turn)?;
+        let step = match exchange.go_on(command) {
+            Ok(step) => step,
+            Err(failure) => {
+                out.push(Effect::AuthFailed { client: me });
+                return Err(failure);
+            }
+        };
+        let (said, done) = match step {
+            Step::Goes(said) => (said, false),
+            Step::Done(said) => (said, true),
+        };
+        if done {
+            client.user = Arc::clone(exchange.user());
+            self.let_in(me, client, out)?;
+        } else {
+            client.login = Some(exchange);
+        }
+        let answers = client.request.answers();
+        out.insert(Peer::Client(me), |to| {
+            wire::answer(to, answers, |answer| login::answer(&said, done, answer));
+        });
+        Ok(())
+    }
+
+    /// It may ask for whatever it likes from now on.
+    fn let_in(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
+        let pool = self.directory.route(&client.user, 0).map_err(|why| Failure::new(Code::Unauthorized, why))?;
+        client.stranger = false;
+        if !std::mem::replace(&mut client.counted, true) {
+            out.push(Effect::LoggedIn { client: me, pool });
+        }
+        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        Ok(())
+    }
+
+    fn may_ask(&self, client: &Client, command: &Command<'_>) -> Result<(), Failure> {
+        if client.stranger {
+            let text = format!("Poolhouse: command {} requires authentication", command.name.escape_debug());
+            return Err(Failure::new(Code::Unauthorized, text));
+        }
+        Ok(())
+    }
+
+    /// Notes where a command goes.
+    fn note_route(&self, client: &mut Client, command: &Command<'_>) -> Result<(), Failure> {
+        let Route { goal, cursors } = self.goal(&client.user, command)?;
+        if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
+            let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
+            return Err(Failure::new(Code::CommandFailed, text));
+        }
+        let begins = command.transaction == Transaction::Begins;
+        client.request.begins = command.session.zip(command.number).filter(|_| begins);
+        (client.request.goal, client.cursors) = (goal, cursors);
+        Ok(())
+    }
+
+    fn park(&self, me: ClientTag, client: &mut Client) {
+        let mut topology = self.topology();
+        let until = match client.state {
+            State::Parked { until } => until,
+            _ => topology.now + MAX_PARKED,
+        };
+        client.state = State::Parked { until };
+        topology.park(me, client.key);
+    }
+
+    /// Asks for a server of the host that the request is to go to.
+    fn route(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        if !client.counted
+            && let Err(failure) = self.let_in(me, client, out)
+        {
+            return client.tell_failure(me, &failure, out);
+        }
+        let host = self.topology().choose(client.request.goal);
+        if let (Some(begins), Some(host)) = (client.request.begins, host) {
+            self.goes_to(&client.user, begins, host);
+        }
+        match host.map(|host| self.directory.route(&client.user, host)) {
+            None => self.park(me, client),
+            Some(Ok(pool)) => {
+                client.state = State::Queued;
+                out.push(Effect::Standing { client: me, standing: Standing::Active });
+                out.push(Effect::Lease { client: me, pool, kind: LeaseKind::Exclusive });
+            }
+            Some(Err(why)) => {
+                client.tell_failure(me, &Failure::new(Code::Unauthorized, format!("Poolhouse: {why}")), out);
+            }
+        }
+    }
+
+    /// A host is known, or time has passed.
+    pub(crate) fn hear_post(&self, me: ClientTag, client: &mut Client, key: u64, out: &mut Outbox) {
+        let State::Parked { until } = client.state else { return };
+        if client.key != key || client.closing {
+            return;
+        }
+        let (known, now) = {
+            let mut topology = self.topology();
+            (topology.pose().is_some() && topology.choose(client.request.goal).is_some(), topology.now)
+        };
+        if known {
+            client.state = State::Idle;
+            if client.held.is_empty() {
+                out.push(Effect::Wake { client: me });
+            } else {
+                self.look_at_held(me, client, out);
+            }
+        } else if now >= until {
+            let text = match client.request.goal {
+                Goal::Read(_) => "Poolhouse: no host of MongoDB is known that the read preference allows",
+                _ => "Poolhouse: no host of MongoDB that takes writes is known",
+            };
+            self.give_up(me, client, &Failure::new(Code::FailedToSatisfyReadPreference, text).transient(), out);
+        } else {
+            self.topology().park(me, client.key);
+        }
+    }
+
+    pub(crate) fn on_granted(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        let held = std::mem::take(&mut client.held);
+        self.holding.fetch_sub(held.len(), Relaxed);
+        out.insert(Peer::Server(tag), |to| to.extend(&held));
+        server.serve(me, client.request.header.id, client.request.flags & EXHAUST_ALLOWED != 0);
+        sent(client, tag, server, client.request.header.length - held.len(), out);
+    }
+
+    pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
+        self.give_up(me, client, &Failure::of_lease(why), out);
+    }
+
+    /// The request that waits ends with this.
+    fn give_up(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
+        client.tell_failure(me, failure, out);
+        let held = std::mem::take(&mut client.held);
+        self.holding.fetch_sub(held.len(), Relaxed);
+        client.drop_rest(client.request.header.length - held.len());
+        if client.counted {
+            out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        }
+        out.push(Effect::Wake { client: me });
+    }
+
+    pub(crate) fn client_left(
+        &self,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        self.holding.fetch_sub(client.held.len(), Relaxed);
+        client.held = Vec::new();
+        client.closing = true;
+        match client.state {
+            State::Parked { .. } => self.topology().forget(client.key),
+            // The server notices that its connection ends, and gives up what nobody waits for.
+            State::Sending { server, .. } => out.push(Effect::Release { server, verdict: Verdict::Discard }),
+            State::Awaiting(tag) => {
+                let verdict = servers.get(tag).expect("a held server lives").abandon();
+                out.push(Effect::Release { server: tag, verdict });
+            }
+            State::Idle | State::Queued | State::Dropping { .. } => {}
+        }
+        client.state = State::Idle;
+    }
+}
+
+/// The names of commands that Poolhouse answers itself, which have to be there whole.
+fn is_own(name: &str) -> bool {
+    matches!(name, "hello" | "isMaster" | "ismaster" | "saslStart" | "saslContinue" | "isdbgrid")
+}
+
+/// Passes a request on to its server, as far as it is there.
+fn pass_on(
+    client: &mut Client,
+    servers: &mut dyn Sessions<ServerTag, Server>,
+    input: Input<'_>,
+    out: &mut Outbox,
+) -> usize {
+    let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
+    let taken = left.min(input.bytes.len());
+    let at = client.request.header.length - left;
+    let patches = client.cursors.iter().filter(|named| named.told != named.own);
+    let patches = patches.map(|named| (client.request.body_at + named.at, named.own));
+    wire::span_with(out, Peer::Server(tag), at, taken, patches);
+    sent(client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
+    taken
+}
+
+/// So much of a request is still to be sent.
+fn sent(client: &mut Client, tag: ServerTag, server: &mut Server, left: usize, out: &mut Outbox) {
+    if left > 0 {
+        client.state = State::Sending { server: tag, left };
+        return;
+    }
+    client.state = State::Awaiting(tag);
+    if !client.request.wants_answer() {
+        // What the client asks next comes behind it, though it may go to another server.
+        server.ask_for_sign(tag, out);
+    }
+}

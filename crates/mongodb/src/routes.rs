@@ -1,0 +1,125 @@
+//! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has its cursor or its
+//! transaction.
+
+use std::sync::Arc;
+
+use crate::{
+    MongoDb,
+    bson::{Malformed, Value},
+    command::{Command, Transaction},
+    cursors::Place,
+    errors::{Code, Failure},
+};
+
+/// A read preference, without its tags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preference {
+    PrimaryPreferred,
+    Secondary,
+    SecondaryPreferred,
+    Nearest,
+}
+
+/// Where a command goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Goal {
+    /// To a host that takes writes.
+    Writable,
+    /// To one that may be behind.
+    Read(Preference),
+    /// To this one.
+    Host(usize),
+}
+
+/// What a command says of a cursor: the id that the client knows, and the one that its host knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Named {
+    pub told: i64,
+    pub own: i64,
+    /// Where in the body it is.
+    pub at: usize,
+}
+
+/// See the file's head.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    pub goal: Goal,
+    /// The cursors that it is about.
+    pub cursors: Vec<Named>,
+}
+
+impl MongoDb {
+    /// Where a user's command goes.
+    pub(crate) fn goal(&self, user: &Arc<str>, command: &Command<'_>) -> Result<Route, Failure> {
+        let cursors =
+            named(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
+        if let Some((told, _)) = cursors.first().copied() {
+            let place = |told| self.cursors.find(user, told);
+            let host = place(told).map(|place| place.host);
+            let known = |(told, at)| {
+                let own = place(told).map_or(told, |Place { id, .. }| id);
+                Named { told, own, at }
+            };
+            // One that is not remembered may be a primary's.
+            let goal = host.map_or(Goal::Writable, Goal::Host);
+            return Ok(Route { goal, cursors: cursors.into_iter().map(known).collect() });
+        }
+        let key = command.session.zip(command.number).map(|(session, number)| (Arc::clone(user), session, number));
+        let begun = || key.as_ref().and_then(|key| self.transactions.host(key));
+        let goal = match (command.transaction, preference(command)) {
+            (Transaction::None, Some(preference)) => Goal::Read(preference),
+            (Transaction::None | Transaction::Begins, _) => Goal::Writable,
+            // A commit may be repeated, and then the present primary knows what became of it.
+            (Transaction::Ends, _) if command.name == "commitTransaction" && !self.topology().is_sharded() => {
+                Goal::Writable
+            }
+            (Transaction::Ends, _) => begun().map_or(Goal::Writable, Goal::Host),
+            (Transaction::Within, _) => match begun() {
+                Some(host) if !self.topology().takes_writes(host) => {
+                    let text = "Poolhouse: the primary at which this transaction began is the primary no longer";
+                    return Err(Failure::new(Code::NoSuchTransaction, text).transient());
+                }
+                begun => begun.map_or(Goal::Writable, Goal::Host),
+            },
+        };
+        Ok(Route { goal, cursors: Vec::new() })
+    }
+
+    /// A command goes to this host: if it begins a transaction, those that follow do, too.
+    pub(crate) fn goes_to(&self, user: &Arc<str>, (session, number): ([u8; 16], i64), host: usize) {
+        self.transactions.begins((Arc::clone(user), session, number), host);
+    }
+}
+
+/// The ids of the cursors that a command is about, and where in its body they are.
+fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
+    match (command.name, command.subject) {
+        ("getMore", Value::Int64(id)) => Ok(vec![(id, command.subject_at)]),
+        ("killCursors", _) => {
+            let mut found = Vec::new();
+            for element in command.body.elements() {
+                let element = element?;
+                if let ("cursors", Value::Array(ids)) = (element.name, element.value()?) {
+                    for id in ids.elements() {
+                        let id = id?;
+                        if let Value::Int64(told) = id.value()? {
+                            found.push((told, element.at + id.at));
+                        }
+                    }
+                }
+            }
+            Ok(found)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn preference(command: &Command<'_>) -> Option<Preference> {
+    match command.preference? {
+        "primaryPreferred" => Some(Preference::PrimaryPreferred),
+        "secondary" => Some(Preference::Secondary),
+        "secondaryPreferred" => Some(Preference::SecondaryPreferred),
+        "nearest" => Some(Preference::Nearest),
+        _ => None,
+    }
+}

@@ -1,0 +1,118 @@
+//! A server's connection: what it is for, and what it owes.
+
+use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, TlsFailure, Verdict};
+
+use crate::{directory::ServerLogin, login::ServerStart, scan::Scan, wire};
+
+/// See the file's head.
+pub struct Server {
+    /// Which host it is.
+    pub(crate) host: usize,
+    pub(crate) role: Role,
+    /// The last id of Poolhouse's own requests. They are negative: clients count up from zero.
+    pub(crate) last_id: i32,
+}
+
+pub(crate) enum Role {
+    Starting(Box<ServerStart>),
+    Idle,
+    Serving(Answer),
+    /// It owes the answer to a question whether it is still there.
+    Checked {
+        asked: i32,
+    },
+    Monitor {
+        key: u64,
+        asked: Option<i32>,
+    },
+}
+
+/// The answer to a client's request.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) client: ClientTag,
+    /// The id of the request; of Poolhouse's own where the client wants no answer.
+    pub(crate) asked: i32,
+    /// The client wants none: the end of this one tells that its request, of this id, is done with.
+    pub(crate) silent: Option<i32>,
+    /// The client reads answers that it has not asked for one by one.
+    pub(crate) exhausts: bool,
+    /// Bytes of the message at hand, and how many of them are still to come.
+    pub(crate) length: usize,
+    pub(crate) left: usize,
+    /// The id of a cursor is looked for in it.
+    pub(crate) scan: Option<Scan>,
+    /// Another message follows it.
+    pub(crate) more: bool,
+    /// The client has got a part of it.
+    pub(crate) begun: bool,
+}
+
+impl Server {
+    pub(crate) fn start(me: ServerTag, login: ServerLogin, out: &mut Outbox) -> Self {
+        let (host, tls) = (login.host, login.tls);
+        let mut start = ServerStart::new(login);
+        if tls {
+            out.push(Effect::StartTls { peer: Peer::Server(me) });
+        } else {
+            out.insert(Peer::Server(me), |to| start.begin(to));
+        }
+        Self { host, role: Role::Starting(Box::new(start)), last_id: 0 }
+    }
+
+    pub(crate) fn secured(&mut self, me: ServerTag, out: &mut Outbox) {
+        if let Role::Starting(start) = &mut self.role {
+            out.insert(Peer::Server(me), |to| start.begin(to));
+        }
+    }
+
+    pub(crate) fn tls_failed(failure: TlsFailure) -> CloseReason {
+        CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
+    }
+
+    /// It is this client's for one request.
+    pub(crate) fn serve(&mut self, client: ClientTag, asked: i32, exhausts: bool) {
+        let (length, left, scan, silent) = (0, 0, None, None);
+        let (more, begun) = (false, false);
+        self.role = Role::Serving(Answer { client, asked, silent, exhausts, length, left, scan, more, begun });
+    }
+
+    /// Its client has gone. A request that wants no answer is carried out all the same; of any other the server notices that nobody waits
+    /// for it when the connection ends.
+    pub(crate) fn abandon(&mut self) -> Verdict {
+        match self.role {
+            Role::Serving(Answer { silent: Some(_), asked, .. }) => {
+                self.role = Role::Checked { asked };
+                Verdict::Reset
+            }
+            _ => Verdict::Discard,
+        }
+    }
+
+    /// Its client wants no answer: its own question behind the request shows when that is done with.
+    pub(crate) fn ask_for_sign(&mut self, me: ServerTag, out: &mut Outbox) {
+        let sign = self.ping(me, out);
+        if let Role::Serving(answer) = &mut self.role {
+            answer.silent = Some(answer.asked);
+            answer.asked = sign;
+        }
+    }
+
+    pub(crate) fn ping(&mut self, me: ServerTag, out: &mut Outbox) -> i32 {
+        self.last_id = self.last_id.checked_sub(1).unwrap_or(-1);
+        out.insert(Peer::Server(me), |to| {
+            wire::request(to, self.last_id, |body| {
+                body.int32("ping", 1).text("$db", "admin");
+            });
+        });
+        self.last_id
+    }
+
+    pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {
+        self.role = Role::Checked { asked: self.ping(me, out) };
+    }
+
+    pub(crate) fn fail(me: ServerTag, why: &str, out: &mut Outbox) {
+        out.push(Effect::Close { peer: Peer::Server(me), reason: CloseReason::Error(Blame::Server, why.to_owned()) });
+    }
+}

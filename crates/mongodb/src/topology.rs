@@ -1,0 +1,185 @@
+//! What is known of the upstream's hosts, shared by all workers: what each of them is, who watches it, and which clients wait until one is
+//! known. It tells sessions by posts, and knows nothing of their states.
+
+use std::{sync::Arc, time::Duration};
+
+use protocol::{ClientTag, Effect, Outbox, Peer, ServerTag};
+
+use crate::{
+    facts::{Facts, Role},
+    routes::{Goal, Preference},
+};
+
+/// How often hosts are asked what they are.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// The latest version of the wire protocol that Poolhouse passes on: that of MongoDB 8.0.
+const WIRE: i32 = 25;
+
+/// See the file's head.
+#[derive(Default)]
+pub struct Topology {
+    /// The time, as the driver tells it.
+    pub now: Duration,
+    next_beat: Duration,
+    last_key: u64,
+    turn: usize,
+    hosts: Vec<Host>,
+    /// Who waits until a host is known, with their keys.
+    parked: Vec<(ClientTag, u64)>,
+}
+
+#[derive(Default, Clone)]
+struct Host {
+    /// What it was when it last told; kept when it is lost, because drivers are told the wire version.
+    last: Option<Facts>,
+    /// That still holds.
+    up: bool,
+    monitor: Option<(ServerTag, u64)>,
+}
+
+/// What clients are told of the upstream: never more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pose {
+    /// It is a deployment of several hosts, so Poolhouse shows itself as the mongos in front of it.
+    pub mongos: bool,
+    pub wire: i32,
+    pub session_minutes: Option<i32>,
+}
+
+impl Topology {
+    pub fn new(hosts: usize) -> Self {
+        Self { hosts: vec![Host::default(); hosts], ..Self::default() }
+    }
+
+    pub fn new_key(&mut self) -> u64 {
+        self.last_key += 1;
+        self.last_key
+    }
+
+    fn up(&self) -> impl Iterator<Item = (usize, &Facts)> {
+        let known = |(number, host): (usize, &'_ Host)| host.up.then_some(number);
+        let numbers = self.hosts.iter().enumerate().filter_map(known);
+        numbers.filter_map(|number| Some((number, self.hosts[number].last.as_ref()?)))
+    }
+
+    /// A host that takes writes, if one is known: the primary of the latest election, or any mongos.
+    pub fn writable(&mut self) -> Option<usize> {
+        let primaries = self.up().filter(|(_, facts)| facts.role == Role::Primary);
+        if let Some((host, _)) = primaries.max_by_key(|(_, facts)| (facts.election.1, facts.election.0)) {
+            return Some(host);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let others = || self.up().filter(|(_, facts)| matches!(facts.role, Role::Standalone | Role::Mongos));
+        let count = others().count();
+        others().nth(self.turn % count.max(1)).map(|(host, _)| host)
+    }
+
+    /// A host for this; `None` if none is known.
+    pub fn choose(&mut self, goal: Goal) -> Option<usize> {
+        let preference = match goal {
+            Goal::Host(host) => return Some(host),
+            Goal::Writable => return self.writable(),
+            Goal::Read(preference) => preference,
+        };
+        let primary = self.writable();
+        let secondaries: Vec<usize> =
+            self.up().filter(|(_, facts)| facts.role == Role::Secondary).map(|(host, _)| host).collect();
+        let any = |hosts: &[usize]| hosts.get(self.turn % hosts.len().max(1)).copied();
+        let is_set = primary.is_none_or(|host| self.hosts[host].last.as_ref().is_some_and(|facts| facts.set.is_some()));
+        let chosen = match preference {
+            // A server that stands alone and a mongos know themselves what to do.
+            _ if !is_set => primary,
+            Preference::PrimaryPreferred => primary.or(any(&secondaries)),
+            Preference::Secondary => any(&secondaries),
+            Preference::SecondaryPreferred => any(&secondaries).or(primary),
+            Preference::Nearest => any(&[secondaries, primary.into_iter().collect()].concat()),
+        };
+        self.turn = self.turn.wrapping_add(1);
+        chosen
+    }
+
+    /// Whether a host takes writes, as far as is known.
+    pub fn takes_writes(&mut self, host: usize) -> bool {
+        let primary = self.up().any(|(_, facts)| facts.role == Role::Primary);
+        if primary { self.writable() == Some(host) } else { self.hosts.get(host).is_some_and(|host| host.up) }
+    }
+
+    /// The hosts are mongos, each of which has transactions of its own.
+    pub fn is_sharded(&self) -> bool {
+        self.up().any(|(_, facts)| facts.role == Role::Mongos)
+    }
+
+    /// A host has said that it is no longer what it was: it is asked at once.
+    pub fn suspect(&mut self, host: usize, out: &mut Outbox) {
+        let host = &mut self.hosts[host];
+        if host.last.as_ref().is_some_and(|facts| facts.role != Role::Standalone) {
+            host.up = false;
+        }
+        if let Some((monitor, key)) = host.monitor {
+            post(Peer::Server(monitor), key, out);
+        }
+    }
+
+    /// What clients are told; `None` if no host has told anything yet.
+    pub fn pose(&self) -> Option<Pose> {
+        let known = || self.hosts.iter().filter_map(|host| host.last.as_ref());
+        Some(Pose {
+            mongos: known().next()?.role != Role::Standalone,
+            wire: known().map(|facts| facts.wire).min()?.min(WIRE),
+            session_minutes: known().map(|facts| facts.session_minutes).min()?,
+        })
+    }
+
+    /// A host has told what it is. Whoever waits for that goes on.
+    pub fn learn(&mut self, host: usize, facts: Facts, out: &mut Outbox) {
+        let host = &mut self.hosts[host];
+        (host.last, host.up) = (Some(facts), true);
+        self.wake_parked(out);
+    }
+
+    pub fn watch(&mut self, host: usize, monitor: ServerTag, key: u64) {
+        self.hosts[host].monitor = Some((monitor, key));
+    }
+
+    /// What the host is now nobody knows.
+    pub fn end_watch(&mut self, host: usize, key: u64) {
+        let host = &mut self.hosts[host];
+        if host.monitor.take_if(|monitor| monitor.1 == key).is_some() {
+            host.up = false;
+        }
+    }
+
+    pub fn park(&mut self, client: ClientTag, key: u64) {
+        self.parked.push((client, key));
+    }
+
+    pub fn forget(&mut self, key: u64) {
+        self.parked.retain(|parked| parked.1 != key);
+    }
+
+    fn wake_parked(&mut self, out: &mut Outbox) {
+        self.parked.drain(..).for_each(|(client, key)| post(Peer::Client(client), key, out));
+    }
+
+    /// Those who wait look whether they have waited long enough; hosts are asked what they are.
+    pub fn tell_time(&mut self, now: Duration, out: &mut Outbox) {
+        self.now = self.now.max(now);
+        self.wake_parked(out);
+        if now >= self.next_beat {
+            self.next_beat = now + BEAT;
+            let monitors = self.hosts.iter().filter_map(|host| host.monitor);
+            monitors.for_each(|(monitor, key)| post(Peer::Server(monitor), key, out));
+        }
+    }
+}
+
+fn post(to: Peer, key: u64, out: &mut Outbox) {
+    let here = out.inserted.len();
+    out.push(Effect::Post { to, key, bytes: here..here });
+}
+
+/// The name of a replica set that is not the one that is configured.
+pub fn is_other_set(facts: &Facts, wanted: Option<&Arc<str>>) -> bool {
+    wanted.is_some_and(|wanted| facts.set.as_ref() != Some(wanted))
+}

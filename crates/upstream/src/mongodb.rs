@@ -1,0 +1,119 @@
+//! What stands behind the `?` of a `mongodb://` URL, in the words of MongoDB's drivers (<https://www.mongodb.com/docs/manual/reference/connection-string/>).
+//! An option that is for drivers and means nothing here is refused, with what it is called here.
+
+use std::time::Duration;
+
+use settings::nearest;
+
+use crate::tls::UrlTls;
+
+/// What of a URL is MongoDB's alone.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MongoOptions {
+    /// `replicaSet`: what the hosts must be members of.
+    pub replica_set: Option<String>,
+    /// `authSource`: the database that knows the user; without it that of the URL, or `admin`.
+    pub auth_source: Option<String>,
+}
+
+/// The options that are understood.
+const KNOWN: &[&str] = &[
+    "replicaSet",
+    "authSource",
+    "authMechanism",
+    "tls",
+    "ssl",
+    "tlsCAFile",
+    "tlsAllowInvalidCertificates",
+    "tlsAllowInvalidHostnames",
+    "tlsInsecure",
+    "connectTimeoutMS",
+    "directConnection",
+    "appName",
+];
+
+/// Options of drivers' pools, and the setting that does the same here.
+const OURS: &[(&str, &str)] = &[
+    ("maxPoolSize", "max_size"),
+    ("minPoolSize", "min_size"),
+    ("maxIdleTimeMS", "max_idle_time"),
+    ("maxConnecting", "max_connecting"),
+    ("waitQueueTimeoutMS", "max_wait_time"),
+    ("socketTimeoutMS", "query_time"),
+    ("timeoutMS", "query_time"),
+    ("serverSelectionTimeoutMS", "unavailable_wait_time"),
+];
+
+/// Options that each client says for itself.
+const CLIENTS: &[&str] = &[
+    "readPreference",
+    "readPreferenceTags",
+    "maxStalenessSeconds",
+    "readConcernLevel",
+    "w",
+    "wtimeoutMS",
+    "journal",
+    "retryReads",
+    "retryWrites",
+    "compressors",
+    "loadBalanced",
+    "localThresholdMS",
+    "heartbeatFrequencyMS",
+];
+
+/// The URL's options as they are read.
+#[derive(Default)]
+pub struct Options {
+    pub options: MongoOptions,
+    /// `connectTimeoutMS`.
+    pub connect_time: Option<Duration>,
+    /// TLS was asked for.
+    pub secure: bool,
+}
+
+fn truth(key: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("{key} is true or false")),
+    }
+}
+
+impl Options {
+    /// Takes one of them. Their names are the same in whatever case.
+    ///
+    /// # Errors
+    /// What is wrong with it, or that it is not for Poolhouse.
+    pub fn parameter(&mut self, given: &str, value: String, tls: &mut UrlTls) -> Result<(), String> {
+        let is = |name: &&&str| name.eq_ignore_ascii_case(given);
+        if let Some((name, ours)) = OURS.iter().find(|(name, _)| name.eq_ignore_ascii_case(given)) {
+            return Err(format!("{name} is for a driver's own pool: here it is the setting `{ours}`"));
+        }
+        if let Some(name) = CLIENTS.iter().find(is) {
+            return Err(format!("{name} is for clients, who say it in their own URLs"));
+        }
+        let Some(key) = KNOWN.iter().find(is) else {
+            let guess = nearest(given, KNOWN).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
+            return Err(format!("unknown parameter `{}` behind the `?` of a mongodb:// URL{guess}", given.escape_debug()));
+        };
+        match *key {
+            "replicaSet" => self.options.replica_set = Some(value).filter(|name| !name.is_empty()),
+            "authSource" => self.options.auth_source = Some(value).filter(|name| !name.is_empty()),
+            "authMechanism" if value == "SCRAM-SHA-256" => {}
+            "authMechanism" => {
+                return Err(format!("authMechanism {} is not available: SCRAM-SHA-256 is", value.escape_debug()));
+            }
+            "tls" | "ssl" => self.secure = truth(key, &value)?,
+            "tlsCAFile" => tls.parameter("sslrootcert", &value)?,
+            "tlsAllowInvalidHostnames" if truth(key, &value)? => tls.parameter("sslmode", "verify-ca")?,
+            "tlsAllowInvalidCertificates" | "tlsInsecure" if truth(key, &value)? => tls.parameter("sslmode", "require")?,
+            "connectTimeoutMS" => {
+                let time: u64 = value.parse().map_err(|_| "connectTimeoutMS is a whole number of milliseconds")?;
+                self.connect_time = (time > 0).then(|| Duration::from_millis(time));
+            }
+            "directConnection" => _ = truth(key, &value)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}

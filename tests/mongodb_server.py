@@ -1,0 +1,144 @@
+"""MongoDB-compatible servers that others wrote, on free ports, and Poolhouse in front of one. Knows nothing of other databases."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+import urllib.parse
+
+import pymongo
+import pytest
+
+import pooler
+from cluster import free_port
+
+HERE = pathlib.Path(__file__).resolve().parent / "mongodb"
+# Where a FerretDB has been built (tests/mongodb/ferretdb); `make mongodb-clients` does that.
+FERRETDB = HERE / "ferretdb" / "ferretdb"
+JAVA_SERVER = HERE / "java-server"
+
+
+def lacking(*programs):
+    """What of these is not installed."""
+    return [program for program in programs if shutil.which(program) is None]
+
+
+class MongoServer:
+    """A server process; `arguments` start it."""
+
+    def __init__(self, directory):
+        self.directory, self.port, self.process = directory, free_port(), None
+
+    def arguments(self):
+        raise NotImplementedError
+
+    def environment(self):
+        return {}
+
+    def start(self):
+        with (self.directory / "server.log").open("ab") as log:
+            environment = {**os.environ, **self.environment()}
+            self.process = subprocess.Popen(self.arguments(), stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with self.connect(serverSelectionTimeoutMS=200) as client:
+                    client.admin.command("ping")
+                return self
+            except pymongo.errors.PyMongoError:
+                assert self.process.poll() is None and time.monotonic() < deadline, (self.directory / "server.log").read_text()
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdin.close()
+            self.process = None
+
+    def url(self):
+        return f"mongodb://127.0.0.1:{self.port}"
+
+    def connect(self, **more):
+        """Directly, without Poolhouse."""
+        return pymongo.MongoClient(self.url(), **more)
+
+
+class JavaServer(MongoServer):
+    """mongo-java-server, in memory: wire version 8, without `hello`, sessions and authentication."""
+
+    sessions = False
+
+    @staticmethod
+    def prepare():
+        """Fetches and builds it where that was not done."""
+        if missing := lacking("java", "javac", "mvn"):
+            pytest.skip(f"not installed: {', '.join(missing)}")
+        if not (JAVA_SERVER / "classes").exists():
+            for step in (["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"],
+                         ["sha256sum", "--check", "--quiet", "jars.sha256"],
+                         ["javac", "-cp", "lib/*", "-d", "classes", "Main.java"]):
+                subprocess.run(step, cwd=JAVA_SERVER, check=True, stdout=subprocess.DEVNULL)
+
+    def arguments(self):
+        return ["java", "-Xmx256m", "-cp", f"{JAVA_SERVER}/classes:{JAVA_SERVER}/lib/*", "Main", str(self.port)]
+
+
+class FerretServer(MongoServer):
+    """FerretDB on SQLite: wire version 21, with `hello` and session ids, without transactions."""
+
+    sessions = True
+
+    @staticmethod
+    def prepare():
+        """It takes minutes to build, so that is done by `make mongodb-clients` only."""
+        if not FERRETDB.exists():
+            pytest.skip("FerretDB is not built here: make mongodb-clients")
+
+    def arguments(self):
+        return [FERRETDB, f"127.0.0.1:{self.port}", self.directory]
+
+
+class GuardedFerretServer(FerretServer):
+    """The same, which lets in one user, with SCRAM-SHA-256."""
+
+    user, password = "tester", "pä/ss"
+
+    def environment(self):
+        return {"FERRETDB_USER": self.user, "FERRETDB_PASSWORD": self.password}
+
+    def url(self, password=None):
+        user, password = (urllib.parse.quote(part, safe="") for part in (self.user, password or self.password))
+        return f"mongodb://{user}:{password}@127.0.0.1:{self.port}/app"
+
+
+class MongoPoolhouse(pooler.Pooler):
+    """poolhouse serve mongodb://..."""
+
+    def __init__(self, directory, server):
+        super().__init__(directory, None)
+        self.server = server
+
+    def command(self, settings):
+        flags = [part for key, value in settings.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+        addresses = ["--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin_port}"]
+        return [pooler.BINARY, "serve", self.server.url(), *addresses, *flags], {}
+
+    def connect(self, options="", **more):
+        """pymongo through Poolhouse, with `options` behind the `?` of its URL."""
+        more = {"serverSelectionTimeoutMS": 5000, "socketTimeoutMS": 20_000, **more}
+        return pymongo.MongoClient(f"mongodb://127.0.0.1:{self.port}/?{options}", **more)
+
+    def start_with(self, text):
+        """Starts with a configuration file: this text, behind an [admin] section."""
+        self.path = self.directory / "poolhouse.toml"
+        self.path.write_text(f'[admin]\nlisten = "127.0.0.1:{self.admin_port}"\n{text.replace("PORT", str(self.port))}')
+        self.path.chmod(0o600)
+        self.launch([pooler.BINARY, "serve", "--config", str(self.path)])
+        return self
+
+
+def directory(workspace, name):
+    made = workspace / f"{name}-{os.urandom(2).hex()}"
+    made.mkdir()
+    return made

@@ -1,0 +1,101 @@
+"""Who may come in to MongoDB through Poolhouse, and as whom Poolhouse comes to MongoDB."""
+
+import concurrent.futures
+import socket
+
+import bson
+import pymongo
+import pytest
+
+from mongodb_fixtures import pool, server
+from mongodb_server import GuardedFerretServer, directory
+
+pytestmark = pytest.mark.poolhouse_only
+
+FILE = '[[listener]]\nlisten = "127.0.0.1:PORT"\n[[database]]\nurl = "{url}"\n[[user]]\nname = "app, the =1st"\npassword = "pä/ss"\n'
+
+
+@pytest.fixture
+def guarded(pool, server):
+    """A Poolhouse that lets one user in."""
+    return pool(file=FILE.replace("{url}", server.url()))
+
+
+@pytest.fixture(scope="module")
+def behind(workspace):
+    """A MongoDB that lets one user in."""
+    GuardedFerretServer.prepare()
+    made = GuardedFerretServer(directory(workspace, "guarded")).start()
+    yield made
+    made.stop()
+
+
+def through(pool, behind, url):
+    """A Poolhouse in front of that, where the same user may come in."""
+    return pool(behind, FILE.replace("{url}", url).replace("app, the =1st", behind.user))
+
+
+@pytest.mark.parametrize("names_user", [True, False])
+def test_poolhouse_logs_in_as_the_urls_user_or_else_as_the_clients_own(pool, behind, names_user):
+    url = behind.url() if names_user else f"mongodb://127.0.0.1:{behind.port}/?authSource=app"
+    with through(pool, behind, url).connect(username=behind.user, password=behind.password) as client, \
+            concurrent.futures.ThreadPoolExecutor(20) as threads:
+        list(threads.map(lambda n: client.app.things.insert_one({"_id": n}), range(100)))
+        assert client.app.things.count_documents({}) == 100
+        client.app.things.drop()
+
+
+def test_a_password_that_mongodb_refuses_is_told_as_such(pool, behind):
+    with through(pool, behind, behind.url("wrong")).connect(username=behind.user, password=behind.password) as client, \
+            pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB .*[Aa]uthentication"):
+        client.app.command("ping")
+
+
+def test_the_right_password_lets_in(guarded):
+    with guarded.connect(username="app, the =1st", password="pä/ss") as client:
+        # As this user, whom MongoDB does not know here.
+        with pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB"):
+            client.app.things.insert_one({"_id": 1})
+
+
+@pytest.mark.parametrize("user, password", [("app, the =1st", "wrong"), ("nobody", "pä/ss"), ("app", "")])
+def test_a_wrong_password_and_an_unknown_user_look_alike(guarded, user, password):
+    with guarded.connect(username=user, password=password or "x") as client, pytest.raises(pymongo.errors.OperationFailure) as told:
+        client.app.command("ping")
+    assert told.value.code == 18 and told.value.details["errmsg"] == "Authentication failed."
+
+
+def test_without_a_login_nothing_but_a_greeting_is_answered(guarded):
+    with guarded.connect() as client:
+        assert client.admin.command("hello")["ok"] == 1
+        for command in ("ping", "listDatabases", {"insert": "things", "documents": [{"a": 1}]}, {"getMore": bson.Int64(1), "collection": "c"}):
+            with pytest.raises(pymongo.errors.OperationFailure, match="requires authentication") as told:
+                client.app.command(command)
+            assert told.value.code == 13
+        assert client.app.command("hello", saslSupportedMechs="admin.app")["saslSupportedMechs"] == ["SCRAM-SHA-256"]
+
+
+def test_other_ways_to_log_in_are_refused_with_what_to_do(guarded):
+    with guarded.connect(username="app", password="x", authMechanism="SCRAM-SHA-1") as client, \
+            pytest.raises(pymongo.errors.OperationFailure, match="log in with SCRAM-SHA-256"):
+        client.app.command("ping")
+
+
+def test_who_only_greets_is_not_timed_out(pool, server):
+    text = '[[listener]]\nlisten = "127.0.0.1:PORT"\nlogin_time = "500ms"\nclient_idle_time = "500ms"\n' + FILE.split("\n", 2)[2].replace("{url}", server.url())
+    poolhouse = pool(file=text)
+    silent = socket.create_connection(("127.0.0.1", poolhouse.port), 5)
+    with poolhouse.connect(username="nobody", password="x") as client:
+        # Its monitor greets; its other connections cannot come in.
+        with pytest.raises(pymongo.errors.PyMongoError):
+            client.app.command("ping")
+        assert silent.recv(100) == b"", "who says nothing is sent away"
+        clients = poolhouse.metric("poolhouse_clients", state="subscribed")
+        assert clients >= 1
+    silent.close()
+
+
+def test_a_password_is_never_shown(guarded):
+    with guarded.connect(username="app, the =1st", password="wrong") as client, pytest.raises(pymongo.errors.OperationFailure):
+        client.app.command("ping")
+    assert "pä/ss" not in guarded.log()
