@@ -10,8 +10,8 @@ use std::{
 };
 
 use driver::{Driver, DriverConfig, Handle};
-use postgres::Postgres;
 use mongodb::MongoDb;
+use postgres::Postgres;
 use redis::Redis;
 use settings::{Problem, Problems, Severity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -112,7 +112,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
     let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
-    let protocols = Protocols::new(postgres, Redis::new(pools.clone()), MongoDb::new(pools.clone()), spoken, pools.clone());
+    let protocols =
+        Protocols::new(postgres, Redis::new(pools.clone()), MongoDb::new(pools.clone()), spoken, pools.clone());
     let driver = Driver::start(driver_config(&config), Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());

@@ -94,7 +94,10 @@ impl Options {
         }
         let Some(key) = KNOWN.iter().find(is) else {
             let guess = nearest(given, KNOWN).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
-            return Err(format!("unknown parameter `{}` behind the `?` of a mongodb:// URL{guess}", given.escape_debug()));
+            return Err(format!(
+                "unknown parameter `{}` behind the `?` of a mongodb:// URL{guess}",
+                given.escape_debug()
+            ));
         };
         match *key {
             "replicaSet" => self.options.replica_set = Some(value).filter(|name| !name.is_empty()),
@@ -106,7 +109,9 @@ impl Options {
             "tls" | "ssl" => self.secure = truth(key, &value)?,
             "tlsCAFile" => tls.parameter("sslrootcert", &value)?,
             "tlsAllowInvalidHostnames" if truth(key, &value)? => tls.parameter("sslmode", "verify-ca")?,
-            "tlsAllowInvalidCertificates" | "tlsInsecure" if truth(key, &value)? => tls.parameter("sslmode", "require")?,
+            "tlsAllowInvalidCertificates" | "tlsInsecure" if truth(key, &value)? => {
+                tls.parameter("sslmode", "require")?
+            }
             "connectTimeoutMS" => {
                 let time: u64 = value.parse().map_err(|_| "connectTimeoutMS is a whole number of milliseconds")?;
                 self.connect_time = (time > 0).then(|| Duration::from_millis(time));

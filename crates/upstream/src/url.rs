@@ -126,7 +126,8 @@ impl UpstreamUrl {
             }
             "mongodb" => Kind::MongoDb,
             "mongodb+srv" => {
-                let text = "mongodb+srv:// is not available: write mongodb:// with all hosts, and what the TXT record says";
+                let text =
+                    "mongodb+srv:// is not available: write mongodb:// with all hosts, and what the TXT record says";
                 return Err(text.to_owned());
             }
             _ => return Err("unknown kind of URL: it must begin with postgres://, redis:// or mongodb://".to_owned()),

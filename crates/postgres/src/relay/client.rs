@@ -177,6 +177,12 @@ impl Postgres {
                 // What was replaced up to its end has none.
                 forward && from < end
             } else if client.answer_alone(me, header.kind, out) {
+                if client.refused && client.skip == Skip::Nothing {
+                    client.refused = false;
+                    if bytes.get(end).is_some_and(|kind| *kind != front::TERMINATE) {
+                        return refused_before(me, client, bytes.len(), out);
+                    }
+                }
                 false
             } else {
                 // A message that needs a server is shown to one only when it is complete.
@@ -241,6 +247,20 @@ impl Client {
         self.stand(me, Standing::Active, out);
         out.push(self.wish(me));
     }
+}
+
+/// The request before this one got no server, and this one was sent by who did not know that: it may need what that was to do, a BEGIN or
+/// a SET.
+#[cold]
+fn refused_before(me: ClientTag, client: &mut Client, all: usize, out: &mut Outbox) -> usize {
+    let report = Report {
+        severity: Severity::Fatal,
+        code: code::TOO_MANY_CONNECTIONS,
+        message: "a request that was sent behind a refused one is not carried out",
+        hint: "Connect again. A request that depends on another is sent when that has been answered.",
+    };
+    client.fail(me, &report, Blame::Exhausted, out);
+    all
 }
 
 /// Enters a message into the server's exchange.

@@ -68,6 +68,7 @@ impl Postgres {
         let report = Report { severity, code, message: &message, hint: &hint };
         if stays {
             client.decline(me, &report, out);
+            client.refused = true;
             client.stand(me, protocol::Standing::Idle, out);
         } else if !matches!(client.phase, Phase::Closed) {
             client.fail(me, &report, blame, out);
@@ -94,7 +95,9 @@ impl Postgres {
         }
         let whole = !client.owes_server() && server.body == 0 && server.work.is_none();
         let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
-            if server.exchange.is_running() {
+            // A cancel ends one request, and PostgreSQL goes on with the next: outside of the transaction that the first was to begin, or
+            // without its settings. Then it does what it does with a client of its own that has gone: all that has come, in order.
+            if server.exchange.is_running() && (server.work.is_some() || server.exchange.is_last()) {
                 cancel(tag, server, out);
             }
             server.stage = Stage::Closed;

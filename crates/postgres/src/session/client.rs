@@ -41,6 +41,8 @@ pub struct Client {
     // Of its requests.
     /// What remains of a request that was answered with an error instead of being forwarded.
     pub(crate) skip: Skip,
+    /// That request got no server: what stands behind it was sent by who did not know.
+    pub(crate) refused: bool,
     /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
     pub(crate) asked_alone: bool,
     /// Its next request waits for the answers to earlier ones.
@@ -139,6 +141,7 @@ impl Client {
             body_to_server: false,
             mid_message: false,
             skip: Skip::Nothing,
+            refused: false,
             retried: false,
             ahead: 0,
             ahead_ended: false,

@@ -17,8 +17,9 @@ use super::{
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
     http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
+    mongodb,
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
-    mongodb, redis,
+    redis,
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };

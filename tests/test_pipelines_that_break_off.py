@@ -1,0 +1,107 @@
+"""Requests that were sent one behind the other without waiting, of which one does not come to its end: what stands behind it is not carried
+out as if that had been done."""
+
+import time
+
+import pytest
+
+import wire as w
+from test_clients_that_vanish import leave
+from waiting import eventually
+
+SLOW = "SELECT pg_sleep(0.5)"
+
+
+@pytest.fixture
+def table(cluster):
+    with cluster.superuser("bench") as database:
+        database.execute("DROP TABLE IF EXISTS t_broken; CREATE TABLE t_broken (v text); GRANT ALL ON t_broken TO PUBLIC")
+    return lambda: rows(cluster)
+
+
+def rows(cluster):
+    with cluster.superuser("bench") as database:
+        return [row[0] for row in database.execute("SELECT v FROM t_broken ORDER BY v").fetchall()]
+
+
+def extended(sql):
+    return w.parse(sql) + w.bind() + w.execute() + w.SYNC
+
+
+def nobody_works(cluster):
+    return lambda: all(backend.state == "idle" for backend in cluster.backends())
+
+
+@pytest.mark.parametrize("form", [w.query, extended], ids=["simple", "extended"])
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_who_leaves_while_the_first_runs_has_the_second_done_in_its_light_or_not_at_all(start, cluster, table, leave, form, mode):
+    pooler = start(max_size=1, max_wait_time="10s", mode=mode)
+    client = pooler.wire()
+    # Cancelled, it would set nothing, and the INSERT would be somebody else's.
+    client.send(form(f"SELECT set_config('app.tenant', 'b', false) FROM ({SLOW}) AS slow"), form("INSERT INTO t_broken SELECT current_setting('app.tenant', true)"))
+    time.sleep(0.15)
+    leave(client)
+    time.sleep(0.8)
+    eventually("all is done", nobody_works(cluster))
+    assert table() in ([], ["b"])
+    with pooler.wire() as other:
+        assert other.query("SELECT current_setting('app.tenant', true)") in ([[""]], [[None]])
+
+
+def test_who_leaves_behind_a_begin_that_is_never_committed_leaves_no_row(start, cluster, table, leave):
+    pooler = start(max_size=1, max_wait_time="10s")
+    client = pooler.wire()
+    client.send(w.query(f"{SLOW}; BEGIN"), w.query("INSERT INTO t_broken VALUES ('never')"))
+    time.sleep(0.15)
+    leave(client)
+    time.sleep(0.8)
+    eventually("all is done", nobody_works(cluster))
+    assert table() == []
+
+
+def test_a_single_statement_is_still_cancelled(start, cluster, leave):
+    pooler = start(max_size=1, max_wait_time="10s")
+    client = pooler.wire()
+    client.send(w.query("SELECT pg_sleep(30)"))
+    time.sleep(0.15)
+    leave(client)
+    eventually("it is cancelled", nobody_works(cluster), seconds=5)
+
+
+def test_query_time_ends_the_first_and_not_what_it_was_to_prepare(start, cluster, table):
+    pooler = start(max_size=1, query_time="200ms")
+    with pooler.wire() as client:
+        client.send(w.query(f"{SLOW}; BEGIN"), w.query("INSERT INTO t_broken VALUES ('never')"))
+        with pytest.raises(w.ServerError) as told:
+            client.until_ready()
+            client.error()
+        assert told.value.sqlstate == "57014"
+    time.sleep(0.8)
+    eventually("all is done", nobody_works(cluster))
+    assert table() == []
+
+
+@pytest.mark.parametrize("form", [w.query, extended], ids=["simple", "extended"])
+def test_what_is_behind_a_refused_begin_is_not_carried_out(start, table, form):
+    pooler = start(max_size=1, max_wait_time="200ms")
+    with pooler.wire() as holder, pooler.wire() as client:
+        holder.query("BEGIN")
+        client.send(form("BEGIN"), form("INSERT INTO t_broken VALUES ('never')"), form("ROLLBACK"))
+        answers, _ = client.until_ready()
+        assert [w.error_fields(body)["C"] for kind, body in answers if kind == b"E"] == ["53300"]
+        error = client.error()
+        assert (error.severity, error.sqlstate) == ("FATAL", "53300") and "behind a refused one" in error.text
+        holder.query("COMMIT")
+        time.sleep(0.3)
+    assert table() == []
+
+
+def test_who_waits_for_its_answer_keeps_its_connection(start):
+    pooler = start(max_size=1, max_wait_time="200ms")
+    with pooler.wire() as holder, pooler.wire() as client:
+        holder.query("BEGIN")
+        with pytest.raises(w.ServerError) as told:
+            client.query("SELECT 1")
+        assert told.value.sqlstate == "53300"
+        holder.query("COMMIT")
+        assert client.query("SELECT 1") == [["1"]]
