@@ -87,6 +87,28 @@ def test_cursors_of_two_members_with_one_number_stay_apart(client, members):
     assert set(members.asked("getMore")) == {0, 1, 2}
 
 
+def test_a_cursor_that_another_poolhouse_has_opened_is_found(workspace, members, poolhouse):
+    # Two in one URI, as behind a balancer: a driver asks either of them for the next batch. (Members' ids are random, and not used again.)
+    for number, member in enumerate(members.members):
+        member.next_cursor = 10_000 * (number + 1)
+    second = MongoPoolhouse(directory(workspace, "mongo-set"), members).start()
+    with poolhouse.connect() as client, second.connect() as other:
+        client.app.things.insert_many([{"_id": n} for n in range(60)])
+        for preference in (PrimaryPreferred(), Secondary(), Secondary(), Nearest()):
+            answer = client.app.command({"find": "things", "batchSize": 7}, read_preference=preference)
+            cursor, found = answer["cursor"]["id"], len(answer["cursor"]["firstBatch"])
+            while cursor:
+                for asked in (other, client):
+                    if cursor:
+                        batch = asked.app.command({"getMore": cursor, "collection": "things", "batchSize": 7})["cursor"]
+                        cursor, found = batch["id"], found + len(batch["nextBatch"])
+            assert found == 60
+        with pytest.raises(pymongo.errors.CursorNotFound):
+            other.app.command({"getMore": bson.Int64(7), "collection": "things"})
+        assert other.app.command("ping")["ok"] == 1
+    second.stop()
+
+
 def test_a_cursor_that_is_left_is_closed_at_its_member(client, members):
     client.app.things.insert_many([{"_id": n} for n in range(60)])
     for preference in (Secondary(), PrimaryPreferred(), Secondary(), Secondary()):

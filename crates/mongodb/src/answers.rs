@@ -11,6 +11,9 @@ use crate::{
 /// Codes of errors that tell of a change of state: the drivers' specification "Server Discovery and Monitoring" has them.
 const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 17_405];
 
+/// The code of the answer to a `getMore` of a cursor that is not there.
+const CURSOR_NOT_FOUND: i64 = 43;
+
 /// Phrases of servers that gave no code, and what drivers do not take for them.
 const PHRASES: [(&str, &str); 3] =
     [("not master", "(NOT_PRIMARY)"), ("not primary", "(NOT_PRIMARY)"), ("node is recovering", "(NODE_IS_RECOVERING)")];
@@ -22,6 +25,8 @@ pub struct Said {
     pub cursor: Option<(i64, usize)>,
     /// The server is no longer what it was.
     pub state_changed: bool,
+    /// It does not know the cursor, and has done nothing.
+    pub no_such_cursor: bool,
 }
 
 impl Said {
@@ -38,7 +43,10 @@ impl Said {
                         }
                     }
                 }
-                ("code", code) => said.state_changed |= is_state_change(code),
+                ("code", code) => {
+                    said.state_changed |= is_state_change(code);
+                    said.no_such_cursor = code.integer() == Some(CURSOR_NOT_FOUND);
+                }
                 ("errmsg", Value::Text(text)) => said.state_changed |= tells_state_change(text),
                 ("writeConcernError", Value::Document(error)) => said.state_changed |= error_of_state_change(error)?,
                 ("writeErrors", Value::Array(errors)) => {

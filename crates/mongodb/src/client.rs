@@ -39,7 +39,9 @@ pub struct Client {
     pub(crate) request: Request,
     /// The cursors that it is about.
     pub(crate) cursors: Vec<Named>,
-    /// The beginning of a request whose body is far behind.
+    /// The hosts that are asked next for a cursor that nobody remembers.
+    pub(crate) others: Vec<usize>,
+    /// The beginning of a request whose body is far behind; all of one that may have to be sent to another host.
     pub(crate) held: Vec<u8>,
 }
 

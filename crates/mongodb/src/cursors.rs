@@ -75,6 +75,15 @@ impl Cursors {
         told
     }
 
+    /// A user's cursor is at this place.
+    pub fn keep(&self, user: &Arc<str>, told: i64, place: Place) {
+        let mut table = self.table();
+        let now = table.now;
+        if table.known.len() < MAX_CURSORS {
+            table.known.insert((Arc::clone(user), told), (place, now));
+        }
+    }
+
     /// Where a user's cursor is, by what the client was told.
     pub fn find(&self, user: &Arc<str>, told: i64) -> Option<Place> {
         let mut table = self.table();

@@ -1,6 +1,6 @@
 //! What MongoDB's sessions ask of the configuration.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use protocol::{Encryption, Origin, PoolId};
 use scram::Verifier;
@@ -47,6 +47,9 @@ pub trait Directory: Send + Sync + 'static {
 
     /// The name of the replica set that they must be of, if that is configured.
     fn replica_set(&self) -> Option<Arc<str>>;
+
+    /// How long a client waits until a host is known that can serve it.
+    fn patience(&self) -> Duration;
 
     /// The pool that serves a user at a host. `user` is empty for a client that had not to log in.
     ///

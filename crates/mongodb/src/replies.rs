@@ -1,6 +1,6 @@
 //! What servers say: the answers to clients, which are passed on as they come, and those to what Poolhouse itself has asked.
 
-use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions};
+use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
     MongoDb,
@@ -103,6 +103,13 @@ impl MongoDb {
         };
         let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
         match read {
+            Ok((_, Said { no_such_cursor: true, .. })) if !client.others.is_empty() => {
+                let tag = answer.client;
+                server.role = Role::Idle;
+                out.push(Effect::Release { server: me, verdict: Verdict::Clean });
+                self.ask_another(tag, client, out);
+                return message.len();
+            }
             Ok((document, said)) if said.state_changed => {
                 self.topology().suspect(server.host, out);
                 let mut told = Ok(());
@@ -125,7 +132,7 @@ impl MongoDb {
         answer.left = 0;
         let answer = *answer;
         if !answer.more {
-            end(me, server, answer, clients, out);
+            self.end(me, server, answer, clients, out);
         }
         message.len()
     }
@@ -165,7 +172,7 @@ impl MongoDb {
         }
         let answer = *answer;
         if answer.left == 0 && !answer.more {
-            end(me, server, answer, clients, out);
+            self.end(me, server, answer, clients, out);
         }
         taken
     }
@@ -177,7 +184,11 @@ impl MongoDb {
                 self.cursors.closed(user, named.told);
                 0
             }
-            (_, Some(named)) if id == named.own => named.told,
+            (user, Some(named)) if id == named.own => {
+                // Now it is known where it is, if it was not.
+                self.cursors.keep(user, named.told, Place { host, id });
+                named.told
+            }
             (user, _) if id != 0 => self.cursors.opened(user, Place { host, id }),
             _ => 0,
         }
@@ -263,6 +274,7 @@ impl MongoDb {
         match server.role {
             Role::Serving(answer) => {
                 if let Some(client) = clients.get(answer.client) {
+                    self.forget_request(client);
                     client.on_server_lost(answer.client, answer.begun, out);
                 }
             }
@@ -273,24 +285,26 @@ impl MongoDb {
 }
 
 impl MongoDb {
+    /// An answer has come to its end.
+    fn end(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        answer: Answer,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        server.role = Role::Idle;
+        let client = clients.get(answer.client).expect("who is served is here");
+        self.forget_request(client);
+        let verdict = client.on_answered(answer.client, out);
+        out.push(Effect::Release { server: me, verdict });
+    }
+
     /// A server that nobody holds is closed.
     pub(crate) fn server_retired(&self, server: &Server) {
         if let Role::Monitor { key, .. } = server.role {
             self.topology().end_watch(server.host, key);
         }
     }
-}
-
-/// An answer has come to its end.
-fn end(
-    me: ServerTag,
-    server: &mut Server,
-    answer: Answer,
-    clients: &mut dyn Sessions<ClientTag, Client>,
-    out: &mut Outbox,
-) {
-    server.role = Role::Idle;
-    let client = clients.get(answer.client).expect("who is served is here");
-    let verdict = client.on_answered(answer.client, out);
-    out.push(Effect::Release { server: me, verdict });
 }

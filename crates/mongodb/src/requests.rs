@@ -4,7 +4,6 @@
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
 };
 
 use protocol::{
@@ -31,9 +30,6 @@ const MAX_OWN: usize = 48 * 1024;
 
 /// Bytes that all clients may have Poolhouse hold, where the bodies of their requests are behind much else.
 const MAX_HOLDING: usize = 256 << 20;
-
-/// How long a client waits until a host is known that can serve it.
-const MAX_PARKED: Duration = Duration::from_secs(2);
 
 /// What becomes of a request when its body has been read.
 enum Taken {
@@ -64,6 +60,7 @@ impl MongoDb {
             state: State::Idle,
             request: Request::new(none, 0),
             cursors: Vec::new(),
+            others: Vec::new(),
             held: Vec::new(),
         }
     }
@@ -199,7 +196,13 @@ impl MongoDb {
             }
         };
         if !answered && client.state != State::Idle {
-            return 0;
+            if client.others.is_empty() || bytes.len() < header.length || !client.held.is_empty() {
+                client.others.clear();
+                return 0;
+            }
+            client.held = bytes.to_vec();
+            self.holding.fetch_add(bytes.len(), Relaxed);
+            return bytes.len();
         }
         client.drop_rest(header.length - bytes.len());
         bytes.len()
@@ -353,14 +356,14 @@ impl MongoDb {
 
     /// Notes where a command goes.
     fn note_route(&self, client: &mut Client, command: &Command<'_>) -> Result<(), Failure> {
-        let Route { goal, cursors } = self.goal(&client.user, command)?;
+        let Route { goal, cursors, others } = self.goal(&client.user, command)?;
         if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
             let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
             return Err(Failure::new(Code::CommandFailed, text));
         }
         let begins = command.transaction == Transaction::Begins;
         client.request.begins = command.session.zip(command.number).filter(|_| begins);
-        (client.request.goal, client.cursors) = (goal, cursors);
+        (client.request.goal, client.cursors, client.others) = (goal, cursors, others);
         Ok(())
     }
 
@@ -368,7 +371,7 @@ impl MongoDb {
         let mut topology = self.topology();
         let until = match client.state {
             State::Parked { until } => until,
-            _ => topology.now + MAX_PARKED,
+            _ => topology.now + self.directory.patience(),
         };
         client.state = State::Parked { until };
         topology.park(me, client.key);
@@ -435,10 +438,15 @@ impl MongoDb {
         out: &mut Outbox,
     ) {
         let held = std::mem::take(&mut client.held);
-        self.holding.fetch_sub(held.len(), Relaxed);
         out.insert(Peer::Server(tag), |to| to.extend(&held));
+        let left = client.request.header.length - held.len();
+        if client.others.is_empty() {
+            self.holding.fetch_sub(held.len(), Relaxed);
+        } else {
+            client.held = held;
+        }
         server.serve(me, client.request.header.id, client.request.flags & EXHAUST_ALLOWED != 0);
-        sent(client, tag, server, client.request.header.length - held.len(), out);
+        sent(client, tag, server, left, out);
     }
 
     pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
@@ -455,6 +463,20 @@ impl MongoDb {
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
         }
         out.push(Effect::Wake { client: me });
+    }
+
+    /// The host that was asked does not know the client's cursor, and there is another to be asked.
+    pub(crate) fn ask_another(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let host = client.others.pop().expect("there is another");
+        client.request.goal = Goal::Host(host);
+        self.route(me, client, out);
+    }
+
+    /// The request is answered: nothing of it is needed any more.
+    pub(crate) fn forget_request(&self, client: &mut Client) {
+        self.holding.fetch_sub(client.held.len(), Relaxed);
+        client.held = Vec::new();
+        client.others = Vec::new();
     }
 
     pub(crate) fn client_left(

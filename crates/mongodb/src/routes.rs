@@ -46,6 +46,8 @@ pub struct Route {
     pub goal: Goal,
     /// The cursors that it is about.
     pub cursors: Vec<Named>,
+    /// Where it goes if that host does not know its cursor, the last one first: another Poolhouse may have opened it.
+    pub others: Vec<usize>,
 }
 
 impl MongoDb {
@@ -60,9 +62,13 @@ impl MongoDb {
                 let own = place(told).map_or(told, |Place { id, .. }| id);
                 Named { told, own, at }
             };
-            // One that is not remembered may be a primary's.
-            let goal = host.map_or(Goal::Writable, Goal::Host);
-            return Ok(Route { goal, cursors: cursors.into_iter().map(known).collect() });
+            let mut others = Vec::new();
+            if host.is_none() && command.name == "getMore" {
+                others = self.topology().all();
+                others.reverse();
+            }
+            let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
+            return Ok(Route { goal, cursors: cursors.into_iter().map(known).collect(), others });
         }
         let key = command.session.zip(command.number).map(|(session, number)| (Arc::clone(user), session, number));
         let begun = || key.as_ref().and_then(|key| self.transactions.host(key));
@@ -82,7 +88,7 @@ impl MongoDb {
                 begun => begun.map_or(Goal::Writable, Goal::Host),
             },
         };
-        Ok(Route { goal, cursors: Vec::new() })
+        Ok(Route { goal, cursors: Vec::new(), others: Vec::new() })
     }
 
     /// A command goes to this host: if it begins a transaction, those that follow do, too.

@@ -99,6 +99,13 @@ impl Topology {
         chosen
     }
 
+    /// All hosts that are known, one that takes writes first.
+    pub fn all(&mut self) -> Vec<usize> {
+        let first = self.writable();
+        let others = self.up().map(|(host, _)| host).filter(|host| Some(*host) != first);
+        first.into_iter().chain(others).collect()
+    }
+
     /// Whether a host takes writes, as far as is known.
     pub fn takes_writes(&mut self, host: usize) -> bool {
         let primary = self.up().any(|(_, facts)| facts.role == Role::Primary);

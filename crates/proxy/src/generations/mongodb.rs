@@ -1,6 +1,6 @@
 //! What the protocol of MongoDB asks, through all configurations.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mongodb::{Directory, ServerLogin, Verifier, Welcome};
 use protocol::{Encryption, Origin, PoolId};
@@ -27,6 +27,10 @@ impl Directory for Generations {
 
     fn replica_set(&self) -> Option<Arc<str>> {
         self.current().replica_set()
+    }
+
+    fn patience(&self) -> Duration {
+        self.current().patience()
     }
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {

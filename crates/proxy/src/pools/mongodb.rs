@@ -1,6 +1,6 @@
 //! What the protocol of MongoDB asks: who may log in, which pool serves him at which host, and how Poolhouse logs in itself.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use driver::Address;
 use mongodb::{Directory, ServerLogin, Verifier, Welcome};
@@ -12,6 +12,9 @@ use super::{Key, Pools, redis::reason};
 
 /// Where MongoDB knows its users, unless a URL says otherwise.
 const ADMIN: &str = "admin";
+
+/// For ever, as far as clients are concerned.
+const LONG: Duration = Duration::from_secs(24 * 3600);
 
 impl Pools {
     /// The hosts of the upstream, as they are called in metrics.
@@ -61,6 +64,11 @@ impl Directory for Pools {
     fn replica_set(&self) -> Option<Arc<str>> {
         let options = &self.config.databases[self.mongodb?].mongo;
         options.replica_set.as_deref().map(Arc::from)
+    }
+
+    fn patience(&self) -> Duration {
+        let config = self.mongodb.map(|index| &self.config.databases[index].pool.config);
+        config.and_then(|config| config.unavailable_wait_time).unwrap_or(LONG)
     }
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
