@@ -186,7 +186,7 @@ def test_what_is_malformed_gets_an_error_and_an_end(pool, sent):
 def test_a_server_that_dies_costs_an_error_and_no_more(workspace, pool):
     JavaServer.prepare()
     behind = JavaServer(directory(workspace, "mortal")).start()
-    poolhouse = pool(behind)
+    poolhouse = pool(behind, unavailable_wait_time="1s")
     client = poolhouse.connect(retryReads=False)
     client.app.things.insert_one({"_id": 1})
     behind.stop()
