@@ -157,8 +157,11 @@ impl Speech for Voice {
 
     fn sort_opening(&self, _: &mut Vec<Message>) {}
 
-    fn is_as_good(&self, _: &Message, _: &Message, _: bool) -> bool {
-        false
+    /// A host that was down since has no cursor of before.
+    fn is_as_good(&self, expected: &Message, got: &Message, hurt: bool) -> bool {
+        let starts = |message: &Message, with: &str| message.text.starts_with(with.as_bytes());
+        let (killed, gone) = ("cursorsKilled: 1, cursorsNotFound: 0", "cursorsKilled: 0, cursorsNotFound: 1");
+        hurt && starts(expected, killed) && starts(got, gone)
     }
 
     fn check(&mut self, real: &model::MongoDb, own: &model::MongoDb) {
@@ -210,6 +213,8 @@ impl Speech for Voice {
         if std::mem::replace(&mut self.asked.again, true) || !(write || read) {
             return None;
         }
+        // Whoever leaves now does not know what becomes of the second attempt.
+        self.refused.retain(|refused| Some(refused) != self.asked.row.as_ref());
         self.asked.id = self.programs.next_id();
         self.asked.bytes[4..8].copy_from_slice(&self.asked.id.to_le_bytes());
         Some(self.asked.bytes.clone())
