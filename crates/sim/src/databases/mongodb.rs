@@ -1,15 +1,16 @@
-//! A MongoDB that is not there: one server that stands alone, or a replica set of three hosts with elections. It speaks the real wire protocol,
-//! and knows the few commands that the simulator needs. It knows neither pools nor sockets.
+//! A MongoDB that is not there: one server that stands alone, or a replica set of three hosts with elections. It speaks
+//! the real wire protocol, and knows the few commands that the simulator needs. It knows neither pools nor sockets.
 //!
-//! A write is acknowledged when a majority has it, so no election loses it. Therefore all hosts read and write the same collections. What
-//! each host has for itself are its role, as it believes, and its cursors, whose numbers are the same at every host.
+//! A write is acknowledged when a majority has it, so no election loses it. Therefore all hosts read and write the same
+//! collections. What each host has for itself are its role, as it believes, and its cursors, whose numbers are the same
+//! at every host.
 //!
-//! - [`message`]: requests as they come, with their sections;
-//! - [`hello`]: what a host says that it is;
-//! - [`commands`]: what it does for a client;
-//! - [`writes`]: what is written, and which writes are known from their repetition;
-//! - [`cursors`]: batches;
-//! - [`elections`]: what happens among the hosts.
+//! - [`message`] reads requests as they come, with their sections;
+//! - [`hello`] tells what a host is;
+//! - [`commands`] chooses what it does for a client;
+//! - [`writes`] keeps what is written, and knows writes from their repetition;
+//! - [`cursors`] gives batches;
+//! - [`elections`] has all that happens among the hosts.
 
 mod commands;
 mod cursors;

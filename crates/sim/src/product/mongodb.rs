@@ -1,4 +1,5 @@
-//! Schedules of the MongoDB sessions: who may log in, a pool for each host and one for its monitor, and what is drawn for each seed.
+//! Schedules of the MongoDB sessions: who may log in, a pool for each host and one for its monitor, and what is drawn
+//! for each seed.
 
 mod programs;
 mod speech;

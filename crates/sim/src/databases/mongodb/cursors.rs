@@ -1,4 +1,5 @@
-//! Cursors of a host: an open one has what is left of the documents that were there when it was opened, and belongs to a session.
+//! Cursors of a host: an open one has what is left of the documents that were there when it was opened, and belongs to
+//! a session.
 
 use std::collections::VecDeque;
 
@@ -110,7 +111,8 @@ impl MongoDb {
         document(|answer| batch(answer, "nextBatch", &next, if over { 0 } else { id }, &collection))
     }
 
-    /// Closes cursors of the session. A real server asks only whose user's they are; here all clients are the same user, and some say anything.
+    /// Closes cursors of the session. A real server asks only whose user's they are; here all clients are the same
+    /// user, and some say anything.
     pub(super) fn kill_cursors(&mut self, host: usize, body: Document<'_>) -> Vec<u8> {
         let asked = body.get("cursors").ok().flatten().and_then(Value::array);
         let ids = asked.into_iter().flat_map(Document::elements).flatten();

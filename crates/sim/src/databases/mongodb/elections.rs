@@ -1,8 +1,8 @@
-//! What happens among the hosts: one goes down for a while, the primary steps down, another is elected. It is the only file that changes
-//! who the primary is.
+//! What happens among the hosts: one goes down for a while, the primary steps down, another is elected. It is the only
+//! file that changes who the primary is.
 //!
-//! A primary that is cut off from the others believes in itself until it finds out. It cannot acknowledge a write meanwhile, for no majority
-//! gets it, and in the end it takes it back.
+//! A primary that is cut off from the others believes in itself until it finds out. It cannot acknowledge a write
+//! meanwhile, for no majority gets it, and in the end it takes it back.
 
 use std::time::Duration;
 

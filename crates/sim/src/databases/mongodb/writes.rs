@@ -1,4 +1,5 @@
-//! What is written, and which writes are known from their repetition: of every session the number of its last one, and how that was answered.
+//! What is written, and which writes are known from their repetition: of every session the number of its last one, and
+//! how that was answered.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +58,9 @@ impl MongoDb {
             _ => documents(request, "updates").into_iter().filter_map(pushed).collect(),
         };
         if rows.is_empty() {
-            return Outcome::Nothing(document(|error| fail(error, "Write batch sizes must be between 1 and 100000", 16)));
+            return Outcome::Nothing(document(|error| {
+                fail(error, "Write batch sizes must be between 1 and 100000", 16)
+            }));
         }
         let number = request.body.get("txnNumber").ok().flatten().and_then(Value::integer);
         let key = session(request.body).zip(number);

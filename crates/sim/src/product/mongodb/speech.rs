@@ -1,4 +1,5 @@
-//! MongoDB as a player speaks it: what of an answer is compared, what a driver asks once more, and which rows must be there.
+//! MongoDB as a player speaks it: what of an answer is compared, what a driver asks once more, and which rows must be
+//! there.
 
 use mongodb::{
     bson::Document,
@@ -204,12 +205,13 @@ impl Speech for Voice {
         self.asked.bytes.clone()
     }
 
-    /// A driver repeats once: a write that has a number if the error has the label, and a read that begins if the code is one of a list.
+    /// A driver repeats once: a write that has a number if the error has the label, and a read that begins if the code
+    /// is one of a list.
     fn again(&mut self, error: &Message) -> Option<Vec<u8>> {
         let text = String::from_utf8_lossy(&error.text);
         let write = self.asked.repeatable_write && text.contains("RetryableWriteError");
-        let read = self.asked.repeatable_read
-            && READ_AGAIN.iter().any(|code| text.contains(&format!("code: Int32({code}),")));
+        let read =
+            self.asked.repeatable_read && READ_AGAIN.iter().any(|code| text.contains(&format!("code: Int32({code}),")));
         if std::mem::replace(&mut self.asked.again, true) || !(write || read) {
             return None;
         }

@@ -2,7 +2,8 @@
 
 use mongodb::bson::{Document, Malformed, Value};
 
-/// What a client may be told in a `hello`, and what is compared of it. The second half is for members of a replica set only.
+/// What a client may be told in a `hello`, and what is compared of it. The second half is for members of a replica set
+/// only.
 const HELLO: [&str; 15] = [
     "ismaster",
     "isWritablePrimary",
