@@ -10,11 +10,12 @@ POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
 SIM ?= $(CURDIR)/target/release/sim
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 60
-# How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 in all.
+# How many random schedules the simulator runs in `make test`, and from which seed on: 110,000 in all.
 SIM_WORLD_SCHEDULES ?= 20000
 SIM_CLUSTER_SCHEDULES ?= 10000
 SIM_POSTGRES_SCHEDULES ?= 40000
 SIM_REDIS_SCHEDULES ?= 30000
+SIM_MONGODB_SCHEDULES ?= 10000
 SIM_SEED ?= 1
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
 BENCH_ARGS ?=
@@ -58,6 +59,7 @@ test-sim: build ## random schedules in virtual time; a failure prints the comman
 	$(SIM) cluster --schedules $(SIM_CLUSTER_SCHEDULES) --seed $(SIM_SEED)
 	$(SIM) postgres --schedules $(SIM_POSTGRES_SCHEDULES) --seed $(SIM_SEED)
 	$(SIM) redis --schedules $(SIM_REDIS_SCHEDULES) --seed $(SIM_SEED)
+	$(SIM) mongodb --schedules $(SIM_MONGODB_SCHEDULES) --seed $(SIM_SEED)
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile tests $(PYTEST_ARGS)

@@ -17,16 +17,25 @@ impl std::fmt::Display for Malformed {
 /// A value, as far as anybody looks at one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
+    /// A number with a fraction.
     Double(f64),
+    /// A string.
     Text(&'a str),
+    /// A document within the document.
     Document(Document<'a>),
+    /// An array: a document whose names are numbers.
     Array(Document<'a>),
     /// With its subtype.
     Binary(u8, &'a [u8]),
+    /// A truth value.
     Bool(bool),
+    /// A number of 32 bits.
     Int32(i32),
+    /// A number of 64 bits.
     Int64(i64),
+    /// An id as drivers make them.
     ObjectId([u8; 12]),
+    /// Nothing.
     Null,
     /// Of another type.
     Other(u8),
@@ -53,15 +62,17 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The string that it is, if it is one.
     pub fn text(self) -> Option<&'a str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
+    /// The document that it is, if it is one.
     pub fn document(self) -> Option<Document<'a>> {
         if let Self::Document(document) = self { Some(document) } else { None }
     }
 
-    #[cfg(test)]
+    /// The array that it is, if it is one.
     pub fn array(self) -> Option<Document<'a>> {
         if let Self::Array(array) = self { Some(array) } else { None }
     }
@@ -70,6 +81,7 @@ impl<'a> Value<'a> {
 /// An element of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Element<'a> {
+    /// What it is called.
     pub name: &'a str,
     kind: u8,
     raw: &'a [u8],
@@ -243,6 +255,7 @@ impl<'a> Writer<'a> {
         self
     }
 
+    /// A string.
     pub fn text(&mut self, name: &str, value: &str) -> &mut Self {
         self.element(0x02, name, &(value.len() as i32 + 1).to_le_bytes());
         self.bytes.extend(value.as_bytes());
@@ -250,19 +263,22 @@ impl<'a> Writer<'a> {
         self
     }
 
+    /// A number of 32 bits.
     pub fn int32(&mut self, name: &str, value: i32) -> &mut Self {
         self.element(0x10, name, &value.to_le_bytes())
     }
 
-    #[cfg(test)]
+    /// A number of 64 bits.
     pub fn int64(&mut self, name: &str, value: i64) -> &mut Self {
         self.element(0x12, name, &value.to_le_bytes())
     }
 
+    /// A number with a fraction.
     pub fn double(&mut self, name: &str, value: f64) -> &mut Self {
         self.element(0x01, name, &value.to_le_bytes())
     }
 
+    /// A truth value.
     pub fn bool(&mut self, name: &str, value: bool) -> &mut Self {
         self.element(0x08, name, &[u8::from(value)])
     }
@@ -272,10 +288,12 @@ impl<'a> Writer<'a> {
         self.element(0x09, name, &milliseconds.to_le_bytes())
     }
 
+    /// An id as drivers make them.
     pub fn object_id(&mut self, name: &str, id: [u8; 12]) -> &mut Self {
         self.element(0x07, name, &id)
     }
 
+    /// Bytes, of no particular subtype.
     pub fn binary(&mut self, name: &str, value: &[u8]) -> &mut Self {
         self.element(0x05, name, &(value.len() as i32).to_le_bytes());
         self.bytes.push(0);

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
-mod bson;
+pub mod bson;
 mod client;
 mod command;
 mod cursors;
@@ -24,7 +24,7 @@ mod scan;
 mod server;
 mod topology;
 mod transactions;
-mod wire;
+pub mod wire;
 
 use std::{
     sync::{

@@ -28,6 +28,7 @@ const REQUIRED: u32 = 0xffff;
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
+    /// Of now: OP_MSG.
     Msg,
     /// Of old; handshakes may begin with it.
     Query,
@@ -35,6 +36,7 @@ pub enum Op {
     Reply,
     /// Nobody is offered compression.
     Compressed,
+    /// Of a number that nobody knows.
     Unknown(i32),
 }
 
@@ -43,9 +45,11 @@ pub enum Op {
 pub struct Header {
     /// Bytes of the whole message.
     pub length: usize,
+    /// What its answer refers to.
     pub id: i32,
     /// The id of the request that this answers.
     pub answers: i32,
+    /// What it is.
     pub op: Op,
 }
 

@@ -2,6 +2,7 @@
 //! sockets, and nothing of who connects to them.
 
 pub mod cluster;
+pub mod mongodb;
 pub mod postgres;
 pub mod redis;
 

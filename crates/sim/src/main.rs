@@ -9,8 +9,8 @@ use sim::{
     world,
 };
 
-const USAGE: &str = "usage: sim world|cluster|postgres|redis [--schedules N] [--seed N] [--steps N] [--trace]
-            cluster, postgres and redis also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
+const USAGE: &str = "usage: sim world|cluster|postgres|redis|mongodb [--schedules N] [--seed N] [--steps N] [--trace]
+            all but world also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
@@ -69,6 +69,7 @@ fn play(verb: &str) -> Option<Play> {
         "cluster" => Some(product::cluster::play),
         "postgres" => Some(product::postgres::play),
         "redis" => Some(product::redis::play),
+        "mongodb" => Some(product::mongodb::play),
         _ => None,
     }
 }
@@ -101,7 +102,7 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let (mut steps, mut ended) = (0, [0; 3]);
     let result = match verb.as_str() {
-        "cluster" | "postgres" | "redis" => {
+        "cluster" | "postgres" | "redis" | "mongodb" => {
             let play = play(&verb).expect("one of these");
             runner::run(
                 options.seed,

@@ -14,6 +14,7 @@
 pub mod cluster;
 mod drawn;
 mod house;
+pub mod mongodb;
 mod player;
 pub mod postgres;
 mod raw_client;
@@ -50,7 +51,7 @@ const SOON: Duration = Duration::from_millis(100);
 /// The number of those who say anything: no damage makes a player's of it.
 const RAW_CLIENT: usize = 987_654;
 
-/// For so long a fault is felt by those who come after it.
+/// That, where hosts are well again as soon as the network is.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// What is done by one schedule.
@@ -160,6 +161,8 @@ pub struct World<P: Protocol, S: Speech> {
     most: Most,
     /// Servers are so few, and patience so short, that anybody may be told so.
     scarce: bool,
+    /// For so long a fault is felt by those who come after it.
+    aftermath: Duration,
     /// After so long nobody's leftovers are in the database, when all have left.
     soon: Duration,
     done: Done,
@@ -193,6 +196,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             drained: false,
             most,
             scarce: false,
+            aftermath: AFTERMATH,
             soon: SOON,
             done: Done::default(),
             trace,
@@ -366,7 +370,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
                 self.drained
                     || self.scarce
                     || (self.recovery.is_some() && !self.chaos.gentle)
-                    || self.last_fault.is_some_and(|at| self.now < at + AFTERMATH),
+                    || self.last_fault.is_some_and(|at| self.now < at + self.aftermath),
             ),
             trace: self.trace,
         };

@@ -114,6 +114,29 @@ pub trait Speech {
 
     /// A request to cancel what is under way, to be sent on a connection of its own.
     fn cancel(&self) -> Option<Vec<u8>>;
+
+    /// It may ask more before it is answered.
+    fn is_hasty(&self) -> bool {
+        true
+    }
+
+    /// A request as the product is told it, where that knows things by other names than the reference.
+    fn addressed(&self, request: Vec<u8>) -> Vec<u8> {
+        request
+    }
+
+    /// What is asked once more after this error, which came in place of an answer: what the reference has answered is still due.
+    fn again(&mut self, _error: &Message) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// What was opened in the life before is used in the next: so a fault of that life can be felt in it.
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    /// All that was asked is answered or done with, and there was no fault: what nobody acknowledges is there, too.
+    fn check_unhurt(&mut self, _real: &Self::Database, _own: &Self::Database) {}
 }
 
 /// See the file's head.
@@ -124,6 +147,8 @@ pub struct Player<S: Speech> {
     own: S::Database,
     rng: Rng,
     life: Option<Life>,
+    /// How many faults there had been when the oldest life began whose past counts.
+    faults: u64,
     lives: u64,
     /// Most requests of a life.
     requests: u64,
@@ -231,6 +256,7 @@ impl<S: Speech> Player<S> {
             speech,
             rng,
             life: None,
+            faults: 0,
             lives,
             requests,
             wake,
@@ -302,7 +328,7 @@ impl<S: Speech> Player<S> {
         }
         let life = self.life.as_mut().expect("it lives");
         // It waits for its answers, mostly; and for what it is to be told, which takes a way of its own, before it asks for anything else.
-        let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(self.haste);
+        let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(self.haste) && self.speech.is_hasty();
         if life.opening || (life.due > 0 && !hasty) {
             return;
         }
@@ -329,6 +355,8 @@ impl<S: Speech> Player<S> {
 
     fn begin(&mut self, around: &Around<'_, S::Database>) {
         self.lives -= 1;
+        let faults = around.faults - around.felt;
+        self.faults = if self.speech.remembers() { self.faults.min(faults) } else { faults };
         let end = around.network.connect();
         let own = self.own.connect(elapsed(around.now));
         self.life = Some(Life {
@@ -347,7 +375,7 @@ impl<S: Speech> Player<S> {
             requests: (1 + self.rng.below(24)).min(self.requests),
             due: 0,
             since: around.now,
-            faults: around.faults - around.felt,
+            faults: self.faults,
             cancelled: false,
             story: Vec::new(),
             left: false,
@@ -367,7 +395,7 @@ impl<S: Speech> Player<S> {
             println!("{:>12.6}   player {}: {}", around.now.0 as f64 / 1e9, self.number, request.bytes.escape_ascii());
         }
         life.story.push(request.bytes.escape_ascii().to_string());
-        life.unsent.extend(&request.bytes);
+        life.unsent.extend(self.speech.addressed(request.bytes.clone()));
         self.own.receive(life.own, &request.bytes, elapsed(around.now));
         while let Some(due) = self.own.due() {
             self.own.tick(due);
@@ -523,6 +551,10 @@ impl<S: Speech> Player<S> {
         } else {
             let excused = (hurt && message.kind == Kind::Fault) || (life.cancelled && message.kind == Kind::Cancelled);
             assert!(excused, "{} gets {message:?} instead of {expected:?}", life.tale(self.number));
+            if let Some(again) = self.speech.again(&message) {
+                life.unsent.extend(again);
+                return self.flush(around.network);
+            }
             return self.end_life(around, true);
         }
         if message.kind == Kind::End {
@@ -532,6 +564,9 @@ impl<S: Speech> Player<S> {
             if life.due == 0 && !life.cancelled {
                 assert!(life.expected.is_empty(), "{} is owed {:?}", life.tale(self.number), life.expected);
                 self.speech.check(around.real, &self.own);
+                if !hurt {
+                    self.speech.check_unhurt(around.real, &self.own);
+                }
             }
             self.wake = self.wake.min(around.now + self.rng.around(Duration::from_micros(100)));
         }

@@ -15,6 +15,8 @@ use crate::{
 const MOST_AT_ONCE: u64 = 4096;
 /// For so long around it stays after it has said all.
 const STAYS: Duration = Duration::from_millis(20);
+/// One that lets lie what it is told is not heard in the end. It leaves when it has tried so often in vain.
+const TRIES: u32 = 1000;
 
 /// See the file's head.
 pub struct RawClient {
@@ -22,6 +24,8 @@ pub struct RawClient {
     sent: usize,
     /// It lets what it is told lie.
     deaf: bool,
+    /// How often it has tried in vain to say something.
+    vain: u32,
     rng: Rng,
     end: Option<EndId>,
     done: bool,
@@ -33,7 +37,7 @@ impl RawClient {
     /// One that says these bytes, and leaves.
     pub fn new(bytes: Vec<u8>, mut rng: Rng) -> Self {
         let (deaf, wake) = (rng.percent(10), Time(rng.below(20_000_000)));
-        Self { bytes, sent: 0, deaf, rng, end: None, done: false, wake }
+        Self { bytes, sent: 0, deaf, vain: 0, rng, end: None, done: false, wake }
     }
 
     /// One that says these bytes, behind a player's opening or, if the first of them is odd, as they are.
@@ -95,7 +99,7 @@ impl RawClient {
             // One that lets lie what it is told does not see the end of it.
             return self.leave(network);
         }
-        if self.sent == self.bytes.len() {
+        if self.sent == self.bytes.len() || (self.deaf && self.vain > TRIES) {
             if self.rng.percent(30) {
                 network.reset(end);
             }
@@ -110,7 +114,9 @@ impl RawClient {
         let Some(end) = self.end else { return };
         let rest = &self.bytes[self.sent..];
         let most = if self.rng.percent(50) { rest.len() } else { 1 + self.rng.below(MOST_AT_ONCE) as usize };
-        self.sent += network.send(end, &rest[..most.min(rest.len())]);
+        let sent = network.send(end, &rest[..most.min(rest.len())]);
+        self.vain = if sent > 0 { 0 } else { self.vain + 1 };
+        self.sent += sent;
     }
 
     /// Something has happened to its end.

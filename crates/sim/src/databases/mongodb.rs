@@ -1,0 +1,240 @@
+//! A MongoDB that is not there: one server that stands alone, or a replica set of three hosts with elections. It speaks
+//! the real wire protocol, and knows the few commands that the simulator needs. It knows neither pools nor sockets.
+//!
+//! A write is acknowledged when a majority has it, so no election loses it. Therefore all hosts read and write the same
+//! collections. What each host has for itself are its role, as it believes, and its cursors, whose numbers are the same
+//! at every host.
+//!
+//! - [`message`] reads requests as they come, with their sections;
+//! - [`hello`] tells what a host is;
+//! - [`commands`] chooses what it does for a client;
+//! - [`writes`] keeps what is written, and knows writes from their repetition;
+//! - [`cursors`] gives batches;
+//! - [`elections`] has all that happens among the hosts.
+
+mod commands;
+mod cursors;
+mod elections;
+mod hello;
+mod message;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use mongodb::{
+    bson::{Document, Writer},
+    wire::{self, Answers},
+};
+
+use self::{cursors::Cursor, elections::Stale, message::Next, writes::Written};
+use super::{Connection, Database};
+
+/// Hosts of a replica set.
+pub const HOSTS: usize = 3;
+
+/// The number of a host's first cursor.
+const FIRST_CURSOR: i64 = 1001;
+
+/// See the file's head.
+pub struct MongoDb {
+    /// The database of one client alone: a mongos, or a server that stands alone, to which nothing ever happens.
+    own: bool,
+    /// It is a replica set.
+    set: bool,
+    hosts: [Host; HOSTS],
+    sessions: BTreeMap<Connection, Session>,
+    last: Connection,
+    /// The host that takes writes, if one does.
+    primary: Option<usize>,
+    /// Counts elections.
+    term: u64,
+    /// Counts changes of the set's configuration.
+    version: i32,
+    /// When the next primary is elected, and who has the best chances.
+    election: Option<(Duration, usize)>,
+    /// A host that does not know yet that it is the primary no longer.
+    stale: Option<Stale>,
+    /// Until then the session whose write is carried out next ends without an answer.
+    ambush: Option<Duration>,
+    written: Written,
+    now: Duration,
+    output: Vec<(Connection, Vec<u8>)>,
+    closed: Vec<Connection>,
+}
+
+#[derive(Default)]
+struct Host {
+    cursors: BTreeMap<i64, Cursor>,
+    /// How many it has opened.
+    opened: i64,
+    /// It is down until then.
+    down: Option<Duration>,
+    /// When it was asked last what it is.
+    asked: Duration,
+}
+
+struct Session {
+    host: usize,
+    input: Vec<u8>,
+}
+
+/// A document of these elements.
+fn document(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut Writer::new(&mut bytes));
+    bytes
+}
+
+impl MongoDb {
+    fn new(own: bool, set: bool) -> Self {
+        Self {
+            own,
+            set,
+            hosts: <[Host; HOSTS]>::default(),
+            sessions: BTreeMap::new(),
+            last: 0,
+            primary: Some(0),
+            term: 1,
+            version: 1,
+            election: None,
+            stale: None,
+            ambush: None,
+            written: Written::default(),
+            now: Duration::ZERO,
+            output: Vec::new(),
+            closed: Vec::new(),
+        }
+    }
+
+    /// A server that stands alone.
+    pub fn standalone() -> Self {
+        Self::new(false, false)
+    }
+
+    /// A replica set.
+    pub fn set() -> Self {
+        Self::new(false, true)
+    }
+
+    /// What a client sees that has all for itself, in front of a replica set or of a server that stands alone.
+    pub fn own(set: bool) -> Self {
+        Self::new(true, set)
+    }
+
+    /// The rows of a collection, in the order in which they were written.
+    pub fn rows(&self, collection: &str) -> Vec<String> {
+        self.written.rows(collection)
+    }
+
+    /// Hosts that nobody has asked for so long what they are.
+    pub fn unwatched(&self, long: Duration) -> Vec<String> {
+        let hosts = self.hosts.iter().take(if self.set { HOSTS } else { 1 }).enumerate();
+        let unwatched = hosts.filter(|(_, host)| host.asked + long < self.now);
+        unwatched.map(|(host, _)| format!("nobody asks host {host} what it is")).collect()
+    }
+
+    /// What time it is.
+    pub fn tell_time(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+    }
+
+    fn say(&mut self, to: Connection, answers: Answers, said: &[u8]) {
+        let mut bytes = Vec::new();
+        wire::answer(&mut bytes, answers, |answer| {
+            for element in Document::read(said).expect("it was just written").elements() {
+                answer.copy(&element.expect("it was just written"));
+            }
+        });
+        self.output.push((to, bytes));
+    }
+
+    /// A session ends, and its connection with it.
+    fn drop_session(&mut self, connection: Connection) {
+        if self.sessions.remove(&connection).is_some() {
+            self.closed.push(connection);
+        }
+    }
+}
+
+impl Database for MongoDb {
+    const HOSTS: u16 = HOSTS as u16;
+
+    fn connect(&mut self, now: Duration) -> Connection {
+        self.connect_to(0, now)
+    }
+
+    fn connect_to(&mut self, host: u16, now: Duration) -> Connection {
+        self.tell_time(now);
+        self.last += 1;
+        let host = usize::from(host);
+        if self.hosts[host].down.is_some() {
+            self.closed.push(self.last);
+        } else {
+            self.sessions.insert(self.last, Session { host, input: Vec::new() });
+        }
+        self.last
+    }
+
+    fn disturb(&mut self, lot: u64, gently: bool, now: Duration) {
+        self.tell_time(now);
+        self.upset(lot, gently);
+    }
+
+    fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration) {
+        self.tell_time(now);
+        self.ambush.take_if(|until| *until < now);
+        let Some(session) = self.sessions.get_mut(&connection) else { return };
+        session.input.extend(bytes);
+        while let Some(session) = self.sessions.get_mut(&connection) {
+            match message::next(&session.input) {
+                Next::Incomplete => return,
+                Next::Malformed => return self.drop_session(connection),
+                Next::Whole(length) => {
+                    let message: Vec<u8> = session.input.drain(..length).collect();
+                    self.hear(connection, &message);
+                }
+            }
+        }
+    }
+
+    fn hang_up(&mut self, connection: Connection, _: Duration) {
+        self.sessions.remove(&connection);
+    }
+
+    fn due(&self) -> Option<Duration> {
+        let downs = self.hosts.iter().filter_map(|host| host.down);
+        let stale = self.stale.as_ref().map(|stale| stale.until);
+        downs.chain(self.election.map(|election| election.0)).chain(stale).min()
+    }
+
+    fn tick(&mut self, now: Duration) {
+        self.tell_time(now);
+        self.settle();
+    }
+
+    fn take_output(&mut self) -> Vec<(Connection, Vec<u8>)> {
+        std::mem::take(&mut self.output)
+    }
+
+    fn take_closed(&mut self) -> Vec<Connection> {
+        std::mem::take(&mut self.closed)
+    }
+
+    fn kill(&mut self, connection: Connection, _: bool, _: Duration) {
+        self.drop_session(connection);
+    }
+
+    fn open(&self) -> Vec<Connection> {
+        self.sessions.keys().copied().collect()
+    }
+}
+
+/// The connections that speak with a host.
+fn at_host(sessions: &BTreeMap<Connection, Session>, host: usize) -> BTreeSet<Connection> {
+    sessions.iter().filter(|(_, session)| session.host == host).map(|(connection, _)| *connection).collect()
+}

@@ -1,0 +1,87 @@
+//! What a host does for a client: which commands there are, and which of them only a primary carries out.
+
+use mongodb::bson::{Document, Value, Writer};
+
+use super::{MongoDb, document, message::Request, writes::Outcome};
+use crate::databases::Connection;
+
+/// Codes of errors, and what they are called.
+const NAMES: [(i32, &str); 9] = [
+    (9, "FailedToParse"),
+    (13, "Unauthorized"),
+    (16, "InvalidLength"),
+    (43, "CursorNotFound"),
+    (59, "CommandNotFound"),
+    (225, "TransactionTooOld"),
+    (10_107, "NotWritablePrimary"),
+    (11_602, "InterruptedDueToReplStateChange"),
+    (13_435, "NotPrimaryNoSecondaryOk"),
+];
+
+/// Writes an error.
+pub fn fail(error: &mut Writer<'_>, text: &str, code: i32) {
+    let name = NAMES.iter().find(|(known, _)| *known == code).expect("a code that has a name").1;
+    error.double("ok", 0.0).text("errmsg", text).int32("code", code).text("codeName", name);
+}
+
+fn error(text: &str, code: i32) -> Vec<u8> {
+    document(|error| fail(error, text, code))
+}
+
+/// A command that may be carried out where the data may be old.
+fn is_for_any(body: Document<'_>) -> bool {
+    let preference = body.get("$readPreference").ok().flatten().and_then(Value::document);
+    preference.and_then(|document| document.get("mode").ok().flatten()?.text()).is_some_and(|mode| mode != "primary")
+}
+
+impl MongoDb {
+    /// Carries out a request.
+    pub(super) fn hear(&mut self, from: Connection, message: &[u8]) {
+        let Ok(request) = Request::read(message) else { return self.drop_session(from) };
+        let Some(answer) = self.answer(from, &request) else { return };
+        if !request.silent {
+            self.say(from, request.answers, &answer);
+        }
+    }
+
+    /// The answer, if there is one now.
+    fn answer(&mut self, from: Connection, request: &Request<'_>) -> Option<Vec<u8>> {
+        let host = self.sessions.get(&from).expect("it speaks").host;
+        let Some(Ok((name, subject))) = request.body.elements().next().map(|first| {
+            let first = first?;
+            Ok::<_, mongodb::bson::Malformed>((first.name, first.value()?))
+        }) else {
+            return Some(error("a command without a name", 9));
+        };
+        if request.body.elements().any(|element| element.is_err()) {
+            return Some(error("a body that is malformed", 9));
+        }
+        let ok = || document(|answer| _ = answer.double("ok", 1.0));
+        Some(match (name, subject) {
+            ("hello" | "isMaster" | "ismaster", _) => self.hello(host, name, request.body),
+            ("ping", _) => ok(),
+            ("insert" | "update", Value::Text(_)) if !self.takes_writes(host) => error("not primary", 10_107),
+            ("insert" | "update", Value::Text(_)) if self.is_stale(host) => {
+                let stale = self.stale.as_mut().expect("it is one");
+                if !request.silent {
+                    stale.waiting.push((from, request.answers));
+                }
+                return None;
+            }
+            ("insert" | "update", Value::Text(collection)) => match self.write(name, collection, request) {
+                Outcome::Done(_) if self.ambush.take().is_some() => {
+                    self.drop_session(from);
+                    return None;
+                }
+                Outcome::Done(answer) | Outcome::Nothing(answer) => answer,
+            },
+            ("find", Value::Text(_)) if !self.takes_writes(host) && !is_for_any(request.body) => {
+                error("not primary and secondaryOk=false", 13_435)
+            }
+            ("find", Value::Text(collection)) => self.find(host, collection, request.body),
+            ("getMore", Value::Int64(id)) => self.get_more(host, id, request.body),
+            ("killCursors", Value::Text(_)) => self.kill_cursors(host, request.body),
+            _ => error(&format!("no such command: '{}'", name.escape_default()), 59),
+        })
+    }
+}

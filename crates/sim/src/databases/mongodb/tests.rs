@@ -1,0 +1,118 @@
+//! What the model answers.
+
+use mongodb::wire::Header;
+
+use super::*;
+
+/// A deployment, and what it has said to whom.
+struct Table {
+    database: MongoDb,
+    now: Duration,
+}
+
+impl Table {
+    fn new(database: MongoDb) -> Self {
+        Self { database, now: Duration::from_secs(1) }
+    }
+
+    fn connect(&mut self, host: u16) -> Connection {
+        self.database.connect_to(host, self.now)
+    }
+
+    /// Asks, and reads the answer if there is one.
+    fn ask<R>(
+        &mut self,
+        from: Connection,
+        write: impl FnOnce(&mut Writer<'_>),
+        read: impl FnOnce(Document<'_>) -> R,
+    ) -> Option<R> {
+        let mut bytes = Vec::new();
+        wire::request(&mut bytes, 5, write);
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        self.database.receive(from, first, self.now);
+        self.database.receive(from, second, self.now);
+        self.heard(from, read)
+    }
+
+    fn heard<R>(&mut self, by: Connection, read: impl FnOnce(Document<'_>) -> R) -> Option<R> {
+        let (to, said) = self.database.take_output().pop()?;
+        let header = Header::read(&said).expect("whole").expect("well formed");
+        assert_eq!((to, header.answers), (by, 5));
+        Some(read(wire::answered(&said, &header).expect("well formed")))
+    }
+
+    fn insert(&mut self, from: Connection, row: &str, number: i64) -> Option<i64> {
+        let write = |body: &mut Writer<'_>| {
+            body.text("insert", "c").int64("txnNumber", number);
+            body.document("lsid", |lsid| _ = lsid.binary("id", &[7; 16]));
+            body.array("documents", |rows| _ = rows.document("0", |document| _ = document.text("v", row)));
+        };
+        self.ask(from, write, code)
+    }
+}
+
+/// The code of an error, or zero.
+fn code(answer: Document<'_>) -> i64 {
+    answer.get("code").expect("well formed").and_then(|code| code.integer()).unwrap_or(0)
+}
+
+fn cursor(answer: Document<'_>) -> (i64, usize) {
+    let cursor = answer.get("cursor").expect("well formed").expect("a cursor").document().expect("a document");
+    let batch = cursor.get("firstBatch").expect("well formed").or(cursor.get("nextBatch").expect("well formed"));
+    let id = cursor.get("id").expect("well formed").expect("an id").integer().expect("a number");
+    (id, batch.expect("a batch").array().expect("an array").elements().count())
+}
+
+fn find(body: &mut Writer<'_>) {
+    body.text("find", "numbers").int32("batchSize", 2);
+    body.document("filter", |filter| _ = filter.text("label", "a").int32("count", 3));
+    body.document("$readPreference", |preference| _ = preference.text("mode", "nearest"));
+}
+
+#[test]
+fn a_write_is_carried_out_once() {
+    let mut table = Table::new(MongoDb::standalone());
+    let here = table.connect(0);
+    assert_eq!([table.insert(here, "x", 1), table.insert(here, "x", 1)], [Some(0); 2]);
+    assert_eq!(table.insert(here, "y", 2), Some(0));
+    assert_eq!(table.insert(here, "x", 1), Some(225));
+    assert_eq!(table.database.rows("c"), ["x", "y"]);
+}
+
+#[test]
+fn a_secondary_refuses_writes_and_reads_that_a_primary_is_for() {
+    let mut table = Table::new(MongoDb::set());
+    let there = table.connect(1);
+    assert_eq!(table.insert(there, "x", 1), Some(10_107));
+    assert_eq!(table.ask(there, |body| _ = body.text("find", "c"), code), Some(13_435));
+    assert_eq!(table.ask(there, find, code), Some(0));
+    assert_eq!(table.ask(there, |body| _ = body.int32("what", 1), code), Some(59));
+}
+
+#[test]
+fn cursors_of_two_hosts_have_the_same_numbers() {
+    let mut table = Table::new(MongoDb::set());
+    let (here, there) = (table.connect(0), table.connect(1));
+    assert_eq!(table.ask(here, find, cursor), Some((FIRST_CURSOR, 2)));
+    assert_eq!(table.ask(there, find, cursor), Some((FIRST_CURSOR, 2)));
+    let more = |body: &mut Writer<'_>| _ = body.int64("getMore", FIRST_CURSOR).text("collection", "numbers");
+    assert_eq!(table.ask(here, more, cursor), Some((0, 1)));
+    assert_eq!(table.ask(here, more, code), Some(43));
+    assert_eq!(table.ask(there, more, cursor), Some((0, 1)));
+}
+
+#[test]
+fn a_primary_that_is_cut_off_acknowledges_nothing() {
+    let mut table = Table::new(MongoDb::set());
+    let (old, new) = (table.connect(0), table.connect(1));
+    let some = 18 * 1000;
+    table.database.disturb(1 + some, false, table.now);
+    table.now = table.database.due().expect("an election");
+    table.database.tick(table.now);
+    assert_eq!(table.insert(old, "x", 1), None);
+    assert_eq!(table.insert(new, "y", 1), Some(0));
+    table.now = table.database.due().expect("it finds out");
+    table.database.tick(table.now);
+    assert_eq!(table.heard(old, code), Some(11_602));
+    assert_eq!(table.database.rows("c"), ["y"]);
+}
