@@ -10,10 +10,10 @@ POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
 SIM ?= $(CURDIR)/target/release/sim
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 60
-# How many random schedules the simulator runs in `make test`, and from which seed on: 110,000 in all.
+# How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 in all.
 SIM_WORLD_SCHEDULES ?= 20000
 SIM_CLUSTER_SCHEDULES ?= 10000
-SIM_POSTGRES_SCHEDULES ?= 40000
+SIM_POSTGRES_SCHEDULES ?= 30000
 SIM_REDIS_SCHEDULES ?= 30000
 SIM_MONGODB_SCHEDULES ?= 10000
 SIM_SEED ?= 1

@@ -30,6 +30,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// Hosts are asked every second what they are.
 const UNWATCHED: Duration = Duration::from_secs(2);
 
+/// How long clients wait for a host that can serve them.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A pool for each host, and one for its monitor.
 #[derive(Clone)]
 struct Doors {
@@ -70,6 +73,10 @@ impl Directory for Doors {
 
     fn replica_set(&self) -> Option<Arc<str>> {
         self.name.clone()
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     fn route(&self, _: &str, host: usize) -> Result<PoolId, String> {
