@@ -112,7 +112,11 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let doors = Arc::new(Doors { config, hosts, name });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
-    let rules = drawn::rules(&mut rng);
+    let mut rules = drawn::rules(&mut rng);
+    if rng.percent(30) {
+        // The body of a request may be behind more than the driver holds.
+        rules.driver.max_held_input = 2048;
+    }
     let chaos = drawn::chaos(&mut rng, bounds);
     let house = House::new(MongoDb::new(doors.clone()), doors, rules, &network, &mut rng);
     let players = drawn::players(&mut rng, bounds, players, |number| Voice::new(number, set));
