@@ -89,8 +89,7 @@ const checks = {
           const [things, value] = [client.db("app").collection(`cursors${number}`), nonce()];
           await things.insertMany(range(12).map((n) => ({ value, n })));
           const cursor = things.find({ value }, { batchSize: 3 }).sort({ n: 1 });
-          const found = [await cursor.next()];
-          if (--waiting === 0) open();
+          const found = [await cursor.next().finally(() => --waiting === 0 && open())];
           await opened;
           for await (const one of cursor) found.push(one);
           assert.deepEqual(found.map((one) => [one.value, one.n]), range(12).map((n) => [value, n]));
