@@ -112,9 +112,14 @@ async def cursors(_):
 
             async def read(number):
                 things, value = client.app[f"cursors{number}"], nonce()
-                await things.insert_many([{"value": value, "n": n} for n in range(12)])
-                async with things.find({"value": value}, batch_size=3).sort("n") as cursor:
+                try:
+                    await things.insert_many([{"value": value, "n": n} for n in range(12)])
+                    cursor = things.find({"value": value}, batch_size=3).sort("n")
                     found = [await cursor.next()]
+                except Exception:
+                    await opened.abort()
+                    raise
+                async with cursor:
                     await opened.wait()
                     found += [one async for one in cursor]
                 same([(one["value"], one["n"]) for one in found], [(value, n) for n in range(12)])
