@@ -37,7 +37,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,9 @@ clients: setup build ## drivers others wrote, each in its own language (download
 
 redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-redis' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/redis_clients/run.py $(REDIS_CLIENTS_OF)
+
+mongodb-clients: setup build ## the same for MongoDB, and builds FerretDB (MONGODB_CLIENTS_OF='node go-driver' for some only)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/mongodb_clients/run.py $(MONGODB_CLIENTS_OF)
 
 redis-regress: setup build ## Redis's own tests, directly and through Poolhouse (REDIS_UNITS='type/list scripting' for some only)
 	tests/redis_regress/fetch.sh
