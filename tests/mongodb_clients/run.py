@@ -5,8 +5,8 @@
 
 Each program reads HOST, PORT and OPTIONS (what stands behind the `?` of a URL) from its environment, does what its checks are called,
 on many connections at once, and prints `version X`, and `ok CHECK` or `failed CHECK: why` for each. Downloads what the programs and the
-server are built with. A run of all programs through Poolhouse writes results.json and the table in docs/mongodb.md; a run of some brings
-these up to date. Exit status 1: something failed.
+server are built with. A run through Poolhouse brings results.json and the table in docs/mongodb.md up to date. Exit status 1: something
+failed.
 """
 
 import argparse
@@ -70,11 +70,11 @@ def main():
                 version, found[options] = served(directory, name, command, options, chosen.direct)
                 failures += sum(why is not None for why in found[options].values())
             results[name] = {"version": version, "checks": found}
+            if not chosen.direct and chosen.options is None:
+                RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+                pages.put("mongodb-clients", table(results), "mongodb.md")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    if not chosen.direct and chosen.options is None:
-        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-        pages.put("mongodb-clients", table(results), "mongodb.md")
     return min(failures, 1)
 
 

@@ -87,9 +87,9 @@ const checks = {
         const opened = new Promise((resolve) => (open = resolve));
         await all(range(count).map(async (number) => {
           const [things, value] = [client.db("app").collection(`cursors${number}`), nonce()];
-          await things.insertMany(range(12).map((n) => ({ value, n })));
+          const written = things.insertMany(range(12).map((n) => ({ value, n })));
           const cursor = things.find({ value }, { batchSize: 3 }).sort({ n: 1 });
-          const found = [await cursor.next().finally(() => --waiting === 0 && open())];
+          const found = [await written.then(() => cursor.next()).finally(() => --waiting === 0 && open())];
           await opened;
           for await (const one of cursor) found.push(one);
           assert.deepEqual(found.map((one) => [one.value, one.n]), range(12).map((n) => [value, n]));
