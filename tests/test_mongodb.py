@@ -127,6 +127,22 @@ def test_what_wants_no_answer_is_done_though_the_client_leaves_when_it_has_a_ser
         eventually("all are there", lambda: direct.app.things.count_documents({}) == 20)
 
 
+def test_who_leaves_behind_what_wants_no_answer_costs_no_server(pool, server):
+    unless_it_ignores_what_wants_no_answer(server)
+    poolhouse = pool(max_size=5)
+    with poolhouse.connect() as client:
+        client.app.things.insert_many([{"_id": n} for n in range(60)])
+        cursor = client.app.things.find(batch_size=5)
+        next(cursor)
+        body = bson.encode({"endSessions": [], "$db": "admin"})
+        for n in range(5):
+            with socket.create_connection(("127.0.0.1", poolhouse.port)) as leaving:
+                leaving.sendall(struct.pack("<iiiiIB", 21 + len(body), n, 0, 2013, 2, 0) + body)
+                time.sleep(0.05)
+        assert len(list(cursor)) == 59
+    assert poolhouse.metric("poolhouse_servers_closed_total", reason="error") == 0
+
+
 def test_large_documents_pass_in_sections_and_in_bodies(pool):
     client = pool().connect()
     things = client.app.things

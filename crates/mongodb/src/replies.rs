@@ -232,7 +232,9 @@ impl MongoDb {
                     }
                 }
             }
-            Role::Checked { asked } if *asked == header.answers => {
+            // There are servers that answer though nobody wants it.
+            Role::Checked { silent, .. } if *silent == Some(header.answers) => {}
+            Role::Checked { asked, .. } if *asked == header.answers => {
                 server.role = Role::Idle;
                 out.push(Effect::Ready { server: me });
             }

@@ -20,6 +20,8 @@ pub(crate) enum Role {
     /// It owes the answer to a question whether it is still there.
     Checked {
         asked: i32,
+        /// The request of a client that has left, which wanted no answer.
+        silent: Option<i32>,
     },
     Monitor {
         key: u64,
@@ -81,8 +83,9 @@ impl Server {
     /// for it when the connection ends.
     pub(crate) fn abandon(&mut self) -> Verdict {
         match self.role {
-            Role::Serving(Answer { silent: Some(_), asked, .. }) => {
-                self.role = Role::Checked { asked };
+            // In the middle of an answer that nobody wants the next bytes would be taken for the beginning of another.
+            Role::Serving(Answer { silent: Some(silent), asked, left: 0, .. }) => {
+                self.role = Role::Checked { asked, silent: Some(silent) };
                 Verdict::Reset
             }
             _ => Verdict::Discard,
@@ -109,7 +112,7 @@ impl Server {
     }
 
     pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {
-        self.role = Role::Checked { asked: self.ping(me, out) };
+        self.role = Role::Checked { asked: self.ping(me, out), silent: None };
     }
 
     pub(crate) fn fail(me: ServerTag, why: &str, out: &mut Outbox) {

@@ -15,6 +15,7 @@
 mod commands;
 mod cursors;
 mod elections;
+mod errors;
 mod hello;
 mod message;
 #[cfg(test)]

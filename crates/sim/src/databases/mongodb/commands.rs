@@ -1,28 +1,9 @@
 //! What a host does for a client: which commands there are, and which of them only a primary carries out.
 
-use mongodb::bson::{Document, Value, Writer};
+use mongodb::bson::{Document, Value};
 
-use super::{MongoDb, document, message::Request, writes::Outcome};
+use super::{MongoDb, document, errors::fail, message::Request, writes::Outcome};
 use crate::databases::Connection;
-
-/// Codes of errors, and what they are called.
-const NAMES: [(i32, &str); 9] = [
-    (9, "FailedToParse"),
-    (13, "Unauthorized"),
-    (16, "InvalidLength"),
-    (43, "CursorNotFound"),
-    (59, "CommandNotFound"),
-    (225, "TransactionTooOld"),
-    (10_107, "NotWritablePrimary"),
-    (11_602, "InterruptedDueToReplStateChange"),
-    (13_435, "NotPrimaryNoSecondaryOk"),
-];
-
-/// Writes an error.
-pub fn fail(error: &mut Writer<'_>, text: &str, code: i32) {
-    let name = NAMES.iter().find(|(known, _)| *known == code).expect("a code that has a name").1;
-    error.double("ok", 0.0).text("errmsg", text).int32("code", code).text("codeName", name);
-}
 
 fn error(text: &str, code: i32) -> Vec<u8> {
     document(|error| fail(error, text, code))

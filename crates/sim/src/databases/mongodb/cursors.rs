@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use mongodb::bson::{Document, Value, Writer};
 
-use super::{FIRST_CURSOR, MongoDb, commands::fail, document};
+use super::{FIRST_CURSOR, MongoDb, document, errors::fail};
 
 /// Documents of a batch, where nobody says how many.
 const BATCH: usize = 101;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mongodb::wire::Answers;
 
-use super::{HOSTS, MongoDb, at_host, commands, document};
+use super::{HOSTS, MongoDb, at_host, document, errors};
 use crate::databases::Connection;
 
 /// For so long a session lies in wait for a write.
@@ -99,7 +99,7 @@ impl MongoDb {
         }
         if let Some(stale) = self.stale.take_if(|stale| stale.until <= now) {
             let error = document(|error| {
-                commands::fail(error, "operation was interrupted: stepped down", 11_602);
+                errors::fail(error, "operation was interrupted: stepped down", 11_602);
             });
             for (to, answers) in stale.waiting {
                 self.say(to, answers, &error);

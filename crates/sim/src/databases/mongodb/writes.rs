@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mongodb::bson::{Document, Value};
 
-use super::{MongoDb, commands::fail, cursors::session, document, message::Request};
+use super::{MongoDb, cursors::session, document, errors::fail, message::Request};
 
 /// See the file's head.
 #[derive(Default)]
