@@ -22,7 +22,6 @@ pub enum Code {
     MaxTimeMsExpired = 50,
     CommandFailed = 125,
     FailedToSatisfyReadPreference = 133,
-    ShutdownInProgress = 91,
     NoSuchTransaction = 251,
     MechanismUnavailable = 334,
     TemporarilyUnavailable = 365,
@@ -39,7 +38,6 @@ impl Code {
             Self::MaxTimeMsExpired => "MaxTimeMSExpired",
             Self::CommandFailed => "CommandFailed",
             Self::FailedToSatisfyReadPreference => "FailedToSatisfyReadPreference",
-            Self::ShutdownInProgress => "ShutdownInProgress",
             Self::NoSuchTransaction => "NoSuchTransaction",
             Self::MechanismUnavailable => "MechanismUnavailable",
             Self::TemporarilyUnavailable => "TemporarilyUnavailable",
@@ -96,7 +94,7 @@ impl Failure {
                 Self::new(Code::TemporarilyUnavailable, text)
             }
             LeaseFailure::Closed => {
-                Self::new(Code::ShutdownInProgress, "Poolhouse: the pool of this database was closed").transient()
+                Self::new(Code::HostUnreachable, "Poolhouse: the pool of this database was closed").transient()
             }
         }
     }
