@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import socket
+import struct
 
 import bson
 import pymongo
@@ -73,6 +74,29 @@ def test_without_a_login_nothing_but_a_greeting_is_answered(guarded):
                 client.app.command(command)
             assert told.value.code == 13
         assert client.app.command("hello", saslSupportedMechs="admin.app")["saslSupportedMechs"] == ["SCRAM-SHA-256"]
+
+
+def test_who_is_not_let_in_has_nothing_held(guarded):
+    with socket.create_connection(("127.0.0.1", guarded.port), 5) as connection:
+        # A body behind ten megabytes of documents.
+        connection.sendall(struct.pack("<iiiiIBi", 20 + 10_000_005, 1, 0, 2013, 0, 1, 10_000_000) + b"d\0" + b"\0" * 200_000)
+        answer = connection.recv(65536)
+        assert bson.decode(answer[21:])["code"] == 365
+    with guarded.connect() as client:
+        assert client.admin.command("hello")["ok"] == 1
+
+
+def test_a_cursor_of_another_user_is_not_there(pool, behind):
+    text = FILE.replace("{url}", behind.url()).replace("app, the =1st", behind.user)
+    poolhouse = pool(behind, text + '[[user]]\nname = "other"\npassword = "another"\n')
+    with poolhouse.connect(username=behind.user, password=behind.password) as client, poolhouse.connect(username="other", password="another") as other:
+        client.app.foreign.drop()
+        client.app.foreign.insert_many([{"_id": n} for n in range(20)])
+        cursor = client.app.command({"find": "foreign", "batchSize": 5})["cursor"]["id"]
+        with pytest.raises(pymongo.errors.CursorNotFound):
+            other.app.command({"getMore": cursor, "collection": "foreign"})
+        other.app.command({"killCursors": "foreign", "cursors": [cursor]})
+        assert len(client.app.command({"getMore": cursor, "collection": "foreign", "batchSize": 50})["cursor"]["nextBatch"]) == 15
 
 
 def test_other_ways_to_log_in_are_refused_with_what_to_do(guarded):

@@ -15,8 +15,9 @@ use crate::{
     wire::{Answers, Header, MORE_TO_COME, Op},
 };
 
-/// The first byte of a TLS handshake; no message of MongoDB's begins with it, unless it has 22 bytes, and 22 are too few for one.
-const TLS_HANDSHAKE: u8 = 0x16;
+/// A TLS handshake begins with these and the minor version, 1 to 4. As the length of a message that would be more than 65,536 bytes, and a
+/// client begins with a greeting.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 
 /// See the file's head.
 pub struct Client {
@@ -73,6 +74,8 @@ pub struct Request {
     pub(crate) goal: Goal,
     /// The session and the number of a transaction that it begins.
     pub(crate) begins: Option<([u8; 16], i64)>,
+    /// It asks whom it speaks with.
+    pub(crate) greets: bool,
     /// Where its body is.
     pub(crate) body_at: usize,
 }
@@ -80,7 +83,7 @@ pub struct Request {
 impl Request {
     pub(crate) fn new(header: Header, flags: u32) -> Self {
         let (transaction, goal) = (Transaction::None, Goal::Writable);
-        Self { header, flags, transaction, repeatable: false, goal, begins: None, body_at: 0 }
+        Self { header, flags, transaction, repeatable: false, goal, begins: None, greets: false, body_at: 0 }
     }
 
     pub(crate) fn answers(&self) -> Answers {
@@ -93,16 +96,22 @@ impl Request {
 }
 
 impl Client {
-    /// TLS shows in the first byte: how much of the input is dealt with by that alone, if it is.
-    pub(crate) fn first_byte(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
-        match (std::mem::take(&mut self.encryption), input.bytes[0]) {
-            (Encryption::Off, _) => None,
-            (_, TLS_HANDSHAKE) => {
+    /// TLS shows in the first bytes: how much of the input is dealt with by that alone, if it is.
+    pub(crate) fn first_bytes(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
+        if self.encryption == Encryption::Off {
+            return None;
+        }
+        let Some([kind @ .., minor]) = input.bytes.first_chunk::<3>() else {
+            out.need = 3;
+            return Some(0);
+        };
+        match (std::mem::take(&mut self.encryption), *kind == TLS_HANDSHAKE && (1..=4).contains(minor)) {
+            (_, true) => {
                 out.push(Effect::StartTls { peer: Peer::Client(me) });
                 Some(0)
             }
-            (Encryption::Allow, _) => None,
-            (Encryption::Require, _) => {
+            (Encryption::Off | Encryption::Allow, false) => None,
+            (Encryption::Require, false) => {
                 self.refused =
                     Some(Box::new(Failure::new(Code::Unauthorized, "Poolhouse: clients have to use TLS here")));
                 None

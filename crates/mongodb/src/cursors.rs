@@ -33,10 +33,54 @@ pub struct Cursors(Mutex<Table>);
 struct Table {
     now: Duration,
     swept: Duration,
-    /// By user, and by what the client was told.
-    known: HashMap<(Arc<str>, i64), (Place, Duration)>,
+    /// By what clients were told: whose it is, where, and when it was used last. Users with one login at MongoDB may have one number each.
+    known: HashMap<i64, Vec<Known>>,
+    count: usize,
     /// What was made up last.
     last: i64,
+}
+
+struct Known {
+    user: Arc<str>,
+    place: Place,
+    used: Duration,
+}
+
+impl Table {
+    fn get(&mut self, user: &Arc<str>, told: i64) -> Option<&mut Known> {
+        self.known.get_mut(&told)?.iter_mut().find(|known| known.user == *user)
+    }
+
+    /// A user's cursor is at this place.
+    fn put(&mut self, user: &Arc<str>, told: i64, place: Place) {
+        let used = self.now;
+        if let Some(known) = self.get(user, told) {
+            (known.place, known.used) = (place, used);
+        } else if self.count < MAX_CURSORS {
+            self.count += 1;
+            self.known.entry(told).or_default().push(Known { user: Arc::clone(user), place, used });
+        }
+    }
+
+    /// Forgets those for which this is true.
+    fn forget(&mut self, told: Option<i64>, is: impl Fn(&Known) -> bool) {
+        let mut gone = 0;
+        let mut keep = |known: &mut Vec<Known>| {
+            let before = known.len();
+            known.retain(|known| !is(known));
+            gone += before - known.len();
+            !known.is_empty()
+        };
+        match told {
+            None => self.known.retain(|_, known| keep(known)),
+            Some(told) => {
+                if self.known.get_mut(&told).is_some_and(|known| !keep(known)) {
+                    self.known.remove(&told);
+                }
+            }
+        }
+        self.count -= gone;
+    }
 }
 
 impl Cursors {
@@ -50,52 +94,46 @@ impl Cursors {
         if table.now >= table.swept + SWEEP {
             table.swept = table.now;
             let now = table.now;
-            table.known.retain(|_, (_, used)| *used + LIFE > now);
+            table.forget(None, |known| known.used + LIFE <= now);
         }
     }
 
     /// A host has opened a cursor for a user. Returns what the client is to be told as its id.
     pub fn opened(&self, user: &Arc<str>, place: Place) -> i64 {
         let mut table = self.table();
-        let now = table.now;
         let mut told = place.id;
-        loop {
-            match table.known.get(&(Arc::clone(user), told)) {
-                Some((known, _)) if *known != place => {
-                    // Servers' own ids are random and below 2^62, so that a collision with one of these is as improbable as any.
-                    table.last += 1;
-                    told = i64::MAX - table.last;
-                }
-                _ => break,
-            }
+        while table.get(user, told).is_some_and(|known| known.place != place) {
+            // Servers' own ids are random, so that a collision with one of these is as improbable as any.
+            table.last += 1;
+            told = i64::MAX - table.last;
         }
-        if table.known.len() < MAX_CURSORS {
-            table.known.insert((Arc::clone(user), told), (place, now));
-        }
+        table.put(user, told, place);
         told
     }
 
     /// A user's cursor is at this place.
     pub fn keep(&self, user: &Arc<str>, told: i64, place: Place) {
-        let mut table = self.table();
-        let now = table.now;
-        if table.known.len() < MAX_CURSORS {
-            table.known.insert((Arc::clone(user), told), (place, now));
-        }
+        self.table().put(user, told, place);
     }
 
     /// Where a user's cursor is, by what the client was told.
     pub fn find(&self, user: &Arc<str>, told: i64) -> Option<Place> {
         let mut table = self.table();
         let now = table.now;
-        let (place, used) = table.known.get_mut(&(Arc::clone(user), told))?;
-        *used = now;
-        Some(*place)
+        let known = table.get(user, told)?;
+        known.used = now;
+        Some(known.place)
+    }
+
+    /// Whether a cursor of this number is known, and none of this user's.
+    pub fn is_anothers(&self, user: &Arc<str>, told: i64) -> bool {
+        let table = self.table();
+        table.known.get(&told).is_some_and(|known| known.iter().all(|known| known.user != *user))
     }
 
     /// A cursor has come to its end.
     pub fn closed(&self, user: &Arc<str>, told: i64) {
-        self.table().known.remove(&(Arc::clone(user), told));
+        self.table().forget(Some(told), |known| known.user == *user);
     }
 }
 
@@ -118,8 +156,14 @@ mod tests {
     #[test]
     fn nobody_finds_the_cursor_of_another_user() {
         let cursors = Cursors::default();
-        cursors.opened(&"u".into(), Place { host: 0, id: 5 });
-        assert_eq!(cursors.find(&"v".into(), 5), None);
+        let (one, other) = (Arc::from("u"), Arc::from("v"));
+        cursors.opened(&one, Place { host: 0, id: 5 });
+        assert_eq!(cursors.find(&other, 5), None);
+        assert!(cursors.is_anothers(&other, 5) && !cursors.is_anothers(&one, 5) && !cursors.is_anothers(&other, 6));
+        cursors.closed(&other, 5);
+        assert!(cursors.find(&one, 5).is_some());
+        cursors.closed(&one, 5);
+        assert!(!cursors.is_anothers(&other, 5));
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl MongoDb {
         if input.bytes.is_empty() {
             return 0;
         }
-        if let Some(consumed) = client.first_byte(me, input, out) {
+        if let Some(consumed) = client.first_bytes(me, input, out) {
             return consumed;
         }
         match client.state {
@@ -107,6 +107,15 @@ impl MongoDb {
             }
         }
         let taken = (client.request.header.length - client.held.len()).min(input.bytes.len());
+        // Whoever is not let in yet has nothing to say that is so long.
+        if client.stranger || self.holding.load(Relaxed) + taken > MAX_HOLDING {
+            let text = "Poolhouse: too much is held for large requests (256 MB for all clients), or before a login";
+            client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
+            let left = client.request.header.length - client.held.len() - taken;
+            self.forget_request(client);
+            client.drop_rest(left);
+            return taken;
+        }
         client.held.extend(&input.bytes[..taken]);
         self.holding.fetch_add(taken, Relaxed);
         self.look_at_held(me, client, out);
@@ -137,7 +146,11 @@ impl MongoDb {
         let bytes = &bytes[..bytes.len().min(header.length)];
         let read = match header.op {
             Op::Msg => match wire::body(bytes, &header) {
-                Ok(Body::Needs(needs)) => return self.wait_for(me, client, bytes, needs, full, out),
+                Ok(Body::Needs(needs)) => {
+                    // What the driver cannot hold is held here.
+                    out.need = if full { 0 } else { needs };
+                    return 0;
+                }
                 Ok(Body::At(Range { start, end })) => {
                     client.request.body_at = start;
                     Document::read(&bytes[start..end]).and_then(|body| Command::read(body, ""))
@@ -208,29 +221,6 @@ impl MongoDb {
         bytes.len()
     }
 
-    /// The body of a request is not there yet. What the driver cannot hold is held here.
-    fn wait_for(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        bytes: &[u8],
-        needs: usize,
-        full: bool,
-        out: &mut Outbox,
-    ) -> usize {
-        if !full {
-            out.need = needs;
-            return 0;
-        }
-        if client.held.is_empty() && self.holding.load(Relaxed).saturating_add(bytes.len()) > MAX_HOLDING {
-            let text = "Poolhouse: too many large requests at once; try again";
-            client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
-            client.drop_rest(client.request.header.length - bytes.len());
-            return bytes.len();
-        }
-        0
-    }
-
     /// What Poolhouse answers itself; `None` if this is not for it.
     fn own(
         &self,
@@ -243,6 +233,7 @@ impl MongoDb {
         match command.name {
             "hello" | "isMaster" | "ismaster" => {
                 let asked = Asked::of(command);
+                client.request.greets = true;
                 let Some(pose) = self.topology().pose() else { return Ok(Some(Taken::Parks)) };
                 if asked.is_load_balanced() && pose.session_minutes.is_none() {
                     let text = "Poolhouse: this MongoDB knows no sessions, so it cannot be used with loadBalanced=true";
@@ -409,7 +400,8 @@ impl MongoDb {
         }
         let (known, now) = {
             let mut topology = self.topology();
-            (topology.pose().is_some() && topology.choose(client.request.goal).is_some(), topology.now)
+            let served = client.request.greets || topology.choose(client.request.goal).is_some();
+            (topology.pose().is_some() && served, topology.now)
         };
         if known {
             client.state = State::Idle;
@@ -417,9 +409,13 @@ impl MongoDb {
                 out.push(Effect::Wake { client: me });
             } else {
                 self.look_at_held(me, client, out);
+                if client.state == State::Idle {
+                    out.push(Effect::Wake { client: me });
+                }
             }
         } else if now >= until {
             let text = match client.request.goal {
+                _ if client.request.greets => "Poolhouse: no host of MongoDB has answered yet",
                 Goal::Read(_) => "Poolhouse: no host of MongoDB is known that the read preference allows",
                 _ => "Poolhouse: no host of MongoDB that takes writes is known",
             };
@@ -469,7 +465,14 @@ impl MongoDb {
     pub(crate) fn ask_another(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let host = client.others.pop().expect("there is another");
         client.request.goal = Goal::Host(host);
+        client.state = State::Idle;
         self.route(me, client, out);
+        if client.state == State::Idle {
+            // There is no such host any more, and the client has been told so.
+            self.forget_request(client);
+            out.push(Effect::Standing { client: me, standing: Standing::Idle });
+            out.push(Effect::Wake { client: me });
+        }
     }
 
     /// The request is answered: nothing of it is needed any more.

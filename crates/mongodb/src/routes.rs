@@ -7,7 +7,6 @@ use crate::{
     MongoDb,
     bson::{Malformed, Value},
     command::{Command, Transaction},
-    cursors::Place,
     errors::{Code, Failure},
 };
 
@@ -19,6 +18,9 @@ pub enum Preference {
     SecondaryPreferred,
     Nearest,
 }
+
+/// The id that no cursor has.
+const NO_CURSOR: i64 = 0;
 
 /// Where a command goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,20 +60,34 @@ impl MongoDb {
         if let Some((told, _)) = cursors.first().copied() {
             let place = |told| self.cursors.find(user, told);
             let host = place(told).map(|place| place.host);
+            let getting_more = command.name == "getMore";
+            if getting_more && self.cursors.is_anothers(user, told) {
+                return Err(Failure::new(Code::CursorNotFound, format!("cursor id {told} not found")));
+            }
             let known = |(told, at)| {
-                let own = place(told).map_or(told, |Place { id, .. }| id);
+                let own = match place(told) {
+                    Some(place) if getting_more || Some(place.host) == host => place.id,
+                    // The command reaches one host, and no other's cursor may have this number there.
+                    Some(_) => NO_CURSOR,
+                    None if self.cursors.is_anothers(user, told) => NO_CURSOR,
+                    None => told,
+                };
                 Named { told, own, at }
             };
             let mut others = Vec::new();
-            if host.is_none() && command.name == "getMore" {
+            if host.is_none() && getting_more {
                 others = self.topology().all();
                 others.reverse();
             }
             let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
-            return Ok(Route { goal, cursors: cursors.into_iter().map(known).collect(), others });
+            let named = cursors.into_iter().map(known).collect::<Vec<_>>();
+            if !getting_more {
+                named.iter().for_each(|named| self.cursors.closed(user, named.told));
+            }
+            return Ok(Route { goal, cursors: named, others });
         }
-        let key = command.session.zip(command.number).map(|(session, number)| (Arc::clone(user), session, number));
-        let begun = || key.as_ref().and_then(|key| self.transactions.host(key));
+        let key = command.session.zip(command.number);
+        let begun = || key.and_then(|(session, number)| self.transactions.host(&(Arc::clone(user), session), number));
         let goal = match (command.transaction, preference(command)) {
             (Transaction::None, Some(preference)) => Goal::Read(preference),
             (Transaction::None | Transaction::Begins, _) => Goal::Writable,
@@ -93,7 +109,7 @@ impl MongoDb {
 
     /// A command goes to this host: if it begins a transaction, those that follow do, too.
     pub(crate) fn goes_to(&self, user: &Arc<str>, (session, number): ([u8; 16], i64), host: usize) {
-        self.transactions.begins((Arc::clone(user), session, number), host);
+        self.transactions.begins((Arc::clone(user), session), number, host);
     }
 }
 

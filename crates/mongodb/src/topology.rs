@@ -13,6 +13,9 @@ use crate::{
 /// How often hosts are asked what they are.
 const BEAT: Duration = Duration::from_secs(1);
 
+/// Hosts of one deployment.
+const MAX_HOSTS: usize = 64;
+
 /// The latest version of the wire protocol that Poolhouse passes on: that of MongoDB 8.0.
 const WIRE: i32 = 25;
 
@@ -49,7 +52,8 @@ pub struct Pose {
 
 impl Topology {
     pub fn new(hosts: usize) -> Self {
-        Self { hosts: vec![Host::default(); hosts], ..Self::default() }
+        // What is posted may reach a session of another protocol in the same place, whose keys are smaller.
+        Self { hosts: vec![Host::default(); hosts], last_key: 1 << 62, ..Self::default() }
     }
 
     pub fn new_key(&mut self) -> u64 {
@@ -119,7 +123,7 @@ impl Topology {
 
     /// A host has said that it is no longer what it was: it is asked at once.
     pub fn suspect(&mut self, host: usize, out: &mut Outbox) {
-        let host = &mut self.hosts[host];
+        let Some(host) = self.hosts.get_mut(host) else { return };
         if host.last.as_ref().is_some_and(|facts| facts.role != Role::Standalone) {
             host.up = false;
         }
@@ -140,18 +144,24 @@ impl Topology {
 
     /// A host has told what it is. Whoever waits for that goes on.
     pub fn learn(&mut self, host: usize, facts: Facts, out: &mut Outbox) {
-        let host = &mut self.hosts[host];
+        // A reload may add hosts, as many as a URL can name.
+        if host >= self.hosts.len() && host < MAX_HOSTS {
+            self.hosts.resize(host + 1, Host::default());
+        }
+        let Some(host) = self.hosts.get_mut(host) else { return };
         (host.last, host.up) = (Some(facts), true);
         self.wake_parked(out);
     }
 
     pub fn watch(&mut self, host: usize, monitor: ServerTag, key: u64) {
-        self.hosts[host].monitor = Some((monitor, key));
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.monitor = Some((monitor, key));
+        }
     }
 
     /// What the host is now nobody knows.
     pub fn end_watch(&mut self, host: usize, key: u64) {
-        let host = &mut self.hosts[host];
+        let Some(host) = self.hosts.get_mut(host) else { return };
         if host.monitor.take_if(|monitor| monitor.1 == key).is_some() {
             host.up = false;
         }

@@ -1,5 +1,5 @@
 //! Transactions that are under way: which host has each. A transaction belongs to a session and not to a connection, so a driver sends
-//! its next command on any.
+//! its next command on any. A session has one at a time.
 
 use std::{
     collections::HashMap,
@@ -7,17 +7,17 @@ use std::{
     time::Duration,
 };
 
-/// Transactions that are remembered at most. The commands of one that is not go to the present primary.
-const MAX_TRANSACTIONS: usize = 100_000;
+/// Sessions whose transactions are remembered at most. The commands of one that is not go to the present primary.
+const MAX_SESSIONS: usize = 100_000;
 
-/// A server aborts a transaction after a minute (`transactionLifetimeLimitSeconds`), unless it is told otherwise.
+/// A server forgets a session that nobody has used for so long (`logicalSessionTimeoutMinutes`).
 const LIFE: Duration = Duration::from_secs(30 * 60);
 
 /// How often those that are over are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Whose it is, in which session, and its number there.
-pub type Key = (Arc<str>, [u8; 16], i64);
+/// Whose it is, and its id.
+pub type Session = (Arc<str>, [u8; 16]);
 
 /// See the file's head.
 #[derive(Default)]
@@ -27,7 +27,8 @@ pub struct Transactions(Mutex<Table>);
 struct Table {
     now: Duration,
     swept: Duration,
-    known: HashMap<Key, (usize, Duration)>,
+    /// The number of each session's latest transaction, its host, and when it began.
+    known: HashMap<Session, (i64, usize, Duration)>,
 }
 
 impl Transactions {
@@ -41,21 +42,37 @@ impl Transactions {
         if table.now >= table.swept + SWEEP {
             table.swept = table.now;
             let now = table.now;
-            table.known.retain(|_, (_, begun)| *begun + LIFE > now);
+            table.known.retain(|_, (_, _, begun)| *begun + LIFE > now);
         }
     }
 
     /// One begins at a host.
-    pub fn begins(&self, key: Key, host: usize) {
+    pub fn begins(&self, session: Session, number: i64, host: usize) {
         let mut table = self.table();
         let now = table.now;
-        if table.known.len() < MAX_TRANSACTIONS {
-            table.known.insert(key, (host, now));
+        if table.known.len() < MAX_SESSIONS || table.known.contains_key(&session) {
+            table.known.insert(session, (number, host, now));
         }
     }
 
     /// The host of one.
-    pub fn host(&self, key: &Key) -> Option<usize> {
-        self.table().known.get(key).map(|(host, _)| *host)
+    pub fn host(&self, session: &Session, number: i64) -> Option<usize> {
+        self.table().known.get(session).filter(|known| known.0 == number).map(|known| known.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_has_one_transaction_at_a_time_and_nobody_elses() {
+        let (transactions, session) = (Transactions::default(), (Arc::from("u"), [1; 16]));
+        transactions.begins(session.clone(), 1, 0);
+        transactions.begins(session.clone(), 2, 1);
+        assert_eq!((transactions.host(&session, 1), transactions.host(&session, 2)), (None, Some(1)));
+        assert_eq!(transactions.host(&(Arc::from("v"), [1; 16]), 2), None);
+        transactions.tell_time(LIFE + SWEEP);
+        assert_eq!(transactions.host(&session, 2), None);
     }
 }
