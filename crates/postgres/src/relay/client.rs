@@ -122,6 +122,7 @@ impl Postgres {
             }
             let end = at + header.total();
             let here = end.min(bytes.len());
+            let was_refused = client.skip.is_refused();
             let rest_follows = if let Some((tag, server)) = &mut lease {
                 let message = Arrived { header, bytes, at, full: input.full };
                 if server.is_prefaced() && (client.ahead_ended || !client.may_go_ahead(server, &message)) {
@@ -177,11 +178,9 @@ impl Postgres {
                 // What was replaced up to its end has none.
                 forward && from < end
             } else if client.answer_alone(me, header.kind, out) {
-                if client.refused && client.skip == Skip::Nothing {
-                    client.refused = false;
-                    if bytes.get(end).is_some_and(|kind| *kind != front::TERMINATE) {
-                        return refused_before(me, client, bytes.len(), out);
-                    }
+                let over = was_refused && client.skip == Skip::Nothing;
+                if over && bytes.get(end).is_some_and(|kind| *kind != front::TERMINATE) {
+                    return refused_before(me, client, bytes.len(), out);
                 }
                 false
             } else {
@@ -226,9 +225,9 @@ impl Client {
     /// Handles a message that needs no server; false if it needs one.
     fn answer_alone(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) -> bool {
         let ready = match (self.skip, kind) {
-            (Skip::Message, _) => true,
-            (Skip::ToSync, front::SYNC) | (Skip::Nothing, front::SYNC) => true,
-            (Skip::ToSync, _) => false,
+            (Skip::Message | Skip::RefusedMessage, _) => true,
+            (Skip::ToSync | Skip::RefusedToSync | Skip::Nothing, front::SYNC) => true,
+            (Skip::ToSync | Skip::RefusedToSync, _) => false,
             // Leftovers of a COPY that failed, and nothing to flush.
             (Skip::Nothing, front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH) => false,
             (Skip::Nothing, _) => return false,

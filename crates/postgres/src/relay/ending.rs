@@ -68,7 +68,7 @@ impl Postgres {
         let report = Report { severity, code, message: &message, hint: &hint };
         if stays {
             client.decline(me, &report, out);
-            client.refused = true;
+            client.skip = client.skip.refused();
             client.stand(me, protocol::Standing::Idle, out);
         } else if !matches!(client.phase, Phase::Closed) {
             client.fail(me, &report, blame, out);

@@ -41,8 +41,6 @@ pub struct Client {
     // Of its requests.
     /// What remains of a request that was answered with an error instead of being forwarded.
     pub(crate) skip: Skip,
-    /// That request got no server: what stands behind it was sent by who did not know.
-    pub(crate) refused: bool,
     /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
     pub(crate) asked_alone: bool,
     /// Its next request waits for the answers to earlier ones.
@@ -115,6 +113,25 @@ pub(crate) enum Skip {
     Message,
     /// Everything up to a Sync.
     ToSync,
+    /// One message, which got no server: what stands behind it was sent by who did not know.
+    RefusedMessage,
+    /// Everything up to a Sync, of a request that got no server.
+    RefusedToSync,
+}
+
+impl Skip {
+    /// The same, of a request that got no server.
+    pub(crate) fn refused(self) -> Self {
+        match self {
+            Self::Message => Self::RefusedMessage,
+            Self::ToSync => Self::RefusedToSync,
+            other => other,
+        }
+    }
+
+    pub(crate) fn is_refused(self) -> bool {
+        matches!(self, Self::RefusedMessage | Self::RefusedToSync)
+    }
 }
 
 impl Client {
@@ -141,7 +158,6 @@ impl Client {
             body_to_server: false,
             mid_message: false,
             skip: Skip::Nothing,
-            refused: false,
             retried: false,
             ahead: 0,
             ahead_ended: false,

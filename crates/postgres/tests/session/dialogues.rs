@@ -737,15 +737,11 @@ fn a_client_survives_a_wait_that_is_too_long() {
     let timeout = || LeaseFailure::WaitTimeout { waited: Duration::from_secs(2), servers: 1, limit: "max_size" };
     in_all_pieces(PoolMode::Transaction, |world, client, server| {
         world.idle.clear();
-        world.client_says(client, &messages("Q:one Q:two"));
+        world.client_says(client, &messages("Q:one"));
         world.fail_lease(client, timeout());
         let got = world.client_got(client);
         assert_eq!(error_code(&got), "53300");
         assert!(got.ends_with(&messages("Z:I")));
-        // The second one asks anew.
-        assert_eq!(world.waiters, [client]);
-        world.fail_lease(client, timeout());
-        world.client_got(client);
         assert_eq!(standing(world, client), Standing::Idle);
 
         world.client_says(client, &messages("P:~~~ B:~~"));
@@ -759,6 +755,22 @@ fn a_client_survives_a_wait_that_is_too_long() {
         world.idle.push_back(server);
         world.client_says(client, &messages("Q:three"));
         assert_eq!(world.server_got(server), messages("Q:three"));
+    });
+}
+
+#[test]
+fn what_stands_behind_a_refused_request_is_not_done_without_it() {
+    let timeout = || LeaseFailure::WaitTimeout { waited: Duration::from_secs(2), servers: 1, limit: "max_size" };
+    in_all_pieces(PoolMode::Transaction, |world, client, server| {
+        world.idle.clear();
+        world.client_says(client, &messages("Q:BEGIN Q:two"));
+        world.fail_lease(client, timeout());
+        let got = world.client_got(client);
+        let text = String::from_utf8_lossy(&got);
+        assert_eq!(error_code(&got), "53300");
+        assert!(text.contains("FATAL") && text.contains("behind a refused one"), "{text}");
+        assert!(world.clients.0[&client.0].closed.is_some());
+        assert!(world.waiters.is_empty() && world.server_got(server).is_empty());
     });
 }
 
