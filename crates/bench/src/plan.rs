@@ -252,6 +252,8 @@ pub enum Target {
     Postgres(PostgresTarget),
     /// A Redis, or a pooler in front of one.
     Redis(RedisTarget),
+    /// A MongoDB, or a pooler in front of one.
+    MongoDb(MongoTarget),
     /// An HTTP service.
     Http(HttpTarget),
 }
@@ -262,6 +264,7 @@ impl Target {
         match self {
             Self::Postgres(target) => target.url.reveal(),
             Self::Redis(target) => target.url.reveal(),
+            Self::MongoDb(target) => target.url.reveal(),
             Self::Http(target) => target.url.reveal(),
         }
     }
@@ -271,6 +274,7 @@ impl Target {
         *match self {
             Self::Postgres(target) => &mut target.url,
             Self::Redis(target) => &mut target.url,
+            Self::MongoDb(target) => &mut target.url,
             Self::Http(target) => &mut target.url,
         } = url.clone();
     }
@@ -363,7 +367,76 @@ impl RedisWork {
     }
 }
 
-/// A script that holds a command of Redis in each line.
+/// What is asked of a MongoDB.
+#[derive(Clone, Debug)]
+pub struct MongoTarget {
+    /// Its URL.
+    pub url: Secret,
+    /// What one operation does.
+    pub work: MongoWork,
+    /// `-D name=value` of the command line.
+    pub variables: Vec<(String, String)>,
+}
+
+/// What one operation does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MongoWork {
+    /// A ping.
+    Ping,
+    /// One command of the built-in ones.
+    BuiltIn {
+        /// Which.
+        operation: MongoOperation,
+        /// How many documents there are.
+        documents: u32,
+        /// Bytes of a value that is written.
+        value_size: u32,
+    },
+    /// The commands of a script, one after the other.
+    Scripts(Vec<CommandScript>),
+}
+
+impl MongoWork {
+    /// Most documents of the built-in commands.
+    pub const MAX_DOCUMENTS: u32 = 100_000_000;
+    /// Most bytes of a value, so that a batch of documents fits a message.
+    pub const MAX_VALUE: u32 = 40_000;
+
+    /// A built-in command; what is not said is 10,000 documents, and values of 100 bytes.
+    pub fn built_in(operation: MongoOperation, documents: Option<u32>, value_size: Option<u32>) -> Self {
+        Self::BuiltIn { operation, documents: documents.unwrap_or(10_000), value_size: value_size.unwrap_or(100) }
+    }
+}
+
+/// The built-in commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MongoOperation {
+    /// One document by its id.
+    FindOne,
+    /// A new document.
+    Insert,
+    /// A counter in one document.
+    Update,
+    /// A sum over a hundred documents.
+    Aggregate,
+}
+
+impl MongoOperation {
+    /// All, with their names.
+    pub const ALL: [(&str, Self); 4] = [
+        ("find-one", Self::FindOne),
+        ("insert", Self::Insert),
+        ("update", Self::Update),
+        ("aggregate", Self::Aggregate),
+    ];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, operation)| *operation == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A script of commands: of Redis one in each line, of MongoDB documents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandScript {
     /// What people call it: the file's name.

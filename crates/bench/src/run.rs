@@ -16,7 +16,7 @@ use upstream::UpstreamUrl;
 
 use crate::{
     engine::Engine,
-    plan::{Plan, PostgresTarget, RedisTarget, Target},
+    plan::{MongoTarget, Plan, PostgresTarget, RedisTarget, Target},
     relay::Relay,
     result::BenchResult,
     target::{self, Surroundings, TargetError},
@@ -61,6 +61,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     let server = match &plan.target {
         Target::Postgres(postgres) => target::postgres::check(postgres)?,
         Target::Redis(redis) => target::redis::check(redis)?,
+        Target::MongoDb(mongodb) => target::mongodb::check(mongodb)?,
         Target::Http(http) => target::http::check(http)?,
     };
     let relay = match plan.faults.as_slice() {
@@ -87,6 +88,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     match &plan.target {
         Target::Postgres(postgres) => target::postgres::run(postgres, plan, &mut engine, around)?,
         Target::Redis(redis) => target::redis::run(redis, plan, &mut engine, around)?,
+        Target::MongoDb(mongodb) => target::mongodb::run(mongodb, plan, &mut engine, around)?,
         Target::Http(http) => target::http::run(http, plan, &mut engine, around)?,
     }
     if let Some(failure) = engine.failure() {
@@ -110,7 +112,9 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
 /// Where a relay would have to lead to.
 fn address(target: &Target) -> Result<SocketAddr, TargetError> {
     let (host, port) = match target {
-        Target::Postgres(PostgresTarget { url, .. }) | Target::Redis(RedisTarget { url, .. }) => {
+        Target::Postgres(PostgresTarget { url, .. })
+        | Target::Redis(RedisTarget { url, .. })
+        | Target::MongoDb(MongoTarget { url, .. }) => {
             let url = UpstreamUrl::parse(url.reveal()).map_err(TargetError::configuration)?;
             match url.hosts.addresses.first() {
                 Some(Address::Tcp { host, port }) => (host.clone(), *port),

@@ -106,7 +106,7 @@ impl Scenario {
         };
         let of_plan = |plan: &Plan| match &plan.target {
             Target::Postgres(target) => scale(target),
-            Target::Redis(_) | Target::Http(_) => None,
+            Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
         };
         let of_sweep = self.sweep.iter().filter_map(|sweep| scale(&sweep.target));
         self.plans.iter().filter_map(of_plan).chain(of_sweep).max()
@@ -279,7 +279,7 @@ fn read_sweep(
         Target::Postgres(target) => {
             keys.plan(target.clone(), head.seed).map_err(|message| section.error("to", message)).ok()
         }
-        Target::Redis(_) | Target::Http(_) => {
+        Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => {
             root.error("sweep", "a sweep asks a PostgreSQL");
             None
         }

@@ -1,5 +1,6 @@
 //! The script language of pgbench, the common part: SQL statements with `:variables`, `\set` with expressions, `\if`, `\sleep`,
-//! `\gset`. The same with a command of Redis in each line instead of SQL. What is not supported is an error that says so, with file, line and
+//! `\gset`. The same with a command of Redis in each line, or with commands of MongoDB,
+//! instead of SQL. What is not supported is an error that says so, with file, line and
 //! column.
 //!
 //! A run's scripts are read once ([`Scripts::new`]); each client then has a [`Client`] with variables of its own, which goes
@@ -10,9 +11,11 @@ mod builtin;
 mod error;
 mod evaluate;
 mod expression;
+mod mongodb;
 mod names;
 mod program;
 mod redis;
+mod request;
 mod sql;
 mod value;
 
@@ -30,10 +33,14 @@ use crate::{
     record::ErrorKind,
 };
 
-pub use builtin::{ACCOUNTS, BRANCHES, GET_SET, PING, TELLERS};
+pub use builtin::{
+    ACCOUNTS, BRANCHES, GET_SET, MONGODB_AGGREGATE, MONGODB_FIND_ONE, MONGODB_INSERT, MONGODB_PING, MONGODB_UPDATE,
+    PING, TELLERS,
+};
 pub use error::ScriptError;
 pub use program::Program;
-pub use redis::{Request, Turn};
+pub use redis::Turn;
+pub use request::Request;
 pub use sql::Statement;
 
 /// The longest `\sleep`: a day.
@@ -92,6 +99,18 @@ impl Scripts {
         seed: u64,
     ) -> Result<Self, ScriptError> {
         Self::read(scripts, Language::Redis, &[], variables, seed)
+    }
+
+    /// The same of scripts that hold commands of MongoDB.
+    ///
+    /// # Errors
+    /// The first mistake in a script; no script, or no weight above 0; a variable that stands for a value and is never set.
+    pub fn of_mongodb(
+        scripts: &[((String, &str), u32)],
+        variables: &[(String, String)],
+        seed: u64,
+    ) -> Result<Self, ScriptError> {
+        Self::read(scripts, Language::MongoDb, &[], variables, seed)
     }
 
     fn read(
@@ -190,7 +209,8 @@ pub enum Step<'s> {
     /// Send this and wait for the answer; text and parameters come from [`Client::write_query`] or
     /// [`Client::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to [`Client::take_column`].
     Send(&'s Statement),
-    /// The same of a command of Redis, whose words come from [`Client::write_word`].
+    /// The same of a command of Redis, whose words come from [`Client::write_word`], or of MongoDB, which comes from
+    /// [`Client::write_document`].
     Ask(&'s Request),
     /// Wait for so long.
     Sleep(Duration),
@@ -228,7 +248,7 @@ impl Client {
             self.at += 1;
             match command {
                 Command::Sql(statement) => return Step::Send(statement),
-                Command::Redis(request) => return Step::Ask(request),
+                Command::Ask(request) => return Step::Ask(request),
                 Command::Set(id, expression) => match self.evaluate(expression) {
                     Ok(value) => self.values[id.index()] = Value::Scalar(value),
                     Err(failure) => return self.failed(scripts, failure),
@@ -270,6 +290,23 @@ impl Client {
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
         self.write_pieces(scripts, request.word(word), out)
+    }
+
+    /// Appends a command of MongoDB with the values of its variables, for this database unless it names another.
+    ///
+    /// # Errors
+    /// A variable that stands for a value and is not set.
+    pub fn write_document(
+        &self,
+        scripts: &Scripts,
+        request: &Request,
+        database: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorKind> {
+        match &request.0 {
+            request::Words::MongoDb(command) => command.write(database, &Given { client: self, scripts }, out),
+            request::Words::Redis(_) => unreachable!("a script is in one language"),
+        }
     }
 
     fn write_pieces(&self, scripts: &Scripts, pieces: &[Piece], out: &mut Vec<u8>) -> Result<(), ErrorKind> {
@@ -359,6 +396,37 @@ impl Client {
     fn failed<'s>(&mut self, scripts: &Scripts, failure: Failure) -> Step<'s> {
         self.at = usize::MAX;
         Step::Failed(scripts.error(failure))
+    }
+}
+
+/// A client's variables, for commands of MongoDB.
+struct Given<'a> {
+    client: &'a Client,
+    scripts: &'a Scripts,
+}
+
+impl mongodb::Values for Given<'_> {
+    type Error = ErrorKind;
+
+    fn value(&self, id: names::VarId) -> Result<mongodb::Given<'_>, ErrorKind> {
+        let of_scalar = |scalar: Scalar| match scalar {
+            Scalar::Null => mongodb::Given::Null,
+            Scalar::Bool(truth) => mongodb::Given::Bool(truth),
+            Scalar::Int(number) => mongodb::Given::Int(number),
+            Scalar::Double(number) => mongodb::Given::Double(number),
+        };
+        match &self.client.values[id.index()] {
+            Value::Scalar(scalar) => Ok(of_scalar(*scalar)),
+            Value::Text(text) => Ok(match Scalar::read(text) {
+                Some(number @ (Scalar::Int(_) | Scalar::Double(_))) => of_scalar(number),
+                _ => mongodb::Given::Text(text),
+            }),
+            Value::Unset => Err(self.scripts.error(Failure::Undefined(id))),
+        }
+    }
+
+    fn text(&self, pieces: &[Piece], out: &mut Vec<u8>) -> Result<(), ErrorKind> {
+        self.client.write_pieces(self.scripts, pieces, out)
     }
 }
 

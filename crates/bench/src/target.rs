@@ -1,7 +1,9 @@
 //! What carries out the engine's orders: the part of a run that touches the network. What is asked and how often is known by the plan
 //! and the engine, what is written down by the engine; here bytes are sent, and times are taken.
 
+mod commands;
 pub mod http;
+pub mod mongodb;
 mod on_lines;
 pub mod postgres;
 pub mod redis;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::plan::{
-    CommandScript, Fault, HttpTarget, Plan, PoolhouseWishes, PostgresTarget, QueryProtocol, RedisTarget, RedisWork,
-    Script, Target, Window,
+    CommandScript, Fault, HttpTarget, MongoOperation, MongoTarget, MongoWork, Plan, PoolhouseWishes, PostgresTarget,
+    QueryProtocol, RedisTarget, RedisWork, Script, Target, Window,
 };
 
 /// The way to a target that nothing lies on.
@@ -18,6 +18,7 @@ pub(crate) fn asked(target: &Target) -> String {
     match target {
         Target::Postgres(postgres) => statements(postgres),
         Target::Redis(redis) => commands(redis),
+        Target::MongoDb(mongodb) => documents(mongodb),
         Target::Http(http) => request(http),
     }
 }
@@ -74,15 +75,32 @@ fn commands(target: &RedisTarget) -> String {
         RedisWork::GetSet { writes, keys, value_size } => {
             format!("GET, and SET of {value_size} bytes in {}% of operations, of {keys} keys", writes * 100.0)
         }
-        RedisWork::Scripts(scripts) => {
-            let one = |script: &CommandScript| {
-                let weight = if script.weight == 1 { String::new() } else { format!("{} x ", script.weight) };
-                format!("{weight}{} (text {})", script.name, fingerprint(&script.text))
-            };
-            scripts.iter().map(one).collect::<Vec<_>>().join(" and ")
-        }
+        RedisWork::Scripts(scripts) => texts(scripts),
     };
     format!("{work}{}", given(&target.variables))
+}
+
+fn documents(target: &MongoTarget) -> String {
+    let work = match &target.work {
+        MongoWork::Ping => "ping".to_owned(),
+        MongoWork::BuiltIn { operation: MongoOperation::Insert, value_size, .. } => {
+            format!("insert of {value_size} bytes")
+        }
+        MongoWork::BuiltIn { operation, documents, value_size } => {
+            format!("{}, of {documents} documents with {value_size} bytes", operation.name())
+        }
+        MongoWork::Scripts(scripts) => texts(scripts),
+    };
+    format!("{work}{}", given(&target.variables))
+}
+
+/// Scripts by their names and weights, told apart by what stands in them.
+fn texts(scripts: &[CommandScript]) -> String {
+    let one = |script: &CommandScript| {
+        let weight = if script.weight == 1 { String::new() } else { format!("{} x ", script.weight) };
+        format!("{weight}{} (text {})", script.name, fingerprint(&script.text))
+    };
+    scripts.iter().map(one).collect::<Vec<_>>().join(" and ")
 }
 
 /// The names of variables that were given.

@@ -129,6 +129,11 @@ fn fixed<const N: usize>(raw: &[u8]) -> [u8; N] {
 pub struct Document<'a>(&'a [u8]);
 
 impl<'a> Document<'a> {
+    /// Appends its bytes.
+    pub fn append_to(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.0);
+    }
+
     /// The document that these bytes are, all of them.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match length(bytes) {
@@ -281,6 +286,11 @@ impl<'a> Writer<'a> {
     /// A truth value.
     pub fn bool(&mut self, name: &str, value: bool) -> &mut Self {
         self.element(0x08, name, &[u8::from(value)])
+    }
+
+    /// Nothing.
+    pub fn null(&mut self, name: &str) -> &mut Self {
+        self.element(0x0a, name, &[])
     }
 
     /// A time, in milliseconds since 1970.

@@ -18,6 +18,7 @@ mod facts;
 mod hello;
 mod login;
 mod replies;
+mod requester;
 mod requests;
 mod routes;
 mod scan;
@@ -42,9 +43,11 @@ use protocol::{
 pub use self::{
     client::Client,
     directory::{Directory, ServerLogin, Welcome},
+    requester::{CommandError, Fault, Requester, Verdict},
     server::Server,
 };
 use self::{cursors::Cursors, facts::Facts, topology::Topology, transactions::Transactions};
+pub use scram::KeyCache;
 /// What is stored of a user's password.
 pub use scram::Verifier;
 

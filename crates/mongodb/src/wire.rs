@@ -177,6 +177,14 @@ pub fn request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
     });
 }
 
+/// Appends a request whose document is at hand.
+pub fn request_of(to: &mut Vec<u8>, id: i32, document: &[u8]) {
+    message(to, id, 0, 2013, |bytes| {
+        bytes.extend([0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(document);
+    });
+}
+
 /// Appends the request that begins a dialogue, in the opcode of old: servers of every age understand it.
 pub fn old_request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
     message(to, id, 0, 2004, |bytes| {

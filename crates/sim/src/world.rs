@@ -483,14 +483,15 @@ impl World {
     /// A pool that nothing hinders has its least number of servers.
     fn check_filled(&mut self, tally: &mut Tally) {
         let free = self.scopes.iter().all(|s| s.1 == 0);
+        let connect = self.plan.connect * 21;
         let bad = |post: &Post| {
-            let counts = post.pool.counts();
-            !post.closed && counts.total - counts.closing < post.pool.config().min_size
+            let (counts, config) = (post.pool.counts(), post.pool.config());
+            // Servers that are renewed sooner than all of them can be connected are never all there.
+            let shortest = config.max_life_time.map(|life| life.mul_f64(1.0 - config.life_time_jitter));
+            let outlive = shortest.is_none_or(|life| life > connect * config.min_size);
+            !post.closed && outlive && counts.total - counts.closing < config.min_size
         };
-        if free
-            && self.plan.pools.iter().all(|p| p.config.connect_timeout > self.plan.connect * 21)
-            && !self.plan.changes
-        {
+        if free && self.plan.pools.iter().all(|p| p.config.connect_timeout > connect) && !self.plan.changes {
             self.rest(tally, |world| world.posts.iter().any(bad));
         }
     }

@@ -38,6 +38,7 @@ impl Notes {
         let target = match &plan.target {
             Target::Postgres(_) => "postgres",
             Target::Redis(_) => "redis",
+            Target::MongoDb(_) => "mongodb",
             Target::Http(_) => "http",
         };
         let about = About {

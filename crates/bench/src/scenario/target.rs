@@ -5,7 +5,10 @@ use upstream::{Kind, UpstreamUrl};
 
 use super::Start;
 use crate::{
-    plan::{CommandScript, HttpTarget, PostgresTarget, QueryProtocol, RedisTarget, RedisWork, Script, Target},
+    plan::{
+        CommandScript, HttpTarget, MongoOperation, MongoTarget, MongoWork, PostgresTarget, QueryProtocol, RedisTarget,
+        RedisWork, Script, Target,
+    },
     script::Scripts,
     target::{self, http::template::Template},
 };
@@ -26,15 +29,19 @@ pub(super) const KEYS: &[&str] = &[
     "writes",
     "keys",
     "value_size",
+    "operation",
+    "documents",
     "method",
     "headers",
     "body",
     "expect",
 ];
-/// What says something to one kind of target only; scripts and variables do to two.
+/// What says something to some kinds of target only; scripts and variables do to three.
 const POSTGRES_KEYS: &[&str] = &["sql", "protocol", "scale", "schema"];
 const SCRIPT_KEYS: &[&str] = &["script", "scripts", "variables"];
-const REDIS_KEYS: &[&str] = &["commands", "writes", "keys", "value_size"];
+const COMMAND_KEYS: &[&str] = &["commands", "value_size"];
+const REDIS_KEYS: &[&str] = &["writes", "keys"];
+const MONGODB_KEYS: &[&str] = &["operation", "documents"];
 const HTTP_KEYS: &[&str] = &["method", "headers", "body", "expect"];
 
 /// The schema of the built-in scripts' tables.
@@ -63,7 +70,7 @@ pub(super) fn read(document: &Document<'_>, section: &Section<'_>) -> Option<(Ta
     let url = section.secret("url", "url_file", true);
     let scheme = url.as_ref().and_then(|url| url.reveal().split_once("://").map(|(scheme, _)| scheme.to_owned()));
     if let Some(url) = url.as_ref().filter(|_| matches!(scheme.as_deref(), Some("http" | "https"))) {
-        foreign(section, &[POSTGRES_KEYS, SCRIPT_KEYS, REDIS_KEYS].concat(), "HTTP");
+        foreign(section, &[POSTGRES_KEYS, SCRIPT_KEYS, COMMAND_KEYS, REDIS_KEYS, MONGODB_KEYS].concat(), "HTTP");
         return Some((Target::Http(http(section, url.clone())), None));
     }
     let kind = match &url {
@@ -79,16 +86,16 @@ pub(super) fn read(document: &Document<'_>, section: &Section<'_>) -> Option<(Ta
     let url = url.unwrap_or_else(|| Secret::new(""));
     let (target, usual) = match kind {
         Kind::Postgres => {
-            foreign(section, &[REDIS_KEYS, HTTP_KEYS].concat(), "PostgreSQL");
+            foreign(section, &[COMMAND_KEYS, REDIS_KEYS, MONGODB_KEYS, HTTP_KEYS].concat(), "PostgreSQL");
             (Target::Postgres(postgres(document, section, url)?), POSTGRES_CONNECTIONS)
         }
         Kind::Redis => {
-            foreign(section, &[POSTGRES_KEYS, HTTP_KEYS].concat(), "Redis");
+            foreign(section, &[POSTGRES_KEYS, MONGODB_KEYS, HTTP_KEYS].concat(), "Redis");
             (Target::Redis(redis(document, section, url)?), REDIS_CONNECTIONS)
         }
         Kind::MongoDb => {
-            section.error("url", "mongodb:// is not available here in this version");
-            return None;
+            foreign(section, &[POSTGRES_KEYS, REDIS_KEYS, HTTP_KEYS].concat(), "MongoDB");
+            return Some((Target::MongoDb(mongodb(document, section, url)?), None));
         }
     };
     let start = start.map(|kind| Start { kind, max_connections: max_connections.unwrap_or(usual) });
@@ -187,20 +194,9 @@ fn redis(document: &Document<'_>, section: &Section<'_>, url: Secret) -> Option<
     let mix = ["writes", "keys", "value_size"].into_iter().find(|key| section.has(key));
     let given: Vec<&'static str> =
         ["script", "scripts", "commands"].into_iter().filter(|key| section.has(key)).chain(mix).collect();
-    let file = |text: &str, weight| {
-        let path = document.resolve(text);
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        let text = settings::read_small(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Ok::<_, String>(CommandScript { name, text, weight })
-    };
     let work = match given[..] {
         [] => RedisWork::Ping,
-        ["script"] => RedisWork::Scripts(vec![section.text("script", |text| file(text, 1))?]),
-        ["commands"] => {
-            let text = section.string("commands")?;
-            RedisWork::Scripts(vec![CommandScript { name: "commands".to_owned(), text, weight: 1 }])
-        }
-        ["scripts"] => RedisWork::Scripts(weighted(section, |name, weight| file(name, weight))?),
+        ["script" | "scripts" | "commands"] => RedisWork::Scripts(command_scripts(document, section)?),
         [_] => RedisWork::get_set(
             section.decimal("writes", 0.0..=1.0),
             section.number("keys", 1..=RedisWork::MAX_KEYS),
@@ -217,6 +213,49 @@ fn redis(document: &Document<'_>, section: &Section<'_>, url: Secret) -> Option<
         return None;
     }
     Some(target)
+}
+
+fn mongodb(document: &Document<'_>, section: &Section<'_>, url: Secret) -> Option<MongoTarget> {
+    let built_in = ["operation", "documents", "value_size"].into_iter().find(|key| section.has(key));
+    let given: Vec<&'static str> =
+        ["script", "scripts", "commands"].into_iter().filter(|key| section.has(key)).chain(built_in).collect();
+    let work = match given[..] {
+        [] => MongoWork::Ping,
+        ["script" | "scripts" | "commands"] => MongoWork::Scripts(command_scripts(document, section)?),
+        [_] => MongoWork::built_in(
+            section.choice("operation", &MongoOperation::ALL).unwrap_or(MongoOperation::FindOne),
+            section.number("documents", 1..=MongoWork::MAX_DOCUMENTS),
+            section.number("value_size", 0..=MongoWork::MAX_VALUE),
+        ),
+        [first, ..] => {
+            section.error(first, format!("give one of `{}`", given.join("`, `")));
+            return None;
+        }
+    };
+    let target = MongoTarget { url, work, variables: variables(section) };
+    if let Err(error) = target::mongodb::scripts(&target, 0) {
+        section.error(given.first().copied().unwrap_or("url"), error.to_string());
+        return None;
+    }
+    Some(target)
+}
+
+/// Scripts of commands: a file, several with weights, or the text itself.
+fn command_scripts(document: &Document<'_>, section: &Section<'_>) -> Option<Vec<CommandScript>> {
+    let file = |text: &str, weight| {
+        let path = document.resolve(text);
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let text = settings::read_small(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok::<_, String>(CommandScript { name, text, weight })
+    };
+    if section.has("scripts") {
+        return weighted(section, |name, weight| file(name, weight));
+    }
+    if section.has("script") {
+        return Some(vec![section.text("script", |text| file(text, 1))?]);
+    }
+    let text = section.string("commands")?;
+    Some(vec![CommandScript { name: "commands".to_owned(), text, weight: 1 }])
 }
 
 fn variables(section: &Section<'_>) -> Vec<(String, String)> {

@@ -1,5 +1,6 @@
 //! The built-in scripts, as scripts. pgbench's three are described in its manual: three tables whose sizes grow with the scale
-//! factor, and a history that only grows. Those of Redis are a PING, and reads and writes of keys.
+//! factor, and a history that only grows. Those of Redis are a PING, and reads and writes of keys; those of MongoDB a ping, and
+//! reads and writes of one collection.
 
 /// Accounts for each unit of the scale factor.
 pub const ACCOUNTS: u32 = 100_000;
@@ -54,3 +55,39 @@ SET poolhouse_bench::key :value
 GET poolhouse_bench::key
 \\endif
 ";
+
+/// MongoDB: nothing but a round trip.
+pub const MONGODB_PING: &str = r#"{"ping": 1}"#;
+
+/// MongoDB: one document of `:documents` by its id.
+pub const MONGODB_FIND_ONE: &str = r#"
+\set id random(1, :documents)
+{"find": "poolhouse_bench", "filter": {"_id": :id}, "limit": 1, "singleBatch": true}
+"#;
+
+/// MongoDB: a new document with `:value`, in a collection that only grows.
+pub const MONGODB_INSERT: &str = r#"
+\set id random(1, 9000000000000000000)
+{"insert": "poolhouse_bench_inserts", "documents": [{"_id": :id, "value": ":value"}]}
+"#;
+
+/// MongoDB: a counter in one document of `:documents`.
+pub const MONGODB_UPDATE: &str = r#"
+\set id random(1, :documents)
+{"update": "poolhouse_bench", "updates": [{"q": {"_id": :id}, "u": {"$inc": {"count": 1}}}]}
+"#;
+
+/// MongoDB: the sum of counters over a hundred documents.
+pub const MONGODB_AGGREGATE: &str = r#"
+\set from random(1, :documents)
+{
+  "aggregate": "poolhouse_bench",
+  "pipeline": [
+    {"$match": {"_id": {"$gte": :from}}},
+    {"$sort": {"_id": 1}},
+    {"$limit": 100},
+    {"$group": {"_id": null, "sum": {"$sum": "$count"}}}
+  ],
+  "cursor": {}
+}
+"#;

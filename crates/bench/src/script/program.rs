@@ -1,13 +1,15 @@
 //! A script as a list of commands with jumps for its conditions, read once. Knows which meta-commands there are; what SQL, commands of
-//! Redis and expressions look like is `sql`'s, `redis`'s and `expression`'s matter.
+//! Redis and MongoDB and expressions look like is `sql`'s, `redis`'s, `mongodb`'s and `expression`'s matter.
 
 use std::time::Duration;
 
 use super::{
     error::ScriptError,
     expression::{self, Expression, Mistake},
+    mongodb,
     names::{Names, VarId},
-    redis::{self, Request},
+    redis,
+    request::{Request, Words},
     sql::{self, End, Statement},
 };
 
@@ -29,7 +31,7 @@ pub struct Program {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Command {
     Sql(Statement),
-    Redis(Request),
+    Ask(Request),
     Set(VarId, Expression),
     Sleep(Amount, Unit),
     Jump(usize),
@@ -44,6 +46,8 @@ pub(super) enum Language {
     Sql,
     /// Commands of Redis, one in each line.
     Redis,
+    /// Commands of MongoDB: documents.
+    MongoDb,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -101,11 +105,12 @@ impl Program {
         let (read, usual) = match language {
             Language::Sql => (reader.statements(), "a SQL statement"),
             Language::Redis => (reader.lines(), "a command of Redis, such as PING"),
+            Language::MongoDb => (reader.documents(), "a command of MongoDB, such as {\"ping\": 1}"),
         };
         read.and_then(|()| reader.finish())
             .map_err(|(offset, message)| ScriptError::at(name, text, offset, message))?;
         let program = Self { name: name.into(), commands: reader.commands };
-        if !program.commands.iter().any(|c| matches!(c, Command::Sql(_) | Command::Redis(_) | Command::Sleep(..))) {
+        if !program.commands.iter().any(|c| matches!(c, Command::Sql(_) | Command::Ask(_) | Command::Sleep(..))) {
             return Err(ScriptError::of(name, format!("there is nothing to do in it: write {usual}")));
         }
         Ok(program)
@@ -163,18 +168,41 @@ impl Reader<'_> {
             let (from, next) = (self.at + line.len() - inner.len(), self.at + line.len());
             if inner.starts_with('\\') {
                 self.at = from;
-                if inner.starts_with("\\gset") {
-                    return Err((from, "`\\gset` takes a row of SQL, and Redis gives none".to_owned()));
-                }
-                self.meta()?;
+                self.meta_without_rows("Redis")?;
                 continue;
             }
-            if let Some(request) = redis::request(inner, from, self.names)? {
-                self.commands.push(Command::Redis(request));
+            if let Some(command) = redis::command(inner, from, self.names)? {
+                self.commands.push(Command::Ask(Request(Words::Redis(command))));
             }
             self.at = next;
         }
         Ok(())
+    }
+
+    fn documents(&mut self) -> Result<(), Mistake> {
+        loop {
+            let inner = self.text[self.at..].trim_start();
+            self.at = self.text.len() - inner.len();
+            self.check_length()?;
+            if inner.is_empty() {
+                return Ok(());
+            } else if inner.starts_with('\\') {
+                self.meta_without_rows("MongoDB")?;
+            } else if ["#", "--", "//"].iter().any(|mark| inner.starts_with(mark)) {
+                self.at += inner.find('\n').unwrap_or(inner.len());
+            } else {
+                let (command, length) = mongodb::command(inner, self.at, self.names)?;
+                self.commands.push(Command::Ask(Request(Words::MongoDb(command))));
+                self.at += length;
+            }
+        }
+    }
+
+    fn meta_without_rows(&mut self, of: &str) -> Result<(), Mistake> {
+        if self.text[self.at..].starts_with("\\gset") {
+            return Err((self.at, format!("`\\gset` takes a row of SQL, and {of} gives none")));
+        }
+        self.meta()
     }
 
     fn check_length(&self) -> Result<(), Mistake> {

@@ -4,7 +4,7 @@
 use super::{
     expression::Mistake,
     names::Names,
-    sql::{Piece, starts_word},
+    sql::{Piece, pieces},
 };
 
 /// Words that one command may have.
@@ -12,9 +12,9 @@ const MAX_WORDS: usize = 10_000;
 
 /// One command, ready to be sent any number of times.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Request {
-    words: Vec<Vec<Piece>>,
-    turn: Turn,
+pub(super) struct Command {
+    pub(super) words: Vec<Vec<Piece>>,
+    pub(super) turn: Turn,
 }
 
 /// What a command means to the connection if it succeeds.
@@ -26,22 +26,6 @@ pub enum Turn {
     Begins,
     /// That is over.
     Ends,
-}
-
-impl Request {
-    /// How many words it has; at least one.
-    pub fn words(&self) -> usize {
-        self.words.len()
-    }
-
-    /// What it means to the connection.
-    pub fn turn(&self) -> Turn {
-        self.turn
-    }
-
-    pub(super) fn word(&self, word: usize) -> &[Piece] {
-        &self.words[word]
-    }
 }
 
 /// Commands that change what the connection is for, and what to do instead.
@@ -62,7 +46,7 @@ const REFUSED: [(&str, &str); 10] = [
 ///
 /// # Errors
 /// A quote without an end, or a command that cannot be measured.
-pub(super) fn request(line: &str, offset: usize, names: &mut Names) -> Result<Option<Request>, Mistake> {
+pub(super) fn command(line: &str, offset: usize, names: &mut Names) -> Result<Option<Command>, Mistake> {
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') || line.starts_with("--") {
         return Ok(None);
@@ -87,34 +71,5 @@ pub(super) fn request(line: &str, offset: usize, names: &mut Names) -> Result<Op
         _ => Turn::Plain,
     };
     let words = words.iter().map(|word| pieces(word, names)).collect::<Result<_, _>>();
-    Ok(Some(Request { words: words.map_err(|message| (offset, message))?, turn }))
-}
-
-/// A word as texts and variables in turn.
-fn pieces(word: &[u8], names: &mut Names) -> Result<Vec<Piece>, String> {
-    let (mut pieces, mut from, mut at) = (Vec::new(), 0, 0);
-    while at < word.len() {
-        let Some(name) = variable(&word[at..]) else {
-            at += 1;
-            continue;
-        };
-        if from < at {
-            pieces.push(Piece::Bytes(word[from..at].into()));
-        }
-        pieces.push(Piece::Quoted(names.intern(name)?));
-        at += 1 + name.len();
-        from = at;
-    }
-    if from < word.len() {
-        pieces.push(Piece::Bytes(word[from..].into()));
-    }
-    Ok(pieces)
-}
-
-/// The name behind a colon that these bytes begin with.
-fn variable(bytes: &[u8]) -> Option<&str> {
-    let behind = bytes.strip_prefix(b":")?;
-    behind.first().filter(|byte| starts_word(**byte))?;
-    let length = behind.iter().take_while(|byte| starts_word(**byte) || byte.is_ascii_digit()).count();
-    std::str::from_utf8(&behind[..length]).ok()
+    Ok(Some(Command { words: words.map_err(|message| (offset, message))?, turn }))
 }

@@ -320,6 +320,35 @@ pub(super) fn starts_word(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }
 
+/// A word or a string of a command as texts and variables in turn.
+pub(super) fn pieces(word: &[u8], names: &mut Names) -> Result<Vec<Piece>, String> {
+    let (mut pieces, mut from, mut at) = (Vec::new(), 0, 0);
+    while at < word.len() {
+        let Some(name) = variable(&word[at..]) else {
+            at += 1;
+            continue;
+        };
+        if from < at {
+            pieces.push(Piece::Bytes(word[from..at].into()));
+        }
+        pieces.push(Piece::Quoted(names.intern(name)?));
+        at += 1 + name.len();
+        from = at;
+    }
+    if from < word.len() {
+        pieces.push(Piece::Bytes(word[from..].into()));
+    }
+    Ok(pieces)
+}
+
+/// The name behind a colon that these bytes begin with.
+fn variable(bytes: &[u8]) -> Option<&str> {
+    let behind = bytes.strip_prefix(b":")?;
+    behind.first().filter(|byte| starts_word(**byte))?;
+    let length = behind.iter().take_while(|byte| starts_word(**byte) || byte.is_ascii_digit()).count();
+    std::str::from_utf8(&behind[..length]).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! Whole scripts: what a client sends, step by step.
 
+mod mongodb;
 mod redis;
 mod values;
 

@@ -1,21 +1,23 @@
 //! Redis, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of RESP2. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection, `run` a whole run; `once` looks at it before.
+//! `place` reads the URL, `link` is one connection.
 
 mod link;
-mod once;
 mod place;
-mod run;
 
-use super::{Surroundings, TargetError, make_room, not_begun};
+use super::{
+    Surroundings, TargetError,
+    commands::{CHECK_TIME, Run, ask_once},
+    make_room, not_begun,
+};
 use crate::{
     engine::Engine,
     plan::{Plan, RedisTarget, RedisWork},
     script::{GET_SET, PING, Scripts},
 };
+use link::Link;
 use place::Place;
-use run::Run;
 
 /// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name
 /// and version: `Redis 7.0.15`.
@@ -24,8 +26,27 @@ use run::Run;
 /// Why no load can be run against it.
 pub fn check(target: &RedisTarget) -> Result<String, TargetError> {
     scripts(target, 0)?;
-    let version = once::version(&Place::of(target, None)?)?;
+    let place = Place::of(target, None)?;
+    let ask = |link: &mut Link, out: &mut Vec<u8>| link.requester().ask_for(&[b"INFO", b"server"], out);
+    let version = ask_once(&place, &place.address, CHECK_TIME, ask, |link| version(link).map(Some))?.flatten();
     Ok(version.map_or_else(|| "Redis".to_owned(), |version| format!("Redis {version}")))
+}
+
+/// The version that the answer to INFO tells. Who may not ask this may be allowed what the load asks.
+fn version(link: &mut Link) -> Result<Option<String>, String> {
+    let requester = link.requester();
+    match requester.error() {
+        Some(error) if error.kind() == "NOAUTH" => {
+            Err(format!("{error} Write the password in the URL: redis://user:password@host:port"))
+        }
+        Some(error) if error.kind() == "NOPERM" || error.kind() == "ERR" => Ok(None),
+        Some(error) => Err(error.to_string()),
+        None => {
+            let text = String::from_utf8_lossy(requester.kept()).into_owned();
+            let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
+            Ok(version.map(|version| version.trim().to_owned()))
+        }
+    }
 }
 
 /// Carries out the engine's orders until it is done.
@@ -42,7 +63,7 @@ pub fn run(
     let scripts = scripts(target, plan.seed)?;
     let place = Place::of(target, around.via)?;
     make_room(plan)?;
-    let mut run = Run::new(&place, &scripts, &around)?;
+    let mut run = Run::<Link>::new(&place, &scripts, &around)?;
     run.run(engine, &mut around)?;
     engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal())))
 }

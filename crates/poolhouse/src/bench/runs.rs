@@ -132,9 +132,12 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
 fn all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
     let mut results = Vec::new();
     for (n, plan) in runs.plans.iter().enumerate() {
-        if let (true, Target::Postgres(target)) = (runs.init && n == 0, &plan.target)
-            && let Err(error) = ::bench::target::postgres::init(target, stop)
-        {
+        let made = match &plan.target {
+            Target::Postgres(target) if runs.init && n == 0 => ::bench::target::postgres::init(target, stop),
+            Target::MongoDb(target) if runs.init && n == 0 => ::bench::target::mongodb::init(target, stop),
+            _ => Ok(()),
+        };
+        if let Err(error) = made {
             return (results, Some(error.into()));
         }
         match through(runs, plan, |plan| one(plan, n, cleanup, stop)) {

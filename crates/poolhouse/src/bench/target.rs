@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use ::bench::plan::{CommandScript, HttpTarget, PostgresTarget, QueryProtocol, RedisTarget, RedisWork, Script, Target};
+use ::bench::plan::{
+    CommandScript, HttpTarget, MongoOperation, MongoTarget, MongoWork, PostgresTarget, QueryProtocol, RedisTarget,
+    RedisWork, Script, Target,
+};
 use clap::{Args, ValueEnum, value_parser};
 use settings::Secret;
 
@@ -27,11 +30,11 @@ pub struct WorkFlags {
     #[arg(long, short = 'N', conflicts_with = "script")]
     simple_update: bool,
 
-    /// PostgreSQL: a script in pgbench's language; Redis: a command in each line. May be given several times, with weights: a.sql@3
+    /// PostgreSQL: a script in pgbench's language; Redis: a command in each line; MongoDB: command documents. May be given several times, with weights: a.sql@3
     #[arg(long, short = 'f', value_name = "FILE[@WEIGHT]")]
     script: Vec<String>,
 
-    /// PostgreSQL, Redis: a variable for scripts
+    /// PostgreSQL, Redis, MongoDB: a variable for scripts
     #[arg(long, short = 'D', value_name = "NAME=VALUE", value_parser = variable)]
     define: Vec<(String, String)>,
 
@@ -39,7 +42,7 @@ pub struct WorkFlags {
     #[arg(long, short = 'M', value_name = "PROTOCOL", value_enum)]
     protocol: Option<Protocol>,
 
-    /// PostgreSQL: make the tables of the built-in scripts again first
+    /// PostgreSQL: make the tables of the built-in scripts again first; MongoDB: the documents of --operation
     #[arg(long, short = 'i')]
     init: bool,
 
@@ -52,19 +55,33 @@ pub struct WorkFlags {
     schema: Option<String>,
 
     #[command(flatten)]
+    commands: CommandFlags,
+
+    #[command(flatten)]
     redis: RedisFlags,
+
+    #[command(flatten)]
+    mongodb: MongoFlags,
 
     #[command(flatten)]
     http: HttpFlags,
 }
 
+/// Of Redis and MongoDB.
+#[derive(Args, Clone, PartialEq, Default)]
+struct CommandFlags {
+    /// Redis: a command, as in redis-cli [default: PING]; MongoDB: a document [default: {"ping": 1}]. With `:variables`; several make one operation
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["script", "writes", "keys", "value_size", "operation", "documents"])]
+    command: Vec<String>,
+
+    /// Redis, MongoDB: bytes of a value that is written [default: 100]
+    #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(..=i64::from(RedisWork::MAX_VALUE)), conflicts_with = "script")]
+    value_size: Option<u32>,
+}
+
 /// Of Redis.
 #[derive(Args, Clone, PartialEq, Default)]
 struct RedisFlags {
-    /// Redis: a command, as in redis-cli, with `:variables`. Several make one operation [default: PING]
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["script", "writes", "keys", "value_size"])]
-    command: Vec<String>,
-
     /// Redis: GET and SET of random keys; the share of writes (0 to 1) [default: 0.1, with --keys or --value-size]
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "script")]
     writes: Option<f64>,
@@ -72,10 +89,18 @@ struct RedisFlags {
     /// Redis: the number of these keys [default: 100000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(RedisWork::MAX_KEYS)), conflicts_with = "script")]
     keys: Option<u32>,
+}
 
-    /// Redis: bytes of a value that is written [default: 100]
-    #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(..=i64::from(RedisWork::MAX_VALUE)), conflicts_with = "script")]
-    value_size: Option<u32>,
+/// Of MongoDB.
+#[derive(Args, Clone, PartialEq, Default)]
+struct MongoFlags {
+    /// MongoDB: find-one, insert, update or aggregate, of the documents that --init makes [default: a ping]
+    #[arg(long, value_name = "OPERATION", value_parser = operation, conflicts_with = "script")]
+    operation: Option<MongoOperation>,
+
+    /// MongoDB: the number of these documents [default: 10000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MongoWork::MAX_DOCUMENTS)), requires = "operation")]
+    documents: Option<u32>,
 }
 
 /// Of HTTP.
@@ -108,6 +133,14 @@ enum Protocol {
     Prepared,
 }
 
+fn operation(text: &str) -> Result<MongoOperation, String> {
+    let found = MongoOperation::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, operation)| operation).ok_or_else(|| {
+        let names = MongoOperation::ALL.map(|(name, _)| name);
+        format!("there are {}", names.join(", "))
+    })
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let share: Option<f64> = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
@@ -137,27 +170,32 @@ impl WorkFlags {
         let scheme = url.reveal().split_once("://").map_or("", |(scheme, _)| scheme).to_owned();
         match scheme.as_str() {
             "postgres" | "postgresql" => {
-                self.only(&Self { http: HttpFlags::default(), redis: RedisFlags::default(), ..self.clone() })?;
+                self.only(&Self {
+                    http: HttpFlags::default(),
+                    commands: CommandFlags::default(),
+                    redis: RedisFlags::default(),
+                    mongodb: MongoFlags::default(),
+                    ..self.clone()
+                })?;
                 Ok(Target::Postgres(self.postgres(url)?))
             }
             "redis" | "rediss" => {
-                self.only(&Self {
-                    script: self.script.clone(),
-                    define: self.define.clone(),
-                    redis: self.redis.clone(),
-                    ..Self::default()
-                })?;
+                self.only(&Self { redis: self.redis.clone(), ..self.of_commands() })?;
                 Ok(Target::Redis(self.redis(url)?))
+            }
+            "mongodb" => {
+                self.only(&Self { mongodb: self.mongodb.clone(), init: self.init, ..self.of_commands() })?;
+                Ok(Target::MongoDb(self.mongodb(url)?))
             }
             "http" | "https" => {
                 self.only(&Self { http: self.http.clone(), ..Self::default() })?;
                 Ok(Target::Http(self.http(url)?))
             }
-            "mongodb" | "mongodb+srv" => Err(format!(
-                "{scheme}:// is not available in this version; postgres://, redis://, http:// and https:// are"
-            )),
+            "mongodb+srv" => {
+                Err("mongodb+srv:// is not available in this version: name the host in a mongodb:// URL".to_owned())
+            }
             _ => Err("this is neither a URL nor a scenario file: write postgres://user:password@host/name, \
-                      redis://user:password@host, http://host/path or FILE.toml"
+                      redis://user:password@host, mongodb://user:password@host/name, http://host/path or FILE.toml"
                 .to_owned()),
         }
     }
@@ -167,32 +205,61 @@ impl WorkFlags {
         if self == those {
             return Ok(());
         }
-        Err("--method, --header, --body and --expect are for http:// and https://; --command, --writes, --keys and \
-             --value-size for redis://; scripts and variables for postgres:// and redis://; the built-in scripts, --protocol, \
-             --init, --scale and --schema for postgres://"
+        Err("--method, --header, --body and --expect are for http:// and https://; --writes and --keys for redis://; --operation and \
+             --documents for mongodb://; --command and --value-size for both; scripts and variables for all but http://; --init for \
+             postgres:// and mongodb://; the built-in scripts, --protocol, --scale and --schema for postgres://"
             .to_owned())
     }
 
+    /// What Redis and MongoDB have in common.
+    fn of_commands(&self) -> Self {
+        Self {
+            script: self.script.clone(),
+            define: self.define.clone(),
+            commands: self.commands.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The scripts that were given; `None`: none were.
+    fn scripts(&self) -> Result<Option<Vec<CommandScript>>, String> {
+        let one = |text: &String| {
+            let (file, weight) = weighted(text)?;
+            let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+            Ok::<_, String>(CommandScript { name, text: read(&file)?, weight })
+        };
+        Ok(match (self.script.as_slice(), self.commands.command.as_slice()) {
+            ([], []) => None,
+            ([], lines) => {
+                let (name, text) = ("--command".to_owned(), lines.join("\n"));
+                Some(vec![CommandScript { name, text, weight: 1 }])
+            }
+            (files, _) => Some(files.iter().map(one).collect::<Result<_, _>>()?),
+        })
+    }
+
+    fn mongodb(&self, url: Secret) -> Result<MongoTarget, String> {
+        let MongoFlags { operation, documents } = self.mongodb;
+        let size = self.commands.value_size;
+        if size.is_some_and(|size| size > MongoWork::MAX_VALUE) {
+            return Err(format!("--value-size is at most {} for mongodb://", MongoWork::MAX_VALUE));
+        }
+        let work = match (self.scripts()?, operation) {
+            (Some(scripts), _) => MongoWork::Scripts(scripts),
+            (None, Some(operation)) => MongoWork::built_in(operation, documents, size),
+            (None, None) if size.is_some() => return Err("--value-size needs --operation".to_owned()),
+            (None, None) => MongoWork::Ping,
+        };
+        Ok(MongoTarget { url, work, variables: self.define.clone() })
+    }
+
     fn redis(&self, url: Secret) -> Result<RedisTarget, String> {
-        let RedisFlags { command, writes, keys, value_size } = &self.redis;
-        let work = match (self.script.as_slice(), command.as_slice()) {
-            ([], []) if writes.is_some() || keys.is_some() || value_size.is_some() => {
-                RedisWork::get_set(*writes, *keys, *value_size)
-            }
-            ([], []) => RedisWork::Ping,
-            ([], lines) => RedisWork::Scripts(vec![CommandScript {
-                name: "--command".to_owned(),
-                text: lines.join("\n"),
-                weight: 1,
-            }]),
-            (files, _) => {
-                let one = |text: &String| {
-                    let (file, weight) = weighted(text)?;
-                    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-                    Ok::<_, String>(CommandScript { name, text: read(&file)?, weight })
-                };
-                RedisWork::Scripts(files.iter().map(one).collect::<Result<_, _>>()?)
-            }
+        let RedisFlags { writes, keys } = self.redis;
+        let size = self.commands.value_size;
+        let work = match self.scripts()? {
+            Some(scripts) => RedisWork::Scripts(scripts),
+            None if writes.is_some() || keys.is_some() || size.is_some() => RedisWork::get_set(writes, keys, size),
+            None => RedisWork::Ping,
         };
         Ok(RedisTarget { url, work, variables: self.define.clone() })
     }
@@ -252,7 +319,8 @@ mod tests {
         assert!(flags.target(Secret::new("redis://h")).unwrap_err().contains("--scale"));
         let flags = WorkFlags { redis: RedisFlags { keys: Some(3), ..RedisFlags::default() }, ..WorkFlags::default() };
         assert!(flags.target(Secret::new("postgres://h/d")).unwrap_err().contains("--keys"));
-        assert!(WorkFlags::default().target(Secret::new("mongodb://h")).unwrap_err().contains("not available"));
+        assert!(flags.target(Secret::new("mongodb://h")).unwrap_err().contains("--keys"));
+        assert!(WorkFlags::default().target(Secret::new("mongodb+srv://h")).unwrap_err().contains("not available"));
         assert!(!WorkFlags::default().target(Secret::new("hunter2")).unwrap_err().contains("hunter2"));
     }
 
@@ -273,19 +341,21 @@ mod tests {
 
     #[test]
     fn what_is_asked_of_redis_is_a_ping_unless_something_else_is_said() {
-        let work =
-            |redis: RedisFlags| match (WorkFlags { redis, ..WorkFlags::default() }).target(Secret::new("redis://h")) {
-                Ok(Target::Redis(target)) => target.work,
-                other => panic!("{other:?}"),
-            };
-        assert_eq!(work(RedisFlags::default()), RedisWork::Ping);
-        let mix = work(RedisFlags { keys: Some(7), ..RedisFlags::default() });
+        let work = |flags: WorkFlags| match flags.target(Secret::new("redis://h")) {
+            Ok(Target::Redis(target)) => target.work,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(work(WorkFlags::default()), RedisWork::Ping);
+        let keys = RedisFlags { keys: Some(7), ..RedisFlags::default() };
+        let mix = work(WorkFlags { redis: keys, ..WorkFlags::default() });
         assert_eq!(mix, RedisWork::GetSet { writes: 0.1, keys: 7, value_size: 100 });
         let command = vec!["GET a".to_owned(), "GET b".to_owned()];
-        let RedisWork::Scripts(scripts) = work(RedisFlags { command, ..RedisFlags::default() }) else {
+        let commands = CommandFlags { command, value_size: None };
+        let RedisWork::Scripts(scripts) = work(WorkFlags { commands, ..WorkFlags::default() }) else {
             panic!("scripts")
         };
         assert_eq!(scripts[0].text, "GET a\nGET b");
+        assert!(operation("insert") == Ok(MongoOperation::Insert) && operation("x").unwrap_err().contains("find-one"));
         assert!(share("1.1").is_err() && share("nan").is_err() && share("0.25") == Ok(0.25));
     }
 }

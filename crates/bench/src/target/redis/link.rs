@@ -3,13 +3,19 @@
 
 use driver::{Address, Event, LineError, Lines};
 use pool::Time;
-use redis::{ErrorReply, Fault, Requester, Verdict};
+use redis::{ErrorReply, Fault, Requester, Verdict, Words};
 
 use super::{
-    super::on_lines::{self, CLOSED, Down, VIOLATION},
+    super::{
+        commands::{self, News},
+        on_lines::{self, CLOSED, Down, VIOLATION},
+    },
     place::Place,
 };
-use crate::record::{ErrorKind, Phases};
+use crate::{
+    record::{ErrorKind, Phases},
+    script::{Client, Request, Scripts},
+};
 
 /// A connection.
 pub(super) struct Link {
@@ -18,40 +24,23 @@ pub(super) struct Link {
     since: Time,
     phases: Phases,
     requester: Requester,
+    /// Memory for the command at hand.
+    words: Words,
 }
 
-/// What has become of it.
-#[derive(Debug)]
-pub(super) enum News {
-    /// Nothing to report.
-    Nothing,
-    /// It takes commands.
-    Up,
-    /// The command is answered.
-    Answered,
-    /// It is closed.
-    Down(Down),
-}
+impl commands::Link for Link {
+    type Place = Place;
 
-impl Link {
-    /// Begins to connect under a key of the lines' that is free.
-    pub(super) fn open(key: u32, lines: &mut Lines, place: &Place, now: Time) -> Self {
+    fn open(key: u32, lines: &mut Lines, place: &Place, now: Time) -> Self {
         lines.open(key, &place.address);
-        Self { key, since: now, phases: Phases::default(), requester: Requester::new() }
+        Self { key, since: now, phases: Phases::default(), requester: Requester::new(), words: Words::default() }
     }
 
-    /// What making it took.
-    pub(super) fn phases(&self) -> &Phases {
+    fn phases(&self) -> &Phases {
         &self.phases
     }
 
-    /// The protocol's state.
-    pub(super) fn requester(&mut self) -> &mut Requester {
-        &mut self.requester
-    }
-
-    /// Closes it, with a goodbye where that is possible.
-    pub(super) fn close(mut self, lines: &mut Lines) {
+    fn close(mut self, lines: &mut Lines) {
         if !self.requester.is_asking() {
             let mut out = Vec::new();
             self.requester.quit(&mut out);
@@ -60,8 +49,7 @@ impl Link {
         lines.close(self.key);
     }
 
-    /// Takes what has happened to it, apart from bytes: these go to [`received`](Self::received).
-    pub(super) fn happened(&mut self, event: Event, lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
+    fn happened(&mut self, event: Event, lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
         match event {
             Event::Resolved { took, .. } => {
                 self.phases.dns = Some(took);
@@ -84,8 +72,7 @@ impl Link {
         }
     }
 
-    /// Takes bytes. `out` is memory to write in.
-    pub(super) fn received(&mut self, mut bytes: &[u8], lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
+    fn received(&mut self, mut bytes: &[u8], lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
         let mut news = News::Nothing;
         out.clear();
         loop {
@@ -113,6 +100,37 @@ impl Link {
         }
         lines.send(self.key, out);
         news
+    }
+
+    fn ask(
+        &mut self,
+        request: &Request,
+        client: &Client,
+        scripts: &Scripts,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorKind> {
+        self.words.clear();
+        for word in 0..request.words() {
+            self.words.push(|to| client.write_word(scripts, request, word, to))?;
+        }
+        self.requester.ask(&self.words, out);
+        Ok(())
+    }
+
+    fn error(&self) -> Option<ErrorKind> {
+        self.requester.error().map(kind_of)
+    }
+
+    /// What has said goodbye behind the answer takes no other command.
+    fn is_open(&self) -> bool {
+        self.requester.farewell().is_none()
+    }
+}
+
+impl Link {
+    /// The protocol's state.
+    pub(super) fn requester(&mut self) -> &mut Requester {
+        &mut self.requester
     }
 
     /// How long the phase took that has just ended.

@@ -5,12 +5,8 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use driver::{Event, Lines};
 use pool::Time;
-use redis::Words;
 
-use super::{
-    link::{Link, News, kind_of},
-    place::Place,
-};
+use super::{Link, News};
 use crate::{
     engine::{ConnId, Engine, Order, Outcome},
     plan::MAX_CONNECTIONS,
@@ -26,24 +22,23 @@ use crate::{
 const MAX_CLIENTS: usize = 1_000_000;
 
 /// See the module.
-pub(super) struct Run<'a> {
-    place: &'a Place,
+pub(in crate::target) struct Run<'a, L: Link> {
+    place: &'a L::Place,
     scripts: &'a Scripts,
     lines: Lines,
-    conns: Vec<Option<Conn>>,
+    conns: Vec<Option<Conn<L>>>,
     clients: Vec<Option<Client>>,
     /// Operations that pause; at most one for each connection that is open, and those that were closed while they paused.
     pauses: BinaryHeap<Reverse<(Time, u32, u64)>>,
     /// Numbers operations, so that a pause finds out whether its own is still under way.
     serial: u64,
     out: Vec<u8>,
-    words: Words,
     /// Why the last connection that could not be made was not.
     refusal: Option<String>,
 }
 
-struct Conn {
-    link: Link,
+struct Conn<L> {
+    link: L,
     work: Work,
     /// A transaction is open, or keys are watched.
     bound: bool,
@@ -62,12 +57,16 @@ enum Work {
     Gone,
 }
 
-impl<'a> Run<'a> {
+impl<'a, L: Link> Run<'a, L> {
     /// Nothing is open yet.
     ///
     /// # Errors
     /// The machine has no descriptors left.
-    pub(super) fn new(place: &'a Place, scripts: &'a Scripts, around: &Surroundings<'_>) -> Result<Self, TargetError> {
+    pub(in crate::target) fn new(
+        place: &'a L::Place,
+        scripts: &'a Scripts,
+        around: &Surroundings<'_>,
+    ) -> Result<Self, TargetError> {
         Ok(Self {
             place,
             scripts,
@@ -77,7 +76,6 @@ impl<'a> Run<'a> {
             pauses: BinaryHeap::new(),
             serial: 0,
             out: Vec::new(),
-            words: Words::default(),
             refusal: None,
         })
     }
@@ -86,12 +84,16 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// The kernel refuses to wait.
-    pub(super) fn run(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
+    pub(in crate::target) fn run(
+        &mut self,
+        engine: &mut Engine,
+        around: &mut Surroundings<'_>,
+    ) -> Result<(), TargetError> {
         drive(self, engine, around)
     }
 
     /// Why the last connection that could not be made was not, for people.
-    pub(super) fn refusal(&self) -> Option<&str> {
+    pub(in crate::target) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
@@ -101,7 +103,7 @@ impl<'a> Run<'a> {
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
         }
-        let link = Link::open(conn.0, &mut self.lines, self.place, now);
+        let link = L::open(conn.0, &mut self.lines, self.place, now);
         // What was there has failed, which the engine knows.
         let before = self.conns[index].replace(Conn { link, work: Work::Making, bound: false });
         assert!(before.is_none_or(|before| matches!(before.work, Work::Gone)), "a number stands for one connection");
@@ -138,20 +140,16 @@ impl<'a> Run<'a> {
             Step::Sleep(pause) => self.pauses.push(Reverse((now + pause, conn.0, serial))),
             Step::End => self.end(conn, None, engine, now),
             Step::Failed(error) => self.end(conn, Some(error), engine, now),
-            Step::Send(_) => unreachable!("a script for Redis holds no SQL"),
+            Step::Send(_) => unreachable!("a script of commands holds no SQL"),
         }
     }
 
     fn ask(&mut self, conn: ConnId, client: u32, request: &Request) -> Result<(), ErrorKind> {
-        let Self { scripts, conns, clients, out, words, lines, .. } = self;
+        let Self { scripts, conns, clients, out, lines, .. } = self;
         let client = clients[client as usize].as_ref().expect("the client has begun");
         let Conn { link, work, .. } = conns[conn.0 as usize].as_mut().expect("the connection is there");
-        words.clear();
-        for word in 0..request.words() {
-            words.push(|to| client.write_word(scripts, request, word, to))?;
-        }
         out.clear();
-        link.requester().ask(words, out);
+        link.ask(request, client, scripts, out)?;
         if let Work::Operation { turn, .. } = work {
             *turn = request.turn();
         }
@@ -161,7 +159,7 @@ impl<'a> Run<'a> {
 
     fn answered(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
         let open = self.conn(conn);
-        let error = open.link.requester().error().map(kind_of);
+        let error = open.link.error();
         let Work::Operation { turn, .. } = open.work else { unreachable!("only what was asked is answered") };
         match (turn, &error) {
             (Turn::Begins, None) => open.bound = true,
@@ -181,16 +179,16 @@ impl<'a> Run<'a> {
         let bound = std::mem::take(&mut open.bound);
         let left = bound.then(|| ErrorKind("script: it leaves a transaction open".into()));
         // What has said goodbye behind the answer takes no other command.
-        let reusable = !bound && open.link.requester().farewell().is_none();
+        let reusable = !bound && open.link.is_open();
         engine.ended(conn, Outcome { error: error.or(left), reusable }, now);
     }
 
-    fn conn(&mut self, conn: ConnId) -> &mut Conn {
+    fn conn(&mut self, conn: ConnId) -> &mut Conn<L> {
         self.conns[conn.0 as usize].as_mut().expect("the connection is there")
     }
 }
 
-impl OnLines for Run<'_> {
+impl<L: Link> OnLines for Run<'_, L> {
     fn lines(&mut self) -> &mut Lines {
         &mut self.lines
     }
@@ -256,7 +254,7 @@ impl OnLines for Run<'_> {
                 return;
             }
             self.pauses.pop();
-            let own = |conn: &Conn| matches!(conn.work, Work::Operation { serial: own, .. } if own == serial);
+            let own = |conn: &Conn<L>| matches!(conn.work, Work::Operation { serial: own, .. } if own == serial);
             if self.conns[key as usize].as_ref().is_some_and(own) {
                 self.go_on(ConnId(key), engine, now);
             }

@@ -1,0 +1,372 @@
+//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in, bytes and verdicts
+//! out: first the login, then one command after the other, each with all batches of the cursor that it opens. Knows no socket, no time, no
+//! pool, and not what it asks.
+//!
+//! Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until it says
+//! [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and `take` until
+//! [`Verdict::Answered`]; and again.
+
+use std::fmt;
+
+use scram::KeyCache;
+
+use crate::{
+    bson::{Document, Malformed, Value},
+    directory::ServerLogin,
+    login::{Next, ServerStart},
+    wire::{self, HEADER, Header},
+};
+
+/// Memory for a reply that is kept for the next one, in bytes.
+const MAX_KEPT: usize = 64 * 1024;
+
+/// What has come of the input so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing to report; all input is taken.
+    More,
+    /// TLS is to begin; then [`Requester::secured`].
+    StartTls,
+    /// The server has said what it is; the login follows.
+    Greeted,
+    /// It takes commands.
+    Ready,
+    /// The command is answered, and its cursor is read to the end: [`Requester::error`] tells whether by an error.
+    Answered,
+}
+
+/// Why there is no going on with a connection. Holds no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The server has answered, and this is what it said; otherwise it does not keep to the protocol.
+    pub refused: bool,
+    /// Trying again cannot help until somebody changes something.
+    pub permanent: bool,
+    /// For people.
+    pub message: String,
+}
+
+impl From<Malformed> for Fault {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self { refused: false, permanent: false, message: format!("this is no MongoDB: {what}") }
+    }
+}
+
+/// An error that a server answers with: of the command, or of its first write that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandError {
+    /// Its number in MongoDB's list.
+    pub code: i32,
+    /// Its name there, if the server says it.
+    pub name: Option<Box<str>>,
+    /// For people.
+    pub message: Box<str>,
+}
+
+impl CommandError {
+    fn read(answer: Document<'_>) -> Result<Option<Self>, Malformed> {
+        if !answer.get("ok")?.is_some_and(Value::truth) {
+            return Self::of(answer).map(Some);
+        }
+        if let Some(failed) = answer.get("writeErrors")?.and_then(Value::array)
+            && let Some(first) = failed.elements().next().transpose()?
+            && let Some(first) = first.value()?.document()
+        {
+            return Self::of(first).map(Some);
+        }
+        answer.get("writeConcernError")?.and_then(Value::document).map(Self::of).transpose()
+    }
+
+    fn of(error: Document<'_>) -> Result<Self, Malformed> {
+        let text = |name| Ok::<_, Malformed>(error.get(name)?.and_then(Value::text).map(Box::from));
+        let code = error.get("code")?.and_then(Value::integer).and_then(|code| code.try_into().ok());
+        Ok(Self { code: code.unwrap_or(0), name: text("codeName")?, message: text("errmsg")?.unwrap_or_default() })
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{} ({name}, code {})", self.message, self.code),
+            None => write!(f, "{} (code {})", self.message, self.code),
+        }
+    }
+}
+
+/// The state of one connection.
+pub struct Requester {
+    phase: Phase,
+    /// The beginning of a message that has not come whole.
+    held: Vec<u8>,
+    last_id: i32,
+    /// The last answer is kept.
+    keeps: bool,
+    kept: Vec<u8>,
+    error: Option<CommandError>,
+}
+
+enum Phase {
+    /// Nothing is said yet.
+    New(ServerLogin),
+    /// TLS is being made.
+    Securing(ServerLogin),
+    /// It may say who it is.
+    Begin(ServerLogin),
+    Login(Box<ServerStart>),
+    /// It takes commands.
+    Open,
+    /// An answer is due.
+    Asking,
+    Closed,
+}
+
+impl Requester {
+    /// A connection that has just been opened, and how to log in on it.
+    pub fn new(login: ServerLogin) -> Self {
+        let phase = Phase::New(login);
+        Self { phase, held: Vec::new(), last_id: 0, keeps: false, kept: Vec::new(), error: None }
+    }
+
+    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to be closed.
+    ///
+    /// # Errors
+    /// The login is refused, or the server does not keep to the protocol.
+    pub fn take(&mut self, keys: &KeyCache, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
+        match std::mem::replace(&mut self.phase, Phase::Closed) {
+            Phase::New(login) if login.tls => {
+                self.phase = Phase::Securing(login);
+                return Ok(Verdict::StartTls);
+            }
+            Phase::New(login) | Phase::Begin(login) => {
+                let mut start = Box::new(ServerStart::new(login));
+                start.begin(out);
+                self.phase = Phase::Login(start);
+            }
+            other => self.phase = other,
+        }
+        let taken = self.go_on(keys, input, out);
+        if taken.is_err() {
+            self.phase = Phase::Closed;
+        }
+        taken
+    }
+
+    /// Takes whole messages as they come.
+    fn go_on(&mut self, keys: &KeyCache, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
+        loop {
+            let verdict = if self.held.is_empty() {
+                let Some(length) = whole(input)? else {
+                    self.held.extend_from_slice(std::mem::take(input));
+                    return Ok(Verdict::More);
+                };
+                let (message, rest) = input.split_at(length);
+                *input = rest;
+                self.message(message, keys, out)?
+            } else {
+                let length = match whole(&self.held)? {
+                    Some(length) => length,
+                    None => Header::read(&self.held).transpose()?.map_or(HEADER, |header| header.length),
+                };
+                let missing = length.saturating_sub(self.held.len()).min(input.len());
+                self.held.extend_from_slice(&input[..missing]);
+                *input = &input[missing..];
+                if whole(&self.held)?.is_none() {
+                    if missing == 0 {
+                        return Ok(Verdict::More);
+                    }
+                    continue;
+                }
+                let held = std::mem::take(&mut self.held);
+                let verdict = self.message(&held, keys, out)?;
+                if held.capacity() <= MAX_KEPT {
+                    self.held = held;
+                    self.held.clear();
+                }
+                verdict
+            };
+            if let Some(verdict) = verdict {
+                return Ok(verdict);
+            }
+        }
+    }
+
+    /// Takes a message.
+    fn message(&mut self, message: &[u8], keys: &KeyCache, out: &mut Vec<u8>) -> Result<Option<Verdict>, Fault> {
+        let header = Header::read(message).ok_or(Malformed("a message without a header"))??;
+        let answer = wire::answered(message, &header)?;
+        match &mut self.phase {
+            Phase::Login(start) if header.answers == start.asked() => {
+                let mut greeted = false;
+                let next = start.answered(answer, keys, out, |_| greeted = true);
+                match next {
+                    Next::Wait => Ok(greeted.then_some(Verdict::Greeted)),
+                    Next::Done => {
+                        self.last_id = start.asked();
+                        self.phase = Phase::Open;
+                        Ok(Some(Verdict::Ready))
+                    }
+                    Next::Failed { message, permanent } => Err(Fault { refused: true, permanent, message }),
+                }
+            }
+            Phase::Asking if header.answers == self.last_id => {
+                self.error = CommandError::read(answer)?;
+                if self.keeps {
+                    self.kept.clear();
+                    answer.append_to(&mut self.kept);
+                }
+                if self.error.is_none() && self.fetch(answer, out)? {
+                    return Ok(None);
+                }
+                self.phase = Phase::Open;
+                Ok(Some(Verdict::Answered))
+            }
+            _ => Err(Malformed("an answer to what nobody has asked").into()),
+        }
+    }
+
+    /// Asks for the next batch, if there is one.
+    fn fetch(&mut self, answer: Document<'_>, out: &mut Vec<u8>) -> Result<bool, Malformed> {
+        let Some(cursor) = answer.get("cursor")?.and_then(Value::document) else { return Ok(false) };
+        let id = cursor.get("id")?.and_then(Value::integer).filter(|id| *id != 0);
+        let Some((id, name)) = id.zip(cursor.get("ns")?.and_then(Value::text)) else { return Ok(false) };
+        let (database, collection) = name.split_once('.').ok_or(Malformed("a cursor of no collection"))?;
+        self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+        wire::request(out, self.last_id, |body| {
+            body.int64("getMore", id).text("collection", collection).text("$db", database);
+        });
+        Ok(true)
+    }
+
+    /// The handshake that [`Verdict::StartTls`] asked for is done; `take` goes on.
+    pub fn secured(&mut self) {
+        match std::mem::replace(&mut self.phase, Phase::Closed) {
+            Phase::Securing(login) => self.phase = Phase::Begin(login),
+            _ => unreachable!("TLS begins before the login"),
+        }
+    }
+
+    /// Asks a command: a whole document with its `$db`. What is to be sent is appended to `out`.
+    pub fn ask(&mut self, command: &[u8], out: &mut Vec<u8>) {
+        self.begin(false);
+        wire::request_of(out, self.last_id, command);
+    }
+
+    /// The same, and the answer is kept for [`Requester::kept`].
+    pub fn ask_for(&mut self, command: &[u8], out: &mut Vec<u8>) {
+        self.begin(true);
+        wire::request_of(out, self.last_id, command);
+    }
+
+    fn begin(&mut self, keeps: bool) {
+        assert!(matches!(self.phase, Phase::Open), "one command after the other, and after the login");
+        self.phase = Phase::Asking;
+        self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+        self.error = None;
+        self.keeps = keeps;
+    }
+
+    /// The error that the last command was answered with.
+    pub fn error(&self) -> Option<&CommandError> {
+        self.error.as_ref()
+    }
+
+    /// The answer that was to be kept.
+    pub fn kept(&self) -> Option<Document<'_>> {
+        Document::read(&self.kept).ok()
+    }
+}
+
+/// The length of the message that these bytes begin with, if all of it is there.
+fn whole(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let header = Header::read(bytes).transpose()?;
+    Ok(header.map(|header| header.length).filter(|length| *length <= bytes.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bson::Writer;
+
+    fn reply(answers: i32, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        wire::answer(&mut bytes, wire::Answers { id: answers, old: false }, write);
+        bytes
+    }
+
+    fn open() -> (Requester, KeyCache) {
+        let (mut requester, keys, mut out) = (Requester::new(ServerLogin::default()), KeyCache::default(), Vec::new());
+        assert_eq!(requester.take(&keys, &mut &[][..], &mut out), Ok(Verdict::More));
+        let hello = reply(1, |answer| {
+            answer.bool("ismaster", true).int32("maxWireVersion", 21).double("ok", 1.0);
+        });
+        assert_eq!(requester.take(&keys, &mut &hello[..], &mut out), Ok(Verdict::Ready));
+        (requester, keys)
+    }
+
+    fn ping() -> Vec<u8> {
+        let mut command = Vec::new();
+        Writer::new(&mut command).int32("ping", 1).text("$db", "admin");
+        command
+    }
+
+    /// What comes of an answer, whole or byte by byte.
+    fn answered(answer: &[u8]) -> Option<CommandError> {
+        for step in [1, 7, answer.len()] {
+            let (mut requester, keys) = open();
+            let mut out = Vec::new();
+            requester.ask(&ping(), &mut out);
+            let mut verdict = Verdict::More;
+            for mut part in answer.chunks(step) {
+                assert_eq!(verdict, Verdict::More);
+                verdict = requester.take(&keys, &mut part, &mut out).unwrap();
+            }
+            assert_eq!(verdict, Verdict::Answered);
+            if step == answer.len() {
+                return requester.error().cloned();
+            }
+        }
+        unreachable!("the last step is the whole")
+    }
+
+    #[test]
+    fn errors_of_commands_and_of_writes_are_told() {
+        assert_eq!(answered(&reply(2, |answer| _ = answer.double("ok", 1.0))), None);
+        let error = answered(&reply(2, |answer| {
+            answer.double("ok", 0.0).int32("code", 59).text("codeName", "CommandNotFound").text("errmsg", "no such");
+        }));
+        assert_eq!(error.unwrap().to_string(), "no such (CommandNotFound, code 59)");
+        let error = answered(&reply(2, |answer| {
+            answer.double("ok", 1.0).array("writeErrors", |errors| {
+                errors.document("0", |error| _ = error.int32("code", 11000).text("errmsg", "twice"));
+            });
+        }));
+        assert_eq!(error.unwrap().code, 11000);
+    }
+
+    #[test]
+    fn a_cursor_is_read_to_its_end() {
+        let (mut requester, keys) = open();
+        let mut out = Vec::new();
+        requester.ask(&ping(), &mut out);
+        let batch = |answers, id: i64| {
+            reply(answers, |answer| {
+                answer.document("cursor", |cursor| _ = cursor.int64("id", id).text("ns", "app.a.b"));
+                answer.double("ok", 1.0);
+            })
+        };
+        out.clear();
+        assert_eq!(requester.take(&keys, &mut &batch(2, 7)[..], &mut out), Ok(Verdict::More));
+        let asked = wire::answered(&out, &Header::read(&out).unwrap().unwrap()).unwrap();
+        assert_eq!(asked.get("collection").unwrap().unwrap().text(), Some("a.b"));
+        assert_eq!(requester.take(&keys, &mut &batch(3, 0)[..], &mut out), Ok(Verdict::Answered));
+    }
+
+    #[test]
+    fn what_nobody_asked_for_ends_it() {
+        let (mut requester, keys) = open();
+        let fault = requester.take(&keys, &mut &reply(9, |_| {})[..], &mut Vec::new()).unwrap_err();
+        assert!(fault.message.contains("no MongoDB") && !fault.refused);
+        let (mut requester, keys) = open();
+        assert!(requester.take(&keys, &mut &[0xff; 16][..], &mut Vec::new()).is_err());
+    }
+}
