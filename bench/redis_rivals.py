@@ -3,12 +3,12 @@
 Refuses to know what is measured.
 """
 
-import os
 import shutil
 import socket
 import subprocess
 
 import processes
+import rivals
 
 
 class Server:
@@ -21,6 +21,15 @@ class Server:
         if not processes.wait_until(lambda: answers(self.port), 10, self.process):
             raise RuntimeError("redis-server does not answer")
 
+    def path(self):
+        """The executable; None if there is none."""
+        return shutil.which("redis-server")
+
+    def version(self):
+        """What it calls itself."""
+        done = subprocess.run([self.path(), "--version"], capture_output=True, text=True, check=False)
+        return done.stdout.strip().splitlines()[0]
+
 
 def answers(port):
     """Whether Redis, or what stands for it, answers there."""
@@ -32,72 +41,24 @@ def answers(port):
         return False
 
 
-class Rival:
-    """Something that forwards to Redis. Subclasses give the command."""
+class OfRedis:
+    """How it is seen that Redis answers through something."""
 
-    name = ""
-    program = ""
-
-    def __init__(self, directory, server):
-        self.directory, self.server, self.port, self.process = directory, server, processes.free_port(), None
-
-    def path(self):
-        """The executable; None if there is none."""
-        return shutil.which(self.program) or shutil.which(self.program, path="/usr/sbin:/sbin")
-
-    def version(self):
-        """What it calls itself."""
-        done = subprocess.run([self.path(), "--version"], capture_output=True, text=True, check=False)
-        return (done.stdout + done.stderr).strip().splitlines()[0]
-
-    def start(self):
-        """Starts it, and waits until it answers."""
-        self.process = processes.start(self.command(), f"{self.directory}/{self.name}.log", unprivileged=False)
-        if not processes.wait_until(lambda: answers(self.port), 10, self.process):
-            raise RuntimeError(f"{self.name} does not answer")
-        return self
-
-    def pid(self):
-        """Whose CPU counts; None where there is no process between."""
-        return self.process.pid if self.process else None
-
-    def command(self):
-        """How it is started."""
-        raise NotImplementedError
-
-    def write(self, name, text):
-        """A file for it."""
-        path = os.path.join(self.directory, name)
-        with open(path, "w") as file:
-            file.write(text)
-        return path
+    def answers(self):
+        return answers(self.port)
 
 
-class Direct(Rival):
-    """Nothing between."""
-
-    name = "direct"
-    program = "redis-server"
-
-    def start(self):
-        self.port = self.server.port
-        return self
-
-
-class Poolhouse(Rival):
+class Poolhouse(OfRedis, rivals.Poolhouse):
     """One worker, as by default."""
 
-    name = "poolhouse"
-
-    def path(self):
-        return os.environ.get("POOLHOUSE") or shutil.which("poolhouse")
-
-    def command(self):
-        url = f"redis://127.0.0.1:{self.server.port}"
-        return [self.path(), "serve", url, "--listen", f"127.0.0.1:{self.port}", "--admin", "off"]
+    scheme = "redis"
 
 
-class Twemproxy(Rival):
+class HAProxy(OfRedis, rivals.HAProxy):
+    """Forwards bytes."""
+
+
+class Twemproxy(OfRedis, rivals.Rival):
     """Debian calls it nutcracker. It has one thread and one connection to Redis."""
 
     name = "twemproxy"
@@ -113,23 +74,4 @@ class Twemproxy(Rival):
         return [self.path(), "-c", path]
 
 
-class HAProxy(Rival):
-    """Forwards bytes, each client over a connection of its own."""
-
-    name = "haproxy"
-    program = "haproxy"
-
-    def version(self):
-        done = subprocess.run([self.path(), "-v"], capture_output=True, text=True, check=False)
-        return done.stdout.strip().splitlines()[0]
-
-    def command(self):
-        path = self.write(
-            "haproxy.cfg",
-            "global\n  maxconn 4000\n  nbthread 1\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n"
-            f"  timeout server 60s\nlisten redis\n  bind 127.0.0.1:{self.port}\n  server redis 127.0.0.1:{self.server.port}\n",
-        )
-        return [self.path(), "-db", "-f", path]
-
-
-KINDS = {kind.name: kind for kind in (Direct, Poolhouse, Twemproxy, HAProxy)}
+KINDS = {kind.name: kind for kind in (rivals.Direct, Poolhouse, Twemproxy, HAProxy)}

@@ -23,7 +23,7 @@ import sys
 import cpu
 import processes
 import redis_rivals
-import stats
+import rounds
 from run import machine, say
 
 # Name: clients, pipeline, requests of a run, redis-benchmark's test.
@@ -105,12 +105,12 @@ def measure(options):
         target.start()
     names = list(targets)
     for workload in [name for name in [*WORKLOADS, *MIXES] if not options.only or name in options.only]:
-        for number in range(options.rounds):
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
-                run = mixed(targets[name], server, MIXES[workload], options.quick) if workload in MIXES else load(targets[name], server, WORKLOADS[workload], options.quick)
-                say(f"round {number + 1:2} {workload:20} {name:10} {run['throughput']:8.0f}/s  cpu {run['cpu_us']:5.2f} us  Redis {run['redis_cpu_us']:5.2f} us")
-                result["runs"].append({"round": number, "workload": workload, "target": name} | run)
+        def one(number, name, workload=workload):
+            run = mixed(targets[name], server, MIXES[workload], options.quick) if workload in MIXES else load(targets[name], server, WORKLOADS[workload], options.quick)
+            say(f"round {number + 1:2} {workload:20} {name:10} {run['throughput']:8.0f}/s  cpu {run['cpu_us']:5.2f} us  Redis {run['redis_cpu_us']:5.2f} us")
+            result["runs"].append({"round": number, "workload": workload, "target": name} | run)
+
+        rounds.take_turns(names, options.rounds, one)
     if not options.only or IDLE in options.only:
         for name in ("poolhouse", "twemproxy"):
             if name in targets:
@@ -182,12 +182,6 @@ def idle(target, count):
     return {"bytes_per_client": (after - before) / count}
 
 
-def by_round(runs, workload, target, field):
-    """Round to value."""
-    found = [run for run in runs if (run["workload"], run["target"]) == (workload, target)]
-    return {run["round"]: run[field] for run in found}
-
-
 def markdown(result):
     """The report."""
     runs, about = result["runs"], result["machine"]
@@ -196,23 +190,12 @@ def markdown(result):
         f"{about['memory_gb']} GB, Linux {about['kernel']}; proxy, Redis and redis-benchmark share it. "
         + "; ".join(f"{name}: {version}" for name, version in result["versions"].items()) + ".",
         "",
-        "| | workload | median of the rounds' ratios | interval | goal |",
-        "|-|-|-|-|-|",
+        *rounds.goals(runs, GOALS),
     ]
-    for text, workload, field, ours, theirs, limit, least in GOALS:
-        mine = by_round(runs, workload, ours, field)
-        values = stats.paired_ratios(mine, by_round(runs, workload, theirs, field)) if theirs else list(mine.values())
-        middle, edges = stats.median(values), stats.interval(values)
-        if middle is None:
-            continue
-        met = "" if limit is None else ("met" if (middle >= limit if least else middle <= limit) else "missed")
-        bound = "" if limit is None else f"{'at least' if least else 'at most'} {limit:g}: {met}"
-        shown = f"[{edges[0]:.3f}, {edges[1]:.3f}]" if edges else ""
-        lines.append(f"| {text} | {workload} | {middle:.3f} | {shown} | {bound} |" if theirs else f"| {text} | {workload} | {middle:.0f} | | {bound} |")
     lines += ["", "| workload | | requests/s | CPU us | Redis's CPU us |", "|-|-|-|-|-|"]
     for workload in [*WORKLOADS, *MIXES]:
         for target in redis_rivals.KINDS:
-            medians = [stats.median(list(by_round(runs, workload, target, field).values())) for field in ("throughput", "cpu_us", "redis_cpu_us")]
+            medians = rounds.medians(runs, workload, target, ("throughput", "cpu_us", "redis_cpu_us"))
             if medians[0] is not None:
                 lines.append(f"| {workload} | {target} | {medians[0]:.0f} | {medians[1]:.2f} | {medians[2]:.2f} |")
     return "\n".join(lines)

@@ -1,5 +1,7 @@
 //! What servers say: the answers to clients, which are passed on as they come, and those to what Poolhouse itself has asked.
 
+use std::time::Duration;
+
 use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
@@ -17,6 +19,9 @@ use crate::{
 
 /// Bytes of an answer to what Poolhouse itself has asked.
 const MAX_OWN: usize = 48 * 1024;
+
+/// A host that has not said in this time what it is gets another connection for that; drivers wait as long (`connectTimeoutMS`).
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
 const MAX_LOOKED_AT: usize = 16 * 1024;
@@ -238,7 +243,7 @@ impl MongoDb {
                 server.role = Role::Idle;
                 out.push(Effect::Ready { server: me });
             }
-            Role::Monitor { asked, .. } if *asked == Some(header.answers) => {
+            Role::Monitor { asked, .. } if asked.is_some_and(|(id, _)| id == header.answers) => {
                 *asked = None;
                 match Facts::read(answer) {
                     Ok(facts) => self.learn(host, facts, out),
@@ -255,11 +260,14 @@ impl MongoDb {
         if *own != key {
             return;
         }
-        if asked.is_some() {
-            return Server::fail(me, "it does not answer", out);
+        let now = self.topology().now;
+        match *asked {
+            Some((_, since)) if now >= since + PATIENCE => return Server::fail(me, "it does not answer", out),
+            Some(_) => return,
+            None => {}
         }
         server.last_id = server.last_id.checked_sub(1).unwrap_or(-1);
-        *asked = Some(server.last_id);
+        *asked = Some((server.last_id, now));
         out.insert(Peer::Server(me), |to| {
             wire::old_request(to, server.last_id, |body| {
                 body.int32("isMaster", 1);

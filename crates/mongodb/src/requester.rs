@@ -99,6 +99,8 @@ pub struct Requester {
     /// The beginning of a message that has not come whole.
     held: Vec<u8>,
     last_id: i32,
+    /// How many documents the command wants at a time, if it says so.
+    batch: Option<i64>,
     /// The last answer is kept.
     keeps: bool,
     kept: Vec<u8>,
@@ -124,7 +126,7 @@ impl Requester {
     /// A connection that has just been opened, and how to log in on it.
     pub fn new(login: ServerLogin) -> Self {
         let phase = Phase::New(login);
-        Self { phase, held: Vec::new(), last_id: 0, keeps: false, kept: Vec::new(), error: None }
+        Self { phase, held: Vec::new(), last_id: 0, batch: None, keeps: false, kept: Vec::new(), error: None }
     }
 
     /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to be closed.
@@ -233,6 +235,9 @@ impl Requester {
         self.last_id = self.last_id.checked_add(1).unwrap_or(1);
         wire::request(out, self.last_id, |body| {
             body.int64("getMore", id).text("collection", collection).text("$db", database);
+            if let Some(batch) = self.batch {
+                body.int64("batchSize", batch);
+            }
         });
         Ok(true)
     }
@@ -247,22 +252,23 @@ impl Requester {
 
     /// Asks a command: a whole document with its `$db`. What is to be sent is appended to `out`.
     pub fn ask(&mut self, command: &[u8], out: &mut Vec<u8>) {
-        self.begin(false);
+        self.begin(command, false);
         wire::request_of(out, self.last_id, command);
     }
 
     /// The same, and the answer is kept for [`Requester::kept`].
     pub fn ask_for(&mut self, command: &[u8], out: &mut Vec<u8>) {
-        self.begin(true);
+        self.begin(command, true);
         wire::request_of(out, self.last_id, command);
     }
 
-    fn begin(&mut self, keeps: bool) {
+    fn begin(&mut self, command: &[u8], keeps: bool) {
         assert!(matches!(self.phase, Phase::Open), "one command after the other, and after the login");
         self.phase = Phase::Asking;
         self.last_id = self.last_id.checked_add(1).unwrap_or(1);
         self.error = None;
         self.keeps = keeps;
+        self.batch = Document::read(command).and_then(batch_size).unwrap_or(None);
     }
 
     /// The error that the last command was answered with.
@@ -274,6 +280,12 @@ impl Requester {
     pub fn kept(&self) -> Option<Document<'_>> {
         Document::read(&self.kept).ok()
     }
+}
+
+/// Drivers repeat it for each batch.
+fn batch_size(command: Document<'_>) -> Result<Option<i64>, Malformed> {
+    let cursor = command.get("cursor")?.and_then(Value::document).unwrap_or(command);
+    Ok(cursor.get("batchSize")?.and_then(Value::integer).filter(|size| *size > 0))
 }
 
 /// The length of the message that these bytes begin with, if all of it is there.
@@ -347,7 +359,9 @@ mod tests {
     fn a_cursor_is_read_to_its_end() {
         let (mut requester, keys) = open();
         let mut out = Vec::new();
-        requester.ask(&ping(), &mut out);
+        let mut find = Vec::new();
+        Writer::new(&mut find).text("find", "a.b").int32("batchSize", 5).text("$db", "app");
+        requester.ask(&find, &mut out);
         let batch = |answers, id: i64| {
             reply(answers, |answer| {
                 answer.document("cursor", |cursor| _ = cursor.int64("id", id).text("ns", "app.a.b"));
@@ -358,6 +372,7 @@ mod tests {
         assert_eq!(requester.take(&keys, &mut &batch(2, 7)[..], &mut out), Ok(Verdict::More));
         let asked = wire::answered(&out, &Header::read(&out).unwrap().unwrap()).unwrap();
         assert_eq!(asked.get("collection").unwrap().unwrap().text(), Some("a.b"));
+        assert_eq!(asked.get("batchSize").unwrap().unwrap().integer(), Some(5));
         assert_eq!(requester.take(&keys, &mut &batch(3, 0)[..], &mut out), Ok(Verdict::Answered));
     }
 

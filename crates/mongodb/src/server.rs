@@ -1,5 +1,7 @@
 //! A server's connection: what it is for, and what it owes.
 
+use std::time::Duration;
+
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, TlsFailure, Verdict};
 
 use crate::{directory::ServerLogin, login::ServerStart, scan::Scan, wire};
@@ -25,7 +27,8 @@ pub(crate) enum Role {
     },
     Monitor {
         key: u64,
-        asked: Option<i32>,
+        /// The id of what it was asked, and when.
+        asked: Option<(i32, Duration)>,
     },
 }
 

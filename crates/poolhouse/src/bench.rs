@@ -24,6 +24,8 @@ Examples:
   poolhouse bench http://127.0.0.1:8080/readings --rate 100 --duration 30s --body '{\"value\": {{random 1 100}}}' --expect 201
   poolhouse bench 'redis://:${REDIS_PASSWORD}@cache:6379' --clients 50 --duration 30s --writes 0.1 --keys 100000
   poolhouse bench redis://127.0.0.1:6379 --command 'INCR visits' --rate 1000 --no-reuse
+  poolhouse bench mongodb://127.0.0.1:27017/app --init --operation find-one --clients 50 --duration 30s
+  poolhouse bench mongodb://127.0.0.1:27017/app --command '{\"insert\": \"visits\", \"documents\": [{\"at\": 1}]}' --rate 1000
   poolhouse bench scenarios/churn-trouble.toml --html churn.html
   poolhouse bench compare before.json after.json
 
@@ -35,15 +37,15 @@ Thresholds: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_w
 in %), rate, requests, created; with > >= < <=. A missed threshold ends with status 99.
 Ctrl-C ends a run early and reports what it measured.";
 
-/// Measure a PostgreSQL, a Redis or an HTTP service under load, and what its connections cost
+/// Measure a PostgreSQL, a Redis, a MongoDB or an HTTP service under load, and what its connections cost
 #[derive(Args)]
 #[command(after_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchArgs {
     #[command(subcommand)]
     verb: Option<BenchVerb>,
 
-    /// postgres://user:password@host/name, redis://user:password@host:port, http://..., https://..., or a scenario file. Other users can
-    /// read a password there (`ps`): write ${ENV} in single quotes, or use --url-file
+    /// postgres://user:password@host/name, redis://user:password@host:port, mongodb://user:password@host/name, http://..., https://..., or a scenario
+    /// file. Other users can read a password there (`ps`): write ${ENV} in single quotes, or use --url-file
     #[arg(value_name = "URL|SCENARIO.toml", required_unless_present = "url_file")]
     what: Option<String>,
 

@@ -487,7 +487,7 @@ impl World {
         let bad = |post: &Post| {
             let (counts, config) = (post.pool.counts(), post.pool.config());
             // Servers that are renewed sooner than all of them can be connected are never all there.
-            let shortest = config.max_life_time.map(|life| life.mul_f64(1.0 - config.life_time_jitter));
+            let shortest = config.max_life_time.map(|life| life.mul_f32(1.0 - config.life_time_jitter));
             let outlive = shortest.is_none_or(|life| life > connect * config.min_size);
             !post.closed && outlive && counts.total - counts.closing < config.min_size
         };

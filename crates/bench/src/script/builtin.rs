@@ -68,7 +68,7 @@ pub const MONGODB_FIND_ONE: &str = r#"
 /// MongoDB: a new document with `:value`, in a collection that only grows.
 pub const MONGODB_INSERT: &str = r#"
 \set id random(1, 9000000000000000000)
-{"insert": "poolhouse_bench_inserts", "documents": [{"_id": :id, "value": ":value"}]}
+{"insert": "poolhouse_bench.inserts", "documents": [{"_id": :id, "value": ":value"}]}
 "#;
 
 /// MongoDB: a counter in one document of `:documents`.

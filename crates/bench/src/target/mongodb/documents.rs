@@ -18,7 +18,7 @@ use crate::{
 /// The collection.
 const COLLECTION: &str = "poolhouse_bench";
 /// It, and the collection that inserts go to.
-const DROPS: [&str; 2] = [COLLECTION, "poolhouse_bench_inserts"];
+const DROPS: [&str; 2] = [COLLECTION, "poolhouse_bench.inserts"];
 /// Documents of one insert.
 const BATCH: u32 = 1_000;
 /// The most that all of it may take.
