@@ -31,7 +31,7 @@ pub struct Said {
 
 impl Said {
     pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
-        let mut said = Self::default();
+        let (mut said, mut words) = (Self::default(), false);
         for element in answer.elements() {
             let element = element?;
             match (element.name, element.value()?) {
@@ -47,18 +47,24 @@ impl Said {
                     said.state_changed |= is_state_change(code);
                     said.no_such_cursor = code.integer() == Some(CURSOR_NOT_FOUND);
                 }
-                ("errmsg", Value::Text(text)) => said.state_changed |= tells_state_change(text),
-                ("writeConcernError", Value::Document(error)) => said.state_changed |= error_of_state_change(error)?,
+                ("errmsg", Value::Text(text)) => words = tells_state_change(text),
+                ("writeConcernError", Value::Document(error)) => {
+                    let words = error.get("errmsg")?.and_then(Value::text).is_some_and(tells_state_change);
+                    said.state_changed |= error.get("code")?.map_or(words, is_state_change);
+                }
+                // What a write failed with says nothing else: its words are those of the data.
                 ("writeErrors", Value::Array(errors)) => {
                     for error in errors.elements() {
                         if let Value::Document(error) = error?.value()? {
-                            said.state_changed |= error_of_state_change(error)?;
+                            said.state_changed |= error.get("code")?.is_some_and(is_state_change);
                         }
                     }
                 }
                 _ => {}
             }
         }
+        // A client can have its own words repeated in an error, but not without a code.
+        said.state_changed |= words && answer.get("code")?.is_none();
         Ok(said)
     }
 }
@@ -69,11 +75,6 @@ fn is_state_change(code: Value<'_>) -> bool {
 
 fn tells_state_change(text: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| text.contains(phrase))
-}
-
-fn error_of_state_change(error: Document<'_>) -> Result<bool, Malformed> {
-    let code = error.get("code")?.is_some_and(is_state_change);
-    Ok(code || error.get("errmsg")?.and_then(Value::text).is_some_and(tells_state_change))
 }
 
 /// Writes an answer that tells of a change of state as mongos would, with this label if it has none: servers leave that to a mongos.
@@ -89,6 +90,7 @@ pub fn rewrite_labelled(answer: Document<'_>, label: Option<&str>, to: &mut Writ
 }
 
 fn rewrite(answer: Document<'_>, to: &mut Writer<'_>) -> Result<(), Malformed> {
+    let changed = answer.get("code")?.is_none_or(is_state_change);
     for element in answer.elements() {
         let element = element?;
         match (element.name, element.value()?) {
@@ -96,7 +98,7 @@ fn rewrite(answer: Document<'_>, to: &mut Writer<'_>) -> Result<(), Malformed> {
             ("codeName", _) if answer.get("code")?.is_some_and(is_state_change) => {
                 to.text("codeName", Code::HostUnreachable.name());
             }
-            ("errmsg", Value::Text(text)) => {
+            ("errmsg", Value::Text(text)) if changed => {
                 let phrase = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
                 to.text("errmsg", &PHRASES.iter().fold(text.to_owned(), phrase));
             }
@@ -182,6 +184,26 @@ mod tests {
         assert_eq!(told.get("codeName").unwrap().unwrap().text(), Some("HostUnreachable"));
         assert_eq!(told.get("errmsg").unwrap().unwrap().text(), Some("(NOT_PRIMARY); (NODE_IS_RECOVERING)"));
         assert!(told.get("errorLabels").unwrap().unwrap().array().is_some());
+    }
+
+    #[test]
+    fn words_that_a_client_can_have_repeated_are_no_change_of_state() {
+        let refused = |text: &str, code: Option<i32>| {
+            written(|answer| {
+                answer.double("ok", 0.0).text("errmsg", text);
+                if let Some(code) = code {
+                    answer.int32("code", code);
+                }
+            })
+        };
+        assert!(said(&refused("not master", None)).state_changed);
+        assert!(!said(&refused("no such command: 'not primary'", Some(59))).state_changed);
+        let duplicate = written(|answer| {
+            answer.double("ok", 1.0).array("writeErrors", |errors| {
+                errors.document("0", |error| _ = error.int32("code", 11_000).text("errmsg", "dup: not primary"));
+            });
+        });
+        assert!(!said(&duplicate).state_changed);
     }
 
     #[test]

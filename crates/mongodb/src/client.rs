@@ -2,16 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Encryption, Input, Outbox, Peer, Refusal, ServerTag, Standing, Verdict,
-};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Encryption, Input, Outbox, Peer, ServerTag, Standing, Verdict};
 
 use crate::{
     bson::Malformed,
     command::Transaction,
     errors::{self, Code, Failure},
+    greeters::Greeter,
     login::Exchange,
     routes::{Goal, Named},
+    streams::Waiting,
     wire::{Answers, Header, MORE_TO_COME, Op},
 };
 
@@ -33,17 +33,33 @@ pub struct Client {
     /// It has been told that the connection ends.
     pub(crate) closing: bool,
     /// Why it is turned away, when it has asked for something.
-    pub(crate) refused: Option<Box<Failure>>,
+    pub(crate) refused: Option<Refused>,
+    /// It counts among those who only say `hello`.
+    pub(crate) greeter: Option<Greeter>,
+    /// Others may wait for the rest of its request.
+    pub(crate) stalls: bool,
     pub(crate) user: Arc<str>,
     pub(crate) login: Option<Box<Exchange>>,
     pub(crate) state: State,
     pub(crate) request: Request,
     /// The cursors that it is about.
     pub(crate) cursors: Vec<Named>,
+    /// It counts among those that wait for what others may write.
+    pub(crate) waiting: Option<Waiting>,
     /// The hosts that are asked next for a cursor that nobody remembers.
     pub(crate) others: Vec<usize>,
     /// The beginning of a request whose body is far behind; all of one that may have to be sent to another host.
     pub(crate) held: Vec<u8>,
+}
+
+/// When a client that is turned away hears of it.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// As the answer to the first thing that it says.
+    AtOnce(Box<Failure>),
+    /// As the answer to its first command behind `hello`: a driver that is refused a `hello` takes the server for gone, and closes all
+    /// the connections that it has.
+    BehindHello(Box<Failure>),
 }
 
 /// Where the request under way is.
@@ -72,10 +88,16 @@ pub struct Request {
     /// It is a write that the server knows from its repetition.
     pub(crate) repeatable: bool,
     pub(crate) goal: Goal,
-    /// The session and the number of a transaction that it begins.
-    pub(crate) begins: Option<([u8; 16], i64)>,
+    /// The session and the number of the transaction that it is about.
+    pub(crate) of: Option<([u8; 16], i64)>,
+    /// A part of its answer is with the client.
+    pub(crate) begun: bool,
     /// It asks whom it speaks with.
     pub(crate) greets: bool,
+    /// The cursor that it opens is one whose batches are waited for.
+    pub(crate) opens_stream: bool,
+    /// It waits for what others may write, or for as many answers as there are.
+    pub(crate) waits: bool,
     /// Where its body is.
     pub(crate) body_at: usize,
 }
@@ -83,7 +105,9 @@ pub struct Request {
 impl Request {
     pub(crate) fn new(header: Header, flags: u32) -> Self {
         let (transaction, goal) = (Transaction::None, Goal::Writable);
-        Self { header, flags, transaction, repeatable: false, goal, begins: None, greets: false, body_at: 0 }
+        let (repeatable, of, begun, body_at) = (false, None, false, 0);
+        let (greets, opens_stream, waits) = (false, false, false);
+        Self { header, flags, transaction, repeatable, goal, of, begun, greets, opens_stream, waits, body_at }
     }
 
     pub(crate) fn answers(&self) -> Answers {
@@ -112,8 +136,8 @@ impl Client {
             }
             (Encryption::Off | Encryption::Allow, false) => None,
             (Encryption::Require, false) => {
-                self.refused =
-                    Some(Box::new(Failure::new(Code::Unauthorized, "Poolhouse: clients have to use TLS here")));
+                let failure = Failure::new(Code::Unauthorized, "Poolhouse: clients have to use TLS here");
+                self.refused = Some(Refused::AtOnce(Box::new(failure)));
                 None
             }
         }
@@ -189,19 +213,5 @@ impl Client {
         self.drop_rest(left);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         out.push(Effect::Wake { client: me });
-    }
-
-    pub(crate) fn on_refused(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) {
-        let failure = Failure::of_refusal(why);
-        let fresh = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. }) && !self.counted;
-        if fresh && self.state == State::Idle {
-            // It is told as the answer to what it asks first.
-            self.refused = Some(Box::new(failure));
-            return;
-        }
-        if matches!(self.state, State::Parked { .. } | State::Queued | State::Awaiting(_)) {
-            self.tell_failure(me, &failure, out);
-        }
-        self.close(me, CloseReason::Done, out);
     }
 }

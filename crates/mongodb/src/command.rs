@@ -41,6 +41,11 @@ impl<'a> Command<'a> {
         let mut elements = body.elements();
         let first = elements.next().ok_or(Malformed("an empty command"))??;
         let (mut autocommit, mut starts) = (true, false);
+        let mut seen = [false; 3];
+        let mut once = |place: usize| match std::mem::replace(&mut seen[place], true) {
+            true => Err(Malformed("a command that says a thing twice")),
+            false => Ok(()),
+        };
         let mut command = Self {
             name: first.name,
             subject: first.value()?,
@@ -55,8 +60,17 @@ impl<'a> Command<'a> {
         for element in elements {
             let element = element?;
             match element.name {
-                "$db" => command.database = element.value()?.text().ok_or(Malformed("`$db` is no string"))?,
-                "lsid" => command.session = session(element.value()?)?,
+                // Servers may take the first or the last, and what is routed by one must not be done by the other.
+                name if name == first.name => return Err(Malformed("a command that says its name twice")),
+                "$db" => {
+                    once(0)?;
+                    command.database = element.value()?.text().ok_or(Malformed("`$db` is no string"))?;
+                }
+                "lsid" => {
+                    once(1)?;
+                    command.session = session(element.value()?)?;
+                }
+                "cursors" => once(2)?,
                 "$readPreference" => {
                     let preference = element.value()?.document().map(|document| document.get("mode")).transpose()?;
                     command.preference = preference.flatten().and_then(Value::text);

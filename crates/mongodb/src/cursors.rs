@@ -23,6 +23,8 @@ pub struct Place {
     pub host: usize,
     /// Its id there.
     pub id: i64,
+    /// Its next batch is waited for, and may be long in coming.
+    pub waits: bool,
 }
 
 /// See the file's head.
@@ -102,7 +104,8 @@ impl Cursors {
     pub fn opened(&self, user: &Arc<str>, place: Place) -> i64 {
         let mut table = self.table();
         let mut told = place.id;
-        while table.get(user, told).is_some_and(|known| known.place != place) {
+        let at = |place: Place| (place.host, place.id);
+        while table.get(user, told).is_some_and(|known| at(known.place) != at(place)) {
             // Servers' own ids are random, so that a collision with one of these is as improbable as any.
             table.last += 1;
             told = i64::MAX - table.last;
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn cursors_of_two_hosts_with_one_number_are_told_apart() {
         let (cursors, user) = (Cursors::default(), Arc::from("u"));
-        let at = |host| Place { host, id: 5 };
+        let at = |host| Place { host, id: 5, waits: false };
         assert_eq!(cursors.opened(&user, at(0)), 5);
         let told = cursors.opened(&user, at(1));
         assert_ne!(told, 5);
@@ -157,7 +160,7 @@ mod tests {
     fn nobody_finds_the_cursor_of_another_user() {
         let cursors = Cursors::default();
         let (one, other) = (Arc::from("u"), Arc::from("v"));
-        cursors.opened(&one, Place { host: 0, id: 5 });
+        cursors.opened(&one, Place { host: 0, id: 5, waits: false });
         assert_eq!(cursors.find(&other, 5), None);
         assert!(cursors.is_anothers(&other, 5) && !cursors.is_anothers(&one, 5) && !cursors.is_anothers(&other, 6));
         cursors.closed(&other, 5);
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn what_is_not_used_is_forgotten() {
         let (cursors, user) = (Cursors::default(), Arc::from("u"));
-        cursors.opened(&user, Place { host: 0, id: 5 });
+        cursors.opened(&user, Place { host: 0, id: 5, waits: false });
         cursors.tell_time(LIFE - SWEEP);
         assert!(cursors.find(&user, 5).is_some(), "and it was used");
         cursors.tell_time(LIFE);

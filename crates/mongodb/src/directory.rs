@@ -19,7 +19,7 @@ pub enum Welcome {
 /// How Poolhouse logs in to a server.
 #[derive(Clone, Default)]
 pub struct ServerLogin {
-    /// Which host it is: a number of [`Directory::hosts`].
+    /// Which host it is: one of [`Directory::hosts`], or one that was.
     pub host: usize,
     /// Nobody asks there but Poolhouse, what the host is.
     pub monitors: bool,
@@ -42,8 +42,11 @@ pub trait Directory: Send + Sync + 'static {
     /// What is stored of a user's password.
     fn verifier(&self, user: &str) -> Option<Arc<Verifier>>;
 
-    /// How many hosts the upstream has.
-    fn hosts(&self) -> usize;
+    /// The numbers of the upstream's present hosts. A host keeps its number whatever becomes of the others, and no other ever has it.
+    fn hosts(&self) -> Vec<usize>;
+
+    /// How many connections may do nothing but say `hello`.
+    fn max_greeters(&self) -> u32;
 
     /// The name of the replica set that they must be of, if that is configured.
     fn replica_set(&self) -> Option<Arc<str>>;
@@ -56,6 +59,9 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// There is none, for this reason, which is told to the client.
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String>;
+
+    /// How many requests may keep a server of a pool while they wait for what others may write.
+    fn max_pinned(&self, pool: PoolId) -> u32;
 
     /// How the servers of a pool are logged in to.
     fn server_login(&self, pool: PoolId) -> ServerLogin;

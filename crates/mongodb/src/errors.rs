@@ -101,6 +101,15 @@ impl Failure {
         }
     }
 
+    /// So many wait already for what others may write.
+    pub fn of_streams(most: u32) -> Self {
+        let text = format!(
+            "Poolhouse: this request would keep a server connection while it waits (a change stream, a tailable or an exhaust cursor), and \
+             max_pinned = {most} do: raise max_pinned, and max_size with it"
+        );
+        Self::new(Code::TemporarilyUnavailable, text)
+    }
+
     /// Why a client is sent away.
     pub fn of_refusal(why: &Refusal) -> Self {
         let (code, text) = match why {

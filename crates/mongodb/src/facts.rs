@@ -11,7 +11,7 @@ pub enum Role {
     Mongos,
     Primary,
     Secondary,
-    /// A member of a replica set that serves nobody now: an arbiter, or one that starts.
+    /// A member of a replica set that serves nobody now: an arbiter, one that is hidden, or one that starts.
     Other,
 }
 
@@ -34,6 +34,7 @@ impl Facts {
         let mut facts =
             Self { role: Role::Standalone, set: None, wire: 0, session_minutes: None, election: (0, [0; 12]) };
         let (mut primary, mut secondary, mut mongos, mut uninitialised) = (false, false, false, false);
+        let mut hidden = false;
         for element in answer.elements() {
             let element = element?;
             let value = element.value()?;
@@ -41,6 +42,7 @@ impl Facts {
                 "ismaster" | "isWritablePrimary" => primary = value.truth(),
                 "secondary" => secondary = value.truth(),
                 "msg" => mongos = value.text() == Some("isdbgrid"),
+                "hidden" => hidden = value.truth(),
                 "isreplicaset" => uninitialised = value.truth(),
                 "setName" => facts.set = value.text().map(Arc::from),
                 "maxWireVersion" => facts.wire = value.integer().and_then(|wire| wire.try_into().ok()).unwrap_or(0),
@@ -60,7 +62,8 @@ impl Facts {
             (true, _) => Role::Mongos,
             (false, false) => Role::Standalone,
             (false, true) if primary => Role::Primary,
-            (false, true) if secondary => Role::Secondary,
+            // Who is hidden is not for clients.
+            (false, true) if secondary && !hidden => Role::Secondary,
             (false, true) => Role::Other,
         };
         Ok(facts)

@@ -15,6 +15,7 @@ mod cursors;
 mod directory;
 mod errors;
 mod facts;
+mod greeters;
 mod hello;
 mod login;
 mod replies;
@@ -23,6 +24,8 @@ mod requests;
 mod routes;
 mod scan;
 mod server;
+mod stalls;
+mod streams;
 mod topology;
 mod transactions;
 pub mod wire;
@@ -46,7 +49,10 @@ pub use self::{
     requester::{CommandError, Fault, Requester, Verdict},
     server::Server,
 };
-use self::{cursors::Cursors, facts::Facts, topology::Topology, transactions::Transactions};
+use self::{
+    cursors::Cursors, facts::Facts, greeters::Greeters, stalls::Stalls, streams::Streams, topology::Topology,
+    transactions::Transactions,
+};
 pub use scram::KeyCache;
 /// What is stored of a user's password.
 pub use scram::Verifier;
@@ -57,6 +63,9 @@ pub struct MongoDb {
     topology: Mutex<Topology>,
     cursors: Cursors,
     transactions: Transactions,
+    streams: Streams,
+    stalls: Stalls,
+    greeters: Greeters,
     /// What clients are told as their connection's number.
     last_number: AtomicU32,
     /// Bytes of requests whose bodies are still to come.
@@ -73,12 +82,14 @@ impl MongoDb {
         let (mut service, mut secret) = ([0; 12], [0; 32]);
         getrandom::fill(&mut service).expect("the system gives random bytes");
         getrandom::fill(&mut secret).expect("the system gives random bytes");
-        let topology = Mutex::new(Topology::new(directory.hosts()));
         Self {
             directory,
-            topology,
+            topology: Mutex::new(Topology::new()),
             cursors: Cursors::default(),
             transactions: Transactions::default(),
+            streams: Streams::default(),
+            stalls: Stalls::default(),
+            greeters: Greeters::default(),
             last_number: AtomicU32::new(1),
             holding: AtomicUsize::new(0),
             service,
@@ -104,7 +115,16 @@ impl Protocol for MongoDb {
     type Server = Server;
 
     fn tell_time(&self, now: Duration, out: &mut Outbox) {
-        self.topology().tell_time(now, out);
+        {
+            let mut topology = self.topology();
+            if topology.is_beat_due(now) {
+                topology.keep_only(&self.directory.hosts());
+            }
+            topology.tell_time(now, out);
+        }
+        for (client, key) in self.stalls.tell_time(now) {
+            topology::post(protocol::Peer::Client(client), key, out);
+        }
         self.cursors.tell_time(now);
         self.transactions.tell_time(now);
     }
@@ -151,8 +171,8 @@ impl Protocol for MongoDb {
         self.hear_post(me, client, key, out);
     }
 
-    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _: &[u8], out: &mut Outbox) {
-        self.beat(me, server, key, out);
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.beat(me, server, key, !bytes.is_empty(), out);
     }
 
     fn client_gone(
@@ -167,16 +187,16 @@ impl Protocol for MongoDb {
 
     fn server_gone(
         &self,
-        _: ServerTag,
+        me: ServerTag,
         server: &mut Server,
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        self.server_left(server, clients, out);
+        self.server_left(me, server, clients, out);
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
-        client.on_refused(me, &why, out);
+        self.on_refused(me, client, &why, out);
     }
 
     /// Nothing that a client does stays with a connection: what it leaves belongs to its session or its cursors. Only the sign that its

@@ -17,6 +17,9 @@ use crate::{
 /// The only conversation of a connection at a time.
 const CONVERSATION: i32 = 1;
 
+/// Bytes of the first message of a login, which holds a name and something random.
+const MAX_FIRST: usize = 2048;
+
 /// Fresh randomness, printable.
 fn nonce() -> String {
     let mut bytes = [0; 18];
@@ -61,6 +64,12 @@ impl Exchange {
             .and_then(Value::document)
             .is_some_and(|options| options.get("skipEmptyExchange").ok().flatten().is_some_and(Value::truth));
         let first = payload(command.body)?;
+        if first.len() > MAX_FIRST {
+            return Err(Failure::new(
+                Code::AuthenticationFailed,
+                "Poolhouse: the first message of this login is too long",
+            ));
+        }
         let user =
             scram::user_of(first).map_err(|error| Failure::new(Code::AuthenticationFailed, error.to_string()))?;
         let mut scram = match directory.verifier(&user) {

@@ -1,6 +1,6 @@
 //! What servers say: the answers to clients, which are passed on as they come, and those to what Poolhouse itself has asked.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
@@ -8,7 +8,8 @@ use crate::{
     MongoDb,
     answers::{Said, rewrite_labelled},
     bson::Document,
-    client::Client,
+    client::{Client, State},
+    command::Transaction,
     cursors::Place,
     facts::Facts,
     login::Next,
@@ -69,9 +70,12 @@ impl MongoDb {
                 out.need = header.length;
                 return 0;
             }
-            (answer.length, answer.left) = (header.length, header.length);
+            (answer.length, answer.left, answer.first) = (header.length, header.length, !answer.begun);
             answer.scan = (passed_on && !short).then(Scan::new);
             answer.begun = passed_on;
+            if passed_on && let Some(client) = clients.get(answer.client) {
+                client.request.begun = true;
+            }
             if short {
                 return self.pass_on(me, server, clients, &input.bytes[..header.length], &header, out);
             }
@@ -108,7 +112,8 @@ impl MongoDb {
         };
         let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
         match read {
-            Ok((_, Said { no_such_cursor: true, .. })) if !client.others.is_empty() => {
+            Ok((_, Said { no_such_cursor: true, .. })) if answer.first && !client.others.is_empty() => {
+                client.request.begun = false;
                 let tag = answer.client;
                 server.role = Role::Idle;
                 out.push(Effect::Release { server: me, verdict: Verdict::Clean });
@@ -191,10 +196,13 @@ impl MongoDb {
             }
             (user, Some(named)) if id == named.own => {
                 // Now it is known where it is, if it was not.
-                self.cursors.keep(user, named.told, Place { host, id });
+                self.cursors.keep(user, named.told, Place { host, id, waits: client.request.waits });
                 named.told
             }
-            (user, _) if id != 0 => self.cursors.opened(user, Place { host, id }),
+            (user, _) if id != 0 => {
+                let waits = client.request.opens_stream;
+                self.cursors.opened(user, Place { host, id, waits })
+            }
             _ => 0,
         }
     }
@@ -226,7 +234,7 @@ impl MongoDb {
                     }
                     Next::Done if start.login.monitors => {
                         let key = self.topology().new_key();
-                        server.role = Role::Monitor { key, asked: None };
+                        server.role = Role::Monitor { key, asked: None, again: false };
                         self.topology().watch(host, me, key);
                         out.push(Effect::Keep { server: me, briefly: false });
                     }
@@ -243,11 +251,17 @@ impl MongoDb {
                 server.role = Role::Idle;
                 out.push(Effect::Ready { server: me });
             }
-            Role::Monitor { asked, .. } if asked.is_some_and(|(id, _)| id == header.answers) => {
+            Role::Monitor { asked, again, key } if asked.is_some_and(|(id, _)| id == header.answers) => {
                 *asked = None;
+                let asks_again = std::mem::take(again).then_some(*key);
                 match Facts::read(answer) {
+                    // What it said may have been true before something was seen that it has to be asked about.
+                    Ok(_) if asks_again.is_some() => {}
                     Ok(facts) => self.learn(host, facts, out),
-                    Err(error) => Server::fail(me, error.0, out),
+                    Err(error) => return Server::fail(me, error.0, out),
+                }
+                if let Some(key) = asks_again {
+                    self.beat(me, server, key, false, out);
                 }
             }
             _ => Server::fail(me, "a message that nobody asked for", out),
@@ -255,15 +269,18 @@ impl MongoDb {
     }
 
     /// A monitor is to ask what its host is.
-    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
-        let Role::Monitor { key: own, asked } = &mut server.role else { return };
+    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, urgent: bool, out: &mut Outbox) {
+        let Role::Monitor { key: own, asked, again } = &mut server.role else { return };
         if *own != key {
             return;
         }
         let now = self.topology().now;
         match *asked {
             Some((_, since)) if now >= since + PATIENCE => return Server::fail(me, "it does not answer", out),
-            Some(_) => return,
+            Some(_) => {
+                *again |= urgent;
+                return;
+            }
             None => {}
         }
         server.last_id = server.last_id.checked_sub(1).unwrap_or(-1);
@@ -277,13 +294,19 @@ impl MongoDb {
 
     pub(crate) fn server_left(
         &self,
+        me: ServerTag,
         server: &mut Server,
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
         match server.role {
             Role::Serving(answer) => {
-                if let Some(client) = clients.get(answer.client) {
+                // One whose time was over does not wait for it any more.
+                let waits = |client: &Client| match client.state {
+                    State::Awaiting(tag) | State::Sending { server: tag, .. } => tag == me,
+                    _ => false,
+                };
+                if let Some(client) = clients.get(answer.client).filter(|client| waits(client)) {
                     self.forget_request(client);
                     client.on_server_lost(answer.client, answer.begun, out);
                 }
@@ -306,9 +329,24 @@ impl MongoDb {
     ) {
         server.role = Role::Idle;
         let client = clients.get(answer.client).expect("who is served is here");
+        if client.waiting.is_some() {
+            out.push(Effect::Pinned { server: me, reason: None });
+        }
+        self.note_transaction(client, server.host);
         self.forget_request(client);
         let verdict = client.on_answered(answer.client, out);
         out.push(Effect::Release { server: me, verdict });
+    }
+
+    /// A request of a transaction is answered: those that follow go to the same host.
+    fn note_transaction(&self, client: &Client, host: usize) {
+        let Some((session, number)) = client.request.of else { return };
+        let session = (Arc::clone(&client.user), session);
+        match client.request.transaction {
+            Transaction::Begins => self.transactions.begins(session, number, host),
+            Transaction::Ends => self.transactions.ended(&session, number),
+            Transaction::None | Transaction::Within => {}
+        }
     }
 
     /// A server that nobody holds is closed.

@@ -7,14 +7,14 @@ use std::{
 };
 
 use protocol::{
-    ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, ServerTag, Sessions,
-    Standing, Verdict,
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, Refusal, ServerTag,
+    Sessions, Standing, Verdict,
 };
 
 use crate::{
     MongoDb,
     bson::{Document, Malformed},
-    client::{Client, Request, State},
+    client::{Client, Refused, Request, State},
     command::{Command, Transaction},
     directory::Welcome,
     errors::{Code, Failure},
@@ -22,6 +22,7 @@ use crate::{
     login::{self, Exchange, Step},
     routes::{Goal, Route},
     server::Server,
+    streams::opens_stream,
     wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Op},
 };
 
@@ -54,12 +55,15 @@ impl MongoDb {
             stranger,
             counted: false,
             closing: false,
-            refused: refused.map(Box::new),
+            refused: refused.map(|failure| Refused::AtOnce(Box::new(failure))),
+            greeter: None,
+            stalls: false,
             user: Arc::from(""),
             login: None,
             state: State::Idle,
             request: Request::new(none, 0),
             cursors: Vec::new(),
+            waiting: None,
             others: Vec::new(),
             held: Vec::new(),
         }
@@ -85,7 +89,7 @@ impl MongoDb {
         }
         match client.state {
             State::Idle => self.begin(me, client, input, out),
-            State::Sending { .. } => pass_on(client, servers, input, out),
+            State::Sending { .. } => self.pass_on_request(me, client, servers, input, out),
             State::Dropping { left } => {
                 let dropped = left.min(input.bytes.len());
                 client.drop_rest(left - dropped);
@@ -102,6 +106,10 @@ impl MongoDb {
     fn begin(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
         if client.held.is_empty() {
             let dealt_with = self.look_at(me, client, input.bytes, input.full, out);
+            if dealt_with == 0 && client.state == State::Idle && client.greeter.take().is_some() {
+                // Whoever says only a part of what it says is no monitor.
+                out.push(Effect::Standing { client: me, standing: Standing::Login });
+            }
             if dealt_with > 0 || !input.full || client.state != State::Idle {
                 return dealt_with;
             }
@@ -118,6 +126,7 @@ impl MongoDb {
         }
         client.held.extend(&input.bytes[..taken]);
         self.holding.fetch_add(taken, Relaxed);
+        self.note_progress(me, client);
         self.look_at_held(me, client, out);
         taken
     }
@@ -140,10 +149,19 @@ impl MongoDb {
                 return 0;
             }
             Some(Ok(header)) => header,
-            Some(Err(error)) => return client.fail_malformed(me, error, bytes.len(), out),
+            Some(Err(error)) => {
+                let id = i32::from_le_bytes(bytes[4..8].try_into().expect("a header is there"));
+                client.request = Request::new(Header { length: 0, id, answers: 0, op: Op::Msg }, 0);
+                return client.fail_malformed(me, error, bytes.len(), out);
+            }
         };
         client.request = Request::new(header, wire::flags(bytes).unwrap_or(0));
         let bytes = &bytes[..bytes.len().min(header.length)];
+        if bytes.len() < header.length && !full {
+            // A server is not taken for what may never come whole, if that can be helped.
+            out.need = header.length;
+            return 0;
+        }
         let read = match header.op {
             Op::Msg => match wire::body(bytes, &header) {
                 Ok(Body::Needs(needs)) => {
@@ -182,7 +200,9 @@ impl MongoDb {
         }
         client.request.transaction = command.transaction;
         client.request.repeatable = command.number.is_some() && command.transaction == Transaction::None;
-        if let Some(why) = client.refused.take() {
+        if let Some(Refused::AtOnce(why) | Refused::BehindHello(why)) =
+            client.refused.take_if(|refused| matches!(refused, Refused::AtOnce(_)) || !greets(command.name))
+        {
             client.tell_failure(me, &why, out);
             client.close(me, CloseReason::Done, out);
             return bytes.len();
@@ -190,7 +210,7 @@ impl MongoDb {
         let answered = match self.own(me, client, &command, out) {
             Ok(Some(Taken::Yes)) => true,
             Ok(Some(Taken::Parks)) => {
-                self.park(me, client);
+                self.park(me, client, out);
                 false
             }
             Ok(None) => match self.may_ask(client, &command).and_then(|()| self.note_route(client, &command)) {
@@ -231,7 +251,7 @@ impl MongoDb {
     ) -> Result<Option<Taken>, Failure> {
         let answers = client.request.answers();
         match command.name {
-            "hello" | "isMaster" | "ismaster" => {
+            name if greets(name) => {
                 let asked = Asked::of(command);
                 client.request.greets = true;
                 let Some(pose) = self.topology().pose() else { return Ok(Some(Taken::Parks)) };
@@ -242,15 +262,20 @@ impl MongoDb {
                 out.insert(Peer::Client(me), |to| {
                     wire::answer(to, answers, |answer| asked.answer(pose, client.number, self.service, answer));
                 });
-                if !client.counted {
+                if !client.counted && client.login.is_none() && client.refused.is_none() {
                     // Monitors of drivers never do anything else: that is no login that takes long.
-                    out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
+                    client.greeter =
+                        client.greeter.take().or_else(|| self.greeters.enter(self.directory.max_greeters()));
+                    if client.greeter.is_some() {
+                        out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
+                    }
                 }
                 Ok(Some(Taken::Yes))
             }
             "saslStart" => {
                 let (exchange, said) = Exchange::begin(command, &*self.directory, &self.mock)?;
                 client.login = Some(Box::new(exchange));
+                client.greeter = None;
                 out.push(Effect::Standing { client: me, standing: Standing::Login });
                 out.insert(Peer::Client(me), |to| {
                     wire::answer(to, answers, |answer| login::answer(&said, false, answer));
@@ -275,6 +300,15 @@ impl MongoDb {
             }
             "logout" => {
                 let text = "Poolhouse: a connection stays with its user; open another one";
+                Err(Failure::new(Code::CommandNotFound, text))
+            }
+            name if LAST_ERRORS.iter().any(|other| other.eq_ignore_ascii_case(name)) => {
+                let text =
+                    format!("Poolhouse: {name} would tell of what another client did on the same server connection");
+                Err(Failure::new(Code::CommandNotFound, text))
+            }
+            name if is_misspelt(name) => {
+                let text = format!("no such command: '{name}'");
                 Err(Failure::new(Code::CommandNotFound, text))
             }
             "killAllSessions" | "killAllSessionsByPattern" => {
@@ -330,6 +364,7 @@ impl MongoDb {
     fn let_in(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         let pool = self.directory.route(&client.user, 0).map_err(|why| Failure::new(Code::Unauthorized, why))?;
         client.stranger = false;
+        client.greeter = None;
         if !std::mem::replace(&mut client.counted, true) {
             out.push(Effect::LoggedIn { client: me, pool });
         }
@@ -347,18 +382,23 @@ impl MongoDb {
 
     /// Notes where a command goes.
     fn note_route(&self, client: &mut Client, command: &Command<'_>) -> Result<(), Failure> {
-        let Route { goal, cursors, others } = self.goal(&client.user, command)?;
+        let Route { goal, cursors, others, waits } = self.goal(&client.user, command)?;
         if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
             let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
             return Err(Failure::new(Code::CommandFailed, text));
         }
-        let begins = command.transaction == Transaction::Begins;
-        client.request.begins = command.session.zip(command.number).filter(|_| begins);
+        let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
+        client.request.opens_stream = opens_stream(command).map_err(malformed)?;
+        client.request.waits = waits || client.request.flags & EXHAUST_ALLOWED != 0;
+        client.request.of = command.session.zip(command.number).filter(|_| command.transaction != Transaction::None);
         (client.request.goal, client.cursors, client.others) = (goal, cursors, others);
         Ok(())
     }
 
-    fn park(&self, me: ClientTag, client: &mut Client) {
+    fn park(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        if client.counted {
+            out.push(Effect::Standing { client: me, standing: Standing::Active });
+        }
         let mut topology = self.topology();
         let until = match client.state {
             State::Parked { until } => until,
@@ -376,15 +416,21 @@ impl MongoDb {
             return client.tell_failure(me, &failure, out);
         }
         let host = self.topology().choose(client.request.goal);
-        if let (Some(begins), Some(host)) = (client.request.begins, host) {
-            self.goes_to(&client.user, begins, host);
-        }
         match host.map(|host| self.directory.route(&client.user, host)) {
-            None => self.park(me, client),
+            None => self.park(me, client, out),
             Some(Ok(pool)) => {
+                let mut kind = LeaseKind::Exclusive;
+                if client.request.waits && client.waiting.is_none() {
+                    let most = self.directory.max_pinned(pool);
+                    client.waiting = self.streams.enter(pool, most);
+                    if client.waiting.is_none() {
+                        return client.tell_failure(me, &Failure::of_streams(most), out);
+                    }
+                    kind = LeaseKind::Lasting;
+                }
                 client.state = State::Queued;
                 out.push(Effect::Standing { client: me, standing: Standing::Active });
-                out.push(Effect::Lease { client: me, pool, kind: LeaseKind::Exclusive });
+                out.push(Effect::Lease { client: me, pool, kind });
             }
             Some(Err(why)) => {
                 client.tell_failure(me, &Failure::new(Code::Unauthorized, format!("Poolhouse: {why}")), out);
@@ -394,10 +440,10 @@ impl MongoDb {
 
     /// A host is known, or time has passed.
     pub(crate) fn hear_post(&self, me: ClientTag, client: &mut Client, key: u64, out: &mut Outbox) {
-        let State::Parked { until } = client.state else { return };
         if client.key != key || client.closing {
             return;
         }
+        let State::Parked { until } = client.state else { return self.look_whether_it_stalls(me, client, out) };
         let (known, now) = {
             let mut topology = self.topology();
             let served = client.request.greets || topology.choose(client.request.goal).is_some();
@@ -405,6 +451,9 @@ impl MongoDb {
         };
         if known {
             client.state = State::Idle;
+            if client.counted {
+                out.push(Effect::Standing { client: me, standing: Standing::Idle });
+            }
             if client.held.is_empty() {
                 out.push(Effect::Wake { client: me });
             } else {
@@ -434,7 +483,15 @@ impl MongoDb {
         out: &mut Outbox,
     ) {
         let held = std::mem::take(&mut client.held);
-        out.insert(Peer::Server(tag), |to| to.extend(&held));
+        out.insert(Peer::Server(tag), |to| {
+            let begin = to.len();
+            to.extend(&held);
+            for (at, own) in patches(client) {
+                if let Some(number) = to.get_mut(begin + at..begin + at + 8) {
+                    number.copy_from_slice(&own.to_le_bytes());
+                }
+            }
+        });
         let left = client.request.header.length - held.len();
         if client.others.is_empty() {
             self.holding.fetch_sub(held.len(), Relaxed);
@@ -442,19 +499,27 @@ impl MongoDb {
             client.held = held;
         }
         server.serve(me, client.request.header.id, client.request.flags & EXHAUST_ALLOWED != 0);
-        sent(client, tag, server, left, out);
+        if client.waiting.is_some() {
+            out.push(Effect::Pinned { server: tag, reason: Some("stream") });
+        }
+        self.sent(me, client, tag, server, left, out);
     }
 
     pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
-        self.give_up(me, client, &Failure::of_lease(why), out);
+        let mut failure = Failure::of_lease(why);
+        if client.request.transaction == Transaction::Ends && failure.code == Code::MaxTimeMsExpired {
+            // Nothing of it was sent, and what it is to end holds up others: a driver that repeats it does them a favour.
+            (failure.code, failure.transient) = (Code::TemporarilyUnavailable, true);
+        }
+        self.give_up(me, client, &failure, out);
     }
 
     /// The request that waits ends with this.
     fn give_up(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
         client.tell_failure(me, failure, out);
-        let held = std::mem::take(&mut client.held);
-        self.holding.fetch_sub(held.len(), Relaxed);
-        client.drop_rest(client.request.header.length - held.len());
+        let held = client.held.len();
+        self.forget_request(client);
+        client.drop_rest(client.request.header.length - held);
         if client.counted {
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
         }
@@ -480,6 +545,98 @@ impl MongoDb {
         self.holding.fetch_sub(client.held.len(), Relaxed);
         client.held = Vec::new();
         client.others = Vec::new();
+        client.cursors = Vec::new();
+        client.waiting = None;
+        self.end_progress(client);
+    }
+
+    fn note_progress(&self, me: ClientTag, client: &mut Client) {
+        self.stalls.progress(me, client.key);
+        client.stalls = true;
+    }
+
+    fn end_progress(&self, client: &mut Client) {
+        if std::mem::take(&mut client.stalls) {
+            self.stalls.over(client.key);
+        }
+    }
+
+    /// Nothing has come of a request for a while.
+    fn look_whether_it_stalls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let comes =
+            matches!(client.state, State::Sending { .. }) || (client.state == State::Idle && !client.held.is_empty());
+        if !comes || !self.stalls.is_stale(client.key) {
+            return;
+        }
+        let failure = Failure::new(Code::CommandFailed, "Poolhouse: the rest of this message does not come");
+        client.tell_failure(me, &failure, out);
+        client.close(me, CloseReason::Error(Blame::Client, "the rest of a message does not come".to_owned()), out);
+    }
+
+    /// Passes a request on to its server, as far as it is there.
+    fn pass_on_request(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
+        let taken = left.min(input.bytes.len());
+        let at = client.request.header.length - left;
+        wire::span_with(out, Peer::Server(tag), at, taken, patches(client));
+        self.sent(me, client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
+        taken
+    }
+
+    /// So much of a request is still to be sent.
+    fn sent(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        left: usize,
+        out: &mut Outbox,
+    ) {
+        if left > 0 {
+            self.note_progress(me, client);
+            client.state = State::Sending { server: tag, left };
+            return;
+        }
+        self.end_progress(client);
+        client.state = State::Awaiting(tag);
+        if !client.request.wants_answer() {
+            // What the client asks next comes behind it, though it may go to another server.
+            server.ask_for_sign(tag, out);
+        }
+    }
+
+    /// The driver wishes that a client goes.
+    pub(crate) fn on_refused(&self, me: ClientTag, client: &mut Client, why: &Refusal, out: &mut Outbox) {
+        let failure = Failure::of_refusal(why);
+        let fresh = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. }) && !client.counted;
+        if fresh && client.state == State::Idle {
+            client.refused = Some(Refused::BehindHello(Box::new(failure)));
+            return;
+        }
+        let told =
+            !client.request.begun && matches!(client.state, State::Parked { .. } | State::Queued | State::Awaiting(_));
+        if told {
+            client.tell_failure(me, &failure, out);
+        }
+        if let (State::Awaiting(server), Refusal::QueryTimeout, true) = (client.state, why, told) {
+            // Only this request ends: a driver whose connection ends closes all the others as well.
+            out.push(Effect::Pinned { server, reason: None });
+            out.push(Effect::Release { server, verdict: Verdict::Discard });
+            self.forget_request(client);
+            client.state = State::Idle;
+            out.push(Effect::Standing { client: me, standing: Standing::Idle });
+            out.push(Effect::Wake { client: me });
+            return;
+        }
+        client.close(me, CloseReason::Done, out);
     }
 
     pub(crate) fn client_left(
@@ -488,8 +645,7 @@ impl MongoDb {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
-        self.holding.fetch_sub(client.held.len(), Relaxed);
-        client.held = Vec::new();
+        self.forget_request(client);
         client.closing = true;
         match client.state {
             State::Parked { .. } => self.topology().forget(client.key),
@@ -505,37 +661,29 @@ impl MongoDb {
     }
 }
 
+/// What tells of the last write of a connection, which may have been another client's.
+const LAST_ERRORS: [&str; 5] = ["getLastError", "getPrevError", "resetError", "forceerror", "getlasterror"];
+
+/// Commands that are answered here.
+const OWN: [&str; 8] =
+    ["hello", "isMaster", "ismaster", "saslStart", "saslContinue", "isdbgrid", "logout", "authenticate"];
+
+/// Some servers take a command in whatever case; none may take one from us that is answered here.
+fn is_misspelt(name: &str) -> bool {
+    !OWN.contains(&name) && OWN.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+fn greets(name: &str) -> bool {
+    matches!(name, "hello" | "isMaster" | "ismaster")
+}
+
 /// The names of commands that Poolhouse answers itself, which have to be there whole.
 fn is_own(name: &str) -> bool {
-    matches!(name, "hello" | "isMaster" | "ismaster" | "saslStart" | "saslContinue" | "isdbgrid")
+    greets(name) || matches!(name, "saslStart" | "saslContinue" | "isdbgrid")
 }
 
-/// Passes a request on to its server, as far as it is there.
-fn pass_on(
-    client: &mut Client,
-    servers: &mut dyn Sessions<ServerTag, Server>,
-    input: Input<'_>,
-    out: &mut Outbox,
-) -> usize {
-    let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
-    let taken = left.min(input.bytes.len());
-    let at = client.request.header.length - left;
-    let patches = client.cursors.iter().filter(|named| named.told != named.own);
-    let patches = patches.map(|named| (client.request.body_at + named.at, named.own));
-    wire::span_with(out, Peer::Server(tag), at, taken, patches);
-    sent(client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
-    taken
-}
-
-/// So much of a request is still to be sent.
-fn sent(client: &mut Client, tag: ServerTag, server: &mut Server, left: usize, out: &mut Outbox) {
-    if left > 0 {
-        client.state = State::Sending { server: tag, left };
-        return;
-    }
-    client.state = State::Awaiting(tag);
-    if !client.request.wants_answer() {
-        // What the client asks next comes behind it, though it may go to another server.
-        server.ask_for_sign(tag, out);
-    }
+/// The cursors that a host knows by other numbers: where they are in the request, and their numbers there.
+fn patches(client: &Client) -> impl Iterator<Item = (usize, i64)> {
+    let others = client.cursors.iter().filter(|named| named.told != named.own);
+    others.map(|named| (client.request.body_at + named.at, named.own))
 }

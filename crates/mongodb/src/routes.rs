@@ -22,6 +22,25 @@ pub enum Preference {
 /// The id that no cursor has.
 const NO_CURSOR: i64 = 0;
 
+/// Cursors that one command may be about.
+const MAX_NAMED: usize = 10_000;
+
+/// Commands that only read, which may go where their read preference says. A mongos sends all others to the primary, whatever they say.
+const READS: [&str; 12] = [
+    "aggregate",
+    "collStats",
+    "count",
+    "dbStats",
+    "distinct",
+    "explain",
+    "find",
+    "geoSearch",
+    "listCollections",
+    "listDatabases",
+    "listIndexes",
+    "ping",
+];
+
 /// Where a command goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
@@ -50,6 +69,8 @@ pub struct Route {
     pub cursors: Vec<Named>,
     /// Where it goes if that host does not know its cursor, the last one first: another Poolhouse may have opened it.
     pub others: Vec<usize>,
+    /// It waits for what others may write.
+    pub waits: bool,
 }
 
 impl MongoDb {
@@ -60,6 +81,7 @@ impl MongoDb {
         if let Some((told, _)) = cursors.first().copied() {
             let place = |told| self.cursors.find(user, told);
             let host = place(told).map(|place| place.host);
+            let waits = command.name == "getMore" && place(told).is_some_and(|place| place.waits);
             let getting_more = command.name == "getMore";
             if getting_more && self.cursors.is_anothers(user, told) {
                 return Err(Failure::new(Code::CursorNotFound, format!("cursor id {told} not found")));
@@ -80,11 +102,12 @@ impl MongoDb {
                 others.reverse();
             }
             let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
-            let named = cursors.into_iter().map(known).collect::<Vec<_>>();
+            let mut named = cursors.into_iter().map(known).collect::<Vec<_>>();
             if !getting_more {
                 named.iter().for_each(|named| self.cursors.closed(user, named.told));
+                named.retain(|named| named.told != named.own);
             }
-            return Ok(Route { goal, cursors: named, others });
+            return Ok(Route { goal, cursors: named, others, waits });
         }
         let key = command.session.zip(command.number);
         let begun = || key.and_then(|(session, number)| self.transactions.host(&(Arc::clone(user), session), number));
@@ -97,26 +120,23 @@ impl MongoDb {
             }
             (Transaction::Ends, _) => begun().map_or(Goal::Writable, Goal::Host),
             (Transaction::Within, _) => match begun() {
-                Some(host) if !self.topology().takes_writes(host) => {
+                Some(host) if self.topology().is_over_at(host) => {
                     let text = "Poolhouse: the primary at which this transaction began is the primary no longer";
                     return Err(Failure::new(Code::NoSuchTransaction, text).transient());
                 }
                 begun => begun.map_or(Goal::Writable, Goal::Host),
             },
         };
-        Ok(Route { goal, cursors: Vec::new(), others: Vec::new() })
-    }
-
-    /// A command goes to this host: if it begins a transaction, those that follow do, too.
-    pub(crate) fn goes_to(&self, user: &Arc<str>, (session, number): ([u8; 16], i64), host: usize) {
-        self.transactions.begins((Arc::clone(user), session), number, host);
+        Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false })
     }
 }
 
 /// The ids of the cursors that a command is about, and where in its body they are.
 fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
+    const WRONG: Malformed = Malformed("the id of a cursor is a number of 64 bits");
     match (command.name, command.subject) {
         ("getMore", Value::Int64(id)) => Ok(vec![(id, command.subject_at)]),
+        ("getMore", _) => Err(WRONG),
         ("killCursors", _) => {
             let mut found = Vec::new();
             for element in command.body.elements() {
@@ -124,9 +144,11 @@ fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
                 if let ("cursors", Value::Array(ids)) = (element.name, element.value()?) {
                     for id in ids.elements() {
                         let id = id?;
-                        if let Value::Int64(told) = id.value()? {
-                            found.push((told, element.at + id.at));
+                        let Value::Int64(told) = id.value()? else { return Err(WRONG) };
+                        if found.len() == MAX_NAMED {
+                            return Err(Malformed("a command about too many cursors"));
                         }
+                        found.push((told, element.at + id.at));
                     }
                 }
             }
@@ -137,6 +159,9 @@ fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
 }
 
 fn preference(command: &Command<'_>) -> Option<Preference> {
+    if !READS.contains(&command.name) || writes_its_result(command) {
+        return None;
+    }
     match command.preference? {
         "primaryPreferred" => Some(Preference::PrimaryPreferred),
         "secondary" => Some(Preference::Secondary),
@@ -144,4 +169,12 @@ fn preference(command: &Command<'_>) -> Option<Preference> {
         "nearest" => Some(Preference::Nearest),
         _ => None,
     }
+}
+
+/// An aggregation whose last stage puts what it finds into a collection.
+fn writes_its_result(command: &Command<'_>) -> bool {
+    let pipeline = command.body.get("pipeline").ok().flatten().and_then(Value::array);
+    let last = pipeline.and_then(|pipeline| pipeline.elements().flatten().last());
+    let stage = last.and_then(|last| last.value().ok()?.document()?.elements().next()?.ok());
+    stage.is_some_and(|stage| matches!(stage.name, "$out" | "$merge"))
 }

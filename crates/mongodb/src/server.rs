@@ -29,6 +29,8 @@ pub(crate) enum Role {
         key: u64,
         /// The id of what it was asked, and when.
         asked: Option<(i32, Duration)>,
+        /// It is to be asked again: what it answers may have been true before.
+        again: bool,
     },
 }
 
@@ -47,6 +49,8 @@ pub(crate) struct Answer {
     pub(crate) left: usize,
     /// The id of a cursor is looked for in it.
     pub(crate) scan: Option<Scan>,
+    /// The message at hand is the first one.
+    pub(crate) first: bool,
     /// Another message follows it.
     pub(crate) more: bool,
     /// The client has got a part of it.
@@ -78,8 +82,8 @@ impl Server {
     /// It is this client's for one request.
     pub(crate) fn serve(&mut self, client: ClientTag, asked: i32, exhausts: bool) {
         let (length, left, scan, silent) = (0, 0, None, None);
-        let (more, begun) = (false, false);
-        self.role = Role::Serving(Answer { client, asked, silent, exhausts, length, left, scan, more, begun });
+        let (first, more, begun) = (true, false, false);
+        self.role = Role::Serving(Answer { client, asked, silent, exhausts, length, left, scan, first, more, begun });
     }
 
     /// Its client has gone. A request that wants no answer is carried out all the same; of any other the server notices that nobody waits
@@ -97,6 +101,12 @@ impl Server {
 
     /// Its client wants no answer: its own question behind the request shows when that is done with.
     pub(crate) fn ask_for_sign(&mut self, me: ServerTag, out: &mut Outbox) {
+        if let Role::Serving(answer) = &self.role
+            && answer.asked == self.next_id()
+        {
+            // There are servers that answer though nobody wants it: that is not to be taken for the sign.
+            self.last_id = self.next_id();
+        }
         let sign = self.ping(me, out);
         if let Role::Serving(answer) = &mut self.role {
             answer.silent = Some(answer.asked);
@@ -104,8 +114,12 @@ impl Server {
         }
     }
 
+    pub(crate) fn next_id(&self) -> i32 {
+        self.last_id.checked_sub(1).unwrap_or(-1)
+    }
+
     pub(crate) fn ping(&mut self, me: ServerTag, out: &mut Outbox) -> i32 {
-        self.last_id = self.last_id.checked_sub(1).unwrap_or(-1);
+        self.last_id = self.next_id();
         out.insert(Peer::Server(me), |to| {
             wire::request(to, self.last_id, |body| {
                 body.int32("ping", 1).text("$db", "admin");

@@ -13,8 +13,11 @@ use crate::{
 /// How often hosts are asked what they are.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Hosts of one deployment.
-const MAX_HOSTS: usize = 64;
+/// Hosts that there may ever have been, over all configurations.
+const MAX_HOSTS: usize = 1024;
+
+/// Tells a monitor that what its host is about to say may no longer be true.
+const URGENT: u8 = 1;
 
 /// The latest version of the wire protocol that Poolhouse passes on: that of MongoDB 8.0.
 const WIRE: i32 = 25;
@@ -51,9 +54,9 @@ pub struct Pose {
 }
 
 impl Topology {
-    pub fn new(hosts: usize) -> Self {
+    pub fn new() -> Self {
         // What is posted may reach a session of another protocol in the same place, whose keys are smaller.
-        Self { hosts: vec![Host::default(); hosts], last_key: 1 << 62, ..Self::default() }
+        Self { last_key: 1 << 62, ..Self::default() }
     }
 
     pub fn new_key(&mut self) -> u64 {
@@ -110,10 +113,15 @@ impl Topology {
         first.into_iter().chain(others).collect()
     }
 
-    /// Whether a host takes writes, as far as is known.
-    pub fn takes_writes(&mut self, host: usize) -> bool {
-        let primary = self.up().any(|(_, facts)| facts.role == Role::Primary);
-        if primary { self.writable() == Some(host) } else { self.hosts.get(host).is_some_and(|host| host.up) }
+    /// Whether what began at a host as the primary can no longer end there: another was elected later, or the host is gone.
+    pub fn is_over_at(&self, host: usize) -> bool {
+        let Some(known) = self.hosts.get(host) else { return true };
+        let election = |facts: &Facts| (facts.election.1, facts.election.0);
+        let own = known.last.as_ref().filter(|facts| facts.role == Role::Primary).map(election);
+        let later = |(number, facts): (usize, &Facts)| {
+            number != host && facts.role == Role::Primary && own.is_none_or(|own| election(facts) > own)
+        };
+        (!known.up && known.monitor.is_none()) || self.up().any(later)
     }
 
     /// The hosts are mongos, each of which has transactions of its own.
@@ -128,13 +136,19 @@ impl Topology {
             host.up = false;
         }
         if let Some((monitor, key)) = host.monitor {
-            post(Peer::Server(monitor), key, out);
+            let here = out.inserted.len();
+            out.inserted.push(URGENT);
+            out.push(Effect::Post { to: Peer::Server(monitor), key, bytes: here..here + 1 });
         }
     }
 
     /// What clients are told; `None` if no host has told anything yet.
     pub fn pose(&self) -> Option<Pose> {
-        let known = || self.hosts.iter().filter_map(|host| host.last.as_ref());
+        // An arbiter has no sessions, and nobody asks it for anything.
+        let serves = |facts: &&Facts| facts.role != Role::Other;
+        let all = || self.hosts.iter().filter_map(|host| host.last.as_ref());
+        let any = all().any(|facts| serves(&facts));
+        let known = || all().filter(|facts| !any || serves(facts));
         Some(Pose {
             mongos: known().next()?.role != Role::Standalone,
             wire: known().map(|facts| facts.wire).min()?.min(WIRE),
@@ -144,7 +158,6 @@ impl Topology {
 
     /// A host has told what it is. Whoever waits for that goes on.
     pub fn learn(&mut self, host: usize, facts: Facts, out: &mut Outbox) {
-        // A reload may add hosts, as many as a URL can name.
         if host >= self.hosts.len() && host < MAX_HOSTS {
             self.hosts.resize(host + 1, Host::default());
         }
@@ -179,6 +192,19 @@ impl Topology {
         self.parked.drain(..).for_each(|(client, key)| post(Peer::Client(client), key, out));
     }
 
+    /// Hosts that are no longer configured are forgotten.
+    pub fn keep_only(&mut self, present: &[usize]) {
+        for (number, host) in self.hosts.iter_mut().enumerate() {
+            if !present.contains(&number) {
+                (host.last, host.up) = (None, false);
+            }
+        }
+    }
+
+    pub fn is_beat_due(&self, now: Duration) -> bool {
+        now >= self.next_beat
+    }
+
     /// Those who wait look whether they have waited long enough; hosts are asked what they are.
     pub fn tell_time(&mut self, now: Duration, out: &mut Outbox) {
         self.now = self.now.max(now);
@@ -191,7 +217,8 @@ impl Topology {
     }
 }
 
-fn post(to: Peer, key: u64, out: &mut Outbox) {
+/// Tells a session that something it waits for may have happened.
+pub fn post(to: Peer, key: u64, out: &mut Outbox) {
     let here = out.inserted.len();
     out.push(Effect::Post { to, key, bytes: here..here });
 }

@@ -27,8 +27,24 @@ pub struct Transactions(Mutex<Table>);
 struct Table {
     now: Duration,
     swept: Duration,
-    /// The number of each session's latest transaction, its host, and when it began.
-    known: HashMap<Session, (i64, usize, Duration)>,
+    /// Each session's latest transaction.
+    known: HashMap<Session, Known>,
+}
+
+struct Known {
+    number: i64,
+    host: usize,
+    /// When it began, or ended.
+    since: Duration,
+    ended: bool,
+}
+
+impl Table {
+    /// Forgets those of sessions that are gone, and those that have ended and whose commit nobody repeats any more.
+    fn sweep(&mut self, ended: Duration) {
+        let now = self.now;
+        self.known.retain(|_, known| known.since + if known.ended { ended } else { LIFE } > now);
+    }
 }
 
 impl Transactions {
@@ -41,23 +57,34 @@ impl Transactions {
         table.now = table.now.max(now);
         if table.now >= table.swept + SWEEP {
             table.swept = table.now;
-            let now = table.now;
-            table.known.retain(|_, (_, _, begun)| *begun + LIFE > now);
+            table.sweep(SWEEP);
         }
     }
 
     /// One begins at a host.
     pub fn begins(&self, session: Session, number: i64, host: usize) {
         let mut table = self.table();
-        let now = table.now;
+        let since = table.now;
+        if table.known.len() >= MAX_SESSIONS {
+            table.sweep(Duration::ZERO);
+        }
         if table.known.len() < MAX_SESSIONS || table.known.contains_key(&session) {
-            table.known.insert(session, (number, host, now));
+            table.known.insert(session, Known { number, host, since, ended: false });
+        }
+    }
+
+    /// It has been committed or aborted.
+    pub fn ended(&self, session: &Session, number: i64) {
+        let mut table = self.table();
+        let now = table.now;
+        if let Some(known) = table.known.get_mut(session).filter(|known| known.number == number) {
+            (known.ended, known.since) = (true, now);
         }
     }
 
     /// The host of one.
     pub fn host(&self, session: &Session, number: i64) -> Option<usize> {
-        self.table().known.get(session).filter(|known| known.0 == number).map(|known| known.1)
+        self.table().known.get(session).filter(|known| known.number == number).map(|known| known.host)
     }
 }
 
@@ -72,7 +99,15 @@ mod tests {
         transactions.begins(session.clone(), 2, 1);
         assert_eq!((transactions.host(&session, 1), transactions.host(&session, 2)), (None, Some(1)));
         assert_eq!(transactions.host(&(Arc::from("v"), [1; 16]), 2), None);
-        transactions.tell_time(LIFE + SWEEP);
+        transactions.ended(&session, 2);
+        transactions.tell_time(SWEEP - Duration::from_secs(1));
+        assert_eq!(transactions.host(&session, 2), Some(1), "a commit may be repeated");
+        transactions.tell_time(SWEEP);
         assert_eq!(transactions.host(&session, 2), None);
+        transactions.begins(session.clone(), 3, 1);
+        transactions.tell_time(LIFE);
+        assert_eq!(transactions.host(&session, 3), Some(1));
+        transactions.tell_time(LIFE + SWEEP);
+        assert_eq!(transactions.host(&session, 3), None);
     }
 }

@@ -25,6 +25,9 @@ pub const EXHAUST_ALLOWED: u32 = 1 << 16;
 /// A receiver must refuse a message with one of these that it does not know.
 const REQUIRED: u32 = 0xffff;
 
+/// Sections before the body. Drivers send two at most.
+const MAX_SECTIONS: usize = 64;
+
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
@@ -107,7 +110,7 @@ pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
     }
     let end = header.length.checked_sub(if flags & CHECKSUM != 0 { 4 } else { 0 });
     let end = end.filter(|end| *end > HEADER + FLAGS).ok_or(Malformed("a message without a body"))?;
-    let mut at = HEADER + FLAGS;
+    let (mut at, mut sections) = (HEADER + FLAGS, 0);
     while at < end {
         let Some(kind) = message.get(at) else { return too_short(header, at + 1) };
         let Some(told) = length(&message[at + 1..]) else {
@@ -119,12 +122,27 @@ pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
         }
         match kind {
             0 if section.end > message.len() => return Ok(Body::Needs(section.end)),
-            0 => return Ok(Body::At(section)),
-            1 => at = section.end,
+            0 => {
+                if message.len() >= header.length {
+                    check_rest(&message[section.end..end])?;
+                }
+                return Ok(Body::At(section));
+            }
+            1 if sections == MAX_SECTIONS => return Err(Malformed("a message of too many sections")),
+            1 => (at, sections) = (section.end, sections + 1),
             _ => return Err(Malformed("a section of a kind that nobody knows")),
         }
     }
     Err(Malformed("a message without a body"))
+}
+
+/// What stands behind the body must be sections of documents, too: a server ends the connection of who sends anything else.
+fn check_rest(mut rest: &[u8]) -> Result<(), Malformed> {
+    while let Some((kind, section)) = rest.split_first() {
+        let told = length(section).filter(|told| *kind == 1 && (5..=section.len()).contains(told));
+        rest = &section[told.ok_or(Malformed("a section that is none"))?..];
+    }
+    Ok(())
 }
 
 fn too_short(header: &Header, needs: usize) -> Result<Body, Malformed> {

@@ -306,6 +306,14 @@ impl fmt::Display for Mode {
     }
 }
 
+impl PoolSettings {
+    /// Most pinned servers.
+    pub fn max_pinned(&self) -> u32 {
+        let half = (self.config.effective_max_size() / 2).max(1);
+        self.state.max_pinned.unwrap_or(half)
+    }
+}
+
 /// A set of defaults for one kind of client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preset {

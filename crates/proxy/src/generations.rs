@@ -12,7 +12,7 @@ mod redis;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering::Release},
     },
 };
@@ -36,6 +36,8 @@ pub struct Generations {
     epoch: AtomicU64,
     /// By database: what in it could touch sessions behind the text of a statement.
     suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
+    /// The hosts of MongoDB through all configurations.
+    mongodb_hosts: Mutex<mongodb::Hosts>,
 }
 
 struct Table {
@@ -73,7 +75,8 @@ impl Generations {
     pub fn new(first: Pools) -> Self {
         let first = Arc::new(first);
         let table = Table { current: Arc::clone(&first), entries: Vec::new(), ids: HashMap::new() };
-        Self { first, table: RwLock::new(table), epoch: AtomicU64::new(0), suspicious: RwLock::default() }
+        let (epoch, suspicious, mongodb_hosts) = (AtomicU64::new(0), RwLock::default(), Mutex::default());
+        Self { first, table: RwLock::new(table), epoch, suspicious, mongodb_hosts }
     }
 
     /// Puts another configuration in force for whoever asks from now on.

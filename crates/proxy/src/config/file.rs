@@ -117,7 +117,8 @@ impl Reader<'_> {
         self.refuse_duplicates(&databases, &users);
         let tokens = self.tokens(root, &kinds, &listeners, &users, &databases);
         if !kinds.has(Kind::Postgres) {
-            general.iter().chain(&auth).chain(&known).for_each(redis::refuse_foreign);
+            let but: &[&str] = if kinds.has(Kind::MongoDb) { &["max_pinned"] } else { &[] };
+            general.iter().chain(&auth).chain(&known).for_each(|section| redis::refuse_foreign(section, but));
             redis::refuse_hashed(&users, |user, message| {
                 let span = user.spots.get("password").or_else(|| user.spots.get("name")).cloned().unwrap_or_default();
                 self.document.error(span, message);

@@ -6,7 +6,7 @@ use super::{Database, FALLBACK, Mode, redis::refuse_foreign};
 
 /// A `[[database]]` of MongoDB: one deployment, whose databases have no rules of their own.
 pub fn database(section: &Section<'_>, mut database: Database) -> Option<Database> {
-    refuse_foreign(section);
+    refuse_foreign(section, &["max_pinned"]);
     if section.has("name") && database.name != FALLBACK {
         section.error("name", "clients of MongoDB name a database in each command: leave `name` out");
         return None;

@@ -23,17 +23,18 @@ pub const DEFAULT_USER: &str = "default";
 /// Why a URL has no number of a database.
 pub const NO_NUMBER: &str = "clients choose their logical database with SELECT: take the number off the url";
 
-/// Reports keys that are for PostgreSQL.
-pub fn refuse_foreign(section: &Section<'_>) {
+/// Reports keys that are for PostgreSQL, but for these.
+pub fn refuse_foreign(section: &Section<'_>, but: &[&str]) {
     let given = section.spots();
-    for key in FOREIGN.iter().chain(AUTH_QUERY_KEYS).filter(|key| given.contains_key(*key)) {
+    let foreign = FOREIGN.iter().chain(AUTH_QUERY_KEYS).filter(|key| !but.contains(key));
+    for key in foreign.filter(|key| given.contains_key(*key)) {
         section.error(key, format!("`{key}` is for PostgreSQL, and the url is not"));
     }
 }
 
 /// A `[[database]]` of Redis, whose logical databases have numbers and no rules of their own.
 pub fn database(section: &Section<'_>, url_key: &'static str, mut database: Database) -> Option<Database> {
-    refuse_foreign(section);
+    refuse_foreign(section, &[]);
     if section.has("name") && database.name != FALLBACK {
         section.error("name", "clients of Redis ask for numbers, not names: leave `name` out");
         return None;

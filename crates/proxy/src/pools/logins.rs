@@ -163,7 +163,6 @@ fn mode(mode: Mode) -> PoolMode {
 
 fn state_policy(settings: &PoolSettings) -> StatePolicy {
     let state = &settings.state;
-    let half = (settings.config.effective_max_size() / 2).max(1);
     StatePolicy {
         on_state: state.on_session_state,
         reset: match state.reset {
@@ -171,7 +170,7 @@ fn state_policy(settings: &PoolSettings) -> StatePolicy {
             Reset::Always => ResetPolicy::Always,
             Reset::Never => ResetPolicy::Never,
         },
-        max_pinned: state.max_pinned.unwrap_or(half),
+        max_pinned: settings.max_pinned(),
         // One that listens for all must leave one for everything else.
         share_listener: settings.config.effective_max_size() > 1,
         max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use driver::Address;
-use mongodb::{Directory, ServerLogin, Verifier, Welcome};
-use protocol::{Encryption, Origin, PoolId};
+use mongodb::{ServerLogin, Verifier, Welcome};
+use protocol::{Origin, PoolId};
 use settings::Secret;
 use upstream::Kind;
 
@@ -35,12 +35,9 @@ impl Pools {
     }
 }
 
-impl Directory for Pools {
-    fn encryption(&self, listener: u16) -> Encryption {
-        postgres::Directory::encryption(self, listener)
-    }
-
-    fn welcome(&self, origin: Origin) -> Welcome {
+/// What [`Directory`](mongodb::Directory) asks, of one configuration: hosts have names here.
+impl Pools {
+    pub(crate) fn mongodb_welcome(&self, origin: Origin) -> Welcome {
         if self.config.authenticates(Kind::MongoDb) {
             return Welcome::Password;
         }
@@ -53,32 +50,43 @@ impl Directory for Pools {
         }
     }
 
-    fn verifier(&self, user: &str) -> Option<Arc<Verifier>> {
+    pub(crate) fn mongodb_verifier(&self, user: &str) -> Option<Arc<Verifier>> {
         self.user(user)?.password.as_ref()?.verifier()
     }
 
-    fn hosts(&self) -> usize {
-        self.mongodb.map_or(0, |index| self.config.databases[index].hosts.addresses.len())
+    pub(crate) fn mongodb_hosts(&self) -> Vec<String> {
+        self.mongodb.map(|index| self.host_names(index).collect()).unwrap_or_default()
     }
 
-    fn replica_set(&self) -> Option<Arc<str>> {
+    pub(crate) fn mongodb_replica_set(&self) -> Option<Arc<str>> {
         let options = &self.config.databases[self.mongodb?].mongo;
         options.replica_set.as_deref().map(Arc::from)
     }
 
-    fn patience(&self) -> Duration {
+    pub(crate) fn mongodb_patience(&self) -> Duration {
         let config = self.mongodb.map(|index| &self.config.databases[index].pool.config);
         config.and_then(|config| config.unavailable_wait_time).unwrap_or(LONG)
     }
 
-    fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
-        let index = self.mongodb.ok_or("no MongoDB is configured any more")?;
-        let host = self.host_names(index).nth(host).ok_or("this host is no longer configured")?.into();
-        let user = self.config.databases[index].user.as_deref().unwrap_or(user).into();
-        self.pool(index, Key::MongoDb { host, user, monitors: false }).map_err(reason)
+    /// Half of the connections that the narrowest listener takes.
+    pub(crate) fn mongodb_max_greeters(&self) -> u32 {
+        let listeners = self.config.listeners.iter().filter(|listener| listener.kind == Kind::MongoDb);
+        listeners.map(|listener| (listener.gate.hard_limit / 2).max(1)).min().unwrap_or(1)
     }
 
-    fn server_login(&self, pool: PoolId) -> ServerLogin {
+    pub(crate) fn mongodb_route(&self, user: &str, host: &str) -> Result<PoolId, String> {
+        let index = self.mongodb.ok_or("no MongoDB is configured any more")?;
+        self.host(index, host).ok_or("this host is no longer configured")?;
+        let user = self.config.databases[index].user.as_deref().unwrap_or(user).into();
+        self.pool(index, Key::MongoDb { host: host.into(), user, monitors: false }).map_err(reason)
+    }
+
+    pub(crate) fn mongodb_max_pinned(&self, pool: PoolId) -> u32 {
+        self.entry(pool).1.pool.max_pinned()
+    }
+
+    /// The name of the host, and the login there but for the host's number.
+    pub(crate) fn mongodb_login(&self, pool: PoolId) -> (Arc<str>, ServerLogin) {
         let (entry, database) = self.entry(pool);
         let Key::MongoDb { host, user, monitors } = entry.key else {
             unreachable!("a server of MongoDB belongs to a pool of MongoDB")
@@ -86,12 +94,13 @@ impl Directory for Pools {
         let text = |secret: Secret| Arc::clone(secret.reveal());
         let password = self.server_password(entry.database, &user).map(text);
         let source = database.mongo.auth_source.as_deref().or(database.database.as_deref()).unwrap_or(ADMIN);
-        ServerLogin {
-            host: self.host(entry.database, &host).unwrap_or(usize::MAX),
+        let login = ServerLogin {
+            host: usize::MAX,
             monitors,
             tls: upstream::uses_tls(&database.hosts, &database.tls),
             user: password.map(|password| (Arc::clone(&user), password)),
             source: source.into(),
-        }
+        };
+        (host, login)
     }
 }

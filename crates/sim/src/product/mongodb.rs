@@ -67,8 +67,12 @@ impl Directory for Doors {
         None
     }
 
-    fn hosts(&self) -> usize {
-        self.hosts as usize
+    fn hosts(&self) -> Vec<usize> {
+        (0..self.hosts as usize).collect()
+    }
+
+    fn max_greeters(&self) -> u32 {
+        3
     }
 
     fn replica_set(&self) -> Option<Arc<str>> {
@@ -81,6 +85,10 @@ impl Directory for Doors {
 
     fn route(&self, _: &str, host: usize) -> Result<PoolId, String> {
         Ok(PoolId(host as u32))
+    }
+
+    fn max_pinned(&self, _: PoolId) -> u32 {
+        1
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
