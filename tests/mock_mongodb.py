@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 
 import bson
 
@@ -58,6 +59,8 @@ class Member:
     def __init__(self, deployment, number):
         self.deployment, self.number, self.record = deployment, number, []
         self.cursors, self.next_cursor, self.failures, self.open = {}, 1000, {}, set()
+        # What it says of itself beside, and how long that takes.
+        self.says, self.hello_takes = {}, 0
         self.listening = None
         self.port = 0
         self.start()
@@ -98,6 +101,8 @@ class Member:
                 length, request, _, op = struct.unpack("<iiii", exactly(connection, 16))
                 body = exactly(connection, length - 16)
                 command, wants = self.read(op, body)
+                if next(iter(command)).lower() == "ismaster":
+                    time.sleep(self.hello_takes)
                 answer = self.answer(command)
                 if answer is None:
                     break
@@ -141,7 +146,7 @@ class Member:
         more = {"setVersion": 1, "electionId": election} if self.is_primary() else {}
         return {"ismaster": self.is_primary(), "secondary": not self.is_primary(), "setName": SET, "me": f"127.0.0.1:{self.port}",
                 "hosts": [f"127.0.0.1:{member.port}" for member in self.deployment.members], "minWireVersion": 0, "maxWireVersion": WIRE,
-                "logicalSessionTimeoutMinutes": 30, "maxBsonObjectSize": 16777216, "ok": 1.0, **more}
+                "logicalSessionTimeoutMinutes": 30, "maxBsonObjectSize": 16777216, "ok": 1.0, **more, **self.says}
 
     do_hello = do_ismaster
 

@@ -158,10 +158,10 @@ def test_a_server_that_is_busy_makes_others_wait_no_longer_than_is_allowed(pool,
     holder = socket.create_connection(("127.0.0.1", poolhouse.port))
     body = bson.encode({"ping": 1, "$db": "app"})
     message = struct.pack("<iiiiIB", 21 + len(body), 1, 0, 2013, 0, 0) + body
-    # All but the last byte: the server is this client's, as soon as the body is there.
+    # More than is waited for until it is whole: the server is this client's, as soon as the body is there.
     document = bson.encode({"insert": "things", "$db": "app"})
-    section = struct.pack("<Bi", 1, 4 + len(b"documents\0") + 5000) + b"documents\0" + b"\0" * 100
-    begun = struct.pack("<iiiiIB", 20 + 1 + len(document) + 1 + 4 + len(b"documents\0") + 5000, 1, 0, 2013, 0, 0) + document + section
+    section = struct.pack("<Bi", 1, 4 + len(b"documents\0") + 500_000) + b"documents\0" + b"\0" * 200_000
+    begun = struct.pack("<iiiiIB", 20 + 1 + len(document) + 1 + 4 + len(b"documents\0") + 500_000, 1, 0, 2013, 0, 0) + document + section
     holder.sendall(begun)
     eventually("it has the only server", lambda: poolhouse.metric("poolhouse_servers", state="in_use") >= 2)
     began = time.monotonic()

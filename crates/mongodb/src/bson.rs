@@ -311,6 +311,14 @@ impl<'a> Writer<'a> {
         self
     }
 
+    /// A universally unique id: bytes of subtype 4.
+    pub fn uuid(&mut self, name: &str, id: [u8; 16]) -> &mut Self {
+        self.element(0x05, name, &16i32.to_le_bytes());
+        self.bytes.push(4);
+        self.bytes.extend(id);
+        self
+    }
+
     /// An element of another document.
     pub fn copy(&mut self, element: &Element<'_>) -> &mut Self {
         element.append_to(self.bytes);

@@ -6,6 +6,7 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Encryption, Input, Outbox,
 
 use crate::{
     bson::Malformed,
+    chores::Belongings,
     command::Transaction,
     errors::{self, Code, Failure},
     greeters::Greeter,
@@ -44,6 +45,8 @@ pub struct Client {
     pub(crate) request: Request,
     /// The cursors that it is about.
     pub(crate) cursors: Vec<Named>,
+    /// What ends with it, if its driver believes in a load balancer.
+    pub(crate) belongings: Option<Box<Belongings>>,
     /// It counts among those that wait for what others may write.
     pub(crate) waiting: Option<Waiting>,
     /// The hosts that are asked next for a cursor that nobody remembers.

@@ -9,6 +9,7 @@
 
 mod answers;
 pub mod bson;
+mod chores;
 mod client;
 mod command;
 mod cursors;
@@ -43,15 +44,15 @@ use protocol::{
     Sessions, TlsFailure,
 };
 
+use self::{
+    chores::Chores, cursors::Cursors, facts::Facts, greeters::Greeters, stalls::Stalls, streams::Streams,
+    topology::Topology, transactions::Transactions,
+};
 pub use self::{
     client::Client,
     directory::{Directory, ServerLogin, Welcome},
     requester::{CommandError, Fault, Requester, Verdict},
     server::Server,
-};
-use self::{
-    cursors::Cursors, facts::Facts, greeters::Greeters, stalls::Stalls, streams::Streams, topology::Topology,
-    transactions::Transactions,
 };
 pub use scram::KeyCache;
 /// What is stored of a user's password.
@@ -64,6 +65,7 @@ pub struct MongoDb {
     cursors: Cursors,
     transactions: Transactions,
     streams: Streams,
+    chores: Chores,
     stalls: Stalls,
     greeters: Greeters,
     /// What clients are told as their connection's number.
@@ -88,6 +90,7 @@ impl MongoDb {
             cursors: Cursors::default(),
             transactions: Transactions::default(),
             streams: Streams::default(),
+            chores: Chores::default(),
             stalls: Stalls::default(),
             greeters: Greeters::default(),
             last_number: AtomicU32::new(1),
@@ -134,7 +137,7 @@ impl Protocol for MongoDb {
     }
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
-        Server::start(me, self.directory.server_login(pool), out)
+        Server::start(me, pool, self.directory.server_login(pool), out)
     }
 
     fn client_input(

@@ -188,7 +188,21 @@ impl MongoDb {
     }
 
     /// An answer has the id of a cursor: what the client is to be told in its place.
-    fn name_cursor(&self, client: &Client, host: usize, id: i64) -> i64 {
+    fn name_cursor(&self, client: &mut Client, host: usize, id: i64) -> i64 {
+        let told = self.told_of_cursor(client, host, id);
+        if let Some(own) = &mut client.belongings {
+            match own.about.take() {
+                Some(about) if told != 0 => own.cursors.push((told, about)),
+                _ => {}
+            }
+            if let Some(named) = client.cursors.first().filter(|_| told == 0) {
+                own.cursors.retain(|(cursor, _)| *cursor != named.told);
+            }
+        }
+        told
+    }
+
+    fn told_of_cursor(&self, client: &Client, host: usize, id: i64) -> i64 {
         match client.reads_on() {
             (user, Some(named)) if id == 0 => {
                 self.cursors.closed(user, named.told);
@@ -334,13 +348,23 @@ impl MongoDb {
         }
         self.note_transaction(client, server.host);
         self.forget_request(client);
-        let verdict = client.on_answered(answer.client, out);
+        let mut verdict = client.on_answered(answer.client, out);
+        if verdict == Verdict::Clean
+            && let Some(chore) = self.chores.take(server.pool)
+        {
+            server.see_to(me, &chore, out);
+            verdict = Verdict::Reset;
+        }
         out.push(Effect::Release { server: me, verdict });
     }
 
     /// A request of a transaction is answered: those that follow go to the same host.
-    fn note_transaction(&self, client: &Client, host: usize) {
+    fn note_transaction(&self, client: &mut Client, host: usize) {
         let Some((session, number)) = client.request.of else { return };
+        let ends = client.request.transaction == Transaction::Ends;
+        if let Some(own) = &mut client.belongings {
+            own.transaction = (!ends).then_some((session, number));
+        }
         let session = (Arc::clone(&client.user), session);
         match client.request.transaction {
             Transaction::Begins => self.transactions.begins(session, number, host),

@@ -14,13 +14,14 @@ use protocol::{
 use crate::{
     MongoDb,
     bson::{Document, Malformed},
+    chores::Chore,
     client::{Client, Refused, Request, State},
     command::{Command, Transaction},
     directory::Welcome,
     errors::{Code, Failure},
     hello::Asked,
     login::{self, Exchange, Step},
-    routes::{Goal, Route},
+    routes::{Goal, Route, collection},
     server::Server,
     streams::opens_stream,
     wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Op},
@@ -63,6 +64,7 @@ impl MongoDb {
             state: State::Idle,
             request: Request::new(none, 0),
             cursors: Vec::new(),
+            belongings: None,
             waiting: None,
             others: Vec::new(),
             held: Vec::new(),
@@ -259,6 +261,9 @@ impl MongoDb {
                     let text = "Poolhouse: this MongoDB knows no sessions, so it cannot be used with loadBalanced=true";
                     return Err(Failure::new(Code::CommandFailed, text));
                 }
+                if asked.is_load_balanced() {
+                    client.belongings.get_or_insert_default();
+                }
                 out.insert(Peer::Client(me), |to| {
                     wire::answer(to, answers, |answer| asked.answer(pose, client.number, self.service, answer));
                 });
@@ -386,6 +391,9 @@ impl MongoDb {
         if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
             let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
             return Err(Failure::new(Code::CommandFailed, text));
+        }
+        if let Some(own) = &mut client.belongings {
+            own.about = collection(command);
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         client.request.opens_stream = opens_stream(command).map_err(malformed)?;
@@ -639,6 +647,30 @@ impl MongoDb {
         client.close(me, CloseReason::Done, out);
     }
 
+    /// The driver believes that a load balancer stands between, so what belongs to the connection ends with it.
+    fn end_belongings(&self, client: &mut Client) {
+        let Some(own) = client.belongings.take() else { return };
+        for (told, of) in own.cursors {
+            if let Some(place) = self.cursors.find(&client.user, told) {
+                self.cursors.closed(&client.user, told);
+                self.add_chore(&client.user, place.host, Chore::Kill { of, cursor: place.id });
+            }
+        }
+        if let Some((session, number)) = own.transaction {
+            let key = (Arc::clone(&client.user), session);
+            if let Some(host) = self.transactions.host(&key, number) {
+                self.transactions.ended(&key, number);
+                self.add_chore(&client.user, host, Chore::Abort { session, number });
+            }
+        }
+    }
+
+    pub(crate) fn add_chore(&self, user: &str, host: usize, chore: Chore) {
+        if let Ok(pool) = self.directory.route(user, host) {
+            self.chores.add(pool, chore);
+        }
+    }
+
     pub(crate) fn client_left(
         &self,
         client: &mut Client,
@@ -646,6 +678,7 @@ impl MongoDb {
         out: &mut Outbox,
     ) {
         self.forget_request(client);
+        self.end_belongings(client);
         client.closing = true;
         match client.state {
             State::Parked { .. } => self.topology().forget(client.key),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::{
     MongoDb,
     bson::{Malformed, Value},
+    chores::{Chore, Collection},
     command::{Command, Transaction},
     errors::{Code, Failure},
 };
@@ -104,6 +105,13 @@ impl MongoDb {
             let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
             let mut named = cursors.into_iter().map(known).collect::<Vec<_>>();
             if !getting_more {
+                // The answer tells of those at one host; the others are closed as well.
+                let elsewhere =
+                    named.iter().filter_map(|named| place(named.told)).filter(|place| Some(place.host) != host);
+                for place in elsewhere {
+                    let Some(of) = collection(command) else { break };
+                    self.add_chore(user, place.host, Chore::Kill { of, cursor: place.id });
+                }
                 named.iter().for_each(|named| self.cursors.closed(user, named.told));
                 named.retain(|named| named.told != named.own);
             }
@@ -129,6 +137,12 @@ impl MongoDb {
         };
         Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false })
     }
+}
+
+/// The collection that a command is about, if it is about one.
+pub fn collection(command: &Command<'_>) -> Option<Collection> {
+    let name = command.subject.text()?;
+    Some(Collection { database: command.database.into(), name: name.into() })
 }
 
 /// The ids of the cursors that a command is about, and where in its body they are.

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, TlsFailure, Verdict};
+use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, TlsFailure, Verdict};
 
-use crate::{directory::ServerLogin, login::ServerStart, scan::Scan, wire};
+use crate::{chores::Chore, directory::ServerLogin, login::ServerStart, scan::Scan, wire};
 
 /// See the file's head.
 pub struct Server {
     /// Which host it is.
     pub(crate) host: usize,
+    pub(crate) pool: PoolId,
     pub(crate) role: Role,
     /// The last id of Poolhouse's own requests. They are negative: clients count up from zero.
     pub(crate) last_id: i32,
@@ -58,7 +59,7 @@ pub(crate) struct Answer {
 }
 
 impl Server {
-    pub(crate) fn start(me: ServerTag, login: ServerLogin, out: &mut Outbox) -> Self {
+    pub(crate) fn start(me: ServerTag, pool: PoolId, login: ServerLogin, out: &mut Outbox) -> Self {
         let (host, tls) = (login.host, login.tls);
         let mut start = ServerStart::new(login);
         if tls {
@@ -66,7 +67,7 @@ impl Server {
         } else {
             out.insert(Peer::Server(me), |to| start.begin(to));
         }
-        Self { host, role: Role::Starting(Box::new(start)), last_id: 0 }
+        Self { host, pool, role: Role::Starting(Box::new(start)), last_id: 0 }
     }
 
     pub(crate) fn secured(&mut self, me: ServerTag, out: &mut Outbox) {
@@ -126,6 +127,13 @@ impl Server {
             });
         });
         self.last_id
+    }
+
+    /// It sees to something that no client waits for, and may be used when that is done.
+    pub(crate) fn see_to(&mut self, me: ServerTag, chore: &Chore, out: &mut Outbox) {
+        self.last_id = self.next_id();
+        out.insert(Peer::Server(me), |to| wire::request(to, self.last_id, |body| chore.write(body)));
+        self.role = Role::Checked { asked: self.last_id, silent: None };
     }
 
     pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {

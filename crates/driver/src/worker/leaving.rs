@@ -57,8 +57,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 reason = ?why, "client sent away"
             );
         }
+        let ends_request = why == Refusal::QueryTimeout;
         self.tell_refusal(slot, why);
-        if self.clients.get(slot).is_some_and(|client| !client.closing) {
+        if let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) {
+            // Its session has ended what took too long, and nothing else.
+            if ends_request && client.state == State::Idle && client.lease == Lease::None {
+                client.sent_away = None;
+                return;
+            }
             let (client, serial) = (slot as u32, self.clients[slot].serial);
             self.clients[slot].closing = true;
             self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });

@@ -48,8 +48,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
             queues[listener].remove(ticket);
         }
-        if state == State::Idle {
-            client.ticket = Some(self.idle_queues[listener].push(slot as u32, self.now));
+        // One that only looked on until now may have its login before it.
+        match state {
+            State::Idle => client.ticket = Some(self.idle_queues[listener].push(slot as u32, self.now)),
+            State::Login => client.ticket = Some(self.login_queues[listener].push(slot as u32, self.now)),
+            _ => {}
         }
         client.state = state;
         client.since = self.now;
