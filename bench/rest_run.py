@@ -25,7 +25,8 @@ import cpu
 import processes
 import redis_rivals
 import stats
-from redis_run import by_round, used
+from redis_run import used
+from rounds import by_round
 from run import machine, say
 
 CLIENTS = (50, 500)

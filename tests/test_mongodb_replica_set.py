@@ -236,3 +236,22 @@ def test_a_member_that_is_stopped_is_not_asked_and_comes_back(client, members):
 def ask(client, members, number):
     client.app.things.insert_one({"_id": bson.ObjectId()})
     return members.asked("insert")[-1] == number
+
+
+def test_a_read_goes_to_members_with_the_tags_that_it_names(client, members):
+    members.members[1].says, members.members[2].says = {"tags": {"use": "reports"}}, {"tags": {"use": "web", "dc": "east"}}
+    client.app.things.insert_one({"_id": 1})
+    asked = len(members.asked("isMaster"))
+    eventually("all have told their tags", lambda: len(members.asked("isMaster")) > asked + 5)
+
+    def read(preference):
+        for member in members.members:
+            member.record.clear()
+        for _ in range(6):
+            client.app.get_collection("things", read_preference=preference).find_one()
+        return set(members.asked("find"))
+
+    assert read(Secondary(tag_sets=[{"use": "reports"}])) == {1}
+    assert read(Nearest(tag_sets=[{"dc": "west"}, {"dc": "east"}])) == {2}
+    assert read(SecondaryPreferred(tag_sets=[{"dc": "west"}])) == {0}
+    assert read(Secondary(tag_sets=[{"dc": "west"}, {}])) == {1, 2}

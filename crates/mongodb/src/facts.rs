@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::bson::{Document, Malformed, Value};
+use crate::{
+    bson::{Document, Malformed, Value},
+    tags::{self, TagSet},
+};
 
 /// What a host is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,14 +28,22 @@ pub struct Facts {
     pub wire: i32,
     /// It knows sessions, and for how many minutes it keeps them.
     pub session_minutes: Option<i32>,
+    /// What its deployment says of it.
+    pub tags: TagSet,
     /// Which election made it the primary: what is greater is later.
     pub election: (i64, [u8; 12]),
 }
 
 impl Facts {
     pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
-        let mut facts =
-            Self { role: Role::Standalone, set: None, wire: 0, session_minutes: None, election: (0, [0; 12]) };
+        let mut facts = Self {
+            role: Role::Standalone,
+            set: None,
+            wire: 0,
+            session_minutes: None,
+            tags: TagSet::new(),
+            election: (0, [0; 12]),
+        };
         let (mut primary, mut secondary, mut mongos, mut uninitialised) = (false, false, false, false);
         let mut hidden = false;
         for element in answer.elements() {
@@ -49,6 +60,7 @@ impl Facts {
                 "logicalSessionTimeoutMinutes" => {
                     facts.session_minutes = value.integer().and_then(|minutes| minutes.try_into().ok());
                 }
+                "tags" => facts.tags = tags::of_member(value),
                 "setVersion" => facts.election.0 = value.integer().unwrap_or(0),
                 "electionId" => {
                     if let Value::ObjectId(id) = value {

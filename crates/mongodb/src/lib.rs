@@ -27,6 +27,7 @@ mod scan;
 mod server;
 mod stalls;
 mod streams;
+mod tags;
 mod topology;
 mod transactions;
 pub mod wire;

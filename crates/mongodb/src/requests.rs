@@ -202,12 +202,21 @@ impl MongoDb {
         }
         client.request.transaction = command.transaction;
         client.request.repeatable = command.number.is_some() && command.transaction == Transaction::None;
-        if let Some(Refused::AtOnce(why) | Refused::BehindHello(why)) =
-            client.refused.take_if(|refused| matches!(refused, Refused::AtOnce(_)) || !greets(command.name))
-        {
-            client.tell_failure(me, &why, out);
-            client.close(me, CloseReason::Done, out);
-            return bytes.len();
+        match client.refused.take() {
+            Some(Refused::AtOnce(why)) => {
+                client.tell_failure(me, &why, out);
+                client.close(me, CloseReason::Done, out);
+                return bytes.len();
+            }
+            Some(Refused::BehindHello(why)) if !greets(command.name) => {
+                // A driver that finds the connection closed when it uses it again would close all its others; a login that takes so long
+                // is ended in any case.
+                client.tell_failure(me, &why, out);
+                client.refused = Some(Refused::BehindHello(why));
+                client.drop_rest(header.length - bytes.len());
+                return bytes.len();
+            }
+            refused => client.refused = refused,
         }
         let answered = match self.own(me, client, &command, out) {
             Ok(Some(Taken::Yes)) => true,
@@ -436,12 +445,18 @@ impl MongoDb {
                     }
                     kind = LeaseKind::Lasting;
                 }
+                if client.request.transaction == Transaction::None && self.transactions.may_hold_up() {
+                    // It may wait at the server for what a transaction holds: the last one is left for whoever ends that.
+                    kind = LeaseKind::Lasting;
+                }
                 client.state = State::Queued;
                 out.push(Effect::Standing { client: me, standing: Standing::Active });
                 out.push(Effect::Lease { client: me, pool, kind });
             }
             Some(Err(why)) => {
-                client.tell_failure(me, &Failure::new(Code::Unauthorized, format!("Poolhouse: {why}")), out);
+                // The host of its cursor may be configured no longer.
+                let code = if client.cursors.is_empty() { Code::Unauthorized } else { Code::CursorNotFound };
+                client.tell_failure(me, &Failure::new(code, format!("Poolhouse: {why}")), out);
             }
         }
     }
@@ -473,7 +488,7 @@ impl MongoDb {
         } else if now >= until {
             let text = match client.request.goal {
                 _ if client.request.greets => "Poolhouse: no host of MongoDB has answered yet",
-                Goal::Read(_) => "Poolhouse: no host of MongoDB is known that the read preference allows",
+                Goal::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",
                 _ => "Poolhouse: no host of MongoDB that takes writes is known",
             };
             self.give_up(me, client, &Failure::new(Code::FailedToSatisfyReadPreference, text).transient(), out);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::{
     MongoDb,
-    bson::{Malformed, Value},
+    bson::{Element, Malformed, Value},
     chores::{Chore, Collection},
     command::{Command, Transaction},
     errors::{Code, Failure},
+    tags::{self, TagSet, Tags},
 };
 
-/// A read preference, without its tags.
+/// The mode of a read preference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preference {
     PrimaryPreferred,
@@ -47,8 +48,8 @@ const READS: [&str; 12] = [
 pub enum Goal {
     /// To a host that takes writes.
     Writable,
-    /// To one that may be behind.
-    Read(Preference),
+    /// To one that may be behind, and has tags of these sets.
+    Read(Preference, Tags),
     /// To this one.
     Host(usize),
 }
@@ -120,7 +121,7 @@ impl MongoDb {
         let key = command.session.zip(command.number);
         let begun = || key.and_then(|(session, number)| self.transactions.host(&(Arc::clone(user), session), number));
         let goal = match (command.transaction, preference(command)) {
-            (Transaction::None, Some(preference)) => Goal::Read(preference),
+            (Transaction::None, Some(preference)) => Goal::Read(preference, self.tags(command)?),
             (Transaction::None | Transaction::Begins, _) => Goal::Writable,
             // A commit may be repeated, and then the present primary knows what became of it.
             (Transaction::Ends, _) if command.name == "commitTransaction" && !self.topology().is_sharded() => {
@@ -137,12 +138,32 @@ impl MongoDb {
         };
         Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false })
     }
+
+    fn tags(&self, command: &Command<'_>) -> Result<Tags, Failure> {
+        let sets =
+            tag_sets(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
+        self.topology().tag_sets.intern(sets).ok_or_else(|| {
+            let text = "Poolhouse: there are too many different tag sets in read preferences";
+            Failure::new(Code::CommandFailed, text)
+        })
+    }
 }
 
 /// The collection that a command is about, if it is about one.
 pub fn collection(command: &Command<'_>) -> Option<Collection> {
     let name = command.subject.text()?;
     Some(Collection { database: command.database.into(), name: name.into() })
+}
+
+/// The sets of tags that a command's read preference names.
+fn tag_sets(command: &Command<'_>) -> Result<Vec<TagSet>, Malformed> {
+    let preference = command.body.get("$readPreference")?.and_then(Value::document);
+    let Some(sets) = preference.map(|preference| preference.get("tags")).transpose()?.flatten().and_then(Value::array)
+    else {
+        return Ok(Vec::new());
+    };
+    let set = |element: Element<'_>| element.value()?.document().map_or(Ok(TagSet::new()), tags::read);
+    sets.elements().map(|element| element.and_then(set)).collect()
 }
 
 /// The ids of the cursors that a command is about, and where in its body they are.

@@ -8,6 +8,7 @@ use protocol::{ClientTag, Effect, Outbox, Peer, ServerTag};
 use crate::{
     facts::{Facts, Role},
     routes::{Goal, Preference},
+    tags::{TagSet, TagSets},
 };
 
 /// How often hosts are asked what they are.
@@ -30,6 +31,8 @@ pub struct Topology {
     next_beat: Duration,
     last_key: u64,
     turn: usize,
+    /// The sets of tags that read preferences have named.
+    pub tag_sets: TagSets,
     hosts: Vec<Host>,
     /// Who waits until a host is known, with their keys.
     parked: Vec<(ClientTag, u64)>,
@@ -84,23 +87,29 @@ impl Topology {
 
     /// A host for this; `None` if none is known.
     pub fn choose(&mut self, goal: Goal) -> Option<usize> {
-        let preference = match goal {
+        let (preference, tags) = match goal {
             Goal::Host(host) => return Some(host),
             Goal::Writable => return self.writable(),
-            Goal::Read(preference) => preference,
+            Goal::Read(preference, tags) => (preference, tags),
         };
         let primary = self.writable();
         let secondaries: Vec<usize> =
             self.up().filter(|(_, facts)| facts.role == Role::Secondary).map(|(host, _)| host).collect();
-        let any = |hosts: &[usize]| hosts.get(self.turn % hosts.len().max(1)).copied();
+        let empty = TagSet::new();
+        let tags_of = |host: usize| self.hosts[host].last.as_ref().map_or(&empty, |facts| &facts.tags);
+        let tagged = |hosts: Vec<usize>| self.tag_sets.allowed(tags, hosts, tags_of);
+        let any = |hosts: Vec<usize>| {
+            let hosts = tagged(hosts);
+            hosts.get(self.turn % hosts.len().max(1)).copied()
+        };
         let is_set = primary.is_none_or(|host| self.hosts[host].last.as_ref().is_some_and(|facts| facts.set.is_some()));
         let chosen = match preference {
             // A server that stands alone and a mongos know themselves what to do.
             _ if !is_set => primary,
-            Preference::PrimaryPreferred => primary.or(any(&secondaries)),
-            Preference::Secondary => any(&secondaries),
-            Preference::SecondaryPreferred => any(&secondaries).or(primary),
-            Preference::Nearest => any(&[secondaries, primary.into_iter().collect()].concat()),
+            Preference::PrimaryPreferred => primary.or_else(|| any(secondaries)),
+            Preference::Secondary => any(secondaries),
+            Preference::SecondaryPreferred => any(secondaries).or(primary),
+            Preference::Nearest => any([secondaries, primary.into_iter().collect()].concat()),
         };
         self.turn = self.turn.wrapping_add(1);
         chosen

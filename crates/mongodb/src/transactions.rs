@@ -13,6 +13,9 @@ const MAX_SESSIONS: usize = 100_000;
 /// A server forgets a session that nobody has used for so long (`logicalSessionTimeoutMinutes`).
 const LIFE: Duration = Duration::from_secs(30 * 60);
 
+/// A server aborts a transaction that is older (`transactionLifetimeLimitSeconds`), at the latest when it looks for such the next time.
+const HOLDS: Duration = Duration::from_secs(120);
+
 /// How often those that are over are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -29,6 +32,9 @@ struct Table {
     swept: Duration,
     /// Each session's latest transaction.
     known: HashMap<Session, Known>,
+    /// How many of them have not ended, and when the latest of all began.
+    open: usize,
+    latest: Duration,
 }
 
 struct Known {
@@ -42,8 +48,13 @@ struct Known {
 impl Table {
     /// Forgets those of sessions that are gone, and those that have ended and whose commit nobody repeats any more.
     fn sweep(&mut self, ended: Duration) {
-        let now = self.now;
-        self.known.retain(|_, known| known.since + if known.ended { ended } else { LIFE } > now);
+        let (now, mut left_open) = (self.now, 0);
+        self.known.retain(|_, known| {
+            let keeps = known.since + if known.ended { ended } else { LIFE } > now;
+            left_open += usize::from(!keeps && !known.ended);
+            keeps
+        });
+        self.open -= left_open;
     }
 }
 
@@ -69,16 +80,26 @@ impl Transactions {
             table.sweep(Duration::ZERO);
         }
         if table.known.len() < MAX_SESSIONS || table.known.contains_key(&session) {
-            table.known.insert(session, Known { number, host, since, ended: false });
+            let before = table.known.insert(session, Known { number, host, since, ended: false });
+            table.open += usize::from(before.is_none_or(|before| before.ended));
+            table.latest = since;
         }
+    }
+
+    /// Whether requests may wait at a server for what a transaction holds.
+    pub fn may_hold_up(&self) -> bool {
+        let table = self.table();
+        table.open > 0 && table.latest + HOLDS > table.now
     }
 
     /// It has been committed or aborted.
     pub fn ended(&self, session: &Session, number: i64) {
         let mut table = self.table();
         let now = table.now;
-        if let Some(known) = table.known.get_mut(session).filter(|known| known.number == number) {
-            (known.ended, known.since) = (true, now);
+        let Some(known) = table.known.get_mut(session).filter(|known| known.number == number) else { return };
+        known.since = now;
+        if !std::mem::replace(&mut known.ended, true) {
+            table.open -= 1;
         }
     }
 
@@ -95,11 +116,15 @@ mod tests {
     #[test]
     fn a_session_has_one_transaction_at_a_time_and_nobody_elses() {
         let (transactions, session) = (Transactions::default(), (Arc::from("u"), [1; 16]));
+        assert!(!transactions.may_hold_up());
         transactions.begins(session.clone(), 1, 0);
+        assert!(transactions.may_hold_up());
         transactions.begins(session.clone(), 2, 1);
         assert_eq!((transactions.host(&session, 1), transactions.host(&session, 2)), (None, Some(1)));
         assert_eq!(transactions.host(&(Arc::from("v"), [1; 16]), 2), None);
         transactions.ended(&session, 2);
+        transactions.ended(&session, 2);
+        assert!(!transactions.may_hold_up());
         transactions.tell_time(SWEEP - Duration::from_secs(1));
         assert_eq!(transactions.host(&session, 2), Some(1), "a commit may be repeated");
         transactions.tell_time(SWEEP);
