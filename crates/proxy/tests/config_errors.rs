@@ -249,3 +249,15 @@ poolhouse.toml:4:14: error: `d` has an auth_query and no user to run it as
     let found = errors("[auth]\nauth_user = \"x\"\n[[database]]\nname = \"*\"\nurl = \"postgres://h\"\n");
     assert!(found.contains("no database to run it in") && found.contains("add `auth_database`"), "{found}");
 }
+
+#[test]
+fn monitors_of_mongodb_that_take_every_connection_are_refused() {
+    let text = |most: u32| {
+        format!(
+            "[limits]\nmax_server_connections = {most}\n[[database]]\nurl = \"mongodb://a,b,c/?replicaSet=rs0\"\nmax_pinned = 1\n"
+        )
+    };
+    let told = errors(&text(3));
+    assert!(told.contains("poolhouse.toml:2:1") && told.contains("nobody is served") && told.contains("write 4"), "{told}");
+    assert!(proxy::from_text(Path::new("poolhouse.toml"), &text(4), &|_| None).is_ok());
+}

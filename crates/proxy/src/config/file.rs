@@ -127,11 +127,13 @@ impl Reader<'_> {
         if databases.iter().all(|database| database.auth.is_none()) {
             self.refuse_users_without_password(&users);
         }
+        let limits = root.table("limits", &[LIMITS_KEYS]).map(|section| limits(&section)).unwrap_or_default();
+        self.refuse_monitors_only(&limits, &databases);
         Config {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
             admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
-            limits: root.table("limits", &[LIMITS_KEYS]).map(|s| limits(&s)).unwrap_or_default(),
+            limits,
             insecure_no_auth: false,
             listeners,
             databases,
@@ -340,6 +342,21 @@ impl Reader<'_> {
             let hint = format!("add one with protocol = \"{}\"", database.kind.word());
             self.document.report(span, problem.hint(hint));
         }
+    }
+
+    /// Each host of MongoDB has a connection that asks what it is, which counts as any other.
+    fn refuse_monitors_only(&self, limits: &Limits, databases: &[Database]) {
+        let of_mongodb = databases.iter().filter(|database| database.kind == Kind::MongoDb);
+        let hosts: usize = of_mongodb.map(|database| database.hosts.addresses.len()).sum();
+        let most = limits.max_server_connections as usize;
+        if most == 0 || most > hosts {
+            return;
+        }
+        let span = limits.spots.get("max_server_connections").cloned().unwrap_or_default();
+        let problem = Problem::error(format!(
+            "with max_server_connections = {most} nobody is served: a connection to each of the {hosts} hosts of MongoDB asks what it is"
+        ));
+        self.document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
     }
 
     fn refuse_duplicates(&self, databases: &[Database], users: &[User]) {
