@@ -86,6 +86,13 @@ impl Table {
 }
 
 impl Cursors {
+    /// Numbers that are made up count down from here. Each process has another place to begin, so that one that takes over does not take
+    /// a cursor of the one before for its own.
+    pub fn new(begin: u64) -> Self {
+        let last = (begin >> 2) as i64;
+        Self(Mutex::new(Table { last, ..Table::default() }))
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

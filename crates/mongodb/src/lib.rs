@@ -82,13 +82,14 @@ pub struct MongoDb {
 impl MongoDb {
     /// Asks `directory` who may do what.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
-        let (mut service, mut secret) = ([0; 12], [0; 32]);
+        let (mut service, mut secret, mut begin) = ([0; 12], [0; 32], [0; 8]);
         getrandom::fill(&mut service).expect("the system gives random bytes");
         getrandom::fill(&mut secret).expect("the system gives random bytes");
+        getrandom::fill(&mut begin).expect("the system gives random bytes");
         Self {
             directory,
             topology: Mutex::new(Topology::new()),
-            cursors: Cursors::default(),
+            cursors: Cursors::new(u64::from_le_bytes(begin)),
             transactions: Transactions::default(),
             streams: Streams::default(),
             chores: Chores::default(),

@@ -258,6 +258,9 @@ fn monitors_of_mongodb_that_take_every_connection_are_refused() {
         )
     };
     let told = errors(&text(3));
-    assert!(told.contains("poolhouse.toml:2:26") && told.contains("nobody is served") && told.contains("write 4"), "{told}");
+    assert!(
+        told.contains("poolhouse.toml:2:26") && told.contains("nobody is served") && told.contains("write 4"),
+        "{told}"
+    );
     assert!(proxy::from_text(Path::new("poolhouse.toml"), &text(4), &|_| None).is_ok());
 }
