@@ -46,6 +46,15 @@ def test_poolhouse_logs_in_as_the_urls_user_or_else_as_the_clients_own(pool, beh
         client.app.things.drop()
 
 
+def test_poolhouse_logs_in_with_the_mechanism_of_old_where_the_url_says_so(pool, behind):
+    url = f"{behind.url()}?authMechanism=SCRAM-SHA-1"
+    with through(pool, behind, url).connect(username=behind.user, password=behind.password) as client:
+        assert client.app.things.count_documents({}) == 0
+    with through(pool, behind, f"{behind.url('wrong')}?authMechanism=SCRAM-SHA-1").connect(username=behind.user, password=behind.password) as client, \
+            pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB .*[Aa]uthentication"):
+        client.app.command("ping")
+
+
 def test_a_password_that_mongodb_refuses_is_told_as_such(pool, behind):
     with through(pool, behind, behind.url("wrong")).connect(username=behind.user, password=behind.password) as client, \
             pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB .*[Aa]uthentication"):

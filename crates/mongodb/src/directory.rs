@@ -29,6 +29,8 @@ pub struct ServerLogin {
     pub user: Option<(Arc<str>, Arc<str>)>,
     /// The database that knows the user.
     pub source: Arc<str>,
+    /// With SCRAM-SHA-1, as users that MongoDB has known since before version 4.0 may have to.
+    pub sha1: bool,
 }
 
 /// Answers who may log in and which pool serves whom.

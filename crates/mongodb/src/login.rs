@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use md5::{Digest, Md5};
 use scram::{KeyCache, Mock, Shape};
 
 use crate::{
@@ -32,6 +33,12 @@ fn payload<'a>(body: Document<'a>) -> Result<&'a [u8], Failure> {
         Ok(Some(Value::Binary(_, payload))) => Ok(payload),
         _ => Err(Failure::new(Code::FailedToParse, "Poolhouse: `payload` must be binary")),
     }
+}
+
+/// What MongoDB keeps of a password for SCRAM-SHA-1: see the drivers' specification "Authentication".
+fn digested(user: &str, password: &str) -> String {
+    let digest = Md5::new_with_prefix(user).chain_update(":mongo:").chain_update(password).finalize();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A client's login under way.
@@ -118,8 +125,14 @@ pub struct ServerStart {
 
 enum At {
     Hello,
-    First(scram::Client),
-    Last(scram::Client),
+    First(Scram),
+    Last(Scram),
+}
+
+/// The mechanism under way.
+enum Scram {
+    Sha256(scram::Client),
+    Sha1(scram::Sha1Client),
 }
 
 /// What to do next.
@@ -175,7 +188,10 @@ impl ServerStart {
         let step = match std::mem::replace(&mut self.at, At::Hello) {
             At::Hello => self.hello(answer, to, learn),
             At::First(scram) => self.prove(scram, answer, keys, to),
-            At::Last(mut scram) => match payload(answer).map(|said| scram.verify(said)) {
+            At::Last(mut scram) => match payload(answer).map(|said| match &mut scram {
+                Scram::Sha256(scram) => scram.verify(said),
+                Scram::Sha1(scram) => scram.verify(said),
+            }) {
                 Ok(Ok(())) => Ok(Next::Done),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(failure) => Err(failure.message),
@@ -189,12 +205,18 @@ impl ServerStart {
         learn(facts);
         let user = self.login.user.as_ref().filter(|_| !self.login.monitors);
         let Some((user, _)) = user else { return Ok(Next::Done) };
-        let (scram, first) = scram::Client::named(user, nonce());
+        let (mechanism, (scram, first)) = if self.login.sha1 {
+            let (scram, first) = scram::Sha1Client::named(user, &nonce());
+            ("SCRAM-SHA-1", (Scram::Sha1(scram), first))
+        } else {
+            let (scram, first) = scram::Client::named(user, nonce());
+            ("SCRAM-SHA-256", (Scram::Sha256(scram), first))
+        };
         self.at = At::First(scram);
         self.last_id += 1;
         let source = &self.login.source;
         wire::request(to, self.last_id, |body| {
-            body.int32("saslStart", 1).text("mechanism", "SCRAM-SHA-256").binary("payload", &first);
+            body.int32("saslStart", 1).text("mechanism", mechanism).binary("payload", &first);
             body.document("options", |options| {
                 options.bool("skipEmptyExchange", true);
             });
@@ -205,14 +227,18 @@ impl ServerStart {
 
     fn prove(
         &mut self,
-        mut scram: scram::Client,
+        mut scram: Scram,
         answer: Document<'_>,
         keys: &KeyCache,
         to: &mut Vec<u8>,
     ) -> Result<Next, String> {
         let said = payload(answer).map_err(|failure| failure.message)?;
-        let (_, password) = self.login.user.as_ref().expect("who logs in has a password");
-        let last = scram.respond(said, password, keys).map_err(|error| error.to_string())?;
+        let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
+        let last = match &mut scram {
+            Scram::Sha256(scram) => scram.respond(said, password, keys),
+            Scram::Sha1(scram) => scram.respond(said, &digested(user, password), keys),
+        };
+        let last = last.map_err(|error| error.to_string())?;
         self.at = At::Last(scram);
         self.last_id += 1;
         let conversation = answer.get("conversationId").ok().flatten().and_then(Value::integer).unwrap_or(1);

@@ -148,9 +148,9 @@ pub struct KeyCache {
 }
 
 #[derive(Clone)]
-struct Keys {
-    client_key: [u8; KEY],
-    server_key: [u8; KEY],
+pub(crate) struct Keys {
+    pub(crate) client_key: [u8; KEY],
+    pub(crate) server_key: [u8; KEY],
 }
 
 impl Drop for Keys {
@@ -162,7 +162,28 @@ impl Drop for Keys {
 
 impl KeyCache {
     fn keys(&self, password: &str, salt: &[u8], iterations: u32) -> Keys {
+        self.find(b"", password, salt, iterations, || {
+            let mut salted = crypto::salted_password(prepare(password).as_bytes(), salt, iterations);
+            let keys = Keys {
+                client_key: crypto::hmac(&salted, &[b"Client Key"]),
+                server_key: crypto::hmac(&salted, &[b"Server Key"]),
+            };
+            salted.zeroize();
+            keys
+        })
+    }
+
+    /// The keys, derived where they are not known. `kind` tells them from those of another mechanism.
+    pub(crate) fn find(
+        &self,
+        kind: &[u8],
+        password: &str,
+        salt: &[u8],
+        iterations: u32,
+        derive: impl FnOnce() -> Keys,
+    ) -> Keys {
         let mut name = Sha256::new();
+        name.update(kind);
         name.update(iterations.to_be_bytes());
         name.update((salt.len() as u64).to_be_bytes());
         name.update(salt);
@@ -172,12 +193,7 @@ impl KeyCache {
             return keys.clone();
         }
         // Derived outside the lock: other logins need not wait for it.
-        let mut salted = crypto::salted_password(prepare(password).as_bytes(), salt, iterations);
-        let keys = Keys {
-            client_key: crypto::hmac(&salted, &[b"Client Key"]),
-            server_key: crypto::hmac(&salted, &[b"Server Key"]),
-        };
-        salted.zeroize();
+        let keys = derive();
         let mut entries = self.lock();
         if entries.len() >= MAX_CACHED_KEYS {
             entries.clear();

@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677) for both ends: bytes in, bytes out.
+//! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677) for both ends, and SCRAM-SHA-1 for clients: bytes in, bytes out.
 //!
 //! It knows no connection, no protocol that carries the exchange and no source of randomness: nonces and secrets are
 //! arguments. The stored form of a verifier is PostgreSQL's. No type here shows a secret in its `Debug` output.
@@ -12,6 +12,7 @@ mod message;
 mod mock;
 mod prepare;
 mod server;
+mod sha1;
 mod verifier;
 
 pub use binding::{ChannelBinding, Mechanism};
@@ -21,4 +22,5 @@ pub use login_keys::LoginKeys;
 pub use message::{BindingFlag, Error};
 pub use mock::Mock;
 pub use server::{Server, user_of};
+pub use sha1::Sha1Client;
 pub use verifier::{DEFAULT_ITERATIONS, MAX_ITERATIONS, Shape, Verifier, VerifierError};

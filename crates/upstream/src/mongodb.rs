@@ -14,6 +14,8 @@ pub struct MongoOptions {
     pub replica_set: Option<String>,
     /// `authSource`: the database that knows the user; without it that of the URL, or `admin`.
     pub auth_source: Option<String>,
+    /// `authMechanism` is SCRAM-SHA-1.
+    pub sha1: bool,
 }
 
 /// The options that are understood.
@@ -102,9 +104,14 @@ impl Options {
         match *key {
             "replicaSet" => self.options.replica_set = Some(value).filter(|name| !name.is_empty()),
             "authSource" => self.options.auth_source = Some(value).filter(|name| !name.is_empty()),
-            "authMechanism" if value == "SCRAM-SHA-256" => {}
+            "authMechanism" if matches!(&*value, "SCRAM-SHA-256" | "SCRAM-SHA-1") => {
+                self.options.sha1 = value == "SCRAM-SHA-1";
+            }
             "authMechanism" => {
-                return Err(format!("authMechanism {} is not available: SCRAM-SHA-256 is", value.escape_debug()));
+                return Err(format!(
+                    "authMechanism {} is not available: SCRAM-SHA-256 and SCRAM-SHA-1 are",
+                    value.escape_debug()
+                ));
             }
             "tls" | "ssl" => self.secure = truth(key, &value)?,
             "tlsCAFile" => tls.parameter("sslrootcert", &value)?,

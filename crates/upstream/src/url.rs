@@ -482,7 +482,7 @@ mod tests {
             ("mongodb://h/?maxPoolSize=5", "here it is the setting `max_size`"),
             ("mongodb://h/?readPreference=secondary", "in their own URLs"),
             ("mongodb://h/?replicSet=x", "did you mean `replicaSet`"),
-            ("mongodb://h/?authMechanism=MONGODB-X509", "SCRAM-SHA-256 is"),
+            ("mongodb://h/?authMechanism=MONGODB-X509", "SCRAM-SHA-1 are"),
             ("mongodb://h/?tls=yes", "true or false"),
         ] {
             let error = UpstreamUrl::parse(url).unwrap_err();

@@ -100,6 +100,7 @@ impl Pools {
             tls: upstream::uses_tls(&database.hosts, &database.tls),
             user: password.map(|password| (Arc::clone(&user), password)),
             source: source.into(),
+            sha1: database.mongo.sha1,
         };
         (host, login)
     }

@@ -64,7 +64,8 @@ impl Place {
             (None, _) => None,
         };
         let source = url.mongo.auth_source.as_deref().or(url.database.as_deref()).unwrap_or("admin");
-        let login = ServerLogin { tls, user, source: source.into(), ..ServerLogin::default() };
+        let sha1 = url.mongo.sha1;
+        let login = ServerLogin { tls, user, source: source.into(), sha1, ..ServerLogin::default() };
         let tcp = |via: SocketAddr| Address::Tcp { host: via.ip().to_string(), port: via.port() };
         Ok(Self {
             address: Arc::new(via.map_or_else(|| address.clone(), tcp)),

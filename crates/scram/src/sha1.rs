@@ -1,0 +1,151 @@
+//! The client's side of SCRAM-SHA-1 (RFC 5802), for servers that know a user's password in no other way: MongoDB before version 4.0.
+//! SHA-1 is no longer safe for signatures; as the function of an HMAC it still is.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::{Digest, Sha1};
+
+use crate::{
+    client::{KeyCache, Keys},
+    crypto::{self, KEY},
+    message::{self, Attributes, Error},
+    verifier::{iterations_from, salt_from},
+};
+
+/// Bytes of a SHA-1 digest.
+const LENGTH: usize = 20;
+
+/// One login, seen from the client. Call [`Sha1Client::respond`], then [`Sha1Client::verify`], each once.
+pub struct Sha1Client(State);
+
+enum State {
+    Greeted {
+        /// client-first-bare.
+        bare: String,
+        /// Where our nonce begins in it.
+        nonce_at: usize,
+    },
+    Responded {
+        /// What the server must show.
+        signature: [u8; LENGTH],
+    },
+    Over,
+}
+
+impl Sha1Client {
+    /// Starts an exchange and gives the first message. `nonce` is fresh randomness, printable and without commas.
+    pub fn named(user: &str, nonce: &str) -> (Self, Vec<u8>) {
+        let bare = format!("n={},r={nonce}", user.replace('=', "=3D").replace(',', "=2C"));
+        let first = format!("n,,{bare}").into_bytes();
+        let nonce_at = bare.len() - nonce.len();
+        (Self(State::Greeted { bare, nonce_at }), first)
+    }
+
+    /// Takes the server's challenge and gives the last message. The password is taken as it is, without SASLprep.
+    ///
+    /// # Errors
+    /// The challenge is none, or out of turn.
+    pub fn respond(&mut self, server_first: &[u8], password: &str, cache: &KeyCache) -> Result<Vec<u8>, Error> {
+        let State::Greeted { bare, nonce_at } = std::mem::replace(&mut self.0, State::Over) else {
+            return Err(Error::OutOfTurn);
+        };
+        let challenge = message::text(server_first)?;
+        let mut attributes = Attributes::new(challenge);
+        let nonce = message::nonce(attributes.expect('r', "a nonce")?)?;
+        if !nonce.starts_with(&bare[nonce_at..]) || nonce.len() == bare.len() - nonce_at {
+            return Err(Error::Malformed("a nonce that extends ours"));
+        }
+        let salt = salt_from(attributes.expect('s', "a salt")?).ok_or(Error::Malformed("a salt in base64"))?;
+        let iterations = attributes.expect('i', "a number of iterations")?;
+        let iterations = iterations_from(iterations).ok_or(Error::Malformed("1 to 2000000 iterations"))?;
+        attributes.finish()?;
+        let keys = cache.find(b"SHA-1", password, &salt, iterations, || derive(password, &salt, iterations));
+        let (client_key, server_key) = (&keys.client_key[..LENGTH], &keys.server_key[..LENGTH]);
+        let unproved = format!("c=biws,r={nonce}");
+        let signed = [bare.as_bytes(), b",", challenge.as_bytes(), b",", unproved.as_bytes()];
+        let stored: [u8; LENGTH] = Sha1::digest(client_key).into();
+        let signature = hmac(&stored, &signed);
+        let proof: [u8; LENGTH] = core::array::from_fn(|i| client_key[i] ^ signature[i]);
+        self.0 = State::Responded { signature: hmac(server_key, &signed) };
+        Ok(format!("{unproved},p={}", STANDARD.encode(proof)).into_bytes())
+    }
+
+    /// Checks that the server, too, knows the password.
+    ///
+    /// # Errors
+    /// It does not, or what it says is no end of an exchange.
+    pub fn verify(&mut self, server_final: &[u8]) -> Result<(), Error> {
+        let State::Responded { signature } = std::mem::replace(&mut self.0, State::Over) else {
+            return Err(Error::OutOfTurn);
+        };
+        let text = message::text(server_final)?;
+        if text.starts_with("e=") {
+            return Err(Error::Rejected);
+        }
+        let mut attributes = Attributes::new(text);
+        let shown = attributes.expect('v', "a signature")?;
+        attributes.finish()?;
+        let shown = STANDARD.decode(shown).map_err(|_| Error::Malformed("a signature of 20 bytes"))?;
+        if crypto::equal(&shown, &signature) { Ok(()) } else { Err(Error::WrongProof) }
+    }
+}
+
+impl fmt::Debug for Sha1Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sha1Client").finish_non_exhaustive()
+    }
+}
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; LENGTH] {
+    let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC takes a key of any length");
+    for part in parts {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+/// The keys, each in the first bytes of one of SHA-256.
+fn derive(password: &str, salt: &[u8], iterations: u32) -> Keys {
+    let salted = pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(password.as_bytes(), salt, iterations);
+    let key = |name: &[u8]| {
+        let mut key = [0; KEY];
+        key[..LENGTH].copy_from_slice(&hmac(&salted, &[name]));
+        key
+    };
+    Keys { client_key: key(b"Client Key"), server_key: key(b"Server Key") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHALLENGE: &[u8] = b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096";
+
+    #[test]
+    fn the_example_of_rfc_5802() {
+        let cache = KeyCache::default();
+        for _ in 0..2 {
+            let (mut client, first) = Sha1Client::named("user", "fyko+d2lbbFgONRv9qkxdawL");
+            assert_eq!(first, b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL");
+            let last = client.respond(CHALLENGE, "pencil", &cache).unwrap();
+            assert_eq!(
+                String::from_utf8(last).unwrap(),
+                "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
+            );
+            assert_eq!(client.verify(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ="), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_password_is_found_out() {
+        let (mut client, _) = Sha1Client::named("user", "fyko+d2lbbFgONRv9qkxdawL");
+        assert_eq!(client.verify(b"v="), Err(Error::OutOfTurn));
+        let (mut client, _) = Sha1Client::named("user", "fyko+d2lbbFgONRv9qkxdawL");
+        client.respond(CHALLENGE, "pencil", &KeyCache::default()).unwrap();
+        assert_eq!(client.verify(b"v=smF9pqV8S7suAoZWja4dJRkFsKQ="), Err(Error::WrongProof));
+        let (mut client, _) = Sha1Client::named("user", "other");
+        assert!(client.respond(CHALLENGE, "pencil", &KeyCache::default()).is_err());
+    }
+}
