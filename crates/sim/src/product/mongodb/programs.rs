@@ -39,6 +39,8 @@ pub struct Asked {
     pub opens: Option<String>,
     /// The cursor that it goes on with.
     pub reads: Option<Cursor>,
+    /// How many cursors it closes.
+    pub closes: usize,
     /// Nobody answers it.
     pub silent: bool,
     /// It names a cursor that there is not.
@@ -277,20 +279,29 @@ impl Programs {
         (own, Asked { id, bytes, reads: Some(cursor), ..Asked::default() })
     }
 
-    /// Closes a cursor.
+    /// Closes a cursor, or two of one collection.
     fn close(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
-        let cursor = self.cursors.remove(rng.index(self.cursors.len()));
+        let mut gone = vec![self.cursors.remove(rng.index(self.cursors.len()))];
+        let other = self.cursors.iter().position(|cursor| cursor.collection == gone[0].collection);
+        if let Some(other) = other.filter(|_| rng.percent(60)) {
+            gone.push(self.cursors.remove(other));
+        }
         let (id, session) = (self.next_id(), self.session());
-        let message = |number: i64| {
+        let message = |number: fn(&Cursor) -> i64| {
             let mut bytes = Vec::new();
             wire::request(&mut bytes, id, |body| {
-                body.text("killCursors", &cursor.collection);
-                body.array("cursors", |cursors| _ = cursors.int64("0", number));
+                body.text("killCursors", &gone[0].collection);
+                body.array("cursors", |cursors| {
+                    for (place, cursor) in gone.iter().enumerate() {
+                        cursors.int64(&place.to_string(), number(cursor));
+                    }
+                });
                 belongs(body, &session);
             });
             bytes
         };
-        (message(cursor.own), Asked { id, bytes: message(cursor.told), ..Asked::default() })
+        let own = message(|cursor| cursor.own);
+        (own, Asked { id, bytes: message(|cursor| cursor.told), closes: gone.len(), ..Asked::default() })
     }
 }
 
