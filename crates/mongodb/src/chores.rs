@@ -11,18 +11,21 @@ use protocol::PoolId;
 
 use crate::bson::Writer;
 
+/// Cursors of a chore that are closed at most.
+const MAX_CURSORS: usize = 1_000;
+
 /// Chores of a pool at most; a server ends what nobody uses by itself.
 const MAX_OF_POOL: usize = 1_000;
 
 /// One request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chore {
-    /// Close a cursor.
+    /// Close cursors.
     Kill {
         /// The collection that it is of, with its database.
         of: Collection,
-        /// Its id at the host.
-        cursor: i64,
+        /// Their ids at the host.
+        cursors: Vec<i64>,
     },
     /// Abort a transaction.
     Abort {
@@ -46,7 +49,10 @@ pub struct Chores(Mutex<HashMap<PoolId, Vec<Chore>>>);
 
 impl Chores {
     /// A server of this pool is to see to it.
-    pub fn add(&self, pool: PoolId, chore: Chore) {
+    pub fn add(&self, pool: PoolId, mut chore: Chore) {
+        if let Chore::Kill { cursors, .. } = &mut chore {
+            cursors.truncate(MAX_CURSORS);
+        }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_pool = all.entry(pool).or_default();
         if of_pool.len() < MAX_OF_POOL {
@@ -70,9 +76,13 @@ impl Chore {
     /// Writes the request.
     pub fn write(&self, body: &mut Writer<'_>) {
         match self {
-            Self::Kill { of, cursor } => {
+            Self::Kill { of, cursors } => {
                 body.text("killCursors", &of.name);
-                body.array("cursors", |cursors| _ = cursors.int64("0", *cursor));
+                body.array("cursors", |ids| {
+                    for (index, cursor) in cursors.iter().enumerate() {
+                        ids.int64(&index.to_string(), *cursor);
+                    }
+                });
                 body.text("$db", &of.database);
             }
             Self::Abort { session, number } => {

@@ -13,6 +13,7 @@ use crate::{
     login::Exchange,
     routes::{Goal, Named},
     streams::Waiting,
+    tags::TagSet,
     wire::{Answers, Header, MORE_TO_COME, Op},
 };
 
@@ -37,6 +38,12 @@ pub struct Client {
     pub(crate) refused: Option<Refused>,
     /// It counts among those who only say `hello`.
     pub(crate) greeter: Option<Greeter>,
+    /// It was one of them, and has said a part of something.
+    pub(crate) was_greeter: bool,
+    /// When it has waited long enough for a host.
+    pub(crate) until: Option<Duration>,
+    /// The sets of tags that its request names.
+    pub(crate) tags: Option<Arc<[TagSet]>>,
     /// Others may wait for the rest of its request.
     pub(crate) stalls: bool,
     pub(crate) user: Arc<str>,
@@ -95,12 +102,16 @@ pub struct Request {
     pub(crate) of: Option<([u8; 16], i64)>,
     /// A part of its answer is with the client.
     pub(crate) begun: bool,
+    /// The answer is an error.
+    pub(crate) failed: bool,
     /// It asks whom it speaks with.
     pub(crate) greets: bool,
     /// The cursor that it opens is one whose batches are waited for.
     pub(crate) opens_stream: bool,
-    /// It waits for what others may write, or for as many answers as there are.
+    /// It waits for what others may write.
     pub(crate) waits: bool,
+    /// It has as many answers as there are.
+    pub(crate) exhausts: bool,
     /// Where its body is.
     pub(crate) body_at: usize,
 }
@@ -108,9 +119,23 @@ pub struct Request {
 impl Request {
     pub(crate) fn new(header: Header, flags: u32) -> Self {
         let (transaction, goal) = (Transaction::None, Goal::Writable);
-        let (repeatable, of, begun, body_at) = (false, None, false, 0);
-        let (greets, opens_stream, waits) = (false, false, false);
-        Self { header, flags, transaction, repeatable, goal, of, begun, greets, opens_stream, waits, body_at }
+        let (repeatable, of, begun, failed, body_at) = (false, None, false, false, 0);
+        let (greets, opens_stream, waits, exhausts) = (false, false, false, false);
+        Self {
+            header,
+            flags,
+            transaction,
+            repeatable,
+            goal,
+            of,
+            begun,
+            failed,
+            greets,
+            opens_stream,
+            waits,
+            exhausts,
+            body_at,
+        }
     }
 
     pub(crate) fn answers(&self) -> Answers {

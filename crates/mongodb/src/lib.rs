@@ -123,7 +123,7 @@ impl Protocol for MongoDb {
         {
             let mut topology = self.topology();
             if topology.is_beat_due(now) {
-                topology.keep_only(&self.directory.hosts());
+                topology.keep_only(self.directory.hosts());
             }
             topology.tell_time(now, out);
         }

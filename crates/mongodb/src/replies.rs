@@ -7,7 +7,7 @@ use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, S
 use crate::{
     MongoDb,
     answers::{Said, rewrite_labelled},
-    bson::Document,
+    bson::{Document, Value},
     client::{Client, State},
     command::Transaction,
     cursors::Place,
@@ -23,6 +23,9 @@ const MAX_OWN: usize = 48 * 1024;
 
 /// A host that has not said in this time what it is gets another connection for that; drivers wait as long (`connectTimeoutMS`).
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Cursors of a connection behind a load balancer before it is looked which of them are closed.
+const MAX_OWN_CURSORS: usize = 1_000;
 
 /// Bytes of an answer that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
 const MAX_LOOKED_AT: usize = 16 * 1024;
@@ -70,6 +73,10 @@ impl MongoDb {
                 out.need = header.length;
                 return 0;
             }
+            if header.length < HEADER + 4 {
+                Server::fail(me, "an answer without a body", out);
+                return input.bytes.len();
+            }
             (answer.length, answer.left, answer.first) = (header.length, header.length, !answer.begun);
             answer.scan = (passed_on && !short).then(Scan::new);
             answer.begun = passed_on;
@@ -110,6 +117,8 @@ impl MongoDb {
             Ok(Body::At(range)) => range,
             _ => 0..0,
         };
+        let ok = |document: Document<'_>| document.get("ok").ok().flatten().is_none_or(Value::truth);
+        client.request.failed = Document::read(&message[body.clone()]).is_ok_and(|document| !ok(document));
         let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
         match read {
             Ok((_, Said { no_such_cursor: true, .. })) if answer.first && !client.others.is_empty() => {
@@ -128,7 +137,10 @@ impl MongoDb {
                 out.insert(to, |bytes| {
                     wire::answer(bytes, answers, |writer| told = rewrite_labelled(document, label, writer));
                 });
-                told.expect("it was read before");
+                if let Err(error) = told {
+                    Server::fail(me, error.0, out);
+                    return message.len();
+                }
                 answer.more = false;
             }
             Ok((_, Said { cursor: Some((id, at)), .. })) => {
@@ -192,7 +204,12 @@ impl MongoDb {
         let told = self.told_of_cursor(client, host, id);
         if let Some(own) = &mut client.belongings {
             match own.about.take() {
-                Some(about) if told != 0 => own.cursors.push((told, about)),
+                Some(about) if told != 0 => {
+                    if own.cursors.len() >= MAX_OWN_CURSORS {
+                        own.cursors.retain(|(cursor, _)| self.cursors.find(&client.user, *cursor).is_some());
+                    }
+                    own.cursors.push((told, about));
+                }
                 _ => {}
             }
             if let Some(named) = client.cursors.first().filter(|_| told == 0) {
@@ -288,6 +305,9 @@ impl MongoDb {
         if *own != key {
             return;
         }
+        if !self.topology().is_present(server.host) {
+            return Server::fail(me, "its host is no longer configured", out);
+        }
         let now = self.topology().now;
         match *asked {
             Some((_, since)) if now >= since + PATIENCE => return Server::fail(me, "it does not answer", out),
@@ -321,6 +341,8 @@ impl MongoDb {
                     _ => false,
                 };
                 if let Some(client) = clients.get(answer.client).filter(|client| waits(client)) {
+                    client.request.failed = true;
+                    self.note_transaction(client, server.host);
                     self.forget_request(client);
                     client.on_server_lost(answer.client, answer.begun, out);
                 }
@@ -367,7 +389,8 @@ impl MongoDb {
         }
         let session = (Arc::clone(&client.user), session);
         match client.request.transaction {
-            Transaction::Begins => self.transactions.begins(session, number, host),
+            Transaction::Begins if client.request.failed => self.transactions.refused(&session, number),
+            Transaction::Begins => self.transactions.taken(host),
             Transaction::Ends => self.transactions.ended(&session, number),
             Transaction::None | Transaction::Within => {}
         }

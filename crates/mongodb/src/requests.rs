@@ -58,6 +58,9 @@ impl MongoDb {
             closing: false,
             refused: refused.map(|failure| Refused::AtOnce(Box::new(failure))),
             greeter: None,
+            was_greeter: false,
+            until: None,
+            tags: None,
             stalls: false,
             user: Arc::from(""),
             login: None,
@@ -91,7 +94,7 @@ impl MongoDb {
         }
         match client.state {
             State::Idle => self.begin(me, client, input, out),
-            State::Sending { .. } => self.pass_on_request(me, client, servers, input, out),
+            State::Sending { .. } => pass_on(client, servers, input, out),
             State::Dropping { left } => {
                 let dropped = left.min(input.bytes.len());
                 client.drop_rest(left - dropped);
@@ -109,7 +112,8 @@ impl MongoDb {
         if client.held.is_empty() {
             let dealt_with = self.look_at(me, client, input.bytes, input.full, out);
             if dealt_with == 0 && client.state == State::Idle && client.greeter.take().is_some() {
-                // Whoever says only a part of what it says is no monitor.
+                // Whoever says only a part of what it says is no monitor, and is never taken for one again.
+                client.was_greeter = true;
                 out.push(Effect::Standing { client: me, standing: Standing::Login });
             }
             if dealt_with > 0 || !input.full || client.state != State::Idle {
@@ -140,6 +144,7 @@ impl MongoDb {
             client.held = held;
         } else {
             self.holding.fetch_sub(held.len(), Relaxed);
+            self.end_progress(client);
         }
     }
 
@@ -208,7 +213,7 @@ impl MongoDb {
                 client.close(me, CloseReason::Done, out);
                 return bytes.len();
             }
-            Some(Refused::BehindHello(why)) if !greets(command.name) => {
+            Some(Refused::BehindHello(why)) if !is_own(command.name) => {
                 // A driver that finds the connection closed when it uses it again would close all its others; a login that takes so long
                 // is ended in any case.
                 client.tell_failure(me, &why, out);
@@ -276,7 +281,7 @@ impl MongoDb {
                 out.insert(Peer::Client(me), |to| {
                     wire::answer(to, answers, |answer| asked.answer(pose, client.number, self.service, answer));
                 });
-                if !client.counted && client.login.is_none() && client.refused.is_none() {
+                if !client.counted && client.login.is_none() && client.refused.is_none() && !client.was_greeter {
                     // Monitors of drivers never do anything else: that is no login that takes long.
                     client.greeter =
                         client.greeter.take().or_else(|| self.greeters.enter(self.directory.max_greeters()));
@@ -286,11 +291,17 @@ impl MongoDb {
                 }
                 Ok(Some(Taken::Yes))
             }
+            "saslStart" if client.counted => {
+                let text = "Poolhouse: a connection stays with its user; open another one";
+                Err(Failure::new(Code::CommandFailed, text))
+            }
             "saslStart" => {
                 let (exchange, said) = Exchange::begin(command, &*self.directory, &self.mock)?;
                 client.login = Some(Box::new(exchange));
                 client.greeter = None;
-                out.push(Effect::Standing { client: me, standing: Standing::Login });
+                if client.refused.is_none() {
+                    out.push(Effect::Standing { client: me, standing: Standing::Login });
+                }
                 out.insert(Peer::Client(me), |to| {
                     wire::answer(to, answers, |answer| login::answer(&said, false, answer));
                 });
@@ -376,9 +387,14 @@ impl MongoDb {
 
     /// It may ask for whatever it likes from now on.
     fn let_in(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
-        let pool = self.directory.route(&client.user, 0).map_err(|why| Failure::new(Code::Unauthorized, why))?;
+        let host = self.directory.hosts().first().copied().unwrap_or_default();
+        let pool = self.directory.route(&client.user, host).map_err(|why| Failure::new(Code::Unauthorized, why))?;
         client.stranger = false;
         client.greeter = None;
+        if client.refused.is_some() {
+            // One too many is told so behind its login, which a driver takes for a part of the handshake, and goes when that takes too long.
+            return Ok(());
+        }
         if !std::mem::replace(&mut client.counted, true) {
             out.push(Effect::LoggedIn { client: me, pool });
         }
@@ -396,7 +412,8 @@ impl MongoDb {
 
     /// Notes where a command goes.
     fn note_route(&self, client: &mut Client, command: &Command<'_>) -> Result<(), Failure> {
-        let Route { goal, cursors, others, waits } = self.goal(&client.user, command)?;
+        let Route { goal, cursors, others, waits, tags } = self.goal(&client.user, command)?;
+        client.tags = tags;
         if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
             let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
             return Err(Failure::new(Code::CommandFailed, text));
@@ -406,7 +423,7 @@ impl MongoDb {
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         client.request.opens_stream = opens_stream(command).map_err(malformed)?;
-        client.request.waits = waits || client.request.flags & EXHAUST_ALLOWED != 0;
+        (client.request.waits, client.request.exhausts) = (waits, client.request.flags & EXHAUST_ALLOWED != 0);
         client.request.of = command.session.zip(command.number).filter(|_| command.transaction != Transaction::None);
         (client.request.goal, client.cursors, client.others) = (goal, cursors, others);
         Ok(())
@@ -417,10 +434,7 @@ impl MongoDb {
             out.push(Effect::Standing { client: me, standing: Standing::Active });
         }
         let mut topology = self.topology();
-        let until = match client.state {
-            State::Parked { until } => until,
-            _ => topology.now + self.directory.patience(),
-        };
+        let until = *client.until.get_or_insert(topology.now + self.directory.patience());
         client.state = State::Parked { until };
         topology.park(me, client.key);
     }
@@ -432,12 +446,12 @@ impl MongoDb {
         {
             return client.tell_failure(me, &failure, out);
         }
-        let host = self.topology().choose(client.request.goal);
+        let host = self.topology().choose(client.request.goal, client.tags.as_deref());
         match host.map(|host| self.directory.route(&client.user, host)) {
             None => self.park(me, client, out),
             Some(Ok(pool)) => {
                 let mut kind = LeaseKind::Exclusive;
-                if client.request.waits && client.waiting.is_none() {
+                if (client.request.waits || client.request.exhausts) && client.waiting.is_none() {
                     let most = self.directory.max_pinned(pool);
                     client.waiting = self.streams.enter(pool, most);
                     if client.waiting.is_none() {
@@ -445,7 +459,8 @@ impl MongoDb {
                     }
                     kind = LeaseKind::Lasting;
                 }
-                if client.request.transaction == Transaction::None && self.transactions.may_hold_up() {
+                let at = host.unwrap_or_default();
+                if client.request.transaction == Transaction::None && self.transactions.may_hold_up(at) {
                     // It may wait at the server for what a transaction holds: the last one is left for whoever ends that.
                     kind = LeaseKind::Lasting;
                 }
@@ -469,7 +484,8 @@ impl MongoDb {
         let State::Parked { until } = client.state else { return self.look_whether_it_stalls(me, client, out) };
         let (known, now) = {
             let mut topology = self.topology();
-            let served = client.request.greets || topology.choose(client.request.goal).is_some();
+            let served =
+                client.request.greets || topology.choose(client.request.goal, client.tags.as_deref()).is_some();
             (topology.pose().is_some() && served, topology.now)
         };
         if known {
@@ -481,7 +497,7 @@ impl MongoDb {
                 out.push(Effect::Wake { client: me });
             } else {
                 self.look_at_held(me, client, out);
-                if client.state == State::Idle {
+                if matches!(client.state, State::Idle | State::Dropping { .. }) {
                     out.push(Effect::Wake { client: me });
                 }
             }
@@ -521,11 +537,15 @@ impl MongoDb {
         } else {
             client.held = held;
         }
+        if let (Transaction::Begins, Some((session, number))) = (client.request.transaction, client.request.of) {
+            // From now on others may wait for it.
+            self.transactions.begins((Arc::clone(&client.user), session), number, server.host);
+        }
         server.serve(me, client.request.header.id, client.request.flags & EXHAUST_ALLOWED != 0);
         if client.waiting.is_some() {
             out.push(Effect::Pinned { server: tag, reason: Some("stream") });
         }
-        self.sent(me, client, tag, server, left, out);
+        sent(client, tag, server, left, out);
     }
 
     pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
@@ -554,6 +574,7 @@ impl MongoDb {
         let host = client.others.pop().expect("there is another");
         client.request.goal = Goal::Host(host);
         client.state = State::Idle;
+        client.waiting = None;
         self.route(me, client, out);
         if client.state == State::Idle {
             // There is no such host any more, and the client has been told so.
@@ -569,7 +590,12 @@ impl MongoDb {
         client.held = Vec::new();
         client.others = Vec::new();
         client.cursors = Vec::new();
+        client.tags = None;
+        client.until = None;
         client.waiting = None;
+        if let Some(own) = &mut client.belongings {
+            own.about = None;
+        }
         self.end_progress(client);
     }
 
@@ -586,54 +612,13 @@ impl MongoDb {
 
     /// Nothing has come of a request for a while.
     fn look_whether_it_stalls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        let comes =
-            matches!(client.state, State::Sending { .. }) || (client.state == State::Idle && !client.held.is_empty());
+        let comes = client.state == State::Idle && !client.held.is_empty();
         if !comes || !self.stalls.is_stale(client.key) {
             return;
         }
         let failure = Failure::new(Code::CommandFailed, "Poolhouse: the rest of this message does not come");
         client.tell_failure(me, &failure, out);
         client.close(me, CloseReason::Error(Blame::Client, "the rest of a message does not come".to_owned()), out);
-    }
-
-    /// Passes a request on to its server, as far as it is there.
-    fn pass_on_request(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        input: Input<'_>,
-        out: &mut Outbox,
-    ) -> usize {
-        let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
-        let taken = left.min(input.bytes.len());
-        let at = client.request.header.length - left;
-        wire::span_with(out, Peer::Server(tag), at, taken, patches(client));
-        self.sent(me, client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
-        taken
-    }
-
-    /// So much of a request is still to be sent.
-    fn sent(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        left: usize,
-        out: &mut Outbox,
-    ) {
-        if left > 0 {
-            self.note_progress(me, client);
-            client.state = State::Sending { server: tag, left };
-            return;
-        }
-        self.end_progress(client);
-        client.state = State::Awaiting(tag);
-        if !client.request.wants_answer() {
-            // What the client asks next comes behind it, though it may go to another server.
-            server.ask_for_sign(tag, out);
-        }
     }
 
     /// The driver wishes that a client goes.
@@ -648,6 +633,10 @@ impl MongoDb {
             !client.request.begun && matches!(client.state, State::Parked { .. } | State::Queued | State::Awaiting(_));
         if told {
             client.tell_failure(me, &failure, out);
+        }
+        if let (State::Parked { .. }, Refusal::QueryTimeout) = (client.state, why) {
+            self.topology().forget(client.key);
+            return self.give_up(me, client, &failure, out);
         }
         if let (State::Awaiting(server), Refusal::QueryTimeout, true) = (client.state, why, told) {
             // Only this request ends: a driver whose connection ends closes all the others as well.
@@ -668,7 +657,7 @@ impl MongoDb {
         for (told, of) in own.cursors {
             if let Some(place) = self.cursors.find(&client.user, told) {
                 self.cursors.closed(&client.user, told);
-                self.add_chore(&client.user, place.host, Chore::Kill { of, cursor: place.id });
+                self.add_chore(&client.user, place.host, Chore::Kill { of, cursors: vec![place.id] });
             }
         }
         if let Some((session, number)) = own.transaction {
@@ -734,4 +723,32 @@ fn is_own(name: &str) -> bool {
 fn patches(client: &Client) -> impl Iterator<Item = (usize, i64)> {
     let others = client.cursors.iter().filter(|named| named.told != named.own);
     others.map(|named| (client.request.body_at + named.at, named.own))
+}
+
+/// Passes a request on to its server, as far as it is there.
+fn pass_on(
+    client: &mut Client,
+    servers: &mut dyn Sessions<ServerTag, Server>,
+    input: Input<'_>,
+    out: &mut Outbox,
+) -> usize {
+    let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
+    let taken = left.min(input.bytes.len());
+    let at = client.request.header.length - left;
+    wire::span_with(out, Peer::Server(tag), at, taken, patches(client));
+    sent(client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
+    taken
+}
+
+/// So much of a request is still to be sent.
+fn sent(client: &mut Client, tag: ServerTag, server: &mut Server, left: usize, out: &mut Outbox) {
+    if left > 0 {
+        client.state = State::Sending { server: tag, left };
+        return;
+    }
+    client.state = State::Awaiting(tag);
+    if !client.request.wants_answer() {
+        // What the client asks next comes behind it, though it may go to another server.
+        server.ask_for_sign(tag, out);
+    }
 }

@@ -1,7 +1,7 @@
 //! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has its cursor or its
 //! transaction.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     MongoDb,
@@ -9,7 +9,7 @@ use crate::{
     chores::{Chore, Collection},
     command::{Command, Transaction},
     errors::{Code, Failure},
-    tags::{self, TagSet, Tags},
+    tags::{self, TagSet},
 };
 
 /// The mode of a read preference.
@@ -23,6 +23,9 @@ pub enum Preference {
 
 /// The id that no cursor has.
 const NO_CURSOR: i64 = 0;
+
+/// Bytes of a database's and a collection's name together, as MongoDB has it.
+const MAX_NAME: usize = 255;
 
 /// Cursors that one command may be about.
 const MAX_NAMED: usize = 10_000;
@@ -48,8 +51,8 @@ const READS: [&str; 12] = [
 pub enum Goal {
     /// To a host that takes writes.
     Writable,
-    /// To one that may be behind, and has tags of these sets.
-    Read(Preference, Tags),
+    /// To one that may be behind.
+    Read(Preference),
     /// To this one.
     Host(usize),
 }
@@ -73,6 +76,8 @@ pub struct Route {
     pub others: Vec<usize>,
     /// It waits for what others may write.
     pub waits: bool,
+    /// The sets of tags that a host must have, one after the other.
+    pub tags: Option<Arc<[TagSet]>>,
 }
 
 impl MongoDb {
@@ -83,7 +88,9 @@ impl MongoDb {
         if let Some((told, _)) = cursors.first().copied() {
             let place = |told| self.cursors.find(user, told);
             let host = place(told).map(|place| place.host);
-            let waits = command.name == "getMore" && place(told).is_some_and(|place| place.waits);
+            // Of a cursor that somebody else has opened its time tells: drivers name it for those that wait.
+            let timed = || command.body.get("maxTimeMS").ok().flatten().is_some();
+            let waits = command.name == "getMore" && place(told).map_or_else(timed, |place| place.waits);
             let getting_more = command.name == "getMore";
             if getting_more && self.cursors.is_anothers(user, told) {
                 return Err(Failure::new(Code::CursorNotFound, format!("cursor id {told} not found")));
@@ -107,21 +114,26 @@ impl MongoDb {
             let mut named = cursors.into_iter().map(known).collect::<Vec<_>>();
             if !getting_more {
                 // The answer tells of those at one host; the others are closed as well.
-                let elsewhere =
-                    named.iter().filter_map(|named| place(named.told)).filter(|place| Some(place.host) != host);
-                for place in elsewhere {
-                    let Some(of) = collection(command) else { break };
-                    self.add_chore(user, place.host, Chore::Kill { of, cursor: place.id });
+                let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
+                for place in named.iter().filter_map(|named| place(named.told)) {
+                    if Some(place.host) != host {
+                        elsewhere.entry(place.host).or_default().push(place.id);
+                    }
+                }
+                for (host, cursors) in elsewhere {
+                    if let Some(of) = collection(command) {
+                        self.add_chore(user, host, Chore::Kill { of, cursors });
+                    }
                 }
                 named.iter().for_each(|named| self.cursors.closed(user, named.told));
                 named.retain(|named| named.told != named.own);
             }
-            return Ok(Route { goal, cursors: named, others, waits });
+            return Ok(Route { goal, cursors: named, others, waits, tags: None });
         }
         let key = command.session.zip(command.number);
         let begun = || key.and_then(|(session, number)| self.transactions.host(&(Arc::clone(user), session), number));
         let goal = match (command.transaction, preference(command)) {
-            (Transaction::None, Some(preference)) => Goal::Read(preference, self.tags(command)?),
+            (Transaction::None, Some(preference)) => Goal::Read(preference),
             (Transaction::None | Transaction::Begins, _) => Goal::Writable,
             // A commit may be repeated, and then the present primary knows what became of it.
             (Transaction::Ends, _) if command.name == "commitTransaction" && !self.topology().is_sharded() => {
@@ -136,22 +148,24 @@ impl MongoDb {
                 begun => begun.map_or(Goal::Writable, Goal::Host),
             },
         };
-        Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false })
+        let tags = match goal {
+            Goal::Read(_) => tags(command)?,
+            _ => None,
+        };
+        Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false, tags })
     }
+}
 
-    fn tags(&self, command: &Command<'_>) -> Result<Tags, Failure> {
-        let sets =
-            tag_sets(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
-        self.topology().tag_sets.intern(sets).ok_or_else(|| {
-            let text = "Poolhouse: there are too many different tag sets in read preferences";
-            Failure::new(Code::CommandFailed, text)
-        })
-    }
+/// The sets of tags of a command's read preference.
+fn tags(command: &Command<'_>) -> Result<Option<Arc<[TagSet]>>, Failure> {
+    let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
+    let sets = tag_sets(command).map_err(malformed)?;
+    Ok((!sets.is_empty()).then(|| sets.into()))
 }
 
 /// The collection that a command is about, if it is about one.
 pub fn collection(command: &Command<'_>) -> Option<Collection> {
-    let name = command.subject.text()?;
+    let name = command.subject.text().filter(|name| name.len() + command.database.len() <= MAX_NAME)?;
     Some(Collection { database: command.database.into(), name: name.into() })
 }
 
@@ -163,7 +177,14 @@ fn tag_sets(command: &Command<'_>) -> Result<Vec<TagSet>, Malformed> {
         return Ok(Vec::new());
     };
     let set = |element: Element<'_>| element.value()?.document().map_or(Ok(TagSet::new()), tags::read);
-    sets.elements().map(|element| element.and_then(set)).collect()
+    let mut read = Vec::new();
+    for element in sets.elements() {
+        if read.len() == tags::MAX_SETS {
+            return Err(Malformed("too many sets of tags"));
+        }
+        read.push(element.and_then(set)?);
+    }
+    Ok(read)
 }
 
 /// The ids of the cursors that a command is about, and where in its body they are.

@@ -8,7 +8,7 @@ use protocol::{ClientTag, Effect, Outbox, Peer, ServerTag};
 use crate::{
     facts::{Facts, Role},
     routes::{Goal, Preference},
-    tags::{TagSet, TagSets},
+    tags::{self, TagSet},
 };
 
 /// How often hosts are asked what they are.
@@ -31,9 +31,9 @@ pub struct Topology {
     next_beat: Duration,
     last_key: u64,
     turn: usize,
-    /// The sets of tags that read preferences have named.
-    pub tag_sets: TagSets,
     hosts: Vec<Host>,
+    /// Those that are configured now; `None` until that is known.
+    present: Option<Vec<usize>>,
     /// Who waits until a host is known, with their keys.
     parked: Vec<(ClientTag, u64)>,
 }
@@ -86,18 +86,18 @@ impl Topology {
     }
 
     /// A host for this; `None` if none is known.
-    pub fn choose(&mut self, goal: Goal) -> Option<usize> {
-        let (preference, tags) = match goal {
+    pub fn choose(&mut self, goal: Goal, sets: Option<&[TagSet]>) -> Option<usize> {
+        let preference = match goal {
             Goal::Host(host) => return Some(host),
             Goal::Writable => return self.writable(),
-            Goal::Read(preference, tags) => (preference, tags),
+            Goal::Read(preference) => preference,
         };
         let primary = self.writable();
         let secondaries: Vec<usize> =
             self.up().filter(|(_, facts)| facts.role == Role::Secondary).map(|(host, _)| host).collect();
         let empty = TagSet::new();
         let tags_of = |host: usize| self.hosts[host].last.as_ref().map_or(&empty, |facts| &facts.tags);
-        let tagged = |hosts: Vec<usize>| self.tag_sets.allowed(tags, hosts, tags_of);
+        let tagged = |hosts: Vec<usize>| tags::allowed(sets.unwrap_or_default(), hosts, tags_of);
         let any = |hosts: Vec<usize>| {
             let hosts = tagged(hosts);
             hosts.get(self.turn % hosts.len().max(1)).copied()
@@ -167,6 +167,9 @@ impl Topology {
 
     /// A host has told what it is. Whoever waits for that goes on.
     pub fn learn(&mut self, host: usize, facts: Facts, out: &mut Outbox) {
+        if !self.is_present(host) {
+            return;
+        }
         if host >= self.hosts.len() && host < MAX_HOSTS {
             self.hosts.resize(host + 1, Host::default());
         }
@@ -202,12 +205,18 @@ impl Topology {
     }
 
     /// Hosts that are no longer configured are forgotten.
-    pub fn keep_only(&mut self, present: &[usize]) {
+    pub fn keep_only(&mut self, present: Vec<usize>) {
         for (number, host) in self.hosts.iter_mut().enumerate() {
             if !present.contains(&number) {
                 (host.last, host.up) = (None, false);
             }
         }
+        self.present = Some(present);
+    }
+
+    /// Whether a host is configured, as far as is known.
+    pub fn is_present(&self, host: usize) -> bool {
+        self.present.as_ref().is_none_or(|present| present.contains(&host))
     }
 
     pub fn is_beat_due(&self, now: Duration) -> bool {

@@ -32,9 +32,8 @@ struct Table {
     swept: Duration,
     /// Each session's latest transaction.
     known: HashMap<Session, Known>,
-    /// How many of them have not ended, and when the latest of all began.
-    open: usize,
-    latest: Duration,
+    /// By host: how many of them have not ended, and when the latest that it took began.
+    hosts: HashMap<usize, (usize, Duration)>,
 }
 
 struct Known {
@@ -43,18 +42,32 @@ struct Known {
     /// When it began, or ended.
     since: Duration,
     ended: bool,
+    /// It is one of those that are open at its host.
+    counted: bool,
 }
 
 impl Table {
     /// Forgets those of sessions that are gone, and those that have ended and whose commit nobody repeats any more.
     fn sweep(&mut self, ended: Duration) {
-        let (now, mut left_open) = (self.now, 0);
+        let now = self.now;
+        let hosts = &mut self.hosts;
         self.known.retain(|_, known| {
             let keeps = known.since + if known.ended { ended } else { LIFE } > now;
-            left_open += usize::from(!keeps && !known.ended);
+            // A server aborts one that is so old, though its client may still ask for it.
+            if known.counted && (!keeps || known.since + HOLDS <= now) {
+                known.counted = false;
+                close(hosts, known.host);
+            }
             keeps
         });
-        self.open -= left_open;
+        self.swept = now;
+    }
+}
+
+/// One fewer is open at a host.
+fn close(hosts: &mut HashMap<usize, (usize, Duration)>, host: usize) {
+    if let Some((open, _)) = hosts.get_mut(&host) {
+        *open -= 1;
     }
 }
 
@@ -67,7 +80,6 @@ impl Transactions {
         let mut table = self.table();
         table.now = table.now.max(now);
         if table.now >= table.swept + SWEEP {
-            table.swept = table.now;
             table.sweep(SWEEP);
         }
     }
@@ -76,20 +88,40 @@ impl Transactions {
     pub fn begins(&self, session: Session, number: i64, host: usize) {
         let mut table = self.table();
         let since = table.now;
-        if table.known.len() >= MAX_SESSIONS {
+        if table.known.len() >= MAX_SESSIONS && table.now > table.swept {
             table.sweep(Duration::ZERO);
         }
         if table.known.len() < MAX_SESSIONS || table.known.contains_key(&session) {
-            let before = table.known.insert(session, Known { number, host, since, ended: false });
-            table.open += usize::from(before.is_none_or(|before| before.ended));
-            table.latest = since;
+            let before = table.known.insert(session, Known { number, host, since, ended: false, counted: true });
+            if let Some(before) = before.filter(|before| before.counted) {
+                close(&mut table.hosts, before.host);
+            }
+            table.hosts.entry(host).or_default().0 += 1;
         }
     }
 
-    /// Whether requests may wait at a server for what a transaction holds.
-    pub fn may_hold_up(&self) -> bool {
+    /// Its host has taken it.
+    pub fn taken(&self, host: usize) {
+        let mut table = self.table();
+        let now = table.now;
+        table.hosts.entry(host).or_default().1 = now + HOLDS;
+    }
+
+    /// Its host has refused it.
+    pub fn refused(&self, session: &Session, number: i64) {
+        let mut table = self.table();
+        if table.known.get(session).is_some_and(|known| known.number == number)
+            && let Some(known) = table.known.remove(session)
+            && known.counted
+        {
+            close(&mut table.hosts, known.host);
+        }
+    }
+
+    /// Whether requests may wait at a host for what a transaction holds, or soon will.
+    pub fn may_hold_up(&self, host: usize) -> bool {
         let table = self.table();
-        table.open > 0 && table.latest + HOLDS > table.now
+        table.hosts.get(&host).is_some_and(|(open, until)| *open > 0 || *until > table.now)
     }
 
     /// It has been committed or aborted.
@@ -98,8 +130,10 @@ impl Transactions {
         let now = table.now;
         let Some(known) = table.known.get_mut(session).filter(|known| known.number == number) else { return };
         known.since = now;
-        if !std::mem::replace(&mut known.ended, true) {
-            table.open -= 1;
+        known.ended = true;
+        if std::mem::take(&mut known.counted) {
+            let host = known.host;
+            close(&mut table.hosts, host);
         }
     }
 
@@ -116,15 +150,17 @@ mod tests {
     #[test]
     fn a_session_has_one_transaction_at_a_time_and_nobody_elses() {
         let (transactions, session) = (Transactions::default(), (Arc::from("u"), [1; 16]));
-        assert!(!transactions.may_hold_up());
+        assert!(!transactions.may_hold_up(0));
         transactions.begins(session.clone(), 1, 0);
-        assert!(transactions.may_hold_up());
+        assert!(transactions.may_hold_up(0) && !transactions.may_hold_up(1));
         transactions.begins(session.clone(), 2, 1);
         assert_eq!((transactions.host(&session, 1), transactions.host(&session, 2)), (None, Some(1)));
         assert_eq!(transactions.host(&(Arc::from("v"), [1; 16]), 2), None);
         transactions.ended(&session, 2);
         transactions.ended(&session, 2);
-        assert!(!transactions.may_hold_up());
+        assert!(!transactions.may_hold_up(0) && !transactions.may_hold_up(1));
+        transactions.taken(1);
+        assert!(transactions.may_hold_up(1), "another may follow");
         transactions.tell_time(SWEEP - Duration::from_secs(1));
         assert_eq!(transactions.host(&session, 2), Some(1), "a commit may be repeated");
         transactions.tell_time(SWEEP);

@@ -538,6 +538,11 @@ impl Pool {
         self.slots.find(server).map(|slot| slot.state == State::Closing)
     }
 
+    /// Whether a server is being checked or reset.
+    pub fn is_checking(&self, server: ServerId) -> bool {
+        self.slots.find(server).is_some_and(|slot| slot.state == State::Checking)
+    }
+
     /// The options.
     pub fn config(&self) -> &PoolConfig {
         &self.config

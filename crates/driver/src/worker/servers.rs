@@ -279,6 +279,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Lets the session reset or check its server; it ends with `Effect::Ready` or a close.
     pub(super) fn clean(&mut self, pool: &Arc<SharedPool>, id: ServerId, reset: bool) {
         let Some(slot) = self.server_here(pool.id, id) else { return };
+        // A server may say that it is clean before it has been asked, and be with somebody else by now.
+        if !pool.lock().pool.is_checking(id) {
+            return;
+        }
         let server = &mut self.servers[slot];
         server.phase = Phase::Cleaning;
         server.since = self.now;
