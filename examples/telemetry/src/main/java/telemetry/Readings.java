@@ -2,6 +2,7 @@ package telemetry;
 
 import com.mongodb.MongoException;
 import com.mongodb.MongoTimeoutException;
+import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.ReplaceOptions;
@@ -76,7 +77,7 @@ final class Readings implements HttpHandler {
         return new Answer(200, found.stream().map(Document::toJson).collect(Collectors.joining(",", "[", "]")));
     }
 
-    private MongoCollection<Document> readings(com.mongodb.client.MongoClient client) {
+    private MongoCollection<Document> readings(MongoClient client) {
         return client.getDatabase(database).getCollection("readings");
     }
 
@@ -116,8 +117,11 @@ final class Readings implements HttpHandler {
         void send(HttpExchange exchange) throws IOException {
             byte[] body = json.getBytes(StandardCharsets.UTF_8);
             exchange.getResponseHeaders().set("Content-Type", "application/json");
-            exchange.sendResponseHeaders(status, body.length);
-            exchange.getResponseBody().write(body);
+            boolean head = exchange.getRequestMethod().equals("HEAD");
+            exchange.sendResponseHeaders(status, head ? -1 : body.length);
+            if (!head) {
+                exchange.getResponseBody().write(body);
+            }
             exchange.close();
         }
     }

@@ -5,7 +5,6 @@ import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
 
 /**
  * An HTTP service that takes readings of sensors and keeps them in MongoDB.
@@ -47,7 +46,6 @@ public final class Telemetry {
             clients.close();
         }));
         System.out.println("listening on 127.0.0.1:" + port);
-        TimeUnit.DAYS.sleep(Long.MAX_VALUE);
     }
 
     private static String option(List<String> given, String name, String otherwise) {
