@@ -25,6 +25,7 @@ import mongodb_report
 import telemetry_chain
 from telemetry_chain import Chain, acknowledged, errors, made
 
+import pooler
 from mongodb_server import JavaServer, lacking
 
 # A reading takes this long at the database, in seconds; and TLS and a login, when a connection is opened.
@@ -33,7 +34,7 @@ DATACENTRE = {"latency": 0.005, "opening": 0.05}
 RATES = [20, 60, 100, 160, 200]
 STALL = 0.2
 # Case 4.
-REQUESTS, DRIVERS, LIMIT = 1000, 50, 40
+DRIVERS, LIMIT = 50, 40
 # Case 1: a burst of finds, of a sensor with so many readings.
 BURST, READINGS = 50, 10
 
@@ -44,13 +45,14 @@ class Sizes:
     def __init__(self, options):
         # Operations of a warm-up; seconds of a step of case 5, of the stall in it, and of the load with the harder stall.
         self.warm_up, self.step, self.stall, self.hard = 1500, 7, 2.0, 8
-        # Case 4: milliseconds until the driver gives up.
-        self.patience = 5000
+        # Case 4: requests, and milliseconds until the driver gives up.
+        self.requests, self.patience = 1000, 5000
         # Case 1: bursts, seconds before each, and how many seconds of the published experiment one stands for.
         self.rounds, self.idle, self.compression = 3, 2.5, 120
         self.without = ()
         if options.quick:
-            self.warm_up, self.step, self.stall, self.hard, self.patience = 200, 1, 0.4, 0, 1000
+            self.warm_up, self.step, self.stall, self.hard = 200, 1, 0.4, 0
+            self.requests, self.patience = 300, 1000
             self.rounds, self.idle, self.compression = 1, 1.0, 300
             self.without = ("size", "as published", "min 10", "no idle limit")
         if options.full:
@@ -80,7 +82,7 @@ def exhaustion(directory, server, sizes):
             stages = [f"{sizes.step}s:{low}..{high}" for low, high in zip([RATES[0], *RATES], RATES)]
             chain.relay.begin([(first + sizes.step * number, sizes.stall) for number in range(len(RATES))], STALL)
             result = chain.post(*(part for stage in stages for part in ("--stage", stage)), "--min-size", 20)
-            rows[name] = {"steps": [step(part) for part in result["steps"]], "busy": result["busy"], **kept(chain, result)}
+            rows[name] = {"steps": [step(part) for part in result["steps"]], "processors": result["processors"], **kept(chain, result)}
             if sizes.hard and name != "as published":
                 rows[name]["hard"] = harder(chain, sizes)
             rows[name]["failed_check_outs"] = chain.driver_counts()["failed_check_outs"]
@@ -114,13 +116,13 @@ def pool_of_pools(directory, server, sizes):
             for clients in (1, 50, 50):
                 clear(chain)
                 chain.relay.begin()
-                result = chain.post("--clients", clients, "--operations", REQUESTS, "--duration", "150s")
+                result = chain.post("--clients", clients, "--operations", sizes.requests, "--duration", "150s")
                 rows[name].append({"clients": clients, **step(result), "per_s": result["requests"] / result["duration_s"], "seconds": result["duration_s"],
-                                   "busy": result["busy"], **kept(chain, result), "relay": chain.relay.figures()})
+                                   "processors": result["processors"], **kept(chain, result), "relay": chain.relay.figures()})
             if chain.poolhouse:
                 rows[name][-1]["at_poolhouse"] = chain.clients_of_poolhouse()
                 rows[name][-1]["servers"] = chain.servers_of_poolhouse()
-    return {"patience_ms": sizes.patience, "requests": REQUESTS, "drivers": DRIVERS, "limit": LIMIT, "forms": rows}
+    return {"patience_ms": sizes.patience, "requests": sizes.requests, "drivers": DRIVERS, "limit": LIMIT, "forms": rows}
 
 
 # -- case 1
@@ -147,14 +149,14 @@ def churn(directory, server, sizes):
             clear(chain)
             chain.fill("s-1", READINGS)
             rows[name] = {}
-            for at_once in (BURST, 1):
+            for kind, at_once in (("at_once", BURST), ("one_by_one", 1)):
                 created = chain.driver_counts()["created"]
                 chain.relay.begin()
                 result = chain.load("--burst", BURST, "--at-once", at_once, "--idle", f"{round(1000 * sizes.idle)}ms", "--rounds", sizes.rounds, "--min-size", BURST,
                                     path="/readings?sensor=s-1")
                 figures = chain.relay.figures()
                 hours = figures["seconds"] * sizes.compression / 3600
-                rows[name][at_once] = {**step(result), "busy": result["busy"], "relay": figures, "opened_per_hour": figures["opened"] / hours,
+                rows[name][kind] = {**step(result), "processors": result["processors"], "relay": figures, "opened_per_hour": figures["opened"] / hours,
                                        "driver_per_hour": (chain.driver_counts()["created"] - created) / hours}
     return {"burst": BURST, "rounds": sizes.rounds, "idle_s": sizes.idle, "limit_ms": limit, "compression": sizes.compression, "forms": rows}
 
@@ -206,6 +208,8 @@ def main():
     if missing := lacking("java", "javac", "mvn"):
         print(f"The cases of MongoDB are skipped: not installed: {', '.join(missing)}.")
         return 0
+    if not os.access(pooler.BINARY, os.X_OK):
+        parser.error(f"there is no {pooler.BINARY}: run `make build`, or name another with POOLHOUSE=path")
     if not prepared():
         print("The cases of MongoDB are skipped: Maven cannot fetch what the service and the server need.")
         return 0

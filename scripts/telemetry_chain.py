@@ -52,7 +52,7 @@ class Chain:
     def __init__(self, directory, server, driver, service=(), poolhouse=None, network=None):
         self.directory, self.server, self.driver, self.arguments = directory, server, driver, list(service)
         self.settings, self.network = poolhouse, network or {}
-        self.poolhouse, self.relay, self.port = None, None, free_port()
+        self.poolhouse, self.relay, self.process, self.port = None, None, None, free_port()
 
     def __enter__(self):
         with self.server.connect() as client:
@@ -77,7 +77,7 @@ class Chain:
         log_path = self.directory / "service.log"
         command = [*JAVA, "-cp", f"{SERVICE}/classes:{SERVICE}/lib/*", "telemetry.Telemetry", "--port", str(self.port), *self.arguments]
         with log_path.open("ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "MONGODB_URL": url})
+            process = self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "MONGODB_URL": url})
         try:
             deadline = time.monotonic() + 30
             while True:
@@ -95,6 +95,11 @@ class Chain:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
             return json.loads(answer.read())
 
+    def used(self):
+        """Seconds of processor time that the whole chain has taken so far, this process as the relay included."""
+        processes = [self.server.process, self.process, *([self.poolhouse.process] if self.poolhouse else [])]
+        return sum(processor_seconds(pid) for pid in [os.getpid(), *(process.pid for process in processes)])
+
     def driver_counts(self):
         """What the pools of the service's driver have done so far."""
         return self.get("/pool")
@@ -103,11 +108,15 @@ class Chain:
         """Our own load generator: the result it writes, and how busy the machine was meanwhile."""
         command = [pooler.BINARY, "bench", f"http://127.0.0.1:{self.port}{path}", *BENCH, *map(str, arguments), "--json", "-", "--seed", str(next(SEEDS))]
         command += [] if "--clients" in command else ["--max-size", str(most), "--max-wait-time", "60s"]
-        before = processor_times()
+        before, own, began = processor_times(), self.used(), time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=1200)
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
-        result["busy"] = busy_share(before, processor_times())
+        seconds, processors = time.monotonic() - began, os.cpu_count()
+        busy = busy_share(before, processor_times())
+        own = (self.used() - own + (result["generator_cpu_s"] or 0.0)) / seconds / processors
+        # Shares of the machine's processors: of all that is started here, and of everything else on the machine.
+        result["processors"] = {"own": min(own, busy), "others": max(busy - own, 0.0)}
         return result
 
     def post(self, *arguments):
@@ -136,10 +145,10 @@ class Chain:
             client[DATABASE][COLLECTION].insert_many([{"sensor": sensor, "value": value} for value in range(count)])
 
     def clients_of_poolhouse(self):
-        """Connections to Poolhouse, of drivers' pools and of their monitors, as /api/clients lists them."""
+        """Connections to Poolhouse as /api/clients lists them: those that have asked for something, and those that have only said hello."""
         listed = json.loads(self.poolhouse.get("/api/clients")[1])["clients"]
-        pooled = sum(bool(client["database"]) for client in listed)
-        return {"pooled": pooled, "monitors": len(listed) - pooled}
+        used = sum(bool(client["database"]) for client in listed)
+        return {"used": used, "only_hello": len(listed) - used}
 
     def servers_of_poolhouse(self):
         """How many connections Poolhouse has made for its clients so far."""
@@ -150,6 +159,12 @@ def made(directory, name):
     place = directory / name
     place.mkdir(exist_ok=True)
     return place
+
+
+def processor_seconds(pid):
+    """User and system time of a process so far."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def processor_times():
