@@ -2,7 +2,7 @@
 """The published cases of MongoDB (1 churn, 4 a pool of pools, 5 exhaustion) with a real service, driver and server: the trouble, the
 published cure, and the same through Poolhouse. Prints a report in Markdown.
 
-    scripts/mongodb_cases.py                 about five minutes
+    scripts/mongodb_cases.py                 less than six minutes
     scripts/mongodb_cases.py --quick         under a minute, to see that everything works
     scripts/mongodb_cases.py --full          with steps of a minute, as published
     scripts/mongodb_cases.py --only 4        one case
@@ -33,6 +33,8 @@ DATACENTRE = {"latency": 0.005, "opening": 0.05}
 # Case 5: a fifth of the published rates and pools, so that pool and stall meet at 100/s: 20 connections / 200 ms.
 RATES = [20, 60, 100, 160, 200]
 STALL = 0.2
+# Nearly what 40 connections can do in the stall.
+HARD_RATE = 180
 # Case 4.
 DRIVERS, LIMIT = 50, 40
 # Case 1: a burst of finds, of a sensor with so many readings.
@@ -43,8 +45,8 @@ class Sizes:
     """How long everything takes, and which forms of a case are left out."""
 
     def __init__(self, options):
-        # Operations of a warm-up; seconds of a step of case 5, of the stall in it, and of the load with the harder stall.
-        self.warm_up, self.step, self.stall, self.hard = 1500, 7, 2.0, 8
+        # Operations of a warm-up; seconds of a step of case 5, of the stall in it, and of the longer stall.
+        self.warm_up, self.step, self.stall, self.hard = 1500, 6, 2.0, 12
         # Case 4: requests, and milliseconds until the driver gives up.
         self.requests, self.patience = 1000, 5000
         # Case 1: bursts, seconds before each, and how many seconds of the published experiment one stands for.
@@ -56,7 +58,7 @@ class Sizes:
             self.rounds, self.idle, self.compression = 1, 1.0, 300
             self.without = ("size", "as published", "min 10", "no idle limit")
         if options.full:
-            self.step, self.hard, self.rounds, self.idle, self.compression = 60, 60, 4, 60.0, 5
+            self.step, self.rounds, self.idle, self.compression = 60, 4, 60.0, 5
 
     def chosen(self, forms):
         return {name: form for name, form in forms.items() if name not in self.without}
@@ -78,6 +80,7 @@ def exhaustion(directory, server, sizes):
     for name, (driver, poolhouse) in sizes.chosen(forms).items():
         progress(f"case 5, {name}")
         with Chain(directory, server, driver, poolhouse=poolhouse, network=DATACENTRE) as chain:
+            chain.wait_for_minimum()
             chain.warm_up(10, sizes.warm_up)
             stages = [f"{sizes.step}s:{low}..{high}" for low, high in zip([RATES[0], *RATES], RATES)]
             chain.relay.begin([(first + sizes.step * number, sizes.stall) for number in range(len(RATES))], STALL)
@@ -90,11 +93,11 @@ def exhaustion(directory, server, sizes):
 
 
 def harder(chain, sizes):
-    """A stall of 400 ms for half of a constant load: 20 connections do 50/s then."""
+    """A stall of the same 200 ms that lasts nearly as long as the load, so that requests wait for more than the 5 s that the driver waits."""
     clear(chain)
-    chain.relay.begin([(1, sizes.hard / 2)], 2 * STALL)
-    result = chain.post("--rate", RATES[-1], "--duration", f"{sizes.hard}s", "--min-size", 20)
-    return {**step(result), **kept(chain, result)}
+    chain.relay.begin([(1, sizes.hard)], STALL)
+    result = chain.post("--rate", HARD_RATE, "--duration", f"{sizes.hard + 1}s", "--min-size", 20)
+    return {"stall_s": sizes.hard, "rate": HARD_RATE, **step(result), **kept(chain, result)}
 
 
 # -- case 4
@@ -132,6 +135,8 @@ def churn(directory, server, sizes):
     """Bursts of finds after an idle time that is five times the driver's idle limit."""
     limit = round(60_000 / sizes.compression)
     five_minutes = round(300_000 / sizes.compression)
+    # Idle and life time as in the published cure.
+    settings = {"max_size": 50, "min_size": 20, "max_idle_time": f"{five_minutes}ms", "max_life_time": f"{6 * five_minutes}ms"}
     forms = {
         "min 0": (pool(100, 0, idle=limit), None),
         "min 10": (pool(100, 10, idle=limit), None),
@@ -139,14 +144,14 @@ def churn(directory, server, sizes):
         "as published": (pool(200, 20, wait=2000, idle=five_minutes) + [f"maxLifeTimeMS={6 * five_minutes}"], None),
         # The driver closes what is idle below its minimum, too, and opens it again: a pool that is to keep its connections has no limit.
         "no idle limit": (pool(200, 20, wait=2000), None),
-        "poolhouse": (pool(100, 0, idle=limit), {"max_size": 50, "min_size": 20}),
+        "poolhouse": (pool(100, 0, idle=limit), settings),
     }
     rows = {}
     for name, (driver, poolhouse) in sizes.chosen(forms).items():
         progress(f"case 1, {name}")
         with Chain(directory, server, driver, ["--maintenance-ms", str(limit)], poolhouse, DATACENTRE) as chain:
+            chain.wait_for_minimum()
             chain.warm_up(10, sizes.warm_up)
-            clear(chain)
             chain.fill("s-1", READINGS)
             rows[name] = {}
             for kind, at_once in (("at_once", BURST), ("one_by_one", 1)):

@@ -130,6 +130,14 @@ class Chain:
         with self.server.connect() as client:
             client[DATABASE][COLLECTION].delete_many({})
 
+    def wait_for_minimum(self):
+        """Until the driver has the connections of its minPoolSize. Under load it may stop to open them, until it looks after its pool again."""
+        least = int(dict(option.split("=") for option in self.driver).get("minPoolSize", 0))
+        deadline = time.monotonic() + 30
+        while self.driver_counts()["created"] < least:
+            assert time.monotonic() < deadline, f"the driver does not open {least} connections"
+            time.sleep(0.1)
+
     def documents(self):
         """How many readings the database has, once it has what is still on its way."""
         with self.server.connect() as client:

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.Date;
 import java.util.List;
 import java.util.stream.Collectors;
+import org.bson.BSONException;
 import org.bson.Document;
 import org.bson.json.JsonParseException;
 
@@ -44,7 +45,7 @@ final class Readings implements HttpHandler {
                 case "GET" -> find(sensor(exchange));
                 default -> new Answer(405, problem("POST, PUT or GET"));
             };
-        } catch (BadRequest | JsonParseException wrong) {
+        } catch (BadRequest wrong) {
             answer = new Answer(400, problem(wrong.getMessage()));
         } catch (MongoTimeoutException late) {
             // The pool had no connection in time, or there was no server.
@@ -86,7 +87,12 @@ final class Readings implements HttpHandler {
         if (body.length > MAX_BODY) {
             throw new BadRequest("a reading has at most " + MAX_BODY + " bytes");
         }
-        Document reading = Document.parse(new String(body, StandardCharsets.UTF_8));
+        Document reading;
+        try {
+            reading = Document.parse(new String(body, StandardCharsets.UTF_8));
+        } catch (BSONException | JsonParseException malformed) {
+            throw new BadRequest("not a document in JSON: " + malformed.getMessage());
+        }
         if (!(reading.get("sensor") instanceof String sensor) || sensor.isEmpty()) {
             throw new BadRequest("a reading needs its sensor");
         }
