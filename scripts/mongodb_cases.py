@@ -50,15 +50,15 @@ class Sizes:
         # Case 4: requests, and milliseconds until the driver gives up.
         self.requests, self.patience = 1000, 5000
         # Case 1: bursts, seconds before each, and how many seconds of the published experiment one stands for.
-        self.rounds, self.idle, self.compression = 3, 2.5, 120
+        self.rounds, self.idle, self.compression = {"at_once": 3, "one_by_one": 2}, 2.5, 120
         self.without = ()
         if options.quick:
             self.warm_up, self.step, self.stall, self.hard = 200, 1, 0.4, 0
             self.requests, self.patience = 300, 1000
-            self.rounds, self.idle, self.compression = 1, 1.0, 300
-            self.without = ("size", "as published", "min 10", "no idle limit")
+            self.rounds, self.idle, self.compression = {"at_once": 1, "one_by_one": 1}, 1.0, 300
+            self.without = ("size", "as published", "min 10", "no idle limit", "no limit")
         if options.full:
-            self.step, self.rounds, self.idle, self.compression = 60, 4, 60.0, 5
+            self.step, self.rounds, self.idle, self.compression = 60, {"at_once": 4, "one_by_one": 4}, 60.0, 5
 
     def chosen(self, forms):
         return {name: form for name, form in forms.items() if name not in self.without}
@@ -106,21 +106,26 @@ def harder(chain, sizes):
 def pool_of_pools(directory, server, sizes):
     """1000 requests, one at a time and 50 at a time, against a server that lets in 40 connections."""
     patience = [f"{name}={sizes.patience}" for name in ("serverSelectionTimeoutMS", "waitQueueTimeoutMS")]
-    driver, network = [*pool(10, 4), *patience], {"latency": 0.002, "opening": 0.02, "limit": LIMIT}
+    driver, limit = [*pool(10, 4), *patience], {"limit": LIMIT}
     keyed = ["--pool-of-pools", "--drivers", str(DRIVERS)]
-    forms = {"trouble": (keyed, None), "published": ([], None), "poolhouse": (keyed, {"max_size": 20})}
+    forms = {
+        "no limit": (keyed, None, {}),
+        "trouble": (keyed, None, limit),
+        "published": ([], None, limit),
+        "poolhouse": (keyed, {"max_size": 20}, limit),
+    }
     rows = {}
-    for name, (service, poolhouse) in sizes.chosen(forms).items():
+    for name, (service, poolhouse, limited) in sizes.chosen(forms).items():
         progress(f"case 4, {name}")
-        with Chain(directory, server, driver, service, poolhouse, network) as chain:
+        with Chain(directory, server, driver, service, poolhouse, {"latency": 0.002, "opening": 0.02, **limited}) as chain:
             chain.warm_up(1, sizes.warm_up)
             rows[name] = []
-            # The last once more: does it recover?
+            # The last once more: does it recover, if it must?
             for clients in (1, 50, 50):
                 clear(chain)
                 chain.relay.begin()
                 result = chain.post("--clients", clients, "--operations", sizes.requests, "--duration", "150s")
-                rows[name].append({"clients": clients, **step(result), "per_s": result["requests"] / result["duration_s"], "seconds": result["duration_s"],
+                rows[name].append({"clients": clients, **step(result), "per_s": result["requests"] / result["duration_s"],
                                    "processors": result["processors"], **kept(chain, result), "relay": chain.relay.figures()})
             if chain.poolhouse:
                 rows[name][-1]["at_poolhouse"] = chain.clients_of_poolhouse()
@@ -157,12 +162,14 @@ def churn(directory, server, sizes):
             for kind, at_once in (("at_once", BURST), ("one_by_one", 1)):
                 created = chain.driver_counts()["created"]
                 chain.relay.begin()
-                result = chain.load("--burst", BURST, "--at-once", at_once, "--idle", f"{round(1000 * sizes.idle)}ms", "--rounds", sizes.rounds, "--min-size", BURST,
-                                    path="/readings?sensor=s-1")
+                result = chain.load("--burst", BURST, "--at-once", at_once, "--idle", f"{round(1000 * sizes.idle)}ms", "--rounds", sizes.rounds[kind],
+                                    "--min-size", BURST, path="/readings?sensor=s-1")
                 figures = chain.relay.figures()
                 hours = figures["seconds"] * sizes.compression / 3600
                 rows[name][kind] = {**step(result), "processors": result["processors"], "relay": figures, "opened_per_hour": figures["opened"] / hours,
-                                       "driver_per_hour": (chain.driver_counts()["created"] - created) / hours}
+                                    "driver_per_hour": (chain.driver_counts()["created"] - created) / hours}
+                if chain.poolhouse:
+                    rows[name][kind]["servers"] = chain.servers_of_poolhouse()
     return {"burst": BURST, "rounds": sizes.rounds, "idle_s": sizes.idle, "limit_ms": limit, "compression": sizes.compression, "forms": rows}
 
 
@@ -223,7 +230,7 @@ def main():
         pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     text = mongodb_report.markdown(report)
     if options.markdown:
-        pathlib.Path(options.markdown).write_text(text)
+        pathlib.Path(options.markdown).write_text(text + "\n")
     else:
         print(text)
     # The one thing that no machine is too slow for.

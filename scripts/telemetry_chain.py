@@ -131,11 +131,15 @@ class Chain:
             client[DATABASE][COLLECTION].delete_many({})
 
     def wait_for_minimum(self):
-        """Until the driver has the connections of its minPoolSize. Under load it may stop to open them, until it looks after its pool again."""
+        """Until the driver has the connections of its minPoolSize, and Poolhouse its own. Under load the driver may stop to open them, until it
+        looks after its pool again."""
         least = int(dict(option.split("=") for option in self.driver).get("minPoolSize", 0))
         deadline = time.monotonic() + 30
         while self.driver_counts()["created"] < least:
             assert time.monotonic() < deadline, f"the driver does not open {least} connections"
+            time.sleep(0.1)
+        while self.poolhouse and self.servers_of_poolhouse()["created"] < self.settings.get("min_size", 0):
+            assert time.monotonic() < deadline, "Poolhouse does not open its minimum"
             time.sleep(0.1)
 
     def documents(self):
@@ -153,14 +157,15 @@ class Chain:
             client[DATABASE][COLLECTION].insert_many([{"sensor": sensor, "value": value} for value in range(count)])
 
     def clients_of_poolhouse(self):
-        """Connections to Poolhouse as /api/clients lists them: those that have asked for something, and those that have only said hello."""
+        """Connections to Poolhouse, as /api/clients lists them: those that have asked for something, and those that have only said hello."""
         listed = json.loads(self.poolhouse.get("/api/clients")[1])["clients"]
         used = sum(bool(client["database"]) for client in listed)
         return {"used": used, "only_hello": len(listed) - used}
 
     def servers_of_poolhouse(self):
-        """How many connections Poolhouse has made for its clients so far."""
-        return sum(pool["created"] for pool in self.poolhouse.pools() if not pool["database"].endswith("/monitor"))
+        """Connections to the database that Poolhouse has made for its clients so far, and closed, by reason."""
+        [pool] = [pool for pool in self.poolhouse.pools() if not pool["database"].endswith("/monitor")]
+        return {"created": pool["created"], "closed": pool["closed"]}
 
 
 def made(directory, name):
