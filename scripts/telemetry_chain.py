@@ -125,21 +125,21 @@ class Chain:
         return self.load("--body", body, "--expect", "201", *arguments)
 
     def warm_up(self, clients, operations):
-        """So that classes are loaded and compiled. What it wrote is removed."""
+        """So that classes are loaded and compiled, and Poolhouse has its minimum. What it wrote is removed."""
         self.post("--clients", clients, "--operations", operations, "--duration", "10s")
+        deadline = time.monotonic() + 20
+        while self.poolhouse and self.servers_of_poolhouse()["created"] < self.settings.get("min_size", 0):
+            assert time.monotonic() < deadline, "Poolhouse does not open its minimum"
+            time.sleep(0.1)
         with self.server.connect() as client:
             client[DATABASE][COLLECTION].delete_many({})
 
     def wait_for_minimum(self):
-        """Until the driver has the connections of its minPoolSize, and Poolhouse its own. Under load the driver may stop to open them, until it
-        looks after its pool again."""
+        """Until the driver has the connections of its minPoolSize. Under load it may stop to open them, until it looks after its pool again."""
         least = int(dict(option.split("=") for option in self.driver).get("minPoolSize", 0))
         deadline = time.monotonic() + 30
         while self.driver_counts()["created"] < least:
             assert time.monotonic() < deadline, f"the driver does not open {least} connections"
-            time.sleep(0.1)
-        while self.poolhouse and self.servers_of_poolhouse()["created"] < self.settings.get("min_size", 0):
-            assert time.monotonic() < deadline, "Poolhouse does not open its minimum"
             time.sleep(0.1)
 
     def documents(self):
