@@ -118,7 +118,7 @@ def pool_of_pools(directory, server, sizes):
     for name, (service, poolhouse, limited) in sizes.chosen(forms).items():
         progress(f"case 4, {name}")
         with Chain(directory, server, driver, service, poolhouse, {"latency": 0.002, "opening": 0.02, **limited}) as chain:
-            chain.warm_up(1, sizes.warm_up)
+            chain.warm_up(1, sizes.warm_up // 2)
             rows[name] = []
             # The last once more: does it recover, if it must?
             for clients in (1, 50, 50):
