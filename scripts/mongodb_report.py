@@ -113,7 +113,8 @@ def exhaustion(case):
               "costs the database nothing then. (This follows from the column of the pool of 20; it was not run.)"]
     hard = {name: form["hard"] for name, form in forms.items() if "hard" in form}
     if hard:
-        lines += ["", f"A longer stall: the same 200 ms for {first_of(hard)['stall_s']} s, at {first_of(hard)['rate']} requests/s.", "",
+        lines += ["", f"A longer stall: the same 200 ms for {first_of(hard)['stall_s']} s, at {first_of(hard)['rate']} requests/s. We chose it so that the pool of 20 makes "
+                  "requests wait for more than 5 s.", "",
                   *table(["", "p50 / p95 / p99, errors", "max", "which"],
                          [[FORMS_5[name], measured(part), number(part["max"]), reasons(part)] for name, part in hard.items()]),
                   "", *longer_words(forms, hard)]
@@ -180,7 +181,8 @@ def pool_of_pools(case):
                          number(part["relay"]["most"]), number(part["relay"]["refused"])])
     lines = ["## Case 4: a pool of pools", "",
              f"{case['requests']:,} POSTs, one at a time, then 50 at a time, then 50 at a time again. The keyed pool has up to {case['drivers']} MongoClients, "
-             f"each with minPoolSize=4 and maxPoolSize=10. The server lets in {case['limit']} connections and closes any other at once. The driver gives "
+             f"each with minPoolSize=4 and maxPoolSize=10. The server lets in {case['limit']} connections and closes any other at once. We chose that limit "
+             "because it shows the trouble: with a higher one fewer requests fail. The driver gives "
              f"up after {case['patience_ms']:,} ms where the published one did after 120,000.", "",
              *table(["", "clients", "requests/s", "mean", "p99", "max", "failed", "answered 201", "in the database", "most connections", "refused"], rows), ""]
     trouble, cure, through = (case["forms"][name] for name in ("trouble", "published", "poolhouse"))
@@ -189,8 +191,8 @@ def pool_of_pools(case):
               f"({failed[1]} failed: {reasons(trouble[1])}), and {'does not recover' if failed[2] else 'works'} when the same is asked once more "
               f"({failed[2]} failed).",
               "- Differs from the published account: there, everything hung after 130 documents, because the client of that time locked itself up. "
-              "Today's driver did not: without a limit nothing fails here. The limit makes some of the MongoClients useless; "
-              "whoever meets one of them waits for it in vain or gets an error, and the others go on."]
+              "Today's driver did not: without a limit nothing fails here. Probably "
+              "the limit leaves some of the MongoClients without connections, so that whoever meets one of them waits in vain or gets an error."]
     if "no limit" in case["forms"]:
         free = case["forms"]["no limit"]
         lines += [f"- Without the limit, the keyed pool opens {most_open(free)} connections, and {sum(part['errors'] for part in free)} requests fail."]
