@@ -18,5 +18,7 @@ for scenario in churn-trouble churn-cure connections ephemeral zombies flood poo
     "$poolhouse" bench "scenarios/$scenario.toml" --json "$folder/$scenario.json" --html "$folder/$scenario.html"
     results+=("$folder/$scenario.json")
 done
+printf '\n== MongoDB: a service in Java\n'
+POOLHOUSE=$(realpath "$poolhouse") .venv/bin/python scripts/mongodb_cases.py --markdown "$folder/mongodb.md" --json "$folder/mongodb.json"
 "$poolhouse" bench report "${results[@]}" --html "$folder/cases.html"
-printf '\nThe report: %s\n' "$folder/cases.html"
+printf '\nThe reports: %s and, of MongoDB, %s\n' "$folder/cases.html" "$folder/mongodb.md"

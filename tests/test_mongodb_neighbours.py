@@ -366,3 +366,26 @@ def test_what_belongs_to_a_load_balanced_connection_ends_with_it(start, members)
             assert raw.ask({**begun, "$db": "app"})["ok"] == 1 and members.transactions
         eventually("its cursor is closed", lambda: client.app.command("ping") and not any(member.cursors for member in members.members))
         eventually("its transaction is aborted", lambda: client.app.command("ping") and not members.transactions)
+
+
+def test_a_reload_that_takes_out_the_first_member_leaves_nobody_outside(start, members):
+    ports = [member.port for member in members.members]
+
+    def text(order):
+        hosts = ",".join(f"127.0.0.1:{ports[place]}" for place in order)
+        return f'[[listener]]\nlisten = "127.0.0.1:PORT"\nprotocol = "mongodb"\n[[database]]\nurl = "mongodb://{hosts}/?replicaSet=rs0"\n'
+
+    poolhouse = start(text([0, 1, 2]))
+    with poolhouse.connect() as client:
+        client.app.things.insert_one({"_id": 0})
+    members.elect(1)
+    poolhouse.path.write_text(poolhouse.path.read_text().split("[[listener]]")[0] + text([1, 2]).replace("PORT", str(poolhouse.port)))
+    poolhouse.signal(signal.SIGHUP)
+    eventually("it is reloaded", lambda: "configuration read again" in poolhouse.log())
+    time.sleep(1.5)
+    members.members[0].record.clear()
+    with poolhouse.connect(retryWrites=False, retryReads=False) as client:
+        client.app.things.insert_one({"_id": 1})
+        things = client.app.get_collection("things", read_preference=Secondary())
+        assert all(things.find_one() for _ in range(20)) and set(members.asked("find")) == {2}
+    assert not members.members[0].record, "nobody asks it any more"

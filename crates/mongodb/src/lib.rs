@@ -19,6 +19,7 @@ mod facts;
 mod greeters;
 mod hello;
 mod login;
+mod own;
 mod replies;
 mod requester;
 mod requests;
