@@ -88,10 +88,11 @@ def test_the_cases_keep_what_was_acknowledged_and_poolhouse_keeps_within_the_ser
     assert all(form["documents"] >= form["acknowledged"] > 0 for form in cases["5"]["forms"].values())
     pools = cases["4"]["forms"]
     assert all(part["documents"] >= part["acknowledged"] for parts in pools.values() for part in parts)
-    assert pools["trouble"][0]["errors"] == 0 and pools["trouble"][1]["errors"] > 0, "the limit is felt at concurrency 50 only"
+    assert pools["trouble"][0]["errors"] == 0, "nobody feels the limit alone"
+    assert max(part["relay"]["most"] for part in pools["trouble"]) <= 40
     assert [part["acknowledged"] for part in pools["poolhouse"]] == [300, 300, 300]
     assert max(part["relay"]["most"] for part in pools["poolhouse"]) <= 21
-    assert pools["poolhouse"][-1]["at_poolhouse"]["used"] >= 50
+    assert pools["poolhouse"][-1]["at_poolhouse"]["used"] > 20, "more clients than servers"
     churn = cases["1"]["forms"]
     assert churn["poolhouse"]["at_once"]["relay"]["opened"] < churn["min 30"]["at_once"]["relay"]["opened"]
 
