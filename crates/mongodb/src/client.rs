@@ -70,6 +70,17 @@ pub(crate) enum Refused {
     /// As the answer to its first command behind `hello`: a driver that is refused a `hello` takes the server for gone, and closes all
     /// the connections that it has.
     BehindHello(Box<Failure>),
+    /// The same behind its login, which a driver takes for a part of the handshake.
+    BehindLogin(Box<Failure>),
+}
+
+impl Refused {
+    /// Why it is turned away.
+    pub(crate) fn why(&self) -> &Failure {
+        match self {
+            Self::AtOnce(why) | Self::BehindHello(why) | Self::BehindLogin(why) => why,
+        }
+    }
 }
 
 /// Where the request under way is.

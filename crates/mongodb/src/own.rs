@@ -6,7 +6,7 @@ use protocol::{ClientTag, Effect, Outbox, Peer, Standing};
 
 use crate::{
     MongoDb,
-    client::Client,
+    client::{Client, Refused},
     command::Command,
     errors::{Code, Failure},
     hello::Asked,
@@ -177,6 +177,17 @@ impl MongoDb {
     }
 }
 
+impl Refused {
+    /// Whether a command of this name is answered all the same.
+    pub(crate) fn lets_pass(&self, name: &str) -> bool {
+        match self {
+            Self::AtOnce(_) => false,
+            Self::BehindHello(_) => greets(name),
+            Self::BehindLogin(_) => is_own(name),
+        }
+    }
+}
+
 /// What tells of the last write of a connection, which may have been another client's.
 const LAST_ERRORS: [&str; 5] = ["getLastError", "getPrevError", "resetError", "forceerror", "getlasterror"];
 
@@ -189,11 +200,25 @@ fn is_misspelt(name: &str) -> bool {
     !OWN.contains(&name) && OWN.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-pub fn greets(name: &str) -> bool {
+fn greets(name: &str) -> bool {
     matches!(name, "hello" | "isMaster" | "ismaster")
 }
 
 /// The names of commands that Poolhouse answers itself, which have to be there whole.
 pub fn is_own(name: &str) -> bool {
     greets(name) || matches!(name, "saslStart" | "saslContinue" | "isdbgrid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_guessed_too_often_gets_no_other_guess_and_one_too_many_may_log_in_to_hear_it() {
+        let why = || Box::new(Failure::new(Code::CommandFailed, "why"));
+        let passes = |refused: Refused| ["hello", "saslStart", "find"].map(|name| refused.lets_pass(name));
+        assert_eq!(passes(Refused::AtOnce(why())), [false, false, false]);
+        assert_eq!(passes(Refused::BehindHello(why())), [true, false, false]);
+        assert_eq!(passes(Refused::BehindLogin(why())), [true, true, false]);
+    }
 }

@@ -198,21 +198,17 @@ impl MongoDb {
         }
         client.request.transaction = command.transaction;
         client.request.repeatable = command.number.is_some() && command.transaction == Transaction::None;
-        match client.refused.take() {
-            Some(Refused::AtOnce(why)) => {
-                client.tell_failure(me, &why, out);
+        if let Some(refused) = client.refused.take_if(|refused| !refused.lets_pass(command.name)) {
+            client.tell_failure(me, refused.why(), out);
+            if matches!(refused, Refused::AtOnce(_)) {
                 client.close(me, CloseReason::Done, out);
                 return bytes.len();
             }
-            Some(Refused::BehindHello(why)) if !is_own(command.name) => {
-                // A driver that finds the connection closed when it uses it again would close all its others; a login that takes so long
-                // is ended in any case.
-                client.tell_failure(me, &why, out);
-                client.refused = Some(Refused::BehindHello(why));
-                client.drop_rest(header.length - bytes.len());
-                return bytes.len();
-            }
-            refused => client.refused = refused,
+            // A driver that finds the connection closed when it uses it again would close all its others; a login that takes so long is
+            // ended in any case.
+            client.refused = Some(refused);
+            client.drop_rest(header.length - bytes.len());
+            return bytes.len();
         }
         let answered = match self.own(me, client, &command, out) {
             Ok(Some(Taken::Yes)) => true,
@@ -462,10 +458,19 @@ impl MongoDb {
     /// The driver wishes that a client goes.
     pub(crate) fn on_refused(&self, me: ClientTag, client: &mut Client, why: &Refusal, out: &mut Outbox) {
         let failure = Failure::of_refusal(why);
-        let fresh = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. }) && !client.counted;
-        if fresh && client.state == State::Idle {
-            client.refused = Some(Refused::BehindHello(Box::new(failure)));
-            return;
+        if !client.counted && client.state == State::Idle {
+            match why {
+                Refusal::TooManyClients { .. } => {
+                    client.refused = Some(Refused::BehindLogin(Box::new(failure)));
+                    return;
+                }
+                // Whoever guessed too often does not get another guess.
+                Refusal::Throttled { .. } => {
+                    client.refused = Some(Refused::BehindHello(Box::new(failure)));
+                    return;
+                }
+                _ => {}
+            }
         }
         let told =
             !client.request.begun && matches!(client.state, State::Parked { .. } | State::Queued | State::Awaiting(_));
