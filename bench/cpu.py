@@ -46,6 +46,11 @@ def threads(pid):
     return times
 
 
+def used(pid):
+    """Seconds on the CPU of a process tree so far; none where there is no process."""
+    return sum(threads(pid).values()) if pid else 0.0
+
+
 def machine():
     """Seconds that all CPUs together were busy, and seconds stolen by other machines, since the start."""
     fields = [int(word) * TICK for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]

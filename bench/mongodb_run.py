@@ -191,18 +191,13 @@ def measure(options):
     return result
 
 
-def used(pid):
-    """Seconds on the CPU so far."""
-    return sum(cpu.threads(pid).values()) if pid else 0.0
-
-
 def load(target, clients, flags, seconds):
     """One run of `poolhouse bench`."""
     many = () if clients is None else ("--clients", clients)
     command = [os.environ["POOLHOUSE"], "bench", f"mongodb://127.0.0.1:{target.port}", *many, "--duration", f"{seconds * 1000:.0f}ms", *flags, "--json", "-"]
-    before = used(target.pid())
+    before = cpu.used(target.pid())
     said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-    after = used(target.pid())
+    after = cpu.used(target.pid())
     measured = json.loads(said)
     assert measured["errors"] == {}, measured["errors"]
     requests = measured["requests"]

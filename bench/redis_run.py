@@ -124,19 +124,14 @@ def measure(options):
     return result
 
 
-def used(pid):
-    """Seconds on the CPU so far."""
-    return sum(cpu.threads(pid).values()) if pid else 0.0
-
-
 def load(target, server, workload, quick):
     """One run of redis-benchmark."""
     clients, pipeline, requests, test = workload
     requests = requests // 3 if quick else requests
-    before, redis_before = used(target.pid()), used(server.process.pid)
+    before, redis_before = cpu.used(target.pid()), cpu.used(server.process.pid)
     command = ["redis-benchmark", "-p", target.port, "-c", clients, "-P", pipeline, "-n", requests, "-t", test, "-q"]
     said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-    after, redis_after = used(target.pid()), used(server.process.pid)
+    after, redis_after = cpu.used(target.pid()), cpu.used(server.process.pid)
     rate = re.findall(r"([\d.]+) requests per second", said)
     return {
         "throughput": float(rate[-1]),
@@ -150,9 +145,9 @@ def mixed(target, server, clients, quick):
     seconds = MIX_SECONDS / 3 if quick else MIX_SECONDS
     command = [os.environ["POOLHOUSE"], "bench", f"redis://127.0.0.1:{target.port}", "--clients", clients, "--duration", f"{seconds * 1000:.0f}ms", "--writes", 1 / 11,
                "--keys", 10_000_000, "--value-size", 32, "--json", "-"]
-    before, redis_before = used(target.pid()), used(server.process.pid)
+    before, redis_before = cpu.used(target.pid()), cpu.used(server.process.pid)
     said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-    after, redis_after = used(target.pid()), used(server.process.pid)
+    after, redis_after = cpu.used(target.pid()), cpu.used(server.process.pid)
     measured = json.loads(said)
     requests = measured["requests"]
     return {

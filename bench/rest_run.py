@@ -24,8 +24,8 @@ import urllib.request
 import cpu
 import processes
 import redis_rivals
+import rivals
 import stats
-from redis_run import used
 from rounds import by_round
 from run import machine, say
 
@@ -44,19 +44,13 @@ GOALS = [
 ]
 
 
-class Http:
+class Http(rivals.Rival):
     """Something that answers `GET /GET/key`."""
 
     def __init__(self, directory, server):
-        self.directory, self.server, self.port, self.process = directory, server, processes.free_port(), None
+        super().__init__(directory, server)
         self.admin_port = processes.free_port()
         self.token = secrets.token_hex(32)
-
-    def start(self):
-        """Starts it, and waits until it answers."""
-        self.process = processes.start(self.command(), os.path.join(self.directory, f"{self.name}.log"), unprivileged=False)
-        if not processes.wait_until(self.answers, 10, self.process):
-            raise RuntimeError(f"{self.name} does not answer")
 
     def answers(self):
         """Whether it does."""
@@ -67,13 +61,6 @@ class Http:
         except OSError:
             return False
 
-    def write(self, name, text):
-        """A file for it."""
-        path = os.path.join(self.directory, name)
-        with open(path, "w") as file:
-            file.write(text)
-        return path
-
 
 class Poolhouse(Http):
     """One worker, as by default, and at most eight connections to Redis."""
@@ -82,9 +69,6 @@ class Poolhouse(Http):
 
     def path(self):
         return os.environ.get("POOLHOUSE") or shutil.which("poolhouse")
-
-    def version(self):
-        return subprocess.run([self.path(), "--version"], capture_output=True, text=True, check=False).stdout.strip()
 
     def command(self):
         token = self.write("token", self.token)
@@ -186,10 +170,10 @@ def measure(options):
 
 def wrk(target, server, clients, seconds):
     """One run over HTTP."""
-    before, redis_before = used(target.process.pid), used(server.process.pid)
+    before, redis_before = cpu.used(target.process.pid), cpu.used(server.process.pid)
     command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--latency", "-H", f"Authorization: Bearer {target.token}", f"http://127.0.0.1:{target.port}/GET/key"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    after, redis_after = used(target.process.pid), used(server.process.pid)
+    after, redis_after = cpu.used(target.process.pid), cpu.used(server.process.pid)
     if re.search(r"Non-2xx|Socket errors", said):
         raise RuntimeError(f"{target.name} did not answer all:\n{said}")
     requests = int(re.search(r"(\d+) requests in", said)[1])
@@ -206,10 +190,10 @@ def wrk(target, server, clients, seconds):
 def resp(target, server, clients):
     """One run of redis-benchmark in Redis's own protocol."""
     requests = 120_000
-    before, redis_before = used(target.process.pid), used(server.process.pid)
+    before, redis_before = cpu.used(target.process.pid), cpu.used(server.process.pid)
     command = ["redis-benchmark", "-p", target.resp, "-c", clients, "-n", requests, "--csv", "-t", "get"]
     said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-    after, redis_after = used(target.process.pid), used(server.process.pid)
+    after, redis_after = cpu.used(target.process.pid), cpu.used(server.process.pid)
     names, values = [line.replace('"', "").split(",") for line in said.strip().splitlines()[-2:]]
     row = dict(zip(names, values, strict=True))
     return {

@@ -7,15 +7,32 @@ mod run;
 use driver::{Event, Lines};
 use pool::Time;
 
-pub(super) use self::{
-    once::{CHECK_TIME, ask_once},
-    run::Run,
-};
-use super::on_lines::Down;
+pub(super) use self::once::{CHECK_TIME, ask_once};
+use self::run::Run;
+use super::{Surroundings, TargetError, make_room, not_begun, on_lines::Down};
 use crate::{
+    engine::Engine,
+    plan::Plan,
     record::{ErrorKind, Phases},
     script::{Client, Request, Scripts},
 };
+
+/// Carries out the engine's orders until it is done.
+///
+/// # Errors
+/// What makes going on impossible, or kept the load from beginning.
+pub(super) fn carry_out<L: Link>(
+    place: &L::Place,
+    scripts: &Scripts,
+    plan: &Plan,
+    engine: &mut Engine,
+    mut around: Surroundings<'_>,
+) -> Result<(), TargetError> {
+    make_room(plan)?;
+    let mut run = Run::<L>::new(place, scripts, &around)?;
+    run.run(engine, &mut around)?;
+    engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal())))
+}
 
 /// What has become of a connection.
 #[derive(Debug)]

@@ -11,8 +11,7 @@ use mongodb::bson::{Value, Writer};
 
 use super::{
     Surroundings, TargetError,
-    commands::{CHECK_TIME, Run, ask_once},
-    make_room, not_begun,
+    commands::{CHECK_TIME, ask_once, carry_out},
 };
 use crate::{
     engine::Engine,
@@ -70,14 +69,11 @@ pub fn run(
     target: &MongoTarget,
     plan: &Plan,
     engine: &mut Engine,
-    mut around: Surroundings<'_>,
+    around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
     let place = Place::of(target, around.via)?;
-    make_room(plan)?;
-    let mut run = Run::<Link>::new(&place, &scripts, &around)?;
-    run.run(engine, &mut around)?;
-    engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal())))
+    carry_out::<Link>(&place, &scripts, plan, engine, around)
 }
 
 /// What the operations of a target are, read.
