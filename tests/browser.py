@@ -80,12 +80,13 @@ class Browser:
             self.events.append(self.message(until))
 
     def open(self, path, width=1400, height=900, dark=False, script=True):
-        """Loads a file and waits until it has settled."""
+        """Loads a file, or an address that begins with http, and waits until it has settled."""
         self.events.clear()
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
-        self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri())
+        is_file = not str(path).startswith("http")
+        self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri() if is_file else str(path))
         self.wait_for("Page.loadEventFired")
         if script:
             self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")

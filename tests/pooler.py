@@ -297,9 +297,14 @@ class Poolhouse(Pooler):
 
     def ctl(self, *arguments, environment=None):
         """poolhouse ctl: the ended process, with its exit status and outputs."""
-        command = [BINARY, "ctl", f"http://127.0.0.1:{self.admin_port}", *map(str, arguments)]
+        command = [BINARY, "ctl", self.admin_url, *map(str, arguments)]
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                               env={**os.environ, **(environment or {})})
+
+    @property
+    def admin_url(self):
+        """Where metrics are and orders are taken."""
+        return f"http://127.0.0.1:{self.admin_port}"
 
 
 class PgBouncer(Pooler):

@@ -2,6 +2,7 @@
 //! changed right here, under their own locks, and what follows from that is done by workers.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     sync::{
         Arc, PoisonError,
@@ -50,12 +51,24 @@ impl Handle {
 
     /// Up to `limit` clients. Waits for the workers for up to 200 ms each.
     pub fn clients(&self, limit: usize) -> Vec<ClientInfo> {
-        self.ask_all(limit, |reply| Command::Clients { limit, reply })
+        let mut all = self.ask_all(|reply| Command::Clients { busy: false, limit, reply });
+        all.truncate(limit);
+        all
+    }
+
+    /// Up to `limit` clients that hold a server or wait for one: those first who have done so longest. Waits as [`clients`](Self::clients).
+    pub fn busy_clients(&self, limit: usize) -> Vec<ClientInfo> {
+        let mut all = self.ask_all(|reply| Command::Clients { busy: true, limit, reply });
+        all.sort_by_key(|client| Reverse(client.state_for));
+        all.truncate(limit);
+        all
     }
 
     /// Up to `limit` servers. Waits for the workers for up to 200 ms each.
     pub fn servers(&self, limit: usize) -> Vec<ServerInfo> {
-        self.ask_all(limit, |reply| Command::Servers { limit, reply })
+        let mut all = self.ask_all(|reply| Command::Servers { limit, reply });
+        all.truncate(limit);
+        all
     }
 
     /// Whether every worker that has not ended answers within this time.
@@ -184,7 +197,7 @@ impl Handle {
         present.map(|(worker, _)| self.workers.command(worker, question())).count()
     }
 
-    fn ask_all<T>(&self, limit: usize, question: impl Fn(SyncSender<Vec<T>>) -> Command) -> Vec<T> {
+    fn ask_all<T>(&self, question: impl Fn(SyncSender<Vec<T>>) -> Command) -> Vec<T> {
         let (reply, answers) = sync_channel(self.host.board.len());
         let asked = self.ask(|| question(reply.clone()));
         let mut all = Vec::new();
@@ -194,7 +207,6 @@ impl Handle {
                 Err(_) => break,
             }
         }
-        all.truncate(limit);
         all
     }
 

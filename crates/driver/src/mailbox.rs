@@ -61,8 +61,8 @@ pub(crate) enum Command {
     Act(PoolId, Action),
     /// The budget wants something of a pool.
     Meet(Demand),
-    /// Tell about up to so many clients.
-    Clients { limit: usize, reply: SyncSender<Vec<ClientInfo>> },
+    /// Tell about up to so many clients: of all, or of those alone that hold a server or wait for one.
+    Clients { busy: bool, limit: usize, reply: SyncSender<Vec<ClientInfo>> },
     /// Tell about up to so many servers.
     Servers { limit: usize, reply: SyncSender<Vec<ServerInfo>> },
     /// Close a client, and say whether there was one.

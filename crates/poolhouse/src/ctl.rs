@@ -1,18 +1,17 @@
 //! `poolhouse ctl`: steers a running Poolhouse over its admin address. Knows the paths there and how answers are shown;
 //! decides nothing itself.
 
-use std::{io::IsTerminal, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
-use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
-use crate::BAD_USAGE;
+use crate::{
+    BAD_USAGE,
+    remote::{Answer, Method, RemoteArgs, Request},
+};
 
-mod request;
 mod table;
-
-use request::{Answer, Method, Remote};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -29,20 +28,12 @@ from this machine only.
 
 Exit status: 0 done, 1 it failed or was not done in time, 2 bad usage.";
 
-/// Environment variable with the admin token.
-const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
-
 /// Steer a running Poolhouse: pause, resume, reconnect, drain, reload, show, kill
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct CtlArgs {
-    /// The admin address, as http://address:port
-    #[arg(value_name = "ADMIN_URL")]
-    url: String,
-
-    /// Read the admin token from a file
-    #[arg(long, value_name = "FILE", global = true)]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    remote: RemoteArgs,
 
     /// Write the answer as JSON to standard output: --json -
     #[arg(long, value_name = "FILE", value_parser = ["-"], global = true)]
@@ -97,6 +88,7 @@ struct Which {
 enum Protocol {
     Postgres,
     Redis,
+    Mongodb,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -108,16 +100,12 @@ enum What {
 
 /// Runs the verb.
 pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
-    let token = match token(args.token_file.as_deref()) {
-        Ok(token) => token,
+    let remote = match args.remote.remote() {
+        Ok(remote) => remote,
         Err(error) => {
             eprintln!("error: {error:#}");
             return Ok(BAD_USAGE.into());
         }
-    };
-    let Some(remote) = Remote::new(&args.url, token) else {
-        eprintln!("error: the admin URL must begin with http://, such as http://127.0.0.1:9930");
-        return Ok(BAD_USAGE.into());
     };
     let answer = remote.ask(&request(&args.order))?;
     if args.json.is_some() {
@@ -133,32 +121,22 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     Ok(if answer.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn token(file: Option<&std::path::Path>) -> anyhow::Result<Option<String>> {
-    let token = match file {
-        Some(path) => {
-            let text = settings::read_small(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Some(text)
-        }
-        None => std::env::var(TOKEN).ok(),
-    };
-    Ok(token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()))
-}
-
 /// What is asked over HTTP for an order, and how long that may take.
-fn request(order: &Order) -> request::Request {
+fn request(order: &Order) -> Request {
     let which = |path: &str, which: &Which| {
         let time = settings::show_duration(which.time);
         let protocol = which.protocol.map(|protocol| match protocol {
             Protocol::Postgres => "postgres".to_owned(),
             Protocol::Redis => "redis".to_owned(),
+            Protocol::Mongodb => "mongodb".to_owned(),
         });
         let parameters = [("time", Some(time)), ("database", which.database.clone()), ("protocol", protocol)];
         let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        request::Request { method: Method::Post, path: path.to_owned(), parameters, patience: which.time }
+        Request { method: Method::Post, path: path.to_owned(), parameters, patience: which.time }
     };
     let plain = |method, path: &str, parameters| {
         let patience = Duration::from_secs(30);
-        request::Request { method, path: path.to_owned(), parameters, patience }
+        Request { method, path: path.to_owned(), parameters, patience }
     };
     match order {
         Order::Pause(w) => which("/api/pause", w),

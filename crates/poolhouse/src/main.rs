@@ -15,14 +15,16 @@ mod demo;
 mod interrupt;
 mod output_file;
 mod private;
+mod remote;
 mod scripts;
 mod serve;
 mod sweep;
+mod top;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
 const BAD_USAGE: u8 = 2;
 
-/// A connection pooler for PostgreSQL and Redis: thousands of clients on a few server connections.
+/// A connection pooler for PostgreSQL, MongoDB and Redis: thousands of clients on a few server connections.
 #[derive(Parser)]
 #[command(name = "poolhouse", version, max_term_width = 100)]
 struct Command {
@@ -39,6 +41,7 @@ enum Verb {
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
     Sweep(Box<sweep::SweepArgs>),
+    Top(top::TopArgs),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
         Verb::Sweep(args) => sweep::run(*args),
+        Verb::Top(args) => top::run(args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

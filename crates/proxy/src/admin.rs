@@ -139,7 +139,7 @@ fn json(value: Option<Value>) -> Response {
 }
 
 async fn page() -> Response {
-    ([(CONTENT_TYPE, "text/html; charset=utf-8")], page::PAGE).into_response()
+    (page::headers(), page::PAGE.as_str()).into_response()
 }
 
 /// The process lives and answers.
@@ -199,27 +199,36 @@ async fn pools(State(admin): State<Admin>) -> Response {
 }
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
-    match limit(&uri) {
-        Ok(limit) => json(admin.ask(move |inner| api::clients(&inner.handle.clients(limit))).await),
+    match limit(&uri, true) {
+        Ok((limit, busy)) => {
+            let clients =
+                move |handle: &driver::Handle| if busy { handle.busy_clients(limit) } else { handle.clients(limit) };
+            json(admin.ask(move |inner| api::clients(&clients(&inner.handle))).await)
+        }
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
 
 async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
-    match limit(&uri) {
-        Ok(limit) => json(admin.ask(move |inner| api::servers(&inner.handle.servers(limit))).await),
+    match limit(&uri, false) {
+        Ok((limit, _)) => json(admin.ask(move |inner| api::servers(&inner.handle.servers(limit))).await),
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
 
-fn limit(uri: &Uri) -> Result<usize, String> {
-    let mut limit = DEFAULT_LIMIT;
+/// How many entries a list is to have, and whether only busy clients are asked for, where that can be asked.
+fn limit(uri: &Uri, may_be_busy: bool) -> Result<(usize, bool), String> {
+    let (mut limit, mut busy) = (DEFAULT_LIMIT, false);
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        let value = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
-        let value = value.filter(|n| (1..=MAX_LIMIT).contains(n));
-        limit = value.ok_or_else(|| format!("the only parameter is limit=1..{MAX_LIMIT}\n"))?;
+        let number = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
+        match number.filter(|n| (1..=MAX_LIMIT).contains(n)) {
+            Some(number) => limit = number,
+            None if may_be_busy && pair == "busy=true" => busy = true,
+            None if may_be_busy => return Err(format!("the parameters are limit=1..{MAX_LIMIT} and busy=true\n")),
+            None => return Err(format!("the only parameter is limit=1..{MAX_LIMIT}\n")),
+        }
     }
-    Ok(limit)
+    Ok((limit, busy))
 }
 
 #[cfg(test)]
@@ -254,9 +263,13 @@ mod tests {
 
     #[test]
     fn limits_of_lists_are_checked() {
-        let limit = |query: &str| limit(&format!("/api/clients{query}").parse().unwrap());
-        assert_eq!(limit(""), Ok(DEFAULT_LIMIT));
-        assert_eq!(limit("?limit=5"), Ok(5));
-        assert!(limit("?limit=0").is_err() && limit("?limit=x").is_err() && limit("?other=1").is_err());
+        let of = |query: &str, may_be_busy| limit(&format!("/api/clients{query}").parse().unwrap(), may_be_busy);
+        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, false)));
+        assert_eq!(of("?limit=5", false), Ok((5, false)));
+        assert_eq!(of("?busy=true&limit=5", true), Ok((5, true)));
+        for wrong in ["?limit=0", "?limit=x", "?other=1", "?busy=1"] {
+            assert!(of(wrong, true).is_err() && of(wrong, false).is_err(), "{wrong}");
+        }
+        assert!(of("?busy=true", false).is_err(), "a server cannot be asked for so");
     }
 }

@@ -2,15 +2,16 @@
 
 use protocol::{Protocol, Refusal};
 
-use super::{Worker, lease::Lease, servers::Phase};
+use super::{Worker, clients::ClientConn, lease::Lease, servers::Phase};
 use crate::{
     reactor::Reactor,
     snapshot::{ClientInfo, ServerInfo},
 };
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    pub(super) fn inspect_clients(&self, limit: usize) -> Vec<ClientInfo> {
-        let one = |(slot, client): (usize, &super::clients::ClientConn<P::Client>)| {
+    /// With `busy` those alone that hold a server or wait for one, by how long they have done so.
+    pub(super) fn inspect_clients(&self, busy: bool, limit: usize) -> Vec<ClientInfo> {
+        let one = |(slot, client): (usize, &ClientConn<P::Client>)| {
             let server = match client.lease {
                 Lease::Held { server } | Lease::Shared { server, .. } => Some(server),
                 Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => None,
@@ -30,7 +31,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 pinned: server.and_then(|slot| self.servers[slot as usize].pinned),
             }
         };
-        self.clients.iter().take(limit).map(one).collect()
+        if !busy {
+            return self.clients.iter().take(limit).map(one).collect();
+        }
+        let has_or_wants = |(_, client): &(usize, &ClientConn<P::Client>)| !matches!(client.lease, Lease::None);
+        let mut all: Vec<_> = self.clients.iter().filter(has_or_wants).collect();
+        all.sort_by_key(|(_, client)| client.since);
+        all.into_iter().take(limit).map(one).collect()
     }
 
     pub(super) fn inspect_servers(&self, limit: usize) -> Vec<ServerInfo> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 pub fn pools(snapshot: &Snapshot, suspicious: impl Fn(PoolId) -> Arc<[String]>) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "bucket_bounds_ms": BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3),
         "reactor": snapshot.reactor,
         "draining": snapshot.draining,
         "auth_failures": snapshot.auth_failures,
@@ -128,7 +129,8 @@ fn histograms(histograms: &[(&'static str, DurationHistogram)]) -> Value {
     histograms.iter().map(|(name, times)| ((*name).to_owned(), histogram(times))).collect::<Map<_, _>>().into()
 }
 
-/// Count, mean, and for a few percentiles the bucket bound that they lie below.
+/// Count, mean, for a few percentiles the bucket bound that they lie below, and all buckets, so that who asks twice can tell what happened
+/// in between.
 fn histogram(times: &DurationHistogram) -> Value {
     let count: u64 = times.buckets.iter().sum();
     let mean = (count > 0).then(|| times.sum_ns as f64 / count as f64 / 1e6);
@@ -138,6 +140,8 @@ fn histogram(times: &DurationHistogram) -> Value {
         "p50_below_ms": below(times, count, 0.5),
         "p95_below_ms": below(times, count, 0.95),
         "p99_below_ms": below(times, count, 0.99),
+        "buckets": times.buckets,
+        "sum_ms": times.sum_ns as f64 / 1e6,
     })
 }
 

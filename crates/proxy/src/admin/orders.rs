@@ -163,7 +163,8 @@ impl FromRequestParts<Admin> for Order {
                 "database" => called = Some(value),
                 "protocol" => {
                     let kind = KINDS.into_iter().find(|kind| kind.word() == value);
-                    protocol = Some(kind.ok_or_else(|| bad("protocol: it is postgres or redis".to_owned()))?);
+                    let words = || KINDS.map(Kind::word).join(", ");
+                    protocol = Some(kind.ok_or_else(|| bad(format!("protocol: it is one of {}", words())))?);
                 }
                 _ => {
                     let time = parse_duration_on(&value).map_err(|error| bad(format!("time: {error}")))?;

@@ -1,20 +1,39 @@
-//! The page at `/`: where to look.
+//! The page at `/`: one file without anything from elsewhere, that asks this address alone. Its history is kept by whoever looks.
 
-/// Links to all there is.
-pub const PAGE: &str = r#"<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>Poolhouse</title></head>
-<body>
-<h1>Poolhouse</h1>
-<ul>
-<li><a href="/metrics">/metrics</a>: for Prometheus</li>
-<li><a href="/api/pools">/api/pools</a>: pools and listeners, as JSON</li>
-<li><a href="/api/clients">/api/clients</a>: who is connected (?limit=N)</li>
-<li><a href="/api/servers">/api/servers</a>: connections to databases (?limit=N)</li>
-<li><a href="/health">/health</a>: the process lives</li>
-<li><a href="/ready">/ready</a>: new clients are welcome</li>
-</ul>
-<p>Orders (pause, resume, reconnect, drain, reload, kill) are given with <code>poolhouse ctl</code>.</p>
-</body>
-</html>
-"#;
+use std::sync::LazyLock;
+
+use axum::http::{
+    HeaderName,
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use sha2::{Digest, Sha256};
+
+const FRAME: &str = include_str!("../../assets/dashboard.html");
+const STYLE: &str = include_str!("../../assets/dashboard.css");
+const SCRIPT: &str = include_str!("../../assets/dashboard.js");
+
+/// The page.
+pub static PAGE: LazyLock<String> = LazyLock::new(|| FRAME.replace("{style}", STYLE).replace("{script}", SCRIPT));
+
+/// Browsers run the page's own script and style alone, known by their digests, and let it ask nobody else.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let digest = |text: &str| STANDARD.encode(Sha256::digest(text));
+    format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        digest(SCRIPT),
+        digest(STYLE)
+    )
+});
+
+/// The headers that it comes with.
+pub fn headers() -> [(HeaderName, &'static str); 5] {
+    [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, &POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (CACHE_CONTROL, "no-store"),
+    ]
+}

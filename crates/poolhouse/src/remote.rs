@@ -1,14 +1,30 @@
-//! One HTTP request to an admin address and its answer.
+//! A running Poolhouse at its admin address: who may ask there, one HTTP request, and its answer.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
+use clap::Args;
 use serde_json::Value;
+
+/// Environment variable with the admin token.
+const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
 
 /// How long connecting, and an answer beyond the time that the order itself takes, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an answer.
 const MAX_ANSWER: u64 = 256 * 1024 * 1024;
+
+/// Which Poolhouse, and who asks.
+#[derive(Args)]
+pub struct RemoteArgs {
+    /// The admin address, as http://address:port
+    #[arg(value_name = "ADMIN_URL")]
+    url: String,
+
+    /// Read the admin token from a file
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+}
 
 /// A running Poolhouse.
 pub struct Remote {
@@ -38,9 +54,27 @@ pub struct Answer {
     pub body: Value,
 }
 
+impl RemoteArgs {
+    /// Asks nobody yet.
+    ///
+    /// # Errors
+    /// The URL is none, or the token cannot be read: bad usage.
+    pub fn remote(&self) -> anyhow::Result<Remote> {
+        let token = match &self.token_file {
+            Some(path) => {
+                let text = settings::read_small(path).with_context(|| format!("cannot read {}", path.display()))?;
+                Some(text)
+            }
+            None => std::env::var(TOKEN).ok(),
+        };
+        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        Remote::new(&self.url, token).context("the admin URL must begin with http://, such as http://127.0.0.1:9930")
+    }
+}
+
 impl Remote {
     /// `None` if the URL is none. An address alone is taken, too.
-    pub fn new(url: &str, token: Option<String>) -> Option<Self> {
+    fn new(url: &str, token: Option<String>) -> Option<Self> {
         let base = match url.split_once("://") {
             Some(("http", _)) => url.to_owned(),
             Some(_) => return None,
@@ -48,6 +82,30 @@ impl Remote {
         };
         let base = base.trim_end_matches('/').to_owned();
         (base.len() > "http://".len()).then_some(Self { base, token })
+    }
+
+    /// Where it is, without `http://`.
+    pub fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
+    }
+
+    /// Looks at something that is there at once.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses, or the answer is none of such a question.
+    pub fn look<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        parameters: &[(&'static str, &str)],
+    ) -> anyhow::Result<T> {
+        let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let request = Request { method: Method::Get, path: path.to_owned(), parameters, patience: Duration::ZERO };
+        let answer = self.ask(&request)?;
+        if let Some(error) = answer.error() {
+            bail!("{}: {error}", self.base);
+        }
+        serde_json::from_value(answer.body)
+            .with_context(|| format!("{} is no admin address of this Poolhouse", self.base))
     }
 
     /// Asks.

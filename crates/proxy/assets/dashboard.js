@@ -1,0 +1,210 @@
+"use strict";
+// Asks /api/pools and /api/clients every two seconds and shows what happened in between. Only text is ever put into the page: names are
+// chosen by clients.
+const EVERY = 2000, KEPT = 300, LEAST_SHOWN = 60, HOLDERS = 20;
+let before = null, chosen = null, timer = null;
+const history = new Map();
+
+const element = (name, attributes = {}, ...inside) => {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(key, value);
+  made.append(...inside);
+  return made;
+};
+const by = id => document.getElementById(id);
+const sum = counts => Object.values(counts).reduce((a, b) => a + b, 0);
+const dash = "–";
+const time = ms => {
+  if (ms === null || ms === undefined) return dash;
+  if (ms < 1) return (ms * 1000).toFixed(0) + " µs";
+  if (ms < 10) return ms.toFixed(1) + " ms";
+  if (ms < 1000) return ms.toFixed(0) + " ms";
+  if (ms < 120e3) return (ms / 1e3).toFixed(1) + " s";
+  return ms < 7200e3 ? (ms / 60e3).toFixed(0) + " min" : (ms / 3600e3).toFixed(0) + " h";
+};
+const rate = value => value === null ? dash : value >= 10 || value === 0 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+const count = n => n.toLocaleString("en");
+const listed = counts => Object.entries(counts).filter(([, n]) => n > 0).map(([why, n]) => `${why} ${count(n)}`).join(", ") || "none";
+const grown = (now, then) => Object.fromEntries(Object.entries(now).map(([key, n]) => [key, Math.max(0, n - (then?.[key] ?? 0))]));
+
+// A quantile of what came between two looks.
+const quantile = (now, then, share, bounds) => {
+  const counts = now.buckets.map((n, i) => Math.max(0, n - (then?.buckets[i] ?? 0)));
+  const rank = sum(counts) * share;
+  let seen = 0, lower = 0;
+  for (let i = 0; i < bounds.length; i++) {
+    if (counts[i] > 0 && seen + counts[i] >= rank) return lower + (bounds[i] - lower) * (rank - seen) / counts[i];
+    seen += counts[i];
+    lower = bounds[i];
+  }
+  return null;
+};
+
+// One point of a pool's history.
+const measured = (pool, then, seconds, bounds) => ({
+  tps: (pool.transactions - then.transactions) / seconds,
+  waiters: pool.waiters,
+  inUse: pool.servers.in_use,
+  open: pool.servers.total,
+  hold: quantile(pool.hold, then.hold, 0.99, bounds),
+  queued: quantile(pool.checkout.queued, then.checkout.queued, 0.99, bounds),
+  created: quantile(pool.checkout.created, then.checkout.created, 0.99, bounds),
+  made: (pool.created - then.created) / seconds * 60,
+  closed: (sum(pool.closed) - sum(then.closed)) / seconds * 60,
+  failed: sum(grown(pool.checkout_failed, then.checkout_failed)) / seconds,
+});
+
+const stateOf = pool => pool.paused ? "paused" : pool.drained ? "drained" : pool.unavailable_ms !== null ? "unavailable" : "ready";
+
+const table = (id, heads, rows) => {
+  const head = element("tr", {}, ...heads.map(([name, kind]) => element("th", { scope: "col", class: kind || null }, name)));
+  const body = rows.map(row => element("tr", { class: row.class || null }, ...row.cells.map((cell, i) =>
+    element("td", { class: heads[i][1] || null }, cell instanceof Node ? cell : String(cell)))));
+  const nothing = element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, "nobody and nothing"));
+  by(id).replaceChildren(element("thead", {}, head), element("tbody", {}, ...(body.length ? body : [nothing])));
+};
+
+const tile = (name, value, note, bad) =>
+  element("div", { class: bad ? "tile bad" : "tile" }, element("dt", {}, name), element("dd", { class: "value" }, value), element("dd", { class: "note" }, note));
+
+const SVG = "http://www.w3.org/2000/svg";
+const drawn = (name, attributes, ...inside) => {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...inside);
+  return made;
+};
+
+// Lines over the kept points, from zero; gaps where nothing is known.
+const chart = (name, points, lines, show) => {
+  const top = Math.max(1e-9, ...points.flatMap(point => lines.map(([key]) => point[key] ?? 0)));
+  const width = Math.max(points.length, LEAST_SHOWN) - 1;
+  const path = key => {
+    let pen = false;
+    return points.map((point, i) => {
+      const value = point[key];
+      if (value === null || value === undefined) { pen = false; return ""; }
+      const step = `${pen ? "L" : "M"}${width - points.length + 1 + i} ${(100 - value / top * 96).toFixed(1)}`;
+      pen = true;
+      return step;
+    }).join("");
+  };
+  const last = points[points.length - 1] ?? {};
+  const keys = lines.map(([key, word], i) => element("span", {}, drawn("svg", { viewBox: "0 0 22 8", "aria-hidden": "true" },
+    drawn("path", { class: `k${i + 1}`, d: "M0 4L22 4", "stroke-width": "2" })), `${word} `, element("b", {}, show(last[key] ?? null))));
+  const label = `${name}: ${lines.map(([key, word]) => `${word} ${show(last[key] ?? null)}`).join(", ")}; at most ${show(top)} in the time shown`;
+  return element("div", { class: "chart" }, element("h3", {}, name), element("div", { class: "keys" }, ...keys),
+    element("div", { class: "top" }, points.length ? show(top) : dash),
+    drawn("svg", { viewBox: `0 0 ${width} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+      ...lines.map(([key], i) => drawn("path", { class: `k${i + 1}`, d: path(key) }))));
+};
+
+const list = (name, text) => element("div", { class: "list" }, element("h3", {}, name), element("p", { class: "soft" }, text));
+
+const showPool = (pool, then, bounds) => {
+  by("pool").hidden = !pool;
+  if (!pool) return;
+  const points = history.get(pool.id) ?? [];
+  by("pool-head").textContent = `${pool.database} as ${pool.user || "nobody in particular"}`;
+  by("pool-note").textContent = `${pool.protocol} at ${pool.address}, ${pool.min_size} to ${pool.max_size} servers, ${stateOf(pool)}` +
+    (pool.last_error ? `; the last attempt to connect that failed: ${pool.last_error}` : "");
+  const whole = value => value === null ? dash : Number.isInteger(value) ? count(value) : rate(value);
+  by("charts").replaceChildren(
+    chart("Transactions a second", points, [["tps", "transactions"]], whole),
+    chart("Servers and waiters", points, [["inUse", "in use"], ["waiters", "waiters"], ["open", "open"]], whole),
+    chart("99th percentiles", points, [["hold", "held"], ["queued", "waited in the queue"], ["created", "waited for a new one"]], time),
+    chart("Connections a minute", points, [["made", "made"], ["closed", "closed"]], whole));
+  const phases = Object.entries(pool.connect).map(([phase, times]) => `${phase} ${time(times.mean_ms)}`).join(", ");
+  by("pool-lists").replaceChildren(
+    list("Check-outs since the start", listed(Object.fromEntries(Object.entries(pool.checkout).map(([path, times]) => [path, times.count])))),
+    list("Check-outs that failed", listed(pool.checkout_failed)),
+    list("Connections closed", listed(pool.closed)),
+    list("Phases of connecting, mean", phases),
+    list("Pinned now", listed(pool.pinned)),
+    list("Functions that could touch a session", pool.suspicious.join(", ") || "none"));
+};
+
+const show = (look, clients, seconds) => {
+  const thens = new Map((before?.pools ?? []).map(pool => [pool.id, pool]));
+  const bounds = look.bucket_bounds_ms;
+  const seen = new Set(look.pools.map(pool => pool.id));
+  for (const id of history.keys()) if (!seen.has(id)) history.delete(id);
+  const points = new Map();
+  for (const pool of look.pools) {
+    const then = thens.get(pool.id);
+    if (!then || then.transactions > pool.transactions) { history.delete(pool.id); continue; }
+    const point = measured(pool, then, seconds, bounds);
+    points.set(pool.id, point);
+    const kept = history.get(pool.id) ?? [];
+    kept.push(point);
+    if (kept.length > KEPT) kept.shift();
+    history.set(pool.id, kept);
+  }
+  const all = [...points.values()], total = key => all.length ? all.reduce((n, point) => n + point[key], 0) : null;
+  by("version").textContent = look.version;
+  const doors = look.listeners, people = doors.flatMap(door => Object.entries(door.clients));
+  const states = {};
+  for (const [state, n] of people) states[state] = (states[state] ?? 0) + n;
+  const waiters = look.pools.reduce((n, pool) => n + pool.waiters, 0);
+  const inUse = look.pools.reduce((n, pool) => n + pool.servers.in_use, 0), open = look.pools.reduce((n, pool) => n + pool.servers.total, 0);
+  const cpu = look.workers.map((worker, i) => before?.workers[i] ? (worker.cpu_ms - before.workers[i].cpu_ms) / seconds / 10 : null);
+  const turned = doors.reduce((n, door) => n + sum(door.rejections), 0), sent = doors.reduce((n, door) => n + sum(door.evictions), 0);
+  const turnedThen = (before?.listeners ?? doors).reduce((n, door) => n + sum(door.rejections), 0);
+  by("tiles").replaceChildren(
+    tile("Clients", count(sum(states)), listed(states), doors.some(door => sum(door.clients) >= door.soft_limit)),
+    tile("Servers in use", `${inUse}`, `${open} open, ${look.pools.reduce((n, pool) => n + pool.servers.connecting, 0)} being made`),
+    tile("Waiting for a server", count(waiters), `longest ${time(Math.max(0, ...look.pools.map(pool => pool.oldest_wait_ms ?? 0)))}`, waiters > 0),
+    tile("Transactions a second", rate(total("tps")), `${rate(total("failed"))} check-outs failed a second`, total("failed") > 0),
+    tile("Connections made a minute", rate(total("made")), `${rate(total("closed"))} closed`),
+    tile("Workers' CPU", cpu.map(share => share === null ? dash : share.toFixed(0) + " %").join("  "), "of a core each"),
+    tile("Turned away", count(turned), `${count(sent)} sent away, both since the start`, turned > turnedThen));
+  if (chosen === null || !seen.has(chosen)) chosen = look.pools[0]?.id ?? null;
+  const rows = look.pools.map(pool => {
+    const point = points.get(pool.id), state = stateOf(pool);
+    const choose = element("button", { type: "button", "aria-pressed": String(pool.id === chosen) }, pool.database);
+    choose.addEventListener("click", () => { chosen = pool.id; showPool(pool, thens.get(pool.id), bounds); });
+    return {
+      class: pool.waiters > 0 || state !== "ready" ? "bad" : pool.id === chosen ? "chosen" : null,
+      cells: [choose, pool.user, pool.protocol, state, pool.clients, pool.waiters, time(pool.oldest_wait_ms), `${pool.servers.in_use}/${pool.max_size}`,
+        pool.servers.idle, rate(point?.tps ?? null), time(point?.hold), time(point?.queued), time(point?.created), listed(pool.pinned)],
+    };
+  });
+  table("pools", [["database"], ["user"], ["protocol"], ["state"], ["clients", "n"], ["waiting", "n"], ["longest", "n"], ["in use", "n"], ["idle", "n"],
+    ["transactions/s", "n"], ["held p99", "n"], ["queued p99", "n"], ["new p99", "n"], ["pinned"]], rows);
+  const pool = look.pools.find(pool => pool.id === chosen);
+  showPool(pool, thens.get(chosen), bounds);
+  table("holders", [["for", "n"], ["state"], ["pinned"], ["database"], ["user"], ["address"], ["id", "n"]], clients.map(client => ({
+    class: client.state === "waiting" ? "bad" : null,
+    cells: [time(client.state_ms), client.state, client.pinned ?? dash, client.database, client.user, client.address, client.id],
+  })));
+  table("listeners", [["address"], ["protocol"], ["clients", "n"], ["soft limit", "n"], ["hard limit", "n"], ["turned away"], ["sent away"]], doors.map(door => ({
+    class: sum(door.clients) >= door.soft_limit ? "bad" : null,
+    cells: [door.name, door.protocol, sum(door.clients), door.soft_limit, door.hard_limit, listed(door.rejections), listed(door.evictions)],
+  })));
+};
+
+const ask = async path => {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
+  return answer.json();
+};
+
+const tell = (text, bad) => { by("state").textContent = text; by("state").className = bad ? "bad" : ""; };
+
+const look = async () => {
+  clearTimeout(timer);
+  try {
+    const [pools, clients] = [await ask("/api/pools"), await ask(`/api/clients?busy=true&limit=${HOLDERS}`)];
+    const at = performance.now();
+    if (before && sum(pools.workers.map(worker => worker.cpu_ms)) < sum(before.workers.map(worker => worker.cpu_ms))) { before = null; history.clear(); }
+    show(pools, clients.clients, before ? (at - before.at) / 1000 : 1);
+    before = { ...pools, at };
+    tell(pools.draining ? "draining: it accepts no new clients" : `as of ${new Date().toLocaleTimeString()}`, pools.draining);
+  } catch (error) {
+    tell(`no answer: ${error.message}`, true);
+  }
+  // A page that nobody sees asks nothing.
+  if (!document.hidden) timer = setTimeout(look, EVERY);
+};
+document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+look();

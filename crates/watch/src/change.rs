@@ -1,0 +1,134 @@
+//! What happened between two looks.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{Counts, Look, Pool, Times, Worker};
+
+/// How far two looks are apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Since(pub Duration);
+
+/// What happened in the process between two looks.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// How far apart they are.
+    pub since: Since,
+    /// By [`Pool::id`].
+    pub pools: BTreeMap<u64, PoolChange>,
+    /// Clients turned away.
+    pub rejected: u64,
+    /// Clients sent away.
+    pub evicted: u64,
+    /// Logins that failed.
+    pub auth_failures: u64,
+    /// The share of a core that each worker used, from 0 to 1.
+    pub cpu: Vec<f64>,
+}
+
+/// What happened in a pool between two looks.
+#[derive(Clone, Debug, Default)]
+pub struct PoolChange {
+    /// Leases that ended.
+    pub transactions: u64,
+    /// Connections made.
+    pub created: u64,
+    /// Connections closed, by reason.
+    pub closed: Counts,
+    /// Check-outs that failed, by reason.
+    pub failed: Counts,
+    /// Time to check out a server, by path.
+    pub checkout: BTreeMap<String, Times>,
+    /// How long servers were held, of leases that ended.
+    pub hold: Times,
+}
+
+impl Since {
+    /// Events in a second.
+    pub fn per_second(self, events: u64) -> f64 {
+        events as f64 / self.0.as_secs_f64().max(1e-3)
+    }
+}
+
+impl Change {
+    /// `None` if the looks are at different processes: then counters have begun anew.
+    pub fn between(before: &Look, after: &Look, apart: Duration) -> Option<Self> {
+        let cpu = |look: &Look| look.workers.iter().map(|worker| worker.cpu_ms).sum::<f64>();
+        let had = |id: u64| before.pools.iter().find(|pool| pool.id == id);
+        let fell = |pool: &Pool| had(pool.id).is_some_and(|had| pool.transactions < had.transactions);
+        if before.version != after.version || cpu(after) < cpu(before) || after.pools.iter().any(fell) {
+            return None;
+        }
+        let nothing = Pool::default();
+        let pools = after.pools.iter().map(|pool| (pool.id, PoolChange::of(had(pool.id).unwrap_or(&nothing), pool)));
+        let turned = |look: &Look| look.listeners.iter().flat_map(|l| l.rejections.values()).sum::<u64>();
+        let sent = |look: &Look| look.listeners.iter().flat_map(|l| l.evictions.values()).sum::<u64>();
+        let share =
+            |(now, earlier): (&Worker, &Worker)| (now.cpu_ms - earlier.cpu_ms) / 1e3 / apart.as_secs_f64().max(1e-3);
+        Some(Self {
+            since: Since(apart),
+            pools: pools.collect(),
+            rejected: turned(after).saturating_sub(turned(before)),
+            evicted: sent(after).saturating_sub(sent(before)),
+            auth_failures: after.auth_failures.saturating_sub(before.auth_failures),
+            cpu: after.workers.iter().zip(&before.workers).map(share).collect(),
+        })
+    }
+}
+
+impl PoolChange {
+    fn of(before: &Pool, after: &Pool) -> Self {
+        let none = Times::default();
+        let checkout = after
+            .checkout
+            .iter()
+            .map(|(path, times)| (path.clone(), times.since(before.checkout.get(path).unwrap_or(&none))));
+        Self {
+            transactions: after.transactions.saturating_sub(before.transactions),
+            created: after.created.saturating_sub(before.created),
+            closed: grown(&before.closed, &after.closed),
+            failed: grown(&before.checkout_failed, &after.checkout_failed),
+            checkout: checkout.collect(),
+            hold: after.hold.since(&before.hold),
+        }
+    }
+}
+
+/// By how much each count has grown; those that have not are left out.
+fn grown(before: &Counts, after: &Counts) -> Counts {
+    let by = |(reason, count): (&String, &u64)| {
+        (reason.clone(), count.saturating_sub(before.get(reason).copied().unwrap_or(0)))
+    };
+    after.iter().map(by).filter(|(_, count)| *count > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(transactions: u64, created: u64, idle_closed: u64) -> Look {
+        let closed = Counts::from([("idle".to_owned(), idle_closed), ("life".to_owned(), 1)]);
+        let pool = Pool { id: 3, transactions, created, closed, ..Pool::default() };
+        Look { pools: vec![pool], workers: vec![Worker { cpu_ms: transactions as f64, clients: 1 }], ..Look::default() }
+    }
+
+    #[test]
+    fn counters_are_told_by_their_growth() {
+        let change = Change::between(&look(100, 5, 2), &look(350, 9, 4), Duration::from_secs(2)).unwrap();
+        let pool = &change.pools[&3];
+        assert_eq!((pool.transactions, pool.created), (250, 4));
+        assert_eq!(pool.closed, Counts::from([("idle".to_owned(), 2)]));
+        assert_eq!(change.since.per_second(pool.transactions), 125.0);
+        assert_eq!(change.cpu, [0.125]);
+    }
+
+    #[test]
+    fn nothing_is_told_across_a_restart() {
+        assert!(Change::between(&look(100, 5, 2), &look(3, 1, 0), Duration::from_secs(1)).is_none());
+    }
+
+    #[test]
+    fn a_pool_that_is_new_began_from_nothing() {
+        let change = Change::between(&Look::default(), &look(7, 1, 0), Duration::from_secs(1)).unwrap();
+        assert_eq!(change.pools[&3].transactions, 7);
+    }
+}

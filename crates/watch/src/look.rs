@@ -1,0 +1,201 @@
+//! One look: what `/api/pools` and `/api/clients` answer. What a newer Poolhouse tells beyond this is not read.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::Times;
+
+/// Counts by reason.
+pub type Counts = BTreeMap<String, u64>;
+
+/// The answer of `/api/pools`. Counters count from the process's start.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Look {
+    /// Of the Poolhouse that answered.
+    pub version: String,
+    /// What it receives and sends with.
+    pub reactor: String,
+    /// It accepts no new clients.
+    pub draining: bool,
+    /// Failed logins.
+    pub auth_failures: u64,
+    /// Upper bounds of the buckets of all histograms, in milliseconds; the last bucket has none.
+    pub bucket_bounds_ms: Vec<f64>,
+    /// In the order of the configuration.
+    pub listeners: Vec<Listener>,
+    /// In the order of their creation.
+    pub pools: Vec<Pool>,
+    /// One a thread.
+    pub workers: Vec<Worker>,
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Listener {
+    /// Its address.
+    pub name: String,
+    /// What its clients speak.
+    pub protocol: String,
+    /// Who is connected.
+    pub clients: ListenerClients,
+    /// From here on idle clients are sent away.
+    pub soft_limit: u64,
+    /// From here on clients are turned away.
+    pub hard_limit: u64,
+    /// Clients turned away, by reason.
+    pub rejections: Counts,
+    /// Clients sent away, by reason.
+    pub evictions: Counts,
+}
+
+/// Clients of a listener, by state.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct ListenerClients {
+    /// Not yet logged in.
+    pub login: u64,
+    /// With nothing in progress.
+    pub idle: u64,
+    /// With a server in hand.
+    pub active: u64,
+    /// For a server.
+    pub waiting: u64,
+    /// With nothing in progress, for what others send.
+    pub subscribed: u64,
+}
+
+/// Servers that are equal to each other.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Pool {
+    /// The same for as long as the process lives.
+    pub id: u64,
+    /// What its servers speak.
+    pub protocol: String,
+    /// As clients call it.
+    pub database: String,
+    /// Whose servers these are.
+    pub user: String,
+    /// Where they are.
+    pub address: String,
+    /// Clients logged in.
+    pub clients: u64,
+    /// Clients waiting for a server.
+    pub waiters: u64,
+    /// How long the one who waits longest has waited.
+    pub oldest_wait_ms: Option<f64>,
+    /// By state.
+    pub servers: PoolServers,
+    /// Most servers.
+    pub max_size: u64,
+    /// Servers kept.
+    pub min_size: u64,
+    /// Connections made.
+    pub created: u64,
+    /// Connections closed, by reason.
+    pub closed: Counts,
+    /// Check-outs that failed, by reason.
+    pub checkout_failed: Counts,
+    /// Servers pinned to a client now, by reason.
+    pub pinned: Counts,
+    /// Leases that ended.
+    pub transactions: u64,
+    /// Time to check out a server, by path: `idle`, `created`, `queued`.
+    pub checkout: BTreeMap<String, Times>,
+    /// Time that phases of making a connection take: `dns`, `tcp`, `tls`, `auth`, `ready`.
+    pub connect: BTreeMap<String, Times>,
+    /// How long servers are held.
+    pub hold: Times,
+    /// For how long its database has been out of reach.
+    pub unavailable_ms: Option<f64>,
+    /// What the last attempt to connect that failed ended with.
+    pub last_error: Option<String>,
+    /// An operator paused it.
+    pub paused: bool,
+    /// An operator drains it.
+    pub drained: bool,
+}
+
+/// Servers of a pool now, by state.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct PoolServers {
+    /// Being made.
+    pub connecting: u64,
+    /// Free.
+    pub idle: u64,
+    /// With a client.
+    pub in_use: u64,
+    /// Being cleaned or asked whether they live.
+    pub checking: u64,
+    /// On their way out.
+    pub closing: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// A thread.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Worker {
+    /// CPU time that it has used.
+    pub cpu_ms: f64,
+    /// Its clients now.
+    pub clients: u64,
+}
+
+/// The answer of `/api/clients`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Clients {
+    /// Up to as many as were asked for.
+    pub clients: Vec<Client>,
+}
+
+/// One client.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Client {
+    /// Its alone for as long as the process lives: what `ctl kill` takes.
+    pub id: u64,
+    /// Where it comes from.
+    pub address: String,
+    /// What it speaks.
+    pub protocol: String,
+    /// As it called it.
+    pub database: String,
+    /// As whom it logged in.
+    pub user: String,
+    /// `login`, `idle`, `waiting`, `active`, `transaction` or `subscribed`.
+    pub state: String,
+    /// For how long it has been in that state.
+    pub state_ms: f64,
+    /// Why its server is pinned.
+    pub pinned: Option<String>,
+}
+
+impl ListenerClients {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.login + self.idle + self.active + self.waiting + self.subscribed
+    }
+}
+
+impl Pool {
+    /// What an operator wants to know first.
+    pub fn state(&self) -> &'static str {
+        match self {
+            Self { paused: true, .. } => "paused",
+            Self { drained: true, .. } => "drained",
+            Self { unavailable_ms: Some(_), .. } => "unavailable",
+            _ => "ready",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stops_a_pool_is_its_state() {
+        assert_eq!(Pool::default().state(), "ready");
+        assert_eq!(Pool { unavailable_ms: Some(1.0), ..Pool::default() }.state(), "unavailable");
+        assert_eq!(Pool { unavailable_ms: Some(1.0), paused: true, ..Pool::default() }.state(), "paused");
+    }
+}

@@ -1,0 +1,81 @@
+//! Durations counted into buckets.
+
+use serde::Deserialize;
+
+/// A histogram. Its bounds are those of the [`Look`](crate::Look) that it belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Times {
+    /// One count a bucket, not cumulative; the last has no upper bound.
+    pub buckets: Vec<u64>,
+    /// Sum of all durations, in milliseconds.
+    pub sum_ms: f64,
+}
+
+impl Times {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// In milliseconds; `None` without any.
+    pub fn mean_ms(&self) -> Option<f64> {
+        let count = self.count();
+        (count > 0).then(|| self.sum_ms / count as f64)
+    }
+
+    /// What has come since an earlier state of the same histogram.
+    pub fn since(&self, before: &Self) -> Self {
+        let earlier = |bucket: usize| before.buckets.get(bucket).copied().unwrap_or(0);
+        let buckets = self.buckets.iter().enumerate().map(|(n, count)| count.saturating_sub(earlier(n))).collect();
+        Self { buckets, sum_ms: (self.sum_ms - before.sum_ms).max(0.0) }
+    }
+
+    /// The quantile, in milliseconds: a straight line through its bucket. `None` without any duration, and where it lies beyond the last
+    /// bound. Its error is at most the width of the bucket.
+    pub fn quantile_ms(&self, quantile: f64, bounds_ms: &[f64]) -> Option<f64> {
+        let rank = (self.count() as f64 * quantile).max(f64::MIN_POSITIVE);
+        let mut seen = 0.0;
+        let mut lower = 0.0;
+        for (count, upper) in self.buckets.iter().map(|count| *count as f64).zip(bounds_ms) {
+            if count > 0.0 && seen + count >= rank {
+                return Some(lower + (upper - lower) * (rank - seen) / count);
+            }
+            seen += count;
+            lower = *upper;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: [f64; 3] = [1.0, 2.0, 4.0];
+
+    fn times(buckets: [u64; 4], sum_ms: f64) -> Times {
+        Times { buckets: buckets.to_vec(), sum_ms }
+    }
+
+    #[test]
+    fn a_quantile_lies_within_its_bucket() {
+        let times = times([50, 0, 50, 0], 175.0);
+        assert_eq!(times.quantile_ms(0.25, &BOUNDS), Some(0.5));
+        assert_eq!(times.quantile_ms(0.5, &BOUNDS), Some(1.0));
+        assert_eq!(times.quantile_ms(1.0, &BOUNDS), Some(4.0));
+        assert_eq!(times.mean_ms(), Some(1.75));
+    }
+
+    #[test]
+    fn what_lies_beyond_the_last_bound_is_not_known() {
+        assert_eq!(times([0, 0, 0, 1], 9.0).quantile_ms(0.5, &BOUNDS), None);
+        assert_eq!(times([0; 4], 0.0).quantile_ms(0.5, &BOUNDS), None);
+        assert_eq!(times([0; 4], 0.0).mean_ms(), None);
+    }
+
+    #[test]
+    fn only_what_came_since_counts() {
+        let between = times([5, 1, 0, 0], 9.0).since(&times([4, 0, 0, 0], 2.0));
+        assert_eq!(between, times([1, 1, 0, 0], 7.0));
+    }
+}

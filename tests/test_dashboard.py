@@ -1,0 +1,114 @@
+"""The admin address's page in a real browser, with real traffic: live figures, no complaint on the console, nothing fetched from elsewhere,
+readable on a phone and in the dark. DASHBOARD_PICTURES=DIR keeps pictures to look at."""
+
+import os
+import pathlib
+import threading
+import time
+import urllib.request
+
+import pytest
+
+import browser as chromium
+import wire as w
+from waiting import eventually
+
+pytestmark = [
+    pytest.mark.poolhouse_only,
+    pytest.mark.skipif(chromium.PROGRAM is None, reason="NO CHROMIUM HERE: the page is not tested (`make setup` installs it)"),
+]
+EVIL = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.Browser() as made:
+        yield made
+
+
+class Traffic:
+    """Clients that work, one that holds a server, one that waits for long."""
+
+    def __init__(self, pooler):
+        self.over, self.pooler = threading.Event(), pooler
+        self.threads = [threading.Thread(target=self.work) for _ in range(3)]
+
+    def work(self):
+        with self.pooler.wire() as client:
+            while not self.over.is_set():
+                client.query("SELECT pg_sleep(0.002)")
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def cells(browser, table, heads):
+    """The rows of a table, as dicts of these columns."""
+    return browser.run(f"""[...document.querySelectorAll('#{table} tbody tr')].map(row => Object.fromEntries(
+        [...document.querySelectorAll('#{table} th')].map((head, i) => [head.textContent, row.cells[i]?.textContent])
+            .filter(([head]) => {heads}.includes(head))))""")
+
+
+def tile(browser, name):
+    return browser.run(f"[...document.querySelectorAll('.tile')].find(tile => tile.querySelector('dt').textContent === '{name}').querySelector('.value').textContent")
+
+
+@pytest.mark.parametrize("width, dark", [(1280, False), (1280, True), (390, False), (390, True)], ids=["light", "dark", "phone", "dark phone"])
+def test_the_page_lives_and_fits(start, browser, width, dark):
+    pooler = start(max_size=2)
+    with pooler.wire() as holder, Traffic(pooler):
+        holder.query("BEGIN")
+        browser.open(pooler.admin_url, width=width, dark=dark)
+        eventually("a rate", lambda: tile(browser, "Transactions a second") not in ("–", "0"))
+        (pool,) = cells(browser, "pools", ["database", "state", "clients", "in use", "held p99"])
+        assert (pool["database"], pool["state"], pool["clients"]) == ("bench", "ready", "4")
+        assert pool["held p99"] != "–"
+        holders = cells(browser, "holders", ["state"])
+        assert {"state": "transaction"} in holders
+        (listener,) = cells(browser, "listeners", ["clients", "protocol"])
+        assert listener == {"clients": "4", "protocol": "postgres"}
+        # Two points make a line.
+        eventually("curves", lambda: browser.run("[...document.querySelectorAll('.chart path')].some(path => path.getAttribute('d').includes('L') && !path.closest('.keys'))"))
+        assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), "the page is wider than the window"
+        assert browser.complaints() == []
+        assert all(url.startswith(pooler.admin_url) for url in browser.requests())
+        if directory := os.environ.get("DASHBOARD_PICTURES"):
+            time.sleep(8)
+            browser.picture(pathlib.Path(directory) / f"dashboard-{width}-{'dark' if dark else 'light'}.png")
+
+
+def test_names_that_clients_choose_are_text(start, browser):
+    pooler = start(databases={"*": {}})
+    with pooler.open() as client:
+        client.send(w.startup(user="app", database=EVIL))
+        browser.open(pooler.admin_url)
+        eventually("it has looked", lambda: browser.run("document.getElementById('version').textContent"))
+        time.sleep(0.3)
+        assert browser.run("document.title") == "Poolhouse"
+        assert browser.run("document.images.length") == 0
+
+
+def test_the_page_says_when_poolhouse_does_not_answer_and_goes_on_when_it_does(start, browser):
+    pooler = start()
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+    browser.open(pooler.admin_url)
+    eventually("a first look", lambda: "as of" in browser.run("document.getElementById('state').textContent"))
+    pooler.stop()
+    eventually("a word of it", lambda: "no answer" in browser.run("document.getElementById('state').textContent"))
+    assert cells(browser, "listeners", ["protocol"]) == [{"protocol": "postgres"}], "what was seen last stays"
+
+
+def test_no_other_script_may_run_in_it(start):
+    pooler = start()
+    with urllib.request.urlopen(pooler.admin_url) as answer:
+        policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff" and answer.headers["X-Frame-Options"] == "DENY"

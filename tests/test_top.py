@@ -1,0 +1,149 @@
+"""poolhouse top: a running Poolhouse in a terminal, and once for scripts."""
+
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import threading
+import time
+from fcntl import ioctl
+
+import pytest
+
+import wire as w
+from pooler import BINARY
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def top(pooler, *arguments):
+    return subprocess.run([BINARY, "top", pooler.admin_url, *arguments], capture_output=True, text=True, timeout=30)
+
+
+def test_once_tells_rates_waiters_and_who_holds_servers(start):
+    pooler = start(max_size=1)
+    with pooler.wire() as holder, pooler.wire() as waiter:
+        holder.query("BEGIN")
+        waiter.send(w.query("SELECT 1"))
+        eventually("a waiter", lambda: pooler.pools()[0]["waiters"] == 1)
+        shown = json.loads(top(pooler, "--once", "--every", "300ms", "--json", "-").stdout)
+        (pool,) = shown["pools"]
+        assert (pool["database"], pool["waiters"], pool["in_use"], pool["max_size"], pool["state"]) == ("bench", 1, 1, 1, "ready")
+        assert pool["oldest_wait_ms"] > 100
+        assert pool["transactions_per_s"] == 0 and pool["hold_p99_ms"] is None, "nothing ended in between"
+        states = [client["state"] for client in shown["clients"]]
+        assert sorted(states) == ["transaction", "waiting"]
+        assert shown["listeners"][0]["total"] == 2
+        text = top(pooler, "--once", "--every", "100ms").stdout
+        assert re.search(r"^bench .* 1/1 ", text, re.M) and "2 hold a server or wait" in text, text
+        holder.query("COMMIT")
+
+
+def test_rates_and_percentiles_are_those_of_the_time_between_two_looks(start):
+    pooler = start()
+    with pooler.wire() as client:
+        for _ in range(200):
+            client.query("SELECT 1")
+        over = threading.Event()
+
+        def work():
+            while not over.is_set():
+                client.query("SELECT pg_sleep(0.03)")
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        try:
+            (pool,) = json.loads(top(pooler, "--once", "--every", "1s", "--json", "-").stdout)["pools"]
+        finally:
+            over.set()
+            worker.join()
+    assert 5 < pool["transactions_per_s"] < 40, pool
+    assert pool["hold_p99_ms"] >= 20, "the short ones came before"
+
+
+def test_why_a_server_is_pinned_is_told(start):
+    pooler = start()
+    with pooler.wire() as client:
+        client.query("CREATE TEMP TABLE mine (n int)")
+        eventually("a pin", lambda: pooler.pools()[0]["pinned"])
+        shown = json.loads(top(pooler, "--once", "--every", "100ms", "--json", "-").stdout)
+        (row,) = shown["clients"]
+        assert row["pinned"] and shown["pools"][0]["pinned"] == {row["pinned"]: 1}
+
+
+def test_what_is_no_terminal_or_no_poolhouse_is_told(start):
+    pooler = start()
+    assert top(pooler).returncode == 2
+    assert top(pooler, "--json", "-").returncode == 2
+    nowhere = subprocess.run([BINARY, "top", "http://127.0.0.1:1", "--once"], capture_output=True, text=True, timeout=30)
+    assert nowhere.returncode == 1 and "cannot ask http://127.0.0.1:1" in nowhere.stderr
+
+
+class Terminal:
+    """A terminal of 80 columns and 24 rows with a program in it."""
+
+    def __init__(self, command):
+        self.seen = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm"
+            ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+            os.execv(command[0], command)
+
+    def shows(self, words, within=10):
+        """Reads until the words have been seen since the last time; of what is drawn only changes arrive, so blanks do not count."""
+        until, words = time.monotonic() + within, words.replace(" ", "")
+        while words not in self.seen:
+            left = until - time.monotonic()
+            assert left > 0 and select.select([self.fd], [], [], left)[0], f"no {words!r} in {self.seen[-2000:]!r}"
+            piece = os.read(self.fd, 65536).decode(errors="replace")
+            self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]| ", "", piece)
+        self.seen = ""
+
+    def press(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def ends(self):
+        """Its exit status."""
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    os.read(self.fd, 65536)
+                except OSError:
+                    break
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_the_screen_shows_pools_takes_keys_and_ends(start):
+    pooler = start()
+    with pooler.wire() as client:
+        client.query("BEGIN")
+        terminal = Terminal([BINARY, "top", pooler.admin_url, "--every", "200ms"])
+        terminal.shows("DATABASE")
+        terminal.shows("transaction")
+        terminal.press("?")
+        terminal.shows("check-outs that failed, a second")
+        terminal.press("?3")
+        time.sleep(0.5)
+        terminal.press("/zzz\r")
+        terminal.shows("/zzz")
+        terminal.press("\x1b")
+        time.sleep(0.3)
+        terminal.press("q")
+        assert terminal.ends() == 0
+
+
+def test_the_screen_goes_on_when_poolhouse_is_gone(start):
+    pooler = start()
+    terminal = Terminal([BINARY, "top", pooler.admin_url, "--every", "200ms"])
+    terminal.shows("Poolhouse ")
+    pooler.stop()
+    terminal.shows("s old: cannot ask")
+    terminal.press("q")
+    assert terminal.ends() == 0
