@@ -142,7 +142,7 @@ def test_the_screen_shows_pools_takes_keys_and_ends(start):
 def test_the_screen_goes_on_when_poolhouse_is_gone(start):
     pooler = start()
     terminal = Terminal([BINARY, "top", pooler.admin_url, "--every", "200ms"])
-    terminal.shows("Poolhouse ")
+    terminal.shows("postgres 127.0.0.1:")
     pooler.stop()
     terminal.shows("s old: cannot ask")
     terminal.press("q")

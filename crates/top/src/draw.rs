@@ -133,7 +133,7 @@ impl Screen {
         if !self.filter.is_empty() {
             spans.push(Span::styled(format!(" /{} ", self.filter), BOLD));
         }
-        spans.push(Span::styled(" s sort  r reverse  / filter  space stop  ? help  q quit", DIM));
+        spans.push(Span::styled(" s sort  r reverse  / filter  space stop  ? help  q end", DIM));
         spans.into()
     }
 
