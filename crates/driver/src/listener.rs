@@ -51,6 +51,7 @@ pub(crate) struct Listener {
     rules: RwLock<(GateConfig, Timeouts)>,
     /// Clients that are being told that there is no room.
     pub(crate) surplus: AtomicU64,
+    accepted: AtomicU64,
     rejected: AtomicU64,
     throttled: AtomicU64,
     sent_away: [AtomicU64; EVICTIONS.len()],
@@ -75,6 +76,7 @@ impl Listener {
             gate: Mutex::new(Gate::new(limits)),
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             sent_away: Default::default(),
@@ -101,9 +103,8 @@ impl Listener {
 
     pub(crate) fn admit(&self) -> Admission {
         let admission = self.gate.lock().unwrap_or_else(PoisonError::into_inner).admit();
-        if matches!(admission, Admission::Reject) {
-            self.rejected.fetch_add(1, Relaxed);
-        }
+        let counted = if matches!(admission, Admission::Reject) { &self.rejected } else { &self.accepted };
+        counted.fetch_add(1, Relaxed);
         admission
     }
 
@@ -140,6 +141,7 @@ impl Listener {
         ListenerSnapshot {
             name: self.name.clone(),
             protocol: self.protocol,
+            accepted: self.accepted.load(Relaxed),
             rejections: vec![
                 ("hard_limit", self.rejected.load(Relaxed)),
                 ("auth_failures", self.throttled.load(Relaxed)),

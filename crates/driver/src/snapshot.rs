@@ -56,6 +56,8 @@ pub struct ListenerSnapshot {
     pub waiting: u64,
     /// Clients with nothing in progress that wait for what others send them.
     pub subscribed: u64,
+    /// Let in since the start.
+    pub accepted: u64,
     /// Refused since the start, by reason.
     pub rejections: Vec<(&'static str, u64)>,
     /// Evicted since the start, by reason.

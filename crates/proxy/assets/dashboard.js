@@ -150,8 +150,9 @@ const show = (look, clients, seconds) => {
   const cpu = look.workers.map((worker, i) => before?.workers[i] ? (worker.cpu_ms - before.workers[i].cpu_ms) / seconds / 10 : null);
   const turned = doors.reduce((n, door) => n + sum(door.rejections), 0), sent = doors.reduce((n, door) => n + sum(door.evictions), 0);
   const turnedThen = (before?.listeners ?? doors).reduce((n, door) => n + sum(door.rejections), 0);
+  const came = doors.reduce((n, door) => n + door.accepted, 0) - (before?.listeners ?? doors).reduce((n, door) => n + door.accepted, 0);
   by("tiles").replaceChildren(
-    tile("Clients", count(sum(states)), listed(states), doors.some(door => sum(door.clients) >= door.soft_limit)),
+    tile("Clients", count(sum(states)), `${listed(states)}; ${rate(came / seconds)} came a second`, doors.some(door => sum(door.clients) >= door.soft_limit)),
     tile("Servers in use", `${inUse}`, `${open} open, ${look.pools.reduce((n, pool) => n + pool.servers.connecting, 0)} being made`),
     tile("Waiting for a server", count(waiters), `longest ${time(Math.max(0, ...look.pools.map(pool => pool.oldest_wait_ms ?? 0)))}`, waiters > 0),
     tile("Transactions a second", rate(total("tps")), `${rate(total("failed"))} check-outs failed a second`, total("failed") > 0),

@@ -70,6 +70,9 @@ impl Screen {
             let shares: Vec<_> = summary.cpu.iter().map(|share| format!("{:.0}%", share * 100.0)).collect();
             spans.push(Span::raw(format!("  workers' CPU {}", shares.join(" "))));
         }
+        if summary.accepted_per_s.is_some_and(|rate| rate > 0.0) {
+            spans.push(Span::raw(format!("  clients come {}/s", rate(summary.accepted_per_s))));
+        }
         for (what, per_second) in [
             ("turned away", summary.rejected_per_s),
             ("sent away", summary.evicted_per_s),

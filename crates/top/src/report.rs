@@ -31,6 +31,8 @@ pub struct Summary {
     pub over_s: Option<f64>,
     /// Share of a core that each worker used, from 0 to 1.
     pub cpu: Vec<f64>,
+    /// Clients let in, a second.
+    pub accepted_per_s: Option<f64>,
     /// Clients turned away, a second.
     pub rejected_per_s: Option<f64>,
     /// Clients sent away, a second.
@@ -131,6 +133,7 @@ impl Report {
                 draining: look.draining,
                 over_s: change.map(|change| change.since.0.as_secs_f64()),
                 cpu: change.map_or(Vec::new(), |change| change.cpu.clone()),
+                accepted_per_s: rate(|change| change.accepted),
                 rejected_per_s: rate(|change| change.rejected),
                 evicted_per_s: rate(|change| change.evicted),
                 auth_failures_per_s: rate(|change| change.auth_failures),

@@ -15,6 +15,8 @@ pub struct Change {
     pub since: Since,
     /// By [`Pool::id`].
     pub pools: BTreeMap<u64, PoolChange>,
+    /// Clients let in.
+    pub accepted: u64,
     /// Clients turned away.
     pub rejected: u64,
     /// Clients sent away.
@@ -60,6 +62,7 @@ impl Change {
         }
         let nothing = Pool::default();
         let pools = after.pools.iter().map(|pool| (pool.id, PoolChange::of(had(pool.id).unwrap_or(&nothing), pool)));
+        let came = |look: &Look| look.listeners.iter().map(|l| l.accepted).sum::<u64>();
         let turned = |look: &Look| look.listeners.iter().flat_map(|l| l.rejections.values()).sum::<u64>();
         let sent = |look: &Look| look.listeners.iter().flat_map(|l| l.evictions.values()).sum::<u64>();
         let share =
@@ -67,6 +70,7 @@ impl Change {
         Some(Self {
             since: Since(apart),
             pools: pools.collect(),
+            accepted: came(after).saturating_sub(came(before)),
             rejected: turned(after).saturating_sub(turned(before)),
             evicted: sent(after).saturating_sub(sent(before)),
             auth_failures: after.auth_failures.saturating_sub(before.auth_failures),

@@ -43,6 +43,8 @@ pub struct Listener {
     pub soft_limit: u64,
     /// From here on clients are turned away.
     pub hard_limit: u64,
+    /// Clients let in.
+    pub accepted: u64,
     /// Clients turned away, by reason.
     pub rejections: Counts,
     /// Clients sent away, by reason.

@@ -79,6 +79,7 @@ fn listener(listener: &ListenerSnapshot) -> Value {
         },
         "soft_limit": listener.limits.0,
         "hard_limit": listener.limits.1,
+        "accepted": listener.accepted,
         "rejections": counted(&listener.rejections),
         "evictions": counted(&listener.evictions),
         "eviction_loops": listener.eviction_loops,

@@ -115,6 +115,8 @@ impl Metrics {
             vec![("soft", u64::from(soft)), ("hard", u64::from(hard))]
         };
         gauges(encoder, "poolhouse_clients_limit", "Limits of clients", each(&limits, "limit"))?;
+        let lines = listeners.iter().map(|l| (listener_labels(l).to_vec(), l.accepted)).collect();
+        counters(encoder, "poolhouse_clients_accepted", "Clients let in", lines)?;
         let rejections = |i: usize| listeners[i].rejections.clone();
         let lines = each(&rejections, "reason");
         counters(encoder, "poolhouse_client_rejections", "Clients turned away at the door", lines)?;
@@ -394,6 +396,7 @@ pub(super) mod tests {
             name: "127.0.0.1:6432".to_owned(),
             protocol: "http",
             idle: 3,
+            accepted: 8,
             rejections: vec![("hard_limit", 2)],
             evictions: vec![("soft_limit", 2)],
             unanswered: vec![("soft_limit", 1)],
@@ -429,6 +432,7 @@ pub(super) mod tests {
             &[
                 &build,
                 "poolhouse_clients{listener=\"127.0.0.1:6432\",protocol=\"http\",state=\"idle\"} 3",
+                "poolhouse_clients_accepted_total{listener=\"127.0.0.1:6432\",protocol=\"http\"} 8",
                 "poolhouse_client_rejections_total{listener=\"127.0.0.1:6432\",protocol=\"http\",reason=\"hard_limit\"} 2",
                 "poolhouse_client_evictions_total{listener=\"127.0.0.1:6432\",protocol=\"http\",reason=\"soft_limit\"} 2",
                 "poolhouse_client_closes_unanswered_total{listener=\"127.0.0.1:6432\",protocol=\"http\",reason=\"soft_limit\"} 1",
