@@ -167,6 +167,8 @@ pub struct Client {
     pub state: String,
     /// For how long it has been in that state.
     pub state_ms: f64,
+    /// For how long it has been connected.
+    pub connected_ms: f64,
     /// Why its server is pinned.
     pub pinned: Option<String>,
 }

@@ -1,0 +1,54 @@
+//! A pool of pools: an application keeps a pool of objects, each with connections of its own. Seen from here: one origin with many connections
+//! that came in batches of one size, of which hardly any works.
+
+use std::collections::BTreeMap;
+
+use super::{Verdict, percent};
+use crate::{
+    finding::{Finding, Symptom},
+    window::Window,
+};
+
+/// Connections of one origin and user, at least.
+const LEAST: usize = 60;
+/// At most this share of them works at a time.
+const WORKING: f64 = 0.1;
+/// Connections that come within this time of each other are of one batch.
+const BATCH_MS: f64 = 250.0;
+/// Batches, at least, of this many connections each.
+const BATCHES: usize = 5;
+const OF_A_BATCH: usize = 3;
+
+pub(super) fn examine(window: &Window) -> Verdict {
+    let mut origins: BTreeMap<(&str, &str, &str), Vec<&watch::Client>> = BTreeMap::new();
+    for client in &window.clients {
+        let host = client.address.rsplit_once(':').map_or(client.address.as_str(), |(host, _)| host);
+        origins.entry((host, &client.user, &client.database)).or_default().push(client);
+    }
+    let Some(((host, user, database), clients)) = origins.into_iter().max_by_key(|(_, clients)| clients.len()) else {
+        return Verdict::Absent;
+    };
+    let working = clients.iter().filter(|client| client.state != "idle").count();
+    let share = working as f64 / clients.len() as f64;
+    let mut ages: Vec<f64> = clients.iter().map(|client| client.connected_ms).collect();
+    ages.sort_by(f64::total_cmp);
+    let batches = ages.chunk_by(|a, b| b - a <= BATCH_MS).filter(|batch| batch.len() >= OF_A_BATCH);
+    let sizes: Vec<usize> = batches.map(<[f64]>::len).collect();
+    let in_batches: usize = sizes.iter().sum();
+    if clients.len() < LEAST || share > WORKING || sizes.len() < BATCHES || in_batches * 2 < clients.len() {
+        return Verdict::Absent;
+    }
+    Verdict::Present(Finding {
+        symptom: Symptom::PoolOfPools,
+        of: format!("{user} of {database} from {host}"),
+        evidence: vec![
+            format!("{} connections from one origin, of which {working} work ({})", clients.len(), percent(share)),
+            format!("{in_batches} of them came in {} batches of {} to {}", sizes.len(), sizes.iter().min().unwrap_or(&0), sizes.iter().max().unwrap_or(&0)),
+        ],
+        rules_out: "one pool that is too large comes in one batch, or one by one as it grows".to_owned(),
+        setting: None,
+        advice: "Share one driver, with its one pool, in the whole process: most drivers are made for that. Poolhouse absorbs the connections \
+                 meanwhile; soft_limit and client_idle_time bound them."
+            .to_owned(),
+    })
+}
