@@ -13,7 +13,6 @@
 
 pub mod cluster;
 mod drawn;
-mod house;
 pub mod mongodb;
 mod player;
 pub mod postgres;
@@ -30,12 +29,12 @@ use protocol::Protocol;
 
 use crate::{
     databases::Database,
+    house::House,
     network::{EndId, Host, Network},
     random::Rng,
     shrink,
 };
 
-use house::House;
 use player::{Around, Player, Speech};
 use raw_client::RawClient;
 use site::{Site, elapsed};
@@ -229,6 +228,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             "there is a connection that no pool knows: {}",
             self.describe()
         );
+        self.house.check_sessions();
         let left = leftovers(&self.site.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.house.handle().drain();
