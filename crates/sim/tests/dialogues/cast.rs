@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use postgres::{PoolMode, Postgres};
+use protocol::{Input, Origin, Sessions};
 use sim::{
     network::EndId,
     stage::{
@@ -117,4 +118,22 @@ pub fn error_code(bytes: &[u8]) -> String {
     // Where the severity, which is the first field, ends in an error's body.
     let at = bytes.windows(3).position(|w| w == b"R\0C" || w == b"L\0C").expect("an error") + 3;
     String::from_utf8_lossy(&bytes[at..at + 5]).into_owned()
+}
+
+// ---- for a look at a single call of a session, of which no more can be seen on a stage ----
+
+/// Where a client may come from.
+pub const NOWHERE: Origin = Origin { listener: 0, address: None, port: 0 };
+
+/// No other session is there.
+pub struct Nobody;
+
+impl<T, S> Sessions<T, S> for Nobody {
+    fn get(&mut self, _: T) -> Option<&mut S> {
+        None
+    }
+}
+
+pub fn input(bytes: &[u8]) -> Input<'_> {
+    Input { bytes, full: false, unread: false }
 }

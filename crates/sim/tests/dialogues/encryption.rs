@@ -4,28 +4,16 @@
 use std::sync::Arc;
 
 use postgres::{Binding, Client, Encryption, Postgres, Proof, Server, ServerEncryption, Tls};
-use protocol::{ClientTag, CloseReason, Effect, Input, Origin, Outbox, Protocol, Secured, ServerTag, Sessions};
+use protocol::{ClientTag, CloseReason, Effect, Outbox, Protocol, Secured, ServerTag};
 use sim::stage::{
     POOL,
     postgres::{Doors, message, messages, startup},
 };
 
-use crate::cast::text;
+use crate::cast::{NOWHERE, Nobody, input, text};
 
 const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
 const CHANNEL: &[u8] = b"hash of the certificate";
-
-struct Nobody;
-
-impl<T, S> Sessions<T, S> for Nobody {
-    fn get(&mut self, _: T) -> Option<&mut S> {
-        None
-    }
-}
-
-fn input(bytes: &[u8]) -> Input<'_> {
-    Input { bytes, full: false, unread: false }
-}
 
 fn secured() -> Secured {
     Secured { end_point: Some(CHANNEL.into()), peer_name: None, alpn: true }
@@ -44,7 +32,7 @@ impl Caller {
     fn new(encryption: Encryption, proof: Proof) -> Self {
         let postgres = Postgres::new(Arc::new(Doors { encryption, proof, ..Doors::default() }));
         let mut out = Outbox::new();
-        let session = postgres.client_start(Self::TAG, Origin { listener: 0, address: None, port: 0 }, &mut out);
+        let session = postgres.client_start(Self::TAG, NOWHERE, &mut out);
         Self { postgres, session, out }
     }
 

@@ -1,14 +1,20 @@
 //! What sessions leave behind beyond their transactions: settings that follow, and what ties a client to its server.
 
-use postgres::{PoolMode, ResetPolicy, StatePolicy};
+use std::sync::Arc;
+
+use postgres::{PoolMode, Postgres, ResetPolicy, StatePolicy};
+use protocol::{ClientTag, Effect, Outbox, Protocol, ServerTag, Verdict};
 use sim::{
     network::EndId,
-    stage::postgres::{Doors, messages, server_welcome},
+    stage::{
+        POOL,
+        postgres::{Doors, messages, server_welcome, startup},
+    },
 };
 
 use crate::cast::{
-    HELD, Play, add_client, add_client_with, add_server, assert_clean, assert_cleaned, assert_prefaced,
-    assert_surveyed, in_all_pieces, one_of_each, text, trusting,
+    HELD, NOWHERE, Nobody, Play, add_client, add_client_with, add_server, assert_clean, assert_cleaned,
+    assert_prefaced, assert_surveyed, in_all_pieces, input, one_of_each, text, trusting,
 };
 
 /// A client that asked for a time zone at its start, and a server that has served it.
@@ -154,4 +160,21 @@ fn what_goes_ahead_of_a_cleaning_soils_the_server_again() {
     assert_surveyed(&mut stage, server, &[]);
     // Nobody takes it.
     assert_cleaned(&mut stage, server);
+}
+
+#[test]
+fn a_server_that_comes_too_late_goes_back_to_be_cleaned() {
+    let state = StatePolicy { reset: ResetPolicy::Always, ..StatePolicy::default() };
+    let postgres = Postgres::new(Arc::new(Doors { state, ..Doors::default() }));
+    let (me, tag, mut out) = (ClientTag(1), ServerTag(2), Outbox::new());
+    let mut server = postgres.server_start(tag, POOL, &mut out);
+    postgres.server_input(tag, &mut server, &mut Nobody, input(&server_welcome()), &mut out);
+    postgres.server_input(tag, &mut server, &mut Nobody, input(&messages("C:COMMIT~ Z:I C:ROLLBACK~ Z:I")), &mut out);
+    let mut client = postgres.client_start(me, NOWHERE, &mut out);
+    postgres.client_input(me, &mut client, &mut Nobody, input(&startup(3 << 16, &[("user", "app")])), &mut out);
+    // It wants none, as after a cancel that came before the server did.
+    let mut out = Outbox::new();
+    postgres.granted(me, &mut client, tag, &mut server, &mut out);
+    assert!(out.effects.contains(&Effect::Release { server: tag, verdict: Verdict::Soiled }), "{:?}", out.effects);
+    assert!(out.inserted.is_empty());
 }
