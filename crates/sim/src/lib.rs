@@ -4,10 +4,12 @@
 
 pub mod agenda;
 pub mod databases;
+pub mod house;
 pub mod network;
 pub mod product;
 pub mod random;
 pub mod runner;
 pub mod shrink;
+pub mod stage;
 pub mod toys;
 pub mod world;

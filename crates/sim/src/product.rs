@@ -5,7 +5,7 @@
 //! than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the end, when all clients have left: nothing is held, and no session of the
 //! database has anything left in it. An error may stand in an answer's place only after a fault, and not after one that no client may feel.
 //!
-//! `cluster` plays the toy for a cluster in the same way; what it needs of the seam no product has.
+//! `cluster` plays the toy for a cluster, the example of how a protocol is added, in the same way.
 //!
 //! It cannot see: TLS, logins with passwords, HTTP, host names, real threads (two workers never run at the same time), and what the models
 //! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
@@ -13,7 +13,6 @@
 
 pub mod cluster;
 mod drawn;
-mod house;
 pub mod mongodb;
 mod player;
 pub mod postgres;
@@ -30,12 +29,12 @@ use protocol::Protocol;
 
 use crate::{
     databases::Database,
+    house::House,
     network::{EndId, Host, Network},
     random::Rng,
     shrink,
 };
 
-use house::House;
 use player::{Around, Player, Speech};
 use raw_client::RawClient;
 use site::{Site, elapsed};
@@ -229,6 +228,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             "there is a connection that no pool knows: {}",
             self.describe()
         );
+        self.house.check_sessions();
         let left = leftovers(&self.site.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.house.handle().drain();

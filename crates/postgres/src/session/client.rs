@@ -303,3 +303,13 @@ pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
     }
     server.mid_pipeline = false;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_small() {
+        assert!(size_of::<Client>() <= 112, "{}", size_of::<Client>());
+    }
+}

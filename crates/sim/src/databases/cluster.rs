@@ -1,14 +1,10 @@
-//! The database of the toy for a cluster: three hosts that hold the same rows, of which one is the primary and takes writes. What is written
-//! is on all hosts at once. Cursors are a host's own, and numbered by each host from 1 on; a connection that ends does not end them.
-//!
-//! For a player it is a single host, always the primary, that numbers the cursors of each connection.
+//! The database of the toy for a cluster: three hosts that hold the same rows, of which one is the primary and takes
+//! writes. What is written is on all hosts at once. For a player it is a single host, always the primary.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{Connection, Database};
 
-/// Rows of one batch.
-const BATCH: u32 = 3;
 const HOSTS: usize = 3;
 
 /// See the file's head.
@@ -20,7 +16,8 @@ pub struct Cluster {
     primary: Option<usize>,
     /// When there is to be a primary again, and which.
     election: Option<(Duration, usize)>,
-    hosts: [Host; HOSTS],
+    /// Until when each host is down.
+    down: [Option<Duration>; HOSTS],
     /// Until then: the next write is carried out, and its session dies before it says so.
     ambush: Option<Duration>,
     sessions: BTreeMap<Connection, Session>,
@@ -31,29 +28,11 @@ pub struct Cluster {
     closed: Vec<Connection>,
 }
 
-#[derive(Default)]
-struct Host {
-    last_cursor: u32,
-    cursors: BTreeMap<(Connection, u32), Cursor>,
-    /// Until when it is down.
-    down: Option<Duration>,
-}
-
-struct Cursor {
-    label: String,
-    next: u32,
-    end: u32,
-    /// That it exists may have been told to nobody: the connection ended behind its first batch.
-    lost: bool,
-}
-
 struct Session {
     host: usize,
     input: Vec<u8>,
     /// It is told of changes.
     watches: bool,
-    /// The cursor that its last request has opened.
-    opened: Option<u32>,
 }
 
 impl Cluster {
@@ -71,14 +50,6 @@ impl Cluster {
     pub fn written(&self, prefix: &str) -> Vec<String> {
         let ours = self.writes.iter().filter(|(key, _)| key.starts_with(prefix));
         ours.map(|(key, value)| format!("{key}={value}")).collect()
-    }
-
-    /// Cursors that are open though somebody was told of them.
-    pub fn open_cursors(&self) -> Vec<String> {
-        let hosts = self.hosts.iter().enumerate();
-        let open = hosts.flat_map(|(host, at)| at.cursors.iter().map(move |((_, id), cursor)| (host, id, cursor)));
-        let open = open.filter(|(.., cursor)| !cursor.lost);
-        open.map(|(host, id, cursor)| format!("cursor {id} of host {host}, {}", cursor.label)).collect()
     }
 
     /// How many sessions are told of changes.
@@ -103,40 +74,9 @@ impl Cluster {
         watchers.into_iter().for_each(|(to, host)| self.say(to, &format!("*{}", self.role(host))));
     }
 
-    /// Where a connection's cursors are kept: those of a player's host are the connection's own.
-    fn key(&self, connection: Connection, id: u32) -> (Connection, u32) {
-        (if self.own { connection } else { 0 }, id)
-    }
-
-    /// The next rows of a cursor, which ends with the last of them.
-    fn batch(&mut self, host: usize, key: (Connection, u32)) -> String {
-        let Some(cursor) = self.hosts[host].cursors.get_mut(&key) else { return "!no cursor".into() };
-        let from = cursor.next;
-        cursor.next = cursor.end.min(from.saturating_add(BATCH));
-        let rows: Vec<_> = (from..cursor.next).map(|n| format!("{}.{n}", cursor.label)).collect();
-        let more = cursor.next < cursor.end;
-        if !more {
-            self.hosts[host].cursors.remove(&key);
-        }
-        format!("#{} {}", if more { key.1 } else { 0 }, rows.join(" "))
-    }
-
-    fn open_cursor(&mut self, connection: Connection, host: usize, end: u32, label: &str) -> String {
-        let last = &mut self.hosts[host].last_cursor;
-        let ends_at_once = end <= BATCH;
-        *last += u32::from(!ends_at_once);
-        let key = self.key(connection, if ends_at_once { 0 } else { self.hosts[host].last_cursor });
-        self.sessions.get_mut(&connection).expect("it speaks").opened = (!ends_at_once).then_some(key.1);
-        let cursor = Cursor { label: label.into(), next: 0, end, lost: false };
-        self.hosts[host].cursors.insert(key, cursor);
-        self.batch(host, key)
-    }
-
     fn request(&mut self, from: Connection, line: &str) {
         let session = self.sessions.get_mut(&from).expect("it speaks");
         let host = session.host;
-        session.opened = None;
-        let id = |text: &str| text.parse::<u32>().expect("a number of a cursor");
         let words: Vec<&str> = line.split(' ').collect();
         let not_primary = self.primary != Some(host);
         let answer = match words[..] {
@@ -149,8 +89,7 @@ impl Cluster {
             ["PUT", key, value] => {
                 self.writes.push((key.into(), value.into()));
                 if self.ambush.take().is_some() {
-                    self.end(from);
-                    return self.closed.push(from);
+                    return self.end(from);
                 }
                 "=ok".into()
             }
@@ -158,38 +97,23 @@ impl Cluster {
                 let value = self.writes.iter().rev().find(|write| write.0 == key).map_or("", |write| &write.1);
                 format!("={value}")
             }
-            ["OPEN", count, label] => self.open_cursor(from, host, id(count), label),
-            ["MORE", cursor] => self.batch(host, self.key(from, id(cursor))),
-            ["CLOSE", cursor] => {
-                self.hosts[host].cursors.remove(&self.key(from, id(cursor)));
-                format!("-{cursor}")
-            }
             _ if self.own => "!not understood".into(),
             _ => panic!("a host is asked {line:?}"),
         };
         self.say(from, &answer);
     }
 
-    /// A session is over. A cursor that it has opened last may be known to nobody.
+    /// A host ends a session.
     fn end(&mut self, connection: Connection) {
-        let Some(session) = self.sessions.remove(&connection) else { return };
-        let key = session.opened.map(|id| self.key(connection, id));
-        if let Some(cursor) = key.and_then(|key| self.hosts[session.host].cursors.get_mut(&key)) {
-            cursor.lost = cursor.next <= BATCH;
-        }
-        if self.own {
-            self.hosts[0] = Host::default();
+        if self.sessions.remove(&connection).is_some() {
+            self.closed.push(connection);
         }
     }
 
     fn crash(&mut self, host: usize, until: Duration) {
         let there: Vec<_> = self.sessions.iter().filter(|s| s.1.host == host).map(|s| *s.0).collect();
-        for connection in there {
-            self.end(connection);
-            self.closed.push(connection);
-        }
-        self.hosts[host].down = Some(until);
-        self.hosts[host].cursors.clear();
+        there.into_iter().for_each(|connection| self.end(connection));
+        self.down[host] = Some(until);
     }
 }
 
@@ -203,11 +127,11 @@ impl Database for Cluster {
     fn connect_to(&mut self, host: u16, _: Duration) -> Connection {
         let host = usize::from(host);
         self.last += 1;
-        if self.hosts[host].down.is_some() {
+        if self.down[host].is_some() {
             self.closed.push(self.last);
             return self.last;
         }
-        self.sessions.insert(self.last, Session { host, input: Vec::new(), watches: false, opened: None });
+        self.sessions.insert(self.last, Session { host, input: Vec::new(), watches: false });
         if !self.own {
             self.say(self.last, &format!("+{}", self.role(host)));
         }
@@ -222,7 +146,7 @@ impl Database for Cluster {
             self.ambush = Some(now + Duration::from_millis(500));
             return;
         }
-        if self.election.is_some() || self.hosts.iter().any(|host| host.down.is_some()) {
+        if self.election.is_some() || self.down.iter().any(Option::is_some) {
             return;
         }
         let crashes = what == 0 && !gently;
@@ -249,20 +173,20 @@ impl Database for Cluster {
     }
 
     fn hang_up(&mut self, connection: Connection, _: Duration) {
-        self.end(connection);
+        self.sessions.remove(&connection);
     }
 
     fn due(&self) -> Option<Duration> {
-        let downs = self.hosts.iter().filter_map(|host| host.down);
+        let downs = self.down.iter().flatten().copied();
         downs.chain(self.election.map(|election| election.0)).min()
     }
 
     fn tick(&mut self, now: Duration) {
-        for host in &mut self.hosts {
-            host.down.take_if(|until| *until <= now);
+        for down in &mut self.down {
+            down.take_if(|until| *until <= now);
         }
         if let Some((_, first)) = self.election.take_if(|election| election.0 <= now) {
-            let up = (0..HOSTS).map(|n| (first + n) % HOSTS).find(|host| self.hosts[*host].down.is_none());
+            let up = (0..HOSTS).map(|n| (first + n) % HOSTS).find(|host| self.down[*host].is_none());
             self.turn_to(up);
         }
     }
@@ -277,7 +201,6 @@ impl Database for Cluster {
 
     fn kill(&mut self, connection: Connection, _: bool, _: Duration) {
         self.end(connection);
-        self.closed.push(connection);
     }
 
     fn open(&self) -> Vec<Connection> {

@@ -18,7 +18,7 @@ use crate::{
 
 use speech::Voice;
 
-/// What a client that has left had open is closed after so long at the latest, though its host may have been away.
+/// A host that was away is watched again after so long at the latest.
 const SOON: Duration = Duration::from_secs(2);
 
 /// A pool for each host, and one for its monitor.
@@ -79,11 +79,10 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     world.done.faults = u64::from(scarce);
     world.play(|database| {
         if database.open().is_empty() {
-            // The workers have ended, and their monitors with them: what these were to close is left to the hosts.
+            // The workers have ended, and their monitors with them.
             return Vec::new();
         }
         let watched = database.watched();
-        let missing = (watched != HOSTS).then(|| format!("{watched} sessions watch the hosts"));
-        database.open_cursors().into_iter().chain(missing).collect()
+        (watched != HOSTS).then(|| format!("{watched} sessions watch the hosts")).into_iter().collect()
     })
 }

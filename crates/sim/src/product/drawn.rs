@@ -7,11 +7,11 @@ use pool::{GateConfig, PoolConfig};
 
 use super::{
     Bounds, Chaos,
-    house::Rules,
     player::{Player, Size, Speech},
     raw_client::RawClient,
 };
 use crate::{
+    house::Rules,
     network::{Conditions, HostId},
     random::Rng,
 };

@@ -1,17 +1,12 @@
-//! A toy protocol for a cluster of three hosts, to try the seam and as an example of its use. Each host has a pool of its own, and routing is
-//! nothing but the choice of the pool. What is known of the hosts is in the protocol object, which all workers share. Monitors tell it, which
-//! no client has asked for.
+//! A toy protocol for a cluster of three hosts: the example of how the seam is used. Each host has a pool of its own, and
+//! routing is nothing but the choice of the pool. What is known of the hosts is in the protocol object, which all workers
+//! share. Monitors tell it, which no client has asked for.
 //!
-//! Requests and answers are lines. `PUT key value` goes to the primary, `GET key any|primary` where it says, `OPEN count label` anywhere;
-//! `MORE cursor` and `CLOSE cursor` go to the host of the cursor, on any of its connections. Hosts number their cursors without regard to each
-//! other, so each client has numbers of its own. A line that begins with `!` is an error. A write is sent again only if the host says that it
-//! has not carried it out, because it is a secondary.
+//! Requests and answers are lines. `PUT key value` goes to the primary, `GET key any|primary` where it says. A line that
+//! begins with `!` is an error. A write is sent again only if the host says that it has not carried it out, because it is
+//! a secondary.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::{
     Blame, ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol,
@@ -20,11 +15,7 @@ use protocol::{
 
 use super::topology::{HOSTS, Topology};
 
-/// A write waits so long for a primary.
-const MAX_WAIT: Duration = Duration::from_secs(1);
 const MAX_LINE: usize = 256;
-/// Open cursors of a client.
-const MAX_CURSORS: usize = 16;
 
 type Clients<'a> = &'a mut dyn Sessions<ClientTag, Client>;
 type Servers<'a> = &'a mut dyn Sessions<ServerTag, Server>;
@@ -35,18 +26,9 @@ pub struct Cluster(Mutex<Topology>);
 
 /// A client's connection.
 pub struct Client {
-    /// Tells what is posted to it from what was meant for another.
-    key: u64,
     /// The request under way, and where it is.
     line: String,
     place: Place,
-    /// When a write that waits for a primary has waited long enough.
-    until: Duration,
-    /// Hosts that were not to be had for this request.
-    tried: [bool; HOSTS],
-    /// Its open cursors: the host of each, and its number there.
-    cursors: BTreeMap<u32, (usize, u32)>,
-    last_cursor: u32,
 }
 
 #[derive(PartialEq)]
@@ -55,8 +37,8 @@ enum Place {
     Nowhere,
     /// It waits for a primary.
     Parked,
-    /// It waits for a server of this host.
-    Queued(usize),
+    /// It waits for a server.
+    Queued,
     Sent(ServerTag),
 }
 
@@ -76,40 +58,27 @@ enum Role {
     Serving(ClientTag),
     /// It owes an answer that no client waits for.
     Owing,
-    /// It tells what the host is, and closes what clients left open. `silent`: it has not shown that it is alive.
-    Monitor {
-        key: u64,
-        silent: bool,
-    },
+    /// It tells what the host is.
+    Monitor,
 }
 
 /// Where a request goes.
 enum Goal {
     Primary,
     Any,
-    /// To the host of a cursor: the client's number of it, the host, and its number there.
-    Cursor(u32, usize, u32),
     /// Nowhere: this is the answer.
-    Answer(String),
+    Answer(&'static str),
 }
 
 impl Client {
     fn goal(&self) -> Goal {
-        let cursor = |own: &str, unknown: String| {
-            let own = own.parse().unwrap_or(0);
-            self.cursors.get(&own).map_or(Goal::Answer(unknown), |(host, id)| Goal::Cursor(own, *host, *id))
-        };
         let words: Vec<&str> = self.line.split(' ').collect();
         match words[..] {
-            ["PING"] => Goal::Answer("=pong".into()),
+            ["PING"] => Goal::Answer("=pong"),
             ["PUT", key, value] if !key.is_empty() && !value.is_empty() => Goal::Primary,
             ["GET", _, "primary"] => Goal::Primary,
             ["GET", _, "any"] => Goal::Any,
-            ["OPEN", ..] if self.cursors.len() >= MAX_CURSORS => Goal::Answer("!too many cursors".into()),
-            ["OPEN", count, _] if count.parse::<u32>().is_ok() => Goal::Any,
-            ["MORE", own] => cursor(own, "!no cursor".into()),
-            ["CLOSE", own] => cursor(own, format!("-{own}")),
-            _ => Goal::Answer("!not understood".into()),
+            _ => Goal::Answer("!not understood"),
         }
     }
 
@@ -118,28 +87,6 @@ impl Client {
         self.place = Place::Nowhere;
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         out.push(Effect::Wake { client: me });
-    }
-
-    /// What a host has answered, with the client's number of the cursor.
-    fn translated(&mut self, host: usize, said: &str) -> String {
-        let own = if let Goal::Cursor(own, ..) = self.goal() { own } else { 0 };
-        let Some((id, rows)) = said.strip_prefix('#').and_then(|batch| batch.split_once(' ')) else {
-            return match self.cursors.remove(&own) {
-                None => said.into(),
-                Some(_) if said.starts_with('-') => format!("-{own}"),
-                Some(_) => "!lost the cursor".into(),
-            };
-        };
-        let own = match (id.parse().unwrap_or(0), own) {
-            (0, own) => self.cursors.remove(&own).map_or(0, |_| 0),
-            (id, 0) => {
-                self.last_cursor += 1;
-                self.cursors.insert(self.last_cursor, (host, id));
-                self.last_cursor
-            }
-            (_, own) => own,
-        };
-        format!("#{own} {rows}")
     }
 }
 
@@ -152,21 +99,19 @@ impl Cluster {
     fn route(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let mut topology = self.topology();
         let host = match client.goal() {
-            Goal::Answer(answer) => return client.answer(me, &answer, out),
-            Goal::Cursor(_, host, _) => Some(host),
-            Goal::Any => topology.any(client.tried),
+            Goal::Answer(answer) => return client.answer(me, answer, out),
+            Goal::Any => Some(topology.any()),
             Goal::Primary => topology.primary(),
         };
         match host {
             Some(host) => {
-                client.place = Place::Queued(host);
+                client.place = Place::Queued;
                 out.push(Effect::Lease { client: me, pool: PoolId(host as u32), kind: LeaseKind::Exclusive });
             }
-            None if topology.now < client.until && !client.tried.contains(&true) => {
-                topology.park(me, client.key);
+            None => {
                 client.place = Place::Parked;
+                topology.parked.push(me);
             }
-            None => client.answer(me, "!no host for it is known", out),
         }
     }
 
@@ -179,13 +124,8 @@ impl Protocol for Cluster {
     type Client = Client;
     type Server = Server;
 
-    fn tell_time(&self, now: Duration, out: &mut Outbox) {
-        self.topology().tell_time(now, out);
-    }
-
     fn client_start(&self, _: ClientTag, _: Origin, _: &mut Outbox) -> Client {
-        let (key, line, place, cursors) = (self.topology().new_key(), String::new(), Place::Nowhere, BTreeMap::new());
-        Client { key, line, place, until: Duration::ZERO, tried: [false; HOSTS], cursors, last_cursor: 0 }
+        Client { line: String::new(), place: Place::Nowhere }
     }
 
     fn server_start(&self, _: ServerTag, pool: PoolId, _: &mut Outbox) -> Server {
@@ -206,7 +146,6 @@ impl Protocol for Cluster {
         };
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         client.line = String::from_utf8_lossy(&input.bytes[..end]).into_owned();
-        (client.until, client.tried) = (self.topology().now + MAX_WAIT, [false; HOSTS]);
         self.route(me, client, out);
         end + 1
     }
@@ -224,17 +163,13 @@ impl Protocol for Cluster {
         let host = server.host;
         match (&mut server.role, said.chars().next()) {
             (Role::Starting { monitor: false }, Some('+')) => {
-                self.topology().learn(host, said, out);
                 server.role = Role::Idle;
                 out.push(Effect::Ready { server: me });
             }
             (Role::Starting { monitor: true }, Some('+')) => {
-                let mut topology = self.topology();
-                let key = topology.new_key();
-                server.role = Role::Monitor { key, silent: false };
+                server.role = Role::Monitor;
                 out.push(Effect::Keep { server: me, briefly: false });
-                topology.watch(host, me, key, out);
-                topology.learn(host, said, out);
+                out.insert(Peer::Server(me), |bytes| bytes.extend(b"WATCH\n"));
             }
             (Role::Serving(tag), _) => {
                 let (tag, client) = (*tag, clients.get(*tag).expect("who is served is here"));
@@ -244,19 +179,14 @@ impl Protocol for Cluster {
                     self.topology().learn(host, said, out);
                     self.route(tag, client, out);
                 } else {
-                    let answer = client.translated(host, said);
-                    client.answer(tag, &answer, out);
+                    client.answer(tag, said, out);
                 }
             }
             (Role::Owing, _) => {
-                let opened = said.strip_prefix('#').and_then(|batch| batch.split(' ').next()?.parse().ok());
-                opened.into_iter().for_each(|id| self.topology().close(host, id, out));
                 server.role = Role::Idle;
                 out.push(Effect::Ready { server: me });
             }
-            (Role::Monitor { .. }, Some('*')) => self.topology().learn(host, said, out),
-            (Role::Monitor { silent, .. }, Some('=')) => *silent = false,
-            (Role::Monitor { .. }, Some('-')) => self.topology().closed(host, said[1..].parse().unwrap_or(0)),
+            (Role::Monitor, Some('*')) => self.topology().learn(host, said, out),
             _ => Self::close(Peer::Server(me), Blame::Server, "a host says what it was not asked", out),
         }
         end + 1
@@ -264,49 +194,26 @@ impl Protocol for Cluster {
 
     fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         (client.place, server.role) = (Place::Sent(tag), Role::Serving(me));
-        let line = match (client.goal(), client.line.split_once(' ')) {
-            (Goal::Cursor(.., id), Some((verb, _))) => format!("{verb} {id}\n"),
-            _ => format!("{}\n", client.line),
-        };
-        out.insert(Peer::Server(tag), |bytes| bytes.extend(line.bytes()));
+        out.insert(Peer::Server(tag), |bytes| bytes.extend([&client.line, "\n"].concat().bytes()));
     }
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, _: LeaseFailure, out: &mut Outbox) {
-        match (client.goal(), &client.place) {
-            (Goal::Any, Place::Queued(host)) => {
-                client.tried[*host] = true;
-                self.route(me, client, out);
-            }
-            _ => client.answer(me, "!the host is not to be had", out),
-        }
+        client.answer(me, "!the host is not to be had", out);
     }
 
-    /// A primary is known, or time has passed.
-    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, _: &[u8], out: &mut Outbox) {
-        if client.key == key && client.place == Place::Parked {
+    /// A primary is known. If this was for another client that had the tag before, it does no harm.
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, _: u64, _: &[u8], out: &mut Outbox) {
+        if client.place == Place::Parked {
             self.route(me, client, out);
         }
     }
 
-    /// What a monitor is to say.
-    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
-        let Role::Monitor { key: own, silent } = &mut server.role else { return };
-        if *own == key {
-            out.span(Peer::Server(me), 0..bytes.len());
-            if bytes == b"PING\n" && std::mem::replace(silent, true) {
-                Self::close(Peer::Server(me), Blame::Server, "a host is silent", out);
-            }
-        }
-    }
-
-    fn client_gone(&self, _: ClientTag, client: &mut Client, servers: Servers, out: &mut Outbox) {
+    fn client_gone(&self, me: ClientTag, client: &mut Client, servers: Servers, out: &mut Outbox) {
         if let Place::Sent(server) = client.place {
             servers.get(server).expect("who has a server has one that is here").role = Role::Owing;
             out.push(Effect::Release { server, verdict: Verdict::Reset });
         }
-        let mut topology = self.topology();
-        topology.forget(client.key);
-        client.cursors.values().for_each(|(host, id)| topology.close(*host, *id, out));
+        self.topology().parked.retain(|parked| *parked != me);
     }
 
     fn server_gone(&self, me: ServerTag, server: &mut Server, clients: Clients, out: &mut Outbox) {
@@ -332,8 +239,8 @@ impl Protocol for Cluster {
     }
 
     fn retire(&self, _: ServerTag, server: &mut Server, _: &mut Outbox) {
-        if let Role::Monitor { key, .. } = server.role {
-            self.topology().end_watch(server.host, key);
+        if let Role::Monitor = server.role {
+            self.topology().end_watch(server.host);
         }
     }
 

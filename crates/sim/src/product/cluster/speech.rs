@@ -1,4 +1,4 @@
-//! The toy for a cluster as a player speaks it, and what it asks: rows under keys of its own, and cursors of its own.
+//! The toy for a cluster as a player speaks it, and what it asks: rows under keys of its own.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,6 @@ pub(super) struct Voice {
     /// Its keys change after a fault, when it is not known what became of its last writes.
     alias: u32,
     next: u32,
-    /// Its open cursors, as far as it has been told of them.
-    cursors: Vec<u32>,
     /// Writes that are there for certain.
     acknowledged: Vec<String>,
     /// What was asked and not answered: what is to be written, if anything.
@@ -26,8 +24,8 @@ pub(super) struct Voice {
 
 impl Voice {
     pub(super) fn new(number: usize) -> Self {
-        let (cursors, acknowledged, refused) = (Vec::new(), Vec::new(), Vec::new());
-        Self { number, alias: 0, next: 0, cursors, acknowledged, asked: VecDeque::new(), refused }
+        let (acknowledged, refused) = (Vec::new(), Vec::new());
+        Self { number, alias: 0, next: 0, acknowledged, asked: VecDeque::new(), refused }
     }
 
     /// What all its keys begin with.
@@ -48,48 +46,28 @@ impl Speech for Voice {
     }
 
     fn open(&mut self, _: &mut Rng) -> Request {
-        self.cursors.clear();
         self.asked = [None].into();
         one("PING")
     }
 
     fn ask(&mut self, rng: &mut Rng) -> Request {
         self.next += 1;
-        let (prefix, next) = (self.prefix(), self.next);
-        let key = format!("{prefix}{}", rng.pick(&["a", "b"]));
-        let cursor = match self.cursors.len() {
-            0 => 1 + rng.below(3) as u32,
-            open => self.cursors[rng.index(open)],
-        };
-        let what = rng.below(12);
-        self.asked.push_back((what < 4).then(|| format!("{key}={next}")));
+        let next = self.next;
+        let key = format!("{}{}", self.prefix(), rng.pick(&["a", "b"]));
+        let what = rng.below(3);
+        self.asked.push_back((what == 0).then(|| format!("{key}={next}")));
         match what {
-            0..=3 => one(&format!("PUT {key} {next}")),
-            4 => one(&format!("GET {key} primary")),
-            5 => one(&format!("GET {key} any")),
-            6 | 7 if self.cursors.len() < 8 => one(&format!("OPEN {} {prefix}{next}", rng.below(14))),
-            8 => one(&format!("CLOSE {cursor}")),
-            _ => one(&format!("MORE {cursor}")),
+            0 => one(&format!("PUT {key} {next}")),
+            1 => one(&format!("GET {key} primary")),
+            _ => one(&format!("GET {key} any")),
         }
     }
 
-    fn learn(&mut self, message: &Message) {
-        let text = String::from_utf8_lossy(&message.text);
-        let Some(id) = text.strip_prefix(['#', '-']).and_then(|rest| rest.trim_end().split(' ').next()?.parse().ok())
-        else {
-            return;
-        };
-        // Which cursor has ended is not told; asking for it once more does no harm.
-        self.cursors.retain(|known| *known != id);
-        if text.starts_with('#') && id != 0 {
-            self.cursors.push(id);
-        }
-    }
+    fn learn(&mut self, _: &Message) {}
 
     fn hear(&mut self, answer: &[u8]) {
         let write = self.asked.pop_front().flatten();
-        let not_done = [&b"!no host"[..], b"!the host"].iter().any(|error| answer.starts_with(error));
-        self.refused.extend(write.filter(|_| not_done));
+        self.refused.extend(write.filter(|_| answer.starts_with(b"!the host")));
     }
 
     fn is_idle(&self) -> bool {
@@ -103,8 +81,7 @@ impl Speech for Voice {
     fn cut(&mut self, bytes: &[u8], _: bool) -> Option<(usize, Option<Message>)> {
         let length = 1 + bytes.iter().position(|byte| *byte == b'\n')?;
         let line = &bytes[..length];
-        let known = [&b"!no cursor\n"[..], b"!not understood\n"].contains(&line);
-        let kind = if line[0] == b'!' && !known { Kind::Fault } else { Kind::End };
+        let kind = if line[0] == b'!' && line != b"!not understood\n" { Kind::Fault } else { Kind::End };
         Some((length, Some(Message { kind, text: line.to_vec() })))
     }
 

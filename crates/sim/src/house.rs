@@ -107,6 +107,11 @@ impl<P: Protocol> House<P> {
     /// The configuration is read again, and has changed so that all servers are to be made anew.
     pub fn reload(&self) {
         self.upstreams.revision.fetch_add(1, SeqCst);
+        self.read_again();
+    }
+
+    /// The configuration is read again.
+    pub fn read_again(&self) {
         self.handle().reconfigure(&self.changes);
     }
 
@@ -141,6 +146,14 @@ impl<P: Protocol> House<P> {
     /// When the next of those who sleep wakes by itself.
     pub fn next_at(&self) -> Option<Time> {
         self.asleep.iter().flatten().min().copied()
+    }
+
+    /// No session has panicked: the driver ends one that has, and goes on.
+    ///
+    /// # Panics
+    /// When one has.
+    pub fn check_sessions(&self) {
+        assert_eq!(self.handle().snapshot().session_panics, 0, "a session has panicked");
     }
 
     /// All of them have ended.

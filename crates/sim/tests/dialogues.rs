@@ -1,0 +1,20 @@
+//! Whole dialogues between clients, Poolhouse and servers of PostgreSQL, in bytes: the real worker on a stage.
+
+#[path = "dialogues/cast.rs"]
+mod cast;
+#[path = "dialogues/encryption.rs"]
+mod encryption;
+#[path = "dialogues/hostile.rs"]
+mod hostile;
+#[path = "dialogues/listeners.rs"]
+mod listeners;
+#[path = "dialogues/logins.rs"]
+mod logins;
+#[path = "dialogues/lookups.rs"]
+mod lookups;
+#[path = "dialogues/relay.rs"]
+mod relay;
+#[path = "dialogues/state.rs"]
+mod state;
+#[path = "dialogues/statements.rs"]
+mod statements;
