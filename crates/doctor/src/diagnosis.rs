@@ -24,8 +24,12 @@ pub struct Diagnosis {
 /// Examines a window.
 pub fn examine(window: &Window) -> Diagnosis {
     let pools = window.pools();
-    let mut diagnosis =
-        Diagnosis { window_s: window.lasts().as_secs_f64(), pools: pools.len(), findings: Vec::new(), undecided: Vec::new() };
+    let mut diagnosis = Diagnosis {
+        window_s: window.lasts().as_secs_f64(),
+        pools: pools.len(),
+        findings: Vec::new(),
+        undecided: Vec::new(),
+    };
     let verdicts = pools.iter().flat_map(symptoms::of_pool).chain(symptoms::of_clients(window));
     for verdict in verdicts {
         match verdict {

@@ -22,7 +22,11 @@ pub(crate) enum Verdict {
 /// Of each pool, what explains it first: who cannot reach the database has no other trouble, and what is held for nothing is not wanting.
 pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
     let first = |verdicts: [fn(&PoolWindow<'_>) -> Verdict; 3]| {
-        verdicts.into_iter().map(|of| of(pool)).find(|verdict| !matches!(verdict, Verdict::Absent)).unwrap_or(Verdict::Absent)
+        verdicts
+            .into_iter()
+            .map(|of| of(pool))
+            .find(|verdict| !matches!(verdict, Verdict::Absent))
+            .unwrap_or(Verdict::Absent)
     };
     vec![first([reach::examine, held::examine, waiting::examine]), churn::examine(pool)]
 }

@@ -47,9 +47,10 @@ pub(crate) struct Step<'w> {
 impl Window {
     /// False if this look is at another process than those before: then the window begins anew with it.
     pub fn add(&mut self, observation: Observation) -> bool {
-        let is_another = self.observations.last().is_some_and(|before| {
-            Change::between(&before.look, &observation.look, Duration::from_secs(1)).is_none()
-        });
+        let is_another = self
+            .observations
+            .last()
+            .is_some_and(|before| Change::between(&before.look, &observation.look, Duration::from_secs(1)).is_none());
         if is_another {
             self.observations.clear();
         }
@@ -95,7 +96,9 @@ impl Window {
         let steps = self.observations.windows(2).filter_map(|pair| {
             let pool = pair[1].look.pools.iter().find(|pool| pool.id == id)?;
             let change = Change::between(&pair[0].look, &pair[1].look, pair[1].at.saturating_sub(pair[0].at))?;
-            let own = |client: &&Client| (&client.protocol, &client.database, &client.user) == (&pool.protocol, &pool.database, &pool.user);
+            let own = |client: &&Client| {
+                (&client.protocol, &client.database, &client.user) == (&pool.protocol, &pool.database, &pool.user)
+            };
             Some(Step { pool, change: change.pools.get(&id)?.clone(), busy: pair[1].busy.iter().filter(own).collect() })
         });
         steps.collect()
@@ -105,7 +108,9 @@ impl Window {
 impl PoolWindow<'_> {
     /// What people call it.
     pub(crate) fn name(&self) -> String {
-        let named = |what: &str| what.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect::<String>();
+        let named = |what: &str| {
+            what.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect::<String>()
+        };
         match self.last.user.as_str() {
             "" => named(&self.last.database),
             user => format!("{} as {}", named(&self.last.database), named(user)),

@@ -12,6 +12,7 @@ mod check;
 mod command_line;
 mod ctl;
 mod demo;
+mod doctor;
 mod interrupt;
 mod output_file;
 mod private;
@@ -40,6 +41,7 @@ enum Verb {
     Ctl(ctl::CtlArgs),
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
+    Doctor(doctor::DoctorArgs),
     Sweep(Box<sweep::SweepArgs>),
     Top(top::TopArgs),
 }
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Verb::Bench(args) => bench::run(*args),
         Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
+        Verb::Doctor(args) => doctor::run(args),
         Verb::Sweep(args) => sweep::run(*args),
         Verb::Top(args) => top::run(args),
     };

@@ -17,7 +17,8 @@ pub(super) fn examine(window: &Window) -> Verdict {
     let Some(change) = window.change() else { return Verdict::Absent };
     let transactions: u64 = change.pools.values().map(|pool| pool.transactions).sum();
     let ratio = change.accepted as f64 / transactions.max(1) as f64;
-    let here: u64 = window.last().map_or(0, |look| look.listeners.iter().map(|listener| listener.clients.total()).sum());
+    let here: u64 =
+        window.last().map_or(0, |look| look.listeners.iter().map(|listener| listener.clients.total()).sum());
     // Many come: a new deployment, or a pool that grows. Then they stay.
     let stays = here as f64 / change.accepted.max(1) as f64;
     if change.accepted < LEAST || ratio < A_TRANSACTION || stays > 0.5 {

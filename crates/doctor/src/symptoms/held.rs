@@ -22,8 +22,11 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     if waiting < WAITING {
         return Verdict::Absent;
     }
-    let Some(elsewhere) = pool.mean(share_elsewhere).filter(|share| *share >= ELSEWHERE) else { return Verdict::Absent };
-    let pauses: Vec<f64> = pool.steps.iter().flat_map(|step| step.busy.iter().filter(|c| is_elsewhere(c)).map(|c| c.state_ms)).collect();
+    let Some(elsewhere) = pool.mean(share_elsewhere).filter(|share| *share >= ELSEWHERE) else {
+        return Verdict::Absent;
+    };
+    let pauses: Vec<f64> =
+        pool.steps.iter().flat_map(|step| step.busy.iter().filter(|c| is_elsewhere(c)).map(|c| c.state_ms)).collect();
     let longest = pauses.iter().copied().fold(0.0, f64::max);
     let kept = held_throughout(pool);
     let in_use = pool.mean(|step| Some(step.pool.servers.in_use as f64)).unwrap_or(0.0);
@@ -55,7 +58,10 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         symptom: Symptom::TransactionsLeftOpen,
         of: pool.name(),
         evidence: vec![
-            format!("{} of the servers held had a client that asked nothing of them, within a transaction", percent(elsewhere)),
+            format!(
+                "{} of the servers held had a client that asked nothing of them, within a transaction",
+                percent(elsewhere)
+            ),
             format!("the longest such pause was {}", time(longest)),
             format!("clients waited at {} of the looks", percent(waiting)),
         ],

@@ -32,7 +32,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     };
     let queued = pool.change.checkout.get("queued").and_then(|times| times.quantile_ms(0.95, pool.bounds));
     let full = pool.hold_of(is_full);
-    let light = pool.hold_of(is_light).filter(|_| pool.steps.iter().filter(|step| is_light(step)).count() >= LIGHT_LOOKS);
+    let light =
+        pool.hold_of(is_light).filter(|_| pool.steps.iter().filter(|step| is_light(step)).count() >= LIGHT_LOOKS);
     let waits = format!(
         "clients waited at {} of the looks, {} of them for over {}",
         percent(waiting),
@@ -57,14 +58,17 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         time(light_ms)
     );
     // By Little's law, what would be in use if nobody waited: those in use, and those who wait.
-    let wanted = pool.mean(|step| Some((step.pool.servers.in_use + step.pool.waiters) as f64).filter(|_| is_full(step)));
+    let wanted =
+        pool.mean(|step| Some((step.pool.servers.in_use + step.pool.waiters) as f64).filter(|_| is_full(step)));
     if ratio <= ALIKE {
         let to = (wanted.unwrap_or(max as f64) / HEADROOM).ceil().max(max as f64 + 1.0);
         return Verdict::Present(Finding {
             symptom: Symptom::PoolTooSmall,
             of: pool.name(),
             evidence: vec![waits, in_use, compared],
-            rules_out: format!("the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one"),
+            rules_out: format!(
+                "the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one"
+            ),
             setting: Some(Setting { key: "max_size", from: Some(max.to_string()), to: format!("{to:.0}") }),
             advice: format!(
                 "At the load seen, {:.0} clients had or wanted a server at once. `poolhouse plan` tells what a larger pool does before \

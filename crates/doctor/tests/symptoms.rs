@@ -1,0 +1,239 @@
+//! Windows that are made up, one for each symptom, and healthy ones that resemble them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use doctor::{Diagnosis, Observation, Symptom, Window, examine};
+use watch::{Client, Listener, ListenerClients, Look, Pool, PoolServers, Times, Worker};
+
+/// Bounds of the buckets, in milliseconds.
+const BOUNDS: [f64; 4] = [1.0, 10.0, 100.0, 1_000.0];
+const EVERY_MS: u64 = 500;
+
+/// What happens between two looks.
+#[derive(Clone, Copy)]
+struct Moment {
+    in_use: u64,
+    waiters: u64,
+    transactions: u64,
+    hold_ms: f64,
+    /// Of those in use, how many clients are elsewhere, and for how long they have been.
+    elsewhere: u64,
+    elsewhere_ms: f64,
+    accepted: u64,
+}
+
+const QUIET: Moment =
+    Moment { in_use: 2, waiters: 0, transactions: 50, hold_ms: 5.0, elsewhere: 0, elsewhere_ms: 0.0, accepted: 0 };
+
+fn bucket(ms: f64, count: u64) -> Times {
+    let mut buckets = vec![0; BOUNDS.len() + 1];
+    buckets[BOUNDS.iter().position(|bound| ms <= *bound).unwrap_or(BOUNDS.len())] = count;
+    Times { buckets, sum_ms: ms * count as f64 }
+}
+
+fn add(sum: &mut Times, more: &Times) {
+    sum.buckets.resize(more.buckets.len(), 0);
+    sum.buckets.iter_mut().zip(&more.buckets).for_each(|(sum, more)| *sum += more);
+    sum.sum_ms += more.sum_ms;
+}
+
+/// A window of a pool of 10 servers. `elsewhere` clients are the same at all looks.
+fn window(moments: &[Moment], change: impl Fn(&mut Look)) -> Window {
+    let mut window = Window::default();
+    let (mut hold, mut queued) = (Times::default(), Times::default());
+    let (mut transactions, mut accepted) = (1_000, 100);
+    for (n, moment) in [&[moments[0]], moments].concat().iter().enumerate() {
+        let at = Duration::from_millis(n as u64 * EVERY_MS);
+        transactions += moment.transactions;
+        accepted += moment.accepted;
+        add(&mut hold, &bucket(moment.hold_ms, moment.transactions));
+        add(&mut queued, &bucket(50.0, moment.waiters));
+        let servers = PoolServers { in_use: moment.in_use, total: moment.in_use, ..PoolServers::default() };
+        let pool = Pool {
+            database: "shop".into(),
+            user: "app".into(),
+            protocol: "postgres".into(),
+            waiters: moment.waiters,
+            servers,
+            max_size: 10,
+            created: 10,
+            transactions,
+            checkout: BTreeMap::from([("queued".into(), queued.clone())]),
+            hold: hold.clone(),
+            ..Pool::default()
+        };
+        let clients = ListenerClients { idle: 20, ..ListenerClients::default() };
+        let mut look = Look {
+            bucket_bounds_ms: BOUNDS.to_vec(),
+            listeners: vec![Listener { accepted, clients, ..Listener::default() }],
+            pools: vec![pool],
+            workers: vec![Worker { cpu_ms: n as f64, clients: 20 }],
+            ..Look::default()
+        };
+        change(&mut look);
+        let client = |id: u64, state: &str, state_ms| Client {
+            id,
+            state: state.into(),
+            state_ms,
+            database: "shop".into(),
+            user: "app".into(),
+            protocol: "postgres".into(),
+            ..Client::default()
+        };
+        let working = moment.in_use - moment.elsewhere;
+        let busy = (0..moment.elsewhere)
+            .map(|id| client(id, "transaction", moment.elsewhere_ms))
+            .chain((0..working).map(|id| client(1_000 + id + n as u64, "active", 3.0)))
+            .chain((0..moment.waiters).map(|id| client(2_000 + id + n as u64, "waiting", 40.0)));
+        assert!(window.add(Observation { at, look, busy: busy.collect() }));
+    }
+    window
+}
+
+fn same(_: &mut Look) {}
+
+fn symptoms(diagnosis: &Diagnosis) -> Vec<Symptom> {
+    diagnosis.findings.iter().map(|finding| finding.symptom).collect()
+}
+
+/// What a finding must have, whatever it is.
+fn found(window: &Window) -> Vec<Symptom> {
+    let diagnosis = examine(window);
+    for finding in &diagnosis.findings {
+        assert!(finding.evidence.len() >= 2 && !finding.rules_out.is_empty() && !finding.advice.is_empty(), "{finding:?}");
+    }
+    assert!(diagnosis.undecided.is_empty(), "{:?}", diagnosis.undecided);
+    symptoms(&diagnosis)
+}
+
+#[test]
+fn a_quiet_pool_is_healthy() {
+    assert_eq!(found(&window(&[QUIET; 40], same)), []);
+}
+
+#[test]
+fn a_burst_that_passes_is_healthy() {
+    let burst = Moment { in_use: 10, waiters: 30, transactions: 800, ..QUIET };
+    let moments = [vec![QUIET; 15], vec![burst; 8], vec![QUIET; 15]].concat();
+    assert_eq!(found(&window(&moments, same)), []);
+}
+
+#[test]
+fn work_that_takes_as_long_under_the_full_load_wants_a_larger_pool() {
+    let full = Moment { in_use: 10, waiters: 8, transactions: 900, hold_ms: 5.5, ..QUIET };
+    let moments = [vec![QUIET; 10], vec![full; 30]].concat();
+    let diagnosis = examine(&window(&moments, same));
+    assert_eq!(symptoms(&diagnosis), [Symptom::PoolTooSmall]);
+    let setting = diagnosis.findings[0].setting.as_ref().unwrap();
+    // Those in use and those who wait, with room to spare: (10 + 8) / 0.7.
+    assert_eq!((setting.key, setting.from.as_deref(), setting.to.as_str()), ("max_size", Some("10"), "26"));
+}
+
+#[test]
+fn work_that_takes_longer_under_the_full_load_is_of_a_saturated_database() {
+    let full = Moment { in_use: 10, waiters: 8, transactions: 60, hold_ms: 40.0, ..QUIET };
+    assert_eq!(found(&window(&[vec![QUIET; 10], vec![full; 30]].concat(), same)), [Symptom::ServerSaturated]);
+}
+
+#[test]
+fn without_a_light_load_to_compare_with_it_says_what_would_decide() {
+    let full = Moment { in_use: 10, waiters: 8, transactions: 900, ..QUIET };
+    let diagnosis = examine(&window(&[full; 40], same));
+    assert_eq!(symptoms(&diagnosis), []);
+    assert_eq!(diagnosis.undecided[0].between, [Symptom::PoolTooSmall, Symptom::ServerSaturated]);
+}
+
+#[test]
+fn transactions_left_open_are_not_a_small_pool() {
+    let open = Moment { in_use: 10, waiters: 5, transactions: 20, hold_ms: 900.0, elsewhere: 8, elsewhere_ms: 800.0, accepted: 0 };
+    let moments: Vec<_> = (0..40).map(|n| Moment { elsewhere: 7 + n % 2, ..open }).collect();
+    assert_eq!(found(&window(&[vec![QUIET; 10], moments].concat(), same)), [Symptom::TransactionsLeftOpen]);
+}
+
+#[test]
+fn who_has_held_a_server_for_all_the_time_does_not_give_it_back() {
+    let held: Vec<_> = (0..40)
+        .map(|n| Moment {
+            in_use: 10,
+            waiters: 5,
+            transactions: 3,
+            elsewhere: 9,
+            elsewhere_ms: 60_000.0 + (n * EVERY_MS) as f64,
+            ..QUIET
+        })
+        .collect();
+    assert_eq!(found(&window(&held, same)), [Symptom::Leak]);
+}
+
+#[test]
+fn servers_closed_for_idleness_and_made_again_are_churn() {
+    let churn = |look: &mut Look| {
+        let pool = &mut look.pools[0];
+        (pool.created, pool.transactions) = (240, pool.transactions + 10_000);
+        pool.closed = BTreeMap::from([("idle".into(), 210), ("life".into(), 10)]);
+        pool.checkout.insert("created".into(), bucket(80.0, 200));
+    };
+    let diagnosis = examine(&window(&[QUIET; 10], churn));
+    assert_eq!(symptoms(&diagnosis), [Symptom::IdleChurn]);
+    assert_eq!(diagnosis.findings[0].setting.as_ref().unwrap().key, "min_size");
+    // One rotation after another is none.
+    let rotation = |look: &mut Look| {
+        churn(look);
+        look.pools[0].closed = BTreeMap::from([("idle".into(), 10), ("life".into(), 210)]);
+    };
+    assert_eq!(found(&window(&[QUIET; 10], rotation)), []);
+}
+
+#[test]
+fn clients_that_come_for_a_transaction_each_are_told_from_a_deployment() {
+    let coming = Moment { accepted: 45, transactions: 50, ..QUIET };
+    assert_eq!(found(&window(&[coming; 20], same)), [Symptom::EphemeralClients]);
+    let deployment = |look: &mut Look| look.listeners[0].clients.idle = 800;
+    assert_eq!(found(&window(&[coming; 20], deployment)), [], "they stay");
+}
+
+#[test]
+fn many_small_batches_from_one_origin_are_a_pool_of_pools() {
+    let client = |n: u32, connected_ms: f64, state: &str| Client {
+        id: n.into(),
+        address: format!("10.0.0.7:{}", 40_000 + n),
+        state: state.into(),
+        connected_ms,
+        user: "mule".into(),
+        database: "db".into(),
+        ..Client::default()
+    };
+    let mut nested = window(&[QUIET; 10], same);
+    nested.clients = (0..100).map(|n| client(n, f64::from(n / 5) * 3_000.0 + f64::from(n % 5), "idle")).collect();
+    assert_eq!(found(&nested), [Symptom::PoolOfPools]);
+    let mut single = window(&[QUIET; 10], same);
+    single.clients = (0..100).map(|n| client(n, 60_000.0 + f64::from(n), "idle")).collect();
+    assert_eq!(found(&single), [], "one pool comes in one batch");
+}
+
+#[test]
+fn who_cannot_reach_the_database_has_no_other_trouble() {
+    let down = |look: &mut Look| {
+        look.pools[0].unavailable_ms = Some(12_000.0);
+        look.pools[0].last_error = Some("connection refused".into());
+    };
+    let waiting = Moment { in_use: 0, waiters: 30, transactions: 0, ..QUIET };
+    assert_eq!(found(&window(&[waiting; 20], down)), [Symptom::OutOfReach]);
+}
+
+#[test]
+fn a_restart_begins_the_window_anew() {
+    let mut window = window(&[QUIET; 10], same);
+    let look = Look { workers: vec![Worker { cpu_ms: 0.0, clients: 0 }], ..Look::default() };
+    assert!(!window.add(Observation { at: Duration::from_secs(60), look, busy: Vec::new() }));
+    assert_eq!(examine(&window).pools, 0);
+}
+
+#[test]
+fn the_text_names_evidence_rival_setting_and_what_to_do() {
+    let full = Moment { in_use: 10, waiters: 8, transactions: 900, ..QUIET };
+    let text = examine(&window(&[vec![QUIET; 10], vec![full; 30]].concat(), same)).text(str::to_owned);
+    for part in ["shop as app: the pool is too small", "  seen ", "  not ", "  set       max_size = 26 (now 10)", "  do "] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
