@@ -44,7 +44,12 @@ pub fn examine(window: &Window) -> Diagnosis {
 impl Diagnosis {
     /// For people. `bold` puts a heading into whatever a terminal makes bold.
     pub fn text(&self, bold: impl Fn(&str) -> String) -> String {
-        let mut text = format!("Looked at {} pools for {:.0} s.\n", self.pools, self.window_s);
+        let mut text = format!(
+            "Looked at {} pool{} for {:.0} s.\n",
+            self.pools,
+            if self.pools == 1 { "" } else { "s" },
+            self.window_s
+        );
         for finding in &self.findings {
             text += &format!("\n{}\n", bold(&format!("{}: {}", finding.of, finding.symptom.name())));
             finding.evidence.iter().for_each(|evidence| text += &format!("  seen      {evidence}\n"));

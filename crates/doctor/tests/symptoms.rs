@@ -100,7 +100,10 @@ fn symptoms(diagnosis: &Diagnosis) -> Vec<Symptom> {
 fn found(window: &Window) -> Vec<Symptom> {
     let diagnosis = examine(window);
     for finding in &diagnosis.findings {
-        assert!(finding.evidence.len() >= 2 && !finding.rules_out.is_empty() && !finding.advice.is_empty(), "{finding:?}");
+        assert!(
+            finding.evidence.len() >= 2 && !finding.rules_out.is_empty() && !finding.advice.is_empty(),
+            "{finding:?}"
+        );
     }
     assert!(diagnosis.undecided.is_empty(), "{:?}", diagnosis.undecided);
     symptoms(&diagnosis)
@@ -145,7 +148,15 @@ fn without_a_light_load_to_compare_with_it_says_what_would_decide() {
 
 #[test]
 fn transactions_left_open_are_not_a_small_pool() {
-    let open = Moment { in_use: 10, waiters: 5, transactions: 20, hold_ms: 900.0, elsewhere: 8, elsewhere_ms: 800.0, accepted: 0 };
+    let open = Moment {
+        in_use: 10,
+        waiters: 5,
+        transactions: 20,
+        hold_ms: 900.0,
+        elsewhere: 8,
+        elsewhere_ms: 800.0,
+        accepted: 0,
+    };
     let moments: Vec<_> = (0..40).map(|n| Moment { elsewhere: 7 + n % 2, ..open }).collect();
     assert_eq!(found(&window(&[vec![QUIET; 10], moments].concat(), same)), [Symptom::TransactionsLeftOpen]);
 }
@@ -233,7 +244,9 @@ fn a_restart_begins_the_window_anew() {
 fn the_text_names_evidence_rival_setting_and_what_to_do() {
     let full = Moment { in_use: 10, waiters: 8, transactions: 900, ..QUIET };
     let text = examine(&window(&[vec![QUIET; 10], vec![full; 30]].concat(), same)).text(str::to_owned);
-    for part in ["shop as app: the pool is too small", "  seen ", "  not ", "  set       max_size = 26 (now 10)", "  do "] {
+    for part in
+        ["shop as app: the pool is too small", "  seen ", "  not ", "  set       max_size = 26 (now 10)", "  do "]
+    {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
 }

@@ -16,6 +16,8 @@ const ELSEWHERE: f64 = 0.5;
 const NEVER_BACK: f64 = 0.5;
 /// A pause within a transaction that no ordinary work needs.
 const LONG_PAUSE_MS: f64 = 200.0;
+/// A pause so long that ending the transaction is the lesser evil.
+const OVERLONG_MS: f64 = 5_000.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.pool.waiters > 0);
@@ -69,10 +71,16 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             "the pool is not too small: of {in_use:.0} servers in use only {:.1} had something to do",
             in_use * (1.0 - elsewhere)
         ),
-        setting: Some(Setting { key: "transaction_idle_time", from: None, to: "5s".to_owned() }),
+        // A limit below what applications pause now would break them; above it, it would change nothing.
+        setting: (longest > OVERLONG_MS).then(|| Setting {
+            key: "transaction_idle_time",
+            from: None,
+            to: "5s".to_owned(),
+        }),
         advice: format!(
-            "End transactions before calling other services. Without the pauses the same work needs {:.0} servers.",
-            (in_use * (1.0 - elsewhere)).ceil()
+            "End transactions before calling other services. Without the pauses {:.0} of the {} servers suffice for the same work.",
+            (in_use * (1.0 - elsewhere)).ceil().max(1.0),
+            pool.last.max_size
         ),
     })
 }

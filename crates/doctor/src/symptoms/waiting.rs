@@ -35,9 +35,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let light =
         pool.hold_of(is_light).filter(|_| pool.steps.iter().filter(|step| is_light(step)).count() >= LIGHT_LOOKS);
     let waits = format!(
-        "clients waited at {} of the looks, {} of them for over {}",
+        "clients waited at {} of the looks; one wait in twenty lasted over {}",
         percent(waiting),
-        "5%",
         queued.map_or("an unknown time".to_owned(), time)
     );
     let in_use = format!("all {max} servers were in use at {} of the looks", percent(pool.share(is_full)));

@@ -1,0 +1,242 @@
+"""poolhouse doctor beside real trouble: every symptom that it knows is made on purpose with a real database, and so are healthy runs that
+resemble them."""
+
+import contextlib
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+
+import wire as w
+from pooler import BINARY
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def doctor(pooler, window="4s"):
+    """What it found, and its exit status."""
+    command = [BINARY, "doctor", pooler.admin_url, "--window", window, "--every", "100ms", "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = json.loads(done.stdout) if done.stdout else None
+    return said, done
+
+
+def symptoms(said):
+    return [finding["symptom"] for finding in said["findings"]]
+
+
+@contextlib.contextmanager
+def clients(pooler, many, what):
+    """Clients that each do `what(client)` again and again."""
+    over, problems = threading.Event(), []
+
+    def work():
+        try:
+            with pooler.wire() as client:
+                while not over.is_set():
+                    what(client, over)
+        except Exception as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work) for _ in range(many)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not problems, problems
+
+
+def short(client, over):
+    client.query("SELECT pg_sleep(0.01)")
+
+
+def sometimes(client, over):
+    client.query("SELECT pg_sleep(0.005)")
+    over.wait(0.1)
+
+
+def left_open(client, over):
+    client.query("BEGIN")
+    client.query("SELECT 1")
+    over.wait(0.5)
+    client.query("COMMIT")
+
+
+def test_a_pool_that_is_used_a_little_is_healthy(start):
+    pooler = start(max_size=5)
+    with clients(pooler, 4, sometimes):
+        said, done = doctor(pooler)
+    assert (done.returncode, said["findings"], said["undecided"]) == (0, [], [])
+
+
+def test_a_burst_that_passes_is_healthy(start):
+    pooler = start(max_size=3)
+    with clients(pooler, 2, sometimes):
+        burst = threading.Timer(1.5, lambda: burst_of(pooler, 20, 6))
+        burst.start()
+        said, done = doctor(pooler, "6s")
+        burst.join()
+    assert (done.returncode, said["findings"]) == (0, [])
+
+
+def burst_of(pooler, many, times):
+    """So many clients, each of which does so much."""
+    def once():
+        with pooler.wire() as client:
+            for _ in range(times):
+                client.query("SELECT pg_sleep(0.01)")
+
+    threads = [threading.Thread(target=once) for _ in range(many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_clients_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool(start):
+    pooler = start(max_size=4)
+    with clients(pooler, 1, short):
+        done_looking = []
+        looking = threading.Thread(target=lambda: done_looking.append(doctor(pooler, "8s")))
+        looking.start()
+        time.sleep(2.5)
+        with clients(pooler, 15, short):
+            looking.join()
+    said, done = done_looking[0]
+    assert symptoms(said) == ["pool_too_small"], said
+    assert done.returncode == 1
+    (finding,) = said["findings"]
+    assert len(finding["evidence"]) >= 2 and finding["setting"]["key"] == "max_size"
+    # 16 clients are never more than 16 at once.
+    assert 16 <= int(finding["setting"]["to"]) <= 30
+
+
+def test_work_that_gets_slower_the_more_of_it_there_is_is_a_saturated_database(start):
+    pooler = start(max_size=8)
+    with pooler.wire() as client:
+        client.query("CREATE TABLE one (n int)")
+        client.query("INSERT INTO one VALUES (0)")
+
+    def contended(client, over):
+        # Everybody waits for the same row: what a second one gains is nothing.
+        client.query("UPDATE one SET n = n + 1 WHERE pg_sleep(0.01) IS NOT NULL")
+
+    try:
+        with clients(pooler, 1, contended):
+            done_looking = []
+            looking = threading.Thread(target=lambda: done_looking.append(doctor(pooler, "8s")))
+            looking.start()
+            time.sleep(2.5)
+            with clients(pooler, 15, contended):
+                looking.join()
+    finally:
+        with pooler.wire() as client:
+            client.query("DROP TABLE one")
+    said, done = done_looking[0]
+    assert symptoms(said) == ["server_saturated"], said
+    assert said["findings"][0]["setting"] is None, "no setting of the pool cures it"
+
+
+def test_what_cannot_be_told_is_undetermined(start):
+    pooler = start(max_size=4)
+    with clients(pooler, 16, short):
+        time.sleep(0.5)
+        said, done = doctor(pooler)
+    assert (done.returncode, symptoms(said)) == (2, [])
+    assert said["undecided"][0]["between"] == ["pool_too_small", "server_saturated"]
+    assert "sweep" in said["undecided"][0]["needs"]
+
+
+def test_transactions_left_open_are_named_as_that(start):
+    pooler = start(max_size=4)
+    with clients(pooler, 10, left_open):
+        time.sleep(0.5)
+        said, done = doctor(pooler)
+    assert symptoms(said) == ["transactions_left_open"], said
+    assert said["findings"][0]["setting"] is None, "a limit would break what pauses for half a second"
+
+
+def test_servers_that_never_come_back_are_a_leak(start):
+    pooler = start(max_size=4)
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(pooler.wire()).query("BEGIN")
+        with clients(pooler, 5, short):
+            time.sleep(2.5)
+            said, done = doctor(pooler)
+    assert symptoms(said) == ["leak"], said
+
+
+def test_clients_that_connect_for_each_query_are_named(start):
+    pooler = start(max_size=4)
+    over = threading.Event()
+
+    def come_and_go():
+        while not over.is_set():
+            with pooler.wire() as client:
+                client.query("SELECT 1")
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        said, done = doctor(pooler)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert symptoms(said) == ["ephemeral_clients"], said
+
+
+def test_a_deployment_whose_clients_stay_is_healthy(start):
+    pooler = start(max_size=4)
+    with contextlib.ExitStack() as stack:
+        coming = threading.Timer(1, lambda: [stack.enter_context(pooler.wire()).query("SELECT 1") for _ in range(100)])
+        coming.start()
+        said, done = doctor(pooler)
+        coming.join()
+    assert (done.returncode, said["findings"]) == (0, [])
+
+
+def test_idle_servers_that_are_closed_before_each_burst_are_churn(start):
+    pooler = start(max_size=10, max_idle_time="300ms")
+    for _ in range(5):
+        burst_of(pooler, 8, 5)
+        time.sleep(1.2)
+    said, done = doctor(pooler, "1s")
+    if done.returncode == 0:
+        # A connection to this machine may cost less than anybody notices.
+        pool = pooler.pools()[0]
+        assert pool["checkout"]["created"]["p95_below_ms"] < 10, pool
+        pytest.skip("making a connection costs next to nothing here")
+    assert symptoms(said) == ["idle_churn"], said
+    assert said["findings"][0]["setting"]["key"] == "min_size"
+
+
+def test_a_database_that_is_gone_is_named_and_nothing_else(start, cluster):
+    pooler = start(max_size=2, max_wait_time="20s", unavailable_wait_time="20s")
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+        cluster.stop()
+        try:
+            client.send(w.query("SELECT 1"))
+            eventually("an attempt that fails", lambda: pooler.pools()[0]["last_error"])
+            said, done = doctor(pooler, "2s")
+        finally:
+            cluster.start()
+    assert symptoms(said) == ["out_of_reach"], said
+    assert "refused" in " ".join(said["findings"][0]["evidence"]).lower()
+
+
+def test_who_cannot_look_says_so(start):
+    done = subprocess.run([BINARY, "doctor", "http://127.0.0.1:1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "cannot ask" in done.stderr
+    done = subprocess.run([BINARY, "doctor", "ftp://x"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
