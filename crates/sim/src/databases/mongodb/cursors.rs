@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use mongodb::bson::{Document, Value, Writer};
 
-use super::{FIRST_CURSOR, MongoDb, document, errors::fail};
+use super::{FIRST_CURSOR, MongoDb, document, errors::fail, writes::Session};
+use crate::databases::Connection;
 
 /// Documents of a batch, where nobody says how many.
 const BATCH: usize = 101;
@@ -19,8 +20,15 @@ const MAX_WIDTH: i64 = 8000;
 /// See the file's head.
 pub struct Cursor {
     collection: String,
-    session: Option<Vec<u8>>,
+    session: Option<Session>,
     rest: VecDeque<Vec<u8>>,
+}
+
+impl Cursor {
+    /// Whether it belongs to this session.
+    pub fn is_of(&self, session: &Session) -> bool {
+        self.session.as_ref() == Some(session)
+    }
 }
 
 /// The id of the session that a command belongs to.
@@ -73,12 +81,13 @@ fn batch(answer: &mut Writer<'_>, name: &str, documents: &[Vec<u8>], id: i64, co
 
 impl MongoDb {
     /// Opens a cursor, which has its end at once if its first batch has all.
-    pub(super) fn find(&mut self, host: usize, collection: &str, body: Document<'_>) -> Vec<u8> {
+    pub(super) fn find(&mut self, from: Connection, collection: &str, body: Document<'_>) -> Vec<u8> {
+        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(0, 1000) as usize);
         let filter = body.get("filter").ok().flatten().and_then(Value::document);
         let mut rest: VecDeque<_> = match (collection, filter) {
             ("numbers", Some(filter)) => numbers(filter),
-            _ => self.rows(collection).iter().enumerate().map(|(n, text)| row(n as i64, text)).collect(),
+            _ => self.visible(from, collection, body).iter().enumerate().map(|(n, text)| row(n as i64, text)).collect(),
         };
         let first: Vec<_> = rest.drain(..size.min(rest.len())).collect();
         let mut id = 0;
@@ -86,19 +95,20 @@ impl MongoDb {
             let host = &mut self.hosts[host];
             id = FIRST_CURSOR + host.opened;
             host.opened += 1;
-            host.cursors.insert(id, Cursor { collection: collection.into(), session: session(body), rest });
+            host.cursors.insert(id, Cursor { collection: collection.into(), session, rest });
         }
         document(|answer| batch(answer, "firstBatch", &first, id, collection))
     }
 
     /// Reads on.
-    pub(super) fn get_more(&mut self, host: usize, id: i64, body: Document<'_>) -> Vec<u8> {
+    pub(super) fn get_more(&mut self, from: Connection, id: i64, body: Document<'_>) -> Vec<u8> {
+        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let cursors = &mut self.hosts[host].cursors;
         let Some(cursor) = cursors.get_mut(&id) else {
             return document(|error| fail(error, &format!("cursor id {id} not found"), 43));
         };
         let collection = body.get("collection").ok().flatten().and_then(Value::text);
-        if cursor.session != session(body) || collection != Some(&cursor.collection) {
+        if cursor.session != session || collection != Some(&cursor.collection) {
             return document(|error| fail(error, "the cursor is another session's or collection's", 13));
         }
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(1, 1000) as usize);
@@ -113,12 +123,12 @@ impl MongoDb {
 
     /// Closes cursors of the session. A real server asks only whose user's they are; here all clients are the same
     /// user, and some say anything.
-    pub(super) fn kill_cursors(&mut self, host: usize, body: Document<'_>) -> Vec<u8> {
+    pub(super) fn kill_cursors(&mut self, from: Connection, body: Document<'_>) -> Vec<u8> {
+        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let asked = body.get("cursors").ok().flatten().and_then(Value::array);
         let ids = asked.into_iter().flat_map(Document::elements).flatten();
         let ids: Vec<i64> = ids.filter_map(|id| id.value().ok()?.integer()).collect();
         let cursors = &mut self.hosts[host].cursors;
-        let session = session(body);
         let own = |cursor: &Cursor| cursor.session == session;
         let (killed, unknown): (Vec<i64>, Vec<i64>) =
             ids.into_iter().partition(|id| cursors.get(id).is_some_and(own) && cursors.remove(id).is_some());

@@ -71,7 +71,7 @@ fn find(body: &mut Writer<'_>) {
 
 #[test]
 fn a_write_is_carried_out_once() {
-    let mut table = Table::new(MongoDb::standalone());
+    let mut table = Table::new(MongoDb::of(Kind::Standalone));
     let here = table.connect(0);
     assert_eq!([table.insert(here, "x", 1), table.insert(here, "x", 1)], [Some(0); 2]);
     assert_eq!(table.insert(here, "y", 2), Some(0));
@@ -81,7 +81,7 @@ fn a_write_is_carried_out_once() {
 
 #[test]
 fn a_secondary_refuses_writes_and_reads_that_a_primary_is_for() {
-    let mut table = Table::new(MongoDb::set());
+    let mut table = Table::new(MongoDb::of(Kind::Set));
     let there = table.connect(1);
     assert_eq!(table.insert(there, "x", 1), Some(10_107));
     assert_eq!(table.ask(there, |body| _ = body.text("find", "c"), code), Some(13_435));
@@ -91,7 +91,7 @@ fn a_secondary_refuses_writes_and_reads_that_a_primary_is_for() {
 
 #[test]
 fn cursors_of_two_hosts_have_the_same_numbers() {
-    let mut table = Table::new(MongoDb::set());
+    let mut table = Table::new(MongoDb::of(Kind::Set));
     let (here, there) = (table.connect(0), table.connect(1));
     assert_eq!(table.ask(here, find, cursor), Some((FIRST_CURSOR, 2)));
     assert_eq!(table.ask(there, find, cursor), Some((FIRST_CURSOR, 2)));
@@ -103,7 +103,7 @@ fn cursors_of_two_hosts_have_the_same_numbers() {
 
 #[test]
 fn a_primary_that_is_cut_off_acknowledges_nothing() {
-    let mut table = Table::new(MongoDb::set());
+    let mut table = Table::new(MongoDb::of(Kind::Set));
     let (old, new) = (table.connect(0), table.connect(1));
     let some = 18 * 1000;
     table.database.disturb(1 + some, false, table.now);
