@@ -15,6 +15,7 @@
 //! - [`transactions`] has those that are under way, what they lock, and who waits for that;
 //! - [`witness`] sees what no pooler may do;
 //! - [`cursors`] gives batches;
+//! - [`streams`] gives batches that are waited for, and those that nobody asks for one by one;
 //! - [`elections`] has all that happens among the hosts.
 
 mod commands;
@@ -23,6 +24,7 @@ mod elections;
 mod errors;
 mod hello;
 mod message;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -40,7 +42,8 @@ use mongodb::{
 };
 
 use self::{
-    cursors::Cursor, elections::Stale, message::Next, transactions::Transactions, witness::Witness, writes::Written,
+    cursors::Cursor, elections::Stale, message::Next, streams::Streams, transactions::Transactions, witness::Witness,
+    writes::Written,
 };
 pub use self::{
     transactions::HOT,
@@ -92,6 +95,7 @@ pub struct MongoDb {
     written: Written,
     transactions: Transactions,
     witness: Witness,
+    streams: Streams,
     now: Duration,
     output: Vec<(Connection, Vec<u8>)>,
     closed: Vec<Connection>,
@@ -140,6 +144,7 @@ impl MongoDb {
             written: Written::default(),
             transactions: Transactions::default(),
             witness: Witness::default(),
+            streams: Streams::default(),
             now: Duration::ZERO,
             output: Vec::new(),
             closed: Vec::new(),
@@ -212,9 +217,15 @@ impl MongoDb {
                     let message: Vec<u8> = session.input.drain(..length).collect();
                     self.see(connection, &message);
                     self.hear(connection, &message);
+                    self.feed_streams();
                 }
             }
         }
+    }
+
+    /// So many of a user may wait for what others may write, at each host.
+    pub fn limit_streams(&mut self, most: usize) {
+        self.streams.most = Some(most);
     }
 
     /// A session ends, and its connection with it.
@@ -222,6 +233,7 @@ impl MongoDb {
         if self.sessions.remove(&connection).is_some() {
             self.closed.push(connection);
             self.transactions.give_up(connection);
+            self.streams.give_up(connection);
         }
     }
 }
@@ -267,12 +279,14 @@ impl Database for MongoDb {
         self.tell_time(now);
         self.sessions.remove(&connection);
         self.transactions.give_up(connection);
+        self.streams.give_up(connection);
     }
 
     fn due(&self) -> Option<Duration> {
         let downs = self.hosts.iter().filter_map(|host| host.down);
         let stale = self.stale.as_ref().map(|stale| stale.until);
-        let others = [self.election.map(|election| election.0), stale, self.transactions.due(), self.written.due()];
+        let election = self.election.map(|election| election.0);
+        let others = [election, stale, self.transactions.due(), self.written.due(), self.streams.due()];
         downs.chain(others.into_iter().flatten()).min()
     }
 

@@ -41,6 +41,9 @@ const UNWATCHED: Duration = Duration::from_secs(2);
 /// How long clients wait for a host that can serve them.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Requests of a pool that may wait for what others write.
+const MAX_PINNED: u32 = 1;
+
 /// What the password of every user is.
 const PASSWORD: &str = "secret";
 
@@ -117,7 +120,7 @@ impl Directory for Doors {
     }
 
     fn max_pinned(&self, _: PoolId) -> u32 {
-        1
+        MAX_PINNED
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -142,7 +145,7 @@ fn applications(
     (bounds, count): (Bounds, usize),
     kind: Kind,
     secure: bool,
-    max_size: u32,
+    (max_size, patient): (u32, bool),
 ) -> Vec<Application> {
     let hot = max_size > 1 && rng.percent(50);
     let pause = Duration::from_micros(rng.pick(&[300, 3000, 300_000]));
@@ -158,7 +161,7 @@ fn applications(
         let tasks = rng.pick(&[2, 5, 12]).min(bounds.requests);
         // Of two users each has sessions of the same ids.
         let session_of = if twins { number / model::USERS } else { number };
-        let traits = Traits { number, user, login, balanced, kind, tasks, pause, hot, session_of };
+        let traits = Traits { number, user, login, balanced, kind, tasks, pause, hot, patient, session_of };
         Application::new(traits, Rng::new(rng.next()))
     };
     (0..count).map(&mut drawn).collect()
@@ -197,12 +200,21 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
         // The body of a request may be behind more than the driver holds.
         rules.driver.max_held_input = 2048;
     }
-    let chaos = drawn::chaos(&mut rng, bounds);
+    let mut chaos = drawn::chaos(&mut rng, bounds);
+    if rng.percent(25) {
+        // So rarely that all is well again before the next.
+        chaos.every = chaos.every.map(|_| Duration::from_millis(1000 + rng.below(5000)));
+    }
     let house = House::new(MongoDb::new(doors.clone()), doors, rules, &network, &mut rng);
     let players = drawn::players(&mut rng, bounds, players, |number| Voice::new(number, kind));
     let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT, kind), &mut rng);
-    let guests = applications(&mut rng, (bounds, guests), kind, secure, max_size);
-    let mut site = Site::new(model::MongoDb::of(kind), trace);
+    let patient = rng.percent(30);
+    let guests = applications(&mut rng, (bounds, guests), kind, secure, (max_size, patient));
+    let mut database = model::MongoDb::of(kind);
+    if patient {
+        database.limit_streams(MAX_PINNED as usize);
+    }
+    let mut site = Site::new(database, trace);
     site.speak(&network);
     let mut world = World::new(
         (house, network, site),

@@ -15,6 +15,10 @@ fn error(text: &str, code: i32) -> Vec<u8> {
     document(|error| fail(error, text, code))
 }
 
+fn is_true(body: Document<'_>, name: &str) -> bool {
+    body.get(name).ok().flatten().is_some_and(Value::truth)
+}
+
 /// A command that may be carried out where the data may be old.
 fn is_for_any(body: Document<'_>) -> bool {
     let preference = body.get("$readPreference").ok().flatten().and_then(Value::document);
@@ -25,8 +29,7 @@ impl MongoDb {
     /// Carries out a request.
     pub(super) fn hear(&mut self, from: Connection, message: &[u8]) {
         let Ok(request) = Request::read(message) else { return self.drop_session(from) };
-        let Some(answer) = self.answer(from, &request, message) else { return };
-        if !request.silent {
+        if let Some(answer) = self.answer(from, &request, message).filter(|_| !request.silent) {
             self.say(from, request.answers, &answer);
         }
     }
@@ -65,8 +68,11 @@ impl MongoDb {
             ("find", Value::Text(_)) if !self.takes_writes(host) && !is_for_any(request.body) => {
                 error("not primary and secondaryOk=false", 13_435)
             }
+            ("find", Value::Text(collection)) if is_true(request.body, "tailable") => {
+                self.tail(from, collection, request.body)
+            }
             ("find", Value::Text(collection)) => self.find(from, collection, request.body),
-            ("getMore", Value::Int64(id)) => self.get_more(from, id, request.body),
+            ("getMore", Value::Int64(id)) => return self.next_batch(from, id, request, message),
             ("killCursors", Value::Text(_)) => self.kill_cursors(from, request.body),
             _ => error(&format!("no such command: '{}'", name.escape_default()), 59),
         })

@@ -22,6 +22,8 @@ pub struct Cursor {
     collection: String,
     session: Option<Session>,
     rest: VecDeque<Vec<u8>>,
+    /// It goes on for ever: so many rows of its collection have been read.
+    read: Option<usize>,
 }
 
 impl Cursor {
@@ -95,14 +97,37 @@ impl MongoDb {
             let host = &mut self.hosts[host];
             id = FIRST_CURSOR + host.opened;
             host.opened += 1;
-            host.cursors.insert(id, Cursor { collection: collection.into(), session, rest });
+            host.cursors.insert(id, Cursor { collection: collection.into(), session, rest, read: None });
         }
         document(|answer| batch(answer, "firstBatch", &first, id, collection))
+    }
+
+    /// Opens a cursor that goes on for ever, over what a majority has of a collection.
+    pub(super) fn tail(&mut self, from: Connection, collection: &str, body: Document<'_>) -> Vec<u8> {
+        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
+        let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(0, 1000) as usize);
+        let rows = self.rows(collection);
+        let first: Vec<_> = rows.iter().take(size).enumerate().map(|(number, text)| row(number as i64, text)).collect();
+        let host = &mut self.hosts[host];
+        let id = FIRST_CURSOR + host.opened;
+        host.opened += 1;
+        let (rest, read) = (VecDeque::new(), Some(first.len()));
+        host.cursors.insert(id, Cursor { collection: collection.into(), session, rest, read });
+        document(|answer| batch(answer, "firstBatch", &first, id, collection))
+    }
+
+    /// Whether the next batch of a cursor is to be waited for.
+    pub(super) fn has_nothing_new(&self, host: usize, id: i64) -> bool {
+        let cursor = self.hosts[host].cursors.get(&id);
+        let tail = cursor.and_then(|cursor| cursor.read.map(|read| (read, &cursor.collection)));
+        tail.is_some_and(|(read, collection)| read >= self.rows(collection).len())
     }
 
     /// Reads on.
     pub(super) fn get_more(&mut self, from: Connection, id: i64, body: Document<'_>) -> Vec<u8> {
         let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
+        let tailed = self.hosts[host].cursors.get(&id).filter(|cursor| cursor.read.is_some());
+        let rows = tailed.map(|cursor| self.rows(&cursor.collection)).unwrap_or_default();
         let cursors = &mut self.hosts[host].cursors;
         let Some(cursor) = cursors.get_mut(&id) else {
             return document(|error| fail(error, &format!("cursor id {id} not found"), 43));
@@ -112,6 +137,13 @@ impl MongoDb {
             return document(|error| fail(error, "the cursor is another session's or collection's", 13));
         }
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(1, 1000) as usize);
+        if let Some(read) = &mut cursor.read {
+            let next = rows.iter().enumerate().skip(*read).take(size);
+            let next: Vec<_> = next.map(|(number, text)| row(number as i64, text)).collect();
+            *read += next.len();
+            let collection = cursor.collection.clone();
+            return document(|answer| batch(answer, "nextBatch", &next, id, &collection));
+        }
         let next: Vec<_> = cursor.rest.drain(..size.min(cursor.rest.len())).collect();
         let collection = cursor.collection.clone();
         let over = cursor.rest.is_empty();

@@ -149,6 +149,7 @@ impl MongoDb {
             self.written.replicate();
         }
         self.end_old_transactions();
+        self.feed_streams();
     }
 
     /// A host goes down: its connections end, and its cursors are gone. It never gives the number of one again.

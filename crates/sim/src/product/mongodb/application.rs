@@ -7,6 +7,7 @@ mod court;
 mod judge;
 mod link;
 mod reading;
+mod tailing;
 mod task;
 mod transaction;
 mod verify;
@@ -23,6 +24,7 @@ use self::{
     judge::{Judge, Row},
     link::{Event, Link},
     reading::Reading,
+    tailing::Tailing,
     task::Task,
     transaction::{End, Statement, Transaction},
     verify::Verify,
@@ -59,6 +61,8 @@ pub struct Traits {
     pub pause: Duration,
     /// It writes to what transactions have for themselves.
     pub hot: bool,
+    /// It never leaves in the middle of anything.
+    pub patient: bool,
     /// Its sessions have the ids of another user's.
     pub session_of: usize,
 }
@@ -91,7 +95,10 @@ pub struct Application {
 
 struct Asked {
     end: EndId,
+    /// The id that the next answer refers to.
     id: i32,
+    /// What came in answers behind which more are to come.
+    read: Vec<String>,
     since: Time,
     faults: u64,
 }
@@ -155,7 +162,13 @@ impl Application {
                 let modes = ["primary", "secondaryPreferred", "nearest", "secondary"];
                 let (label, mode) = (self.row(String::new()).1, self.rng.pick(&modes));
                 let (count, size) = (self.rng.index(9), self.rng.below(4) as i32);
-                Task::Read(Reading::new(label, count, size, mode))
+                let exhausts = self.rng.percent(30);
+                Task::Read(Reading::new(label, count, size, mode, exhausts))
+            }
+            2 if self.rng.percent(40) => {
+                let collection = if self.traits.hot { HOT.to_owned() } else { self.ledger() };
+                let (mode, rounds) = (self.rng.pick(&["primary", "secondaryPreferred", "nearest"]), self.rng.below(4));
+                Task::Tail(Tailing::new(collection, mode, rounds as u32, 1 + self.rng.below(30) as i64))
             }
             2..=4 => {
                 let row = self.some_row();
@@ -220,6 +233,9 @@ impl Application {
         }
         let mut message = Vec::new();
         wire::request_of(&mut message, id, &document);
+        if task.exhausts() {
+            message[16..20].copy_from_slice(&wire::EXHAUST_ALLOWED.to_le_bytes());
+        }
         let link = &mut self.links[chosen];
         if around.trace {
             let (now, number) = (around.now.0 as f64 / 1e9, self.traits.number);
@@ -227,7 +243,7 @@ impl Application {
         }
         self.story.push(format!("over {}: {}", link.end, message.escape_ascii()));
         let faults = around.faults - around.felt;
-        self.asked = Some(Asked { end: link.end, id, since: around.now, faults });
+        self.asked = Some(Asked { end: link.end, id, read: Vec::new(), since: around.now, faults });
         self.bound = Some(link.end);
         link.send(around.network, &message);
     }
@@ -293,7 +309,7 @@ impl Guest<MongoDb> for Application {
         }
         let impatience = match self.task {
             None => 300,
-            Some(_) if self.traits.hot => 0,
+            Some(_) if self.traits.hot || self.traits.patient => 0,
             Some(_) => 150,
         };
         if !self.links.is_empty() && self.rng.per_myriad(impatience) {
@@ -326,11 +342,18 @@ impl Guest<MongoDb> for Application {
                     self.send(at, around);
                 }
                 Event::Message(message) => {
-                    let asked = self.asked.as_ref().filter(|asked| asked.end == end);
+                    let asked = self.asked.as_mut().filter(|asked| asked.end == end);
                     let Some(asked) = asked else { panic!("{} hears what it has not asked", self.tale()) };
                     let hurt = around.faults > asked.faults;
-                    let (outcome, _) = Outcome::read(&message, asked.id);
-                    self.take(outcome, hurt, around);
+                    let (mut outcome, next) = Outcome::read(&message, asked.id);
+                    if let Outcome::Done { batch, .. } = &mut outcome {
+                        asked.read.append(batch);
+                        *batch = std::mem::take(&mut asked.read);
+                    }
+                    match (outcome, next) {
+                        (Outcome::Done { batch, .. }, Some(id)) => (asked.read, asked.id) = (batch, id),
+                        (outcome, _) => self.take(outcome, hurt, around),
+                    }
                 }
                 Event::Lost(why) => {
                     around.network.close(end);

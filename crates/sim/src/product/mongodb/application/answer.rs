@@ -55,11 +55,11 @@ fn batch(answer: Document<'_>) -> Option<(Vec<String>, i64)> {
 }
 
 impl Outcome {
-    /// Reads an answer, which is to this request. Says whether another one follows.
-    pub fn read(message: &[u8], asked: i32) -> (Self, bool) {
+    /// Reads an answer, which is to this request. If another one follows unasked: what that refers to.
+    pub fn read(message: &[u8], asked: i32) -> (Self, Option<i32>) {
         let header = Header::read(message).expect("it is whole").expect("a header that may be");
         assert_eq!(header.answers, asked, "an answer to another request");
-        let more = wire::flags(message).is_some_and(|flags| flags & wire::MORE_TO_COME != 0);
+        let more = wire::flags(message).filter(|flags| flags & wire::MORE_TO_COME != 0).map(|_| header.id);
         let answer = wire::answered(message, &header).expect("an answer that is well formed");
         let Some((code, text)) = texts::error(answer) else {
             assert_eq!(answer.get("ok").ok().flatten().map(Value::truth), Some(true), "an answer that says nothing");

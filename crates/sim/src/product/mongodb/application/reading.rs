@@ -1,11 +1,16 @@
 //! A read to its end: the first batch of a cursor, and all others, each over whatever connection.
 
+use std::time::Duration;
+
 use mongodb::bson::Writer;
 
 use super::{
     answer::Outcome,
     court::{ASK, Court, Next},
 };
+
+/// How often it asks again when too many wait already.
+const MAX_REFUSED: u32 = 500;
 
 /// See the file's head.
 pub struct Reading {
@@ -14,18 +19,25 @@ pub struct Reading {
     pub count: usize,
     pub size: i32,
     pub mode: &'static str,
+    /// It has all batches come unasked.
+    exhausts: bool,
+    refused: u32,
     read: Vec<String>,
     cursor: i64,
 }
 
 impl Reading {
-    pub fn new(label: String, count: usize, size: i32, mode: &'static str) -> Self {
-        Self { label, count, size, mode, read: Vec::new(), cursor: 0 }
+    pub fn new(label: String, count: usize, size: i32, mode: &'static str, exhausts: bool) -> Self {
+        Self { label, count, size, mode, exhausts, refused: 0, read: Vec::new(), cursor: 0 }
     }
 
     /// A host has a cursor of it.
     pub fn is_open(&self) -> bool {
         self.cursor != 0
+    }
+
+    pub fn exhausts(&self) -> bool {
+        self.exhausts && self.is_open()
     }
 
     pub fn command(&self, body: &mut Writer<'_>) {
@@ -48,6 +60,10 @@ impl Reading {
                 }
                 let right: Vec<String> = (0..self.count).map(|n| format!("{}.{n} ", self.label)).collect();
                 assert_eq!(self.read, right, "what a cursor gives");
+            }
+            Outcome::Refused(refusal) if refusal.code == 365 && self.exhausts() && self.refused < MAX_REFUSED => {
+                self.refused += 1;
+                return Next::Ask(Duration::from_millis(4));
             }
             Outcome::Refused(refusal) => {
                 // A host that was down has no cursor of before.

@@ -8,6 +8,7 @@ use super::{
     court::{Court, Next},
     judge::Judge,
     reading::Reading,
+    tailing::Tailing,
     transaction::Transaction,
     verify::Verify,
     write::Write,
@@ -18,6 +19,7 @@ pub enum Task {
     Write(Write),
     Transaction(Transaction),
     Read(Reading),
+    Tail(Tailing),
     /// What a connection had open ends with it, for its driver believed in a load balancer.
     Verify(Verify),
 }
@@ -29,15 +31,21 @@ impl Task {
             Self::Write(write) => write.command(body),
             Self::Transaction(transaction) => transaction.command(body),
             Self::Read(reading) => reading.command(body),
+            Self::Tail(tailing) => tailing.command(body),
             Self::Verify(verify) => verify.command(body),
         }
+    }
+
+    /// All answers to its next command may come unasked, one behind the other.
+    pub fn exhausts(&self) -> bool {
+        matches!(self, Self::Read(reading) if reading.exhausts())
     }
 
     /// The database that this is for.
     pub fn database(&self) -> &'static str {
         match self {
             Self::Transaction(transaction) => transaction.database(),
-            Self::Write(_) | Self::Read(_) | Self::Verify(_) => "app",
+            Self::Write(_) | Self::Read(_) | Self::Tail(_) | Self::Verify(_) => "app",
         }
     }
 
@@ -47,6 +55,7 @@ impl Task {
             Self::Write(write) => write.take(outcome, court),
             Self::Transaction(transaction) => transaction.take(outcome, court),
             Self::Read(reading) => reading.take(outcome, court),
+            Self::Tail(tailing) => tailing.take(outcome, court),
             Self::Verify(verify) => verify.take(&outcome, court),
         }
     }
@@ -56,7 +65,7 @@ impl Task {
         match self {
             Self::Write(write) => write.vanish(asked, judge),
             Self::Transaction(transaction) => transaction.vanish(asked, judge),
-            Self::Read(_) | Self::Verify(_) => {}
+            Self::Read(_) | Self::Tail(_) | Self::Verify(_) => {}
         }
     }
 
@@ -65,6 +74,7 @@ impl Task {
         match self {
             Self::Transaction(transaction) => transaction.is_begun(),
             Self::Read(reading) => reading.is_open(),
+            Self::Tail(tailing) => tailing.is_open(),
             Self::Write(_) | Self::Verify(_) => false,
         }
     }
