@@ -7,7 +7,7 @@
 //!
 //! `cluster` plays the toy for a cluster in the same way; what it needs of the seam no product has.
 //!
-//! It cannot see: TLS, logins with passwords, HTTP, host names, real threads (two workers never run at the same time), and what the models
+//! It cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at the same time), and what the models
 //! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
 //! (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
 

@@ -73,7 +73,7 @@ impl MongoDb {
             }
             ("find", Value::Text(collection)) => self.find(from, collection, request.body),
             ("getMore", Value::Int64(id)) => return self.next_batch(from, id, request, message),
-            ("killCursors", Value::Text(_)) => self.kill_cursors(from, request.body),
+            ("killCursors", Value::Text(_)) => self.kill_cursors(from, request),
             _ => error(&format!("no such command: '{}'", name.escape_default()), 59),
         })
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use mongodb::bson::{Document, Value, Writer};
 
-use super::{FIRST_CURSOR, MongoDb, document, errors::fail, writes::Session};
+use super::{FIRST_CURSOR, MongoDb, document, errors::fail, message::Request, writes::Session};
 use crate::databases::Connection;
 
 /// Documents of a batch, where nobody says how many.
@@ -153,15 +153,19 @@ impl MongoDb {
         document(|answer| batch(answer, "nextBatch", &next, if over { 0 } else { id }, &collection))
     }
 
-    /// Closes cursors of the session. A real server asks only whose user's they are; here all clients are the same
-    /// user, and some say anything.
-    pub(super) fn kill_cursors(&mut self, from: Connection, body: Document<'_>) -> Vec<u8> {
-        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
+    /// Closes cursors of the session. A real server asks only whose user's they are; here many clients are the same
+    /// user, and some say anything. But a pooler's own requests, whose ids are negative, are of no session.
+    pub(super) fn kill_cursors(&mut self, from: Connection, request: &Request<'_>) -> Vec<u8> {
+        let body = request.body;
+        let (host, user, session) = (self.sessions[&from].host, self.sessions[&from].user, self.session_of(from, body));
+        let any = request.answers.id < 0 && session.is_none();
         let asked = body.get("cursors").ok().flatten().and_then(Value::array);
         let ids = asked.into_iter().flat_map(Document::elements).flatten();
         let ids: Vec<i64> = ids.filter_map(|id| id.value().ok()?.integer()).collect();
         let cursors = &mut self.hosts[host].cursors;
-        let own = |cursor: &Cursor| cursor.session == session;
+        let own = |cursor: &Cursor| {
+            cursor.session == session || (any && cursor.session.as_ref().is_some_and(|(of, _)| *of == user))
+        };
         let (killed, unknown): (Vec<i64>, Vec<i64>) =
             ids.into_iter().partition(|id| cursors.get(id).is_some_and(own) && cursors.remove(id).is_some());
         document(|answer| {
