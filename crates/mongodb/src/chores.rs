@@ -99,8 +99,19 @@ impl Chore {
 pub struct Belongings {
     /// The collection that the present request is about.
     pub about: Option<Collection>,
-    /// Its cursors, by what the client was told.
-    pub cursors: Vec<(i64, Collection)>,
+    /// Its cursors.
+    pub cursors: Vec<OwnCursor>,
     /// The session and the number of its transaction.
     pub transaction: Option<([u8; 16], i64)>,
+}
+
+/// A cursor that ends with its connection.
+#[derive(Debug)]
+pub struct OwnCursor {
+    /// What the client was told, which may be another cursor's when this one is closed.
+    pub told: i64,
+    /// Where it is, and its id there.
+    pub host: usize,
+    pub id: i64,
+    pub of: Collection,
 }

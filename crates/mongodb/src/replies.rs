@@ -8,6 +8,7 @@ use crate::{
     MongoDb,
     answers::{Said, rewrite_labelled},
     bson::{Document, Value},
+    chores::OwnCursor,
     client::{Client, State},
     command::Transaction,
     cursors::Place,
@@ -206,14 +207,14 @@ impl MongoDb {
             match own.about.take() {
                 Some(about) if told != 0 => {
                     if own.cursors.len() >= MAX_OWN_CURSORS {
-                        own.cursors.retain(|(cursor, _)| self.cursors.find(&client.user, *cursor).is_some());
+                        own.cursors.retain(|cursor| self.cursors.find(&client.user, cursor.told).is_some());
                     }
-                    own.cursors.push((told, about));
+                    own.cursors.push(OwnCursor { told, host, id, of: about });
                 }
                 _ => {}
             }
             if let Some(named) = client.cursors.first().filter(|_| told == 0) {
-                own.cursors.retain(|(cursor, _)| *cursor != named.told);
+                own.cursors.retain(|cursor| cursor.told != named.told);
             }
         }
         told

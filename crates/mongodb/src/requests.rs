@@ -14,9 +14,10 @@ use protocol::{
 use crate::{
     MongoDb,
     bson::{Document, Malformed},
-    chores::Chore,
+    chores::{Chore, OwnCursor},
     client::{Client, Refused, Request, State},
     command::{Command, Transaction},
+    cursors::Place,
     directory::Welcome,
     errors::{Code, Failure},
     own::{Taken, is_own},
@@ -497,10 +498,12 @@ impl MongoDb {
     /// The driver believes that a load balancer stands between, so what belongs to the connection ends with it.
     fn end_belongings(&self, client: &mut Client) {
         let Some(own) = client.belongings.take() else { return };
-        for (told, of) in own.cursors {
-            if let Some(place) = self.cursors.find(&client.user, told) {
+        for OwnCursor { told, host, id, of } in own.cursors {
+            // One that the client has closed may have left its number to a cursor of another host, which is somebody else's.
+            let is_there = |place: Place| (place.host, place.id) == (host, id);
+            if self.cursors.find(&client.user, told).is_some_and(is_there) {
                 self.cursors.closed(&client.user, told);
-                self.add_chore(&client.user, place.host, Chore::Kill { of, cursors: vec![place.id] });
+                self.add_chore(&client.user, host, Chore::Kill { of, cursors: vec![id] });
             }
         }
         if let Some((session, number)) = own.transaction {

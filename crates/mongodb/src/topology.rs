@@ -17,6 +17,10 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Hosts that there may ever have been, over all configurations.
 const MAX_HOSTS: usize = 1024;
 
+/// A primary that another one has replaced finds out sooner than this (`electionTimeoutMillis` is 10 seconds). What is forgotten then is of
+/// use only while it does not: a replica set that was made anew counts its elections from the beginning.
+const STALE: Duration = Duration::from_secs(60);
+
 /// Tells a monitor that what its host is about to say may no longer be true.
 const URGENT: u8 = 1;
 
@@ -32,10 +36,20 @@ pub struct Topology {
     last_key: u64,
     turn: usize,
     hosts: Vec<Host>,
+    /// The latest election that any host has told of, and when one did last: a primary of an earlier one has been replaced, even if
+    /// nothing is known of its successor just now.
+    latest: Option<(Election, Duration)>,
     /// Those that are configured now; `None` until that is known.
     present: Option<Vec<usize>>,
     /// Who waits until a host is known, with their keys.
     parked: Vec<(ClientTag, u64)>,
+}
+
+/// What is greater is later.
+type Election = ([u8; 12], i64);
+
+fn election(facts: &Facts) -> Election {
+    (facts.election.1, facts.election.0)
 }
 
 #[derive(Default, Clone)]
@@ -75,14 +89,19 @@ impl Topology {
 
     /// A host that takes writes, if one is known: the primary of the latest election, or any mongos.
     pub fn writable(&mut self) -> Option<usize> {
-        let primaries = self.up().filter(|(_, facts)| facts.role == Role::Primary);
-        if let Some((host, _)) = primaries.max_by_key(|(_, facts)| (facts.election.1, facts.election.0)) {
+        let primaries = self.up().filter(|(_, facts)| facts.role == Role::Primary && !self.is_replaced(facts));
+        if let Some((host, _)) = primaries.max_by_key(|(_, facts)| election(facts)) {
             return Some(host);
         }
         self.turn = self.turn.wrapping_add(1);
         let others = || self.up().filter(|(_, facts)| matches!(facts.role, Role::Standalone | Role::Mongos));
         let count = others().count();
         others().nth(self.turn % count.max(1)).map(|(host, _)| host)
+    }
+
+    /// Whether a primary was elected later than this one.
+    fn is_replaced(&self, facts: &Facts) -> bool {
+        self.latest.is_some_and(|(latest, told)| election(facts) < latest && self.now < told + STALE)
     }
 
     /// A host for this; `None` if none is known.
@@ -125,12 +144,14 @@ impl Topology {
     /// Whether what began at a host as the primary can no longer end there: another was elected later, or the host is gone.
     pub fn is_over_at(&self, host: usize) -> bool {
         let Some(known) = self.hosts.get(host) else { return true };
-        let election = |facts: &Facts| (facts.election.1, facts.election.0);
-        let own = known.last.as_ref().filter(|facts| facts.role == Role::Primary).map(election);
+        let primary = known.last.as_ref().filter(|facts| facts.role == Role::Primary);
+        let own = primary.map(election);
         let later = |(number, facts): (usize, &Facts)| {
             number != host && facts.role == Role::Primary && own.is_none_or(|own| election(facts) > own)
         };
-        (!known.up && known.monitor.is_none()) || self.up().any(later)
+        (!known.up && known.monitor.is_none())
+            || primary.is_some_and(|facts| self.is_replaced(facts))
+            || self.up().any(later)
     }
 
     /// The hosts are mongos, each of which has transactions of its own.
@@ -172,6 +193,9 @@ impl Topology {
         }
         if host >= self.hosts.len() && host < MAX_HOSTS {
             self.hosts.resize(host + 1, Host::default());
+        }
+        if facts.role == Role::Primary && !self.is_replaced(&facts) {
+            self.latest = Some((election(&facts), self.now));
         }
         let Some(host) = self.hosts.get_mut(host) else { return };
         (host.last, host.up) = (Some(facts), true);
@@ -244,4 +268,48 @@ pub fn post(to: Peer, key: u64, out: &mut Outbox) {
 /// The name of a replica set that is not the one that is configured.
 pub fn is_other_set(facts: &Facts, wanted: Option<&Arc<str>>) -> bool {
     wanted.is_some_and(|wanted| facts.set.as_ref() != Some(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn primary_of(term: u8) -> Facts {
+        let mut election = [0x7f; 12];
+        election[11] = term;
+        Facts {
+            role: Role::Primary,
+            set: Some("rs".into()),
+            wire: 21,
+            session_minutes: Some(30),
+            tags: TagSet::new(),
+            election: (1, election),
+        }
+    }
+
+    #[test]
+    fn a_primary_that_was_replaced_takes_no_writes_though_its_successor_is_away() {
+        let (mut topology, mut out) = (Topology::new(), Outbox::default());
+        topology.learn(0, primary_of(1), &mut out);
+        topology.learn(1, primary_of(2), &mut out);
+        assert_eq!(topology.writable(), Some(1));
+        topology.suspect(1, &mut out);
+        assert_eq!(topology.writable(), None);
+        topology.learn(0, primary_of(1), &mut out);
+        assert_eq!(topology.writable(), None);
+        assert!(topology.is_over_at(0));
+        topology.learn(0, primary_of(3), &mut out);
+        assert_eq!(topology.writable(), Some(0));
+    }
+
+    #[test]
+    fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
+        let (mut topology, mut out) = (Topology::new(), Outbox::default());
+        topology.learn(0, primary_of(9), &mut out);
+        topology.suspect(0, &mut out);
+        topology.learn(0, primary_of(1), &mut out);
+        assert_eq!(topology.writable(), None);
+        topology.tell_time(STALE, &mut out);
+        assert_eq!(topology.writable(), Some(0));
+    }
 }

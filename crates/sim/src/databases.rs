@@ -18,12 +18,14 @@ pub type Connection = u64;
 pub trait Database {
     /// Hosts that it consists of; they are numbered from 0 on.
     const HOSTS: u16 = 1;
+    /// Ports at which they listen, in turns: each host has as many.
+    const PORTS: u16 = Self::HOSTS;
 
     /// Somebody has connected.
     fn connect(&mut self, now: Duration) -> Connection;
 
-    /// Somebody has connected to one of its hosts.
-    fn connect_to(&mut self, _host: u16, now: Duration) -> Connection {
+    /// Somebody has connected to one of its ports.
+    fn connect_to(&mut self, _port: u16, now: Duration) -> Connection {
         self.connect(now)
     }
 
@@ -35,6 +37,11 @@ pub trait Database {
 
     /// The peer has gone, or the connection is broken: what the session held is let go of.
     fn hang_up(&mut self, connection: Connection, now: Duration);
+
+    /// How many acknowledged writes it has taken back, as it may with those that asked for no more.
+    fn taken_back(&self) -> u64 {
+        0
+    }
 
     /// When something is to happen by itself: a sleep ends, a time-out is due.
     fn due(&self) -> Option<Duration>;

@@ -111,6 +111,7 @@ fn main() -> ExitCode {
                 |done| {
                     steps += done.steps;
                     ended[0] += done.faults;
+                    ended[1] += done.taken_back;
                 },
             )
         }

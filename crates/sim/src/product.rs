@@ -7,12 +7,13 @@
 //!
 //! `cluster` plays the toy for a cluster, the example of how a protocol is added, in the same way.
 //!
-//! It cannot see: TLS, logins with passwords, HTTP, host names, real threads (two workers never run at the same time), and what the models
+//! It cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at the same time), and what the models
 //! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
 //! (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
 
 pub mod cluster;
 mod drawn;
+mod guest;
 pub mod mongodb;
 mod player;
 pub mod postgres;
@@ -35,6 +36,7 @@ use crate::{
     shrink,
 };
 
+use guest::Guest;
 use player::{Around, Player, Speech};
 use raw_client::RawClient;
 use site::{Site, elapsed};
@@ -60,6 +62,8 @@ pub struct Done {
     pub steps: u64,
     /// What clients were answered, in messages.
     pub faults: u64,
+    /// Acknowledged writes that the database has taken back, as it may with those that asked for no more.
+    pub taken_back: u64,
     /// Tells schedules apart: the same seed must give the same.
     pub print: u64,
 }
@@ -144,6 +148,7 @@ pub struct World<P: Protocol, S: Speech> {
     site: Site<S::Database>,
     players: Vec<Player<S>>,
     raw_clients: Vec<RawClient>,
+    guests: Vec<Box<dyn Guest<S::Database>>>,
     rng: Rng,
     now: Time,
     /// Ends to which something has happened.
@@ -184,6 +189,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             site,
             players,
             raw_clients,
+            guests: Vec::new(),
             rng,
             now: Time(0),
             news: BTreeSet::new(),
@@ -205,7 +211,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
     /// Plays until all players have lived, and all has come to rest.
     fn play(mut self, leftovers: impl Fn(&S::Database) -> Vec<String>) -> Done {
         self.plan_fault();
-        while !(self.players.iter().all(Player::is_done) && self.raw_clients.iter().all(RawClient::is_done)) {
+        while !self.all_have_gone() {
             self.step();
         }
         self.next_fault = None;
@@ -229,6 +235,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
             self.describe()
         );
         self.house.check_sessions();
+        self.done.taken_back = self.site.database.taken_back();
         let left = leftovers(&self.site.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.house.handle().drain();
@@ -239,6 +246,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
         assert!(self.house.has_ended(), "the workers do not end");
         assert!(self.is_alone(), "a connection outlives the workers: {}", self.describe());
         self.done
+    }
+
+    fn all_have_gone(&self) -> bool {
+        let guests = self.guests.iter().all(|guest| guest.is_done());
+        guests && self.players.iter().all(Player::is_done) && self.raw_clients.iter().all(RawClient::is_done)
     }
 
     fn describe(&self) -> String {
@@ -276,7 +288,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
         let raw_clients: Vec<usize> =
             (0..self.raw_clients.len()).filter(|s| self.raw_clients[*s].wake <= self.now).collect();
-        let mut choices = workers.len() + players.len() + raw_clients.len() + self.news.len();
+        let guests: Vec<usize> = (0..self.guests.len()).filter(|g| self.guests[*g].wake() <= self.now).collect();
+        let mut choices = workers.len() + players.len() + raw_clients.len() + guests.len() + self.news.len();
         let due = self.site.due().is_some_and(|due| due <= self.now);
         choices += usize::from(due);
         let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
@@ -303,19 +316,15 @@ impl<P: Protocol, S: Speech> World<P, S> {
             return self.raw_clients[*raw_client].act(&self.network, self.now);
         }
         lot -= raw_clients.len();
+        if let Some(guest) = guests.get(lot) {
+            self.note(7, *guest as u64);
+            return self.with_guest(*guest, |guest, around| guest.act(around));
+        }
+        lot -= guests.len();
         if let Some(end) = self.news.iter().nth(lot).copied() {
             self.note(3, u64::from(end));
             self.news.remove(&end);
-            if self.site.has(end) {
-                return self.site.listen(&self.network, end, self.now);
-            }
-            if let Some(player) = self.players.iter().position(|player| player.has(end)) {
-                return self.with_player(player, |player, around| player.listen(end, around));
-            }
-            if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.has(end)) {
-                return raw_client.listen(&self.network);
-            }
-            return;
+            return self.tell_news(end);
         }
         lot -= self.news.len();
         if due && lot == 0 {
@@ -329,6 +338,22 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
         self.note(5, 0);
         self.break_something();
+    }
+
+    /// Something has happened to an end outside of the workers.
+    fn tell_news(&mut self, end: EndId) {
+        if self.site.has(end) {
+            return self.site.listen(&self.network, end, self.now);
+        }
+        if let Some(player) = self.players.iter().position(|player| player.has(end)) {
+            return self.with_player(player, |player, around| player.listen(end, around));
+        }
+        if let Some(guest) = self.guests.iter().position(|guest| guest.has(end)) {
+            return self.with_guest(guest, |guest, around| guest.listen(end, around));
+        }
+        if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.has(end)) {
+            raw_client.listen(&self.network);
+        }
     }
 
     /// Workers that have something to do, and are not held up.
@@ -348,7 +373,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
     /// The workers are to end: at the very moment in which a client comes, and nobody else is there.
     fn is_to_drain(&self) -> bool {
         let due = self.chaos.drain.is_some_and(|at| elapsed(self.now) >= at);
-        due && self.network.is_knocked() && self.players.iter().filter(|player| player.is_here()).count() == 1
+        let here = self.players.iter().filter(|player| player.is_here()).count()
+            + self.guests.iter().filter(|guest| guest.is_here()).count();
+        due && self.network.is_knocked() && here == 1
     }
 
     fn drain(&mut self) {
@@ -357,11 +384,24 @@ impl<P: Protocol, S: Speech> World<P, S> {
         self.done.faults += 1;
         self.players.iter_mut().for_each(Player::retire);
         self.raw_clients.iter_mut().for_each(RawClient::retire);
+        self.guests.iter_mut().for_each(|guest| guest.retire());
         self.house.handle().drain();
     }
 
     fn with_player(&mut self, player: usize, f: impl FnOnce(&mut Player<S>, &Around<'_, S::Database>)) {
-        let around = Around {
+        let mut called = std::mem::take(&mut self.players);
+        f(&mut called[player], &self.around());
+        self.players = called;
+    }
+
+    fn with_guest(&mut self, guest: usize, f: impl FnOnce(&mut dyn Guest<S::Database>, &Around<'_, S::Database>)) {
+        let mut called = std::mem::take(&mut self.guests);
+        f(&mut *called[guest], &self.around());
+        self.guests = called;
+    }
+
+    fn around(&self) -> Around<'_, S::Database> {
+        Around {
             network: &self.network,
             real: &self.site.database,
             now: self.now,
@@ -373,8 +413,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
                     || self.last_fault.is_some_and(|at| self.now < at + self.aftermath),
             ),
             trace: self.trace,
-        };
-        f(&mut self.players[player], &around);
+        }
     }
 
     fn pass(&mut self, to: Time) {
@@ -386,11 +425,13 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn pass_to_next(&mut self) {
         let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
         let raw_clients = self.raw_clients.iter().map(|raw_client| raw_client.wake).min().filter(|at| at.0 < u64::MAX);
+        let guests = self.guests.iter().map(|guest| guest.wake()).min().filter(|at| at.0 < u64::MAX);
         let times = [
             self.network.next_at(),
             self.house.next_at(),
             players,
             raw_clients,
+            guests,
             self.site.due(),
             self.next_fault,
             self.recovery,
@@ -432,7 +473,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
-            (0..S::Database::HOSTS).for_each(|host| self.network.set_host(host, Host::Accepts));
+            (0..S::Database::PORTS).for_each(|port| self.network.set_host(port, Host::Accepts));
             _ = self.house.handle().resume(None);
             if !self.chaos.gentle {
                 self.last_fault = Some(self.now);
@@ -492,7 +533,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn set_some_host(&mut self, how: Host) {
         let host = if S::Database::HOSTS > 1 { self.rng.below(S::Database::HOSTS.into()) } else { 0 };
-        self.network.set_host(host as u16, how);
+        let ports = (host as u16..S::Database::PORTS).step_by(S::Database::HOSTS.into());
+        ports.for_each(|port| self.network.set_host(port, how));
     }
 
     /// An operator gives an order.

@@ -2,11 +2,21 @@
 
 use mongodb::bson::{Document, Value};
 
-use super::{MongoDb, document, errors::fail, message::Request, writes::Outcome};
+use super::{
+    MongoDb, document,
+    errors::fail,
+    message::Request,
+    transactions::{HOT, stands},
+    writes::Outcome,
+};
 use crate::databases::Connection;
 
 fn error(text: &str, code: i32) -> Vec<u8> {
     document(|error| fail(error, text, code))
+}
+
+fn is_true(body: Document<'_>, name: &str) -> bool {
+    body.get(name).ok().flatten().is_some_and(Value::truth)
 }
 
 /// A command that may be carried out where the data may be old.
@@ -19,14 +29,13 @@ impl MongoDb {
     /// Carries out a request.
     pub(super) fn hear(&mut self, from: Connection, message: &[u8]) {
         let Ok(request) = Request::read(message) else { return self.drop_session(from) };
-        let Some(answer) = self.answer(from, &request) else { return };
-        if !request.silent {
+        if let Some(answer) = self.answer(from, &request, message).filter(|_| !request.silent) {
             self.say(from, request.answers, &answer);
         }
     }
 
     /// The answer, if there is one now.
-    fn answer(&mut self, from: Connection, request: &Request<'_>) -> Option<Vec<u8>> {
+    fn answer(&mut self, from: Connection, request: &Request<'_>, message: &[u8]) -> Option<Vec<u8>> {
         let host = self.sessions.get(&from).expect("it speaks").host;
         let Some(Ok((name, subject))) = request.body.elements().next().map(|first| {
             let first = first?;
@@ -37,19 +46,19 @@ impl MongoDb {
         if request.body.elements().any(|element| element.is_err()) {
             return Some(error("a body that is malformed", 9));
         }
+        if let Some(begins) = stands(request.body).filter(|_| !self.own) {
+            return self.in_transaction(from, (name, subject), request, begins);
+        }
         let ok = || document(|answer| _ = answer.double("ok", 1.0));
         Some(match (name, subject) {
-            ("hello" | "isMaster" | "ismaster", _) => self.hello(host, name, request.body),
+            ("hello" | "isMaster" | "ismaster", _) => self.hello(from, host, name, request.body),
             ("ping", _) => ok(),
             ("insert" | "update", Value::Text(_)) if !self.takes_writes(host) => error("not primary", 10_107),
-            ("insert" | "update", Value::Text(_)) if self.is_stale(host) => {
-                let stale = self.stale.as_mut().expect("it is one");
-                if !request.silent {
-                    stale.waiting.push((from, request.answers));
-                }
+            ("insert" | "update", Value::Text(HOT)) if self.is_taken(host, None) => {
+                self.wait_for_hot(from, message);
                 return None;
             }
-            ("insert" | "update", Value::Text(collection)) => match self.write(name, collection, request) {
+            ("insert" | "update", Value::Text(collection)) => match self.write(from, name, collection, request)? {
                 Outcome::Done(_) if self.ambush.take().is_some() => {
                     self.drop_session(from);
                     return None;
@@ -59,9 +68,12 @@ impl MongoDb {
             ("find", Value::Text(_)) if !self.takes_writes(host) && !is_for_any(request.body) => {
                 error("not primary and secondaryOk=false", 13_435)
             }
-            ("find", Value::Text(collection)) => self.find(host, collection, request.body),
-            ("getMore", Value::Int64(id)) => self.get_more(host, id, request.body),
-            ("killCursors", Value::Text(_)) => self.kill_cursors(host, request.body),
+            ("find", Value::Text(collection)) if is_true(request.body, "tailable") => {
+                self.tail(from, collection, request.body)
+            }
+            ("find", Value::Text(collection)) => self.find(from, collection, request.body),
+            ("getMore", Value::Int64(id)) => return self.next_batch(from, id, request, message),
+            ("killCursors", Value::Text(_)) => self.kill_cursors(from, request),
             _ => error(&format!("no such command: '{}'", name.escape_default()), 59),
         })
     }

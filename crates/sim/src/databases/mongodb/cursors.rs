@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use mongodb::bson::{Document, Value, Writer};
 
-use super::{FIRST_CURSOR, MongoDb, document, errors::fail};
+use super::{FIRST_CURSOR, MongoDb, document, errors::fail, message::Request, writes::Session};
+use crate::databases::Connection;
 
 /// Documents of a batch, where nobody says how many.
 const BATCH: usize = 101;
@@ -19,8 +20,17 @@ const MAX_WIDTH: i64 = 8000;
 /// See the file's head.
 pub struct Cursor {
     collection: String,
-    session: Option<Vec<u8>>,
+    session: Option<Session>,
     rest: VecDeque<Vec<u8>>,
+    /// It goes on for ever: so many rows of its collection have been read.
+    read: Option<usize>,
+}
+
+impl Cursor {
+    /// Whether it belongs to this session.
+    pub fn is_of(&self, session: &Session) -> bool {
+        self.session.as_ref() == Some(session)
+    }
 }
 
 /// The id of the session that a command belongs to.
@@ -73,12 +83,13 @@ fn batch(answer: &mut Writer<'_>, name: &str, documents: &[Vec<u8>], id: i64, co
 
 impl MongoDb {
     /// Opens a cursor, which has its end at once if its first batch has all.
-    pub(super) fn find(&mut self, host: usize, collection: &str, body: Document<'_>) -> Vec<u8> {
+    pub(super) fn find(&mut self, from: Connection, collection: &str, body: Document<'_>) -> Vec<u8> {
+        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(0, 1000) as usize);
         let filter = body.get("filter").ok().flatten().and_then(Value::document);
         let mut rest: VecDeque<_> = match (collection, filter) {
             ("numbers", Some(filter)) => numbers(filter),
-            _ => self.rows(collection).iter().enumerate().map(|(n, text)| row(n as i64, text)).collect(),
+            _ => self.visible(from, collection, body).iter().enumerate().map(|(n, text)| row(n as i64, text)).collect(),
         };
         let first: Vec<_> = rest.drain(..size.min(rest.len())).collect();
         let mut id = 0;
@@ -86,22 +97,53 @@ impl MongoDb {
             let host = &mut self.hosts[host];
             id = FIRST_CURSOR + host.opened;
             host.opened += 1;
-            host.cursors.insert(id, Cursor { collection: collection.into(), session: session(body), rest });
+            host.cursors.insert(id, Cursor { collection: collection.into(), session, rest, read: None });
         }
         document(|answer| batch(answer, "firstBatch", &first, id, collection))
     }
 
+    /// Opens a cursor that goes on for ever, over what a majority has of a collection.
+    pub(super) fn tail(&mut self, from: Connection, collection: &str, body: Document<'_>) -> Vec<u8> {
+        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
+        let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(0, 1000) as usize);
+        let rows = self.rows(collection);
+        let first: Vec<_> = rows.iter().take(size).enumerate().map(|(number, text)| row(number as i64, text)).collect();
+        let host = &mut self.hosts[host];
+        let id = FIRST_CURSOR + host.opened;
+        host.opened += 1;
+        let (rest, read) = (VecDeque::new(), Some(first.len()));
+        host.cursors.insert(id, Cursor { collection: collection.into(), session, rest, read });
+        document(|answer| batch(answer, "firstBatch", &first, id, collection))
+    }
+
+    /// Whether the next batch of a cursor is to be waited for.
+    pub(super) fn has_nothing_new(&self, host: usize, id: i64) -> bool {
+        let cursor = self.hosts[host].cursors.get(&id);
+        let tail = cursor.and_then(|cursor| cursor.read.map(|read| (read, &cursor.collection)));
+        tail.is_some_and(|(read, collection)| read >= self.rows(collection).len())
+    }
+
     /// Reads on.
-    pub(super) fn get_more(&mut self, host: usize, id: i64, body: Document<'_>) -> Vec<u8> {
+    pub(super) fn get_more(&mut self, from: Connection, id: i64, body: Document<'_>) -> Vec<u8> {
+        let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
+        let tailed = self.hosts[host].cursors.get(&id).filter(|cursor| cursor.read.is_some());
+        let rows = tailed.map(|cursor| self.rows(&cursor.collection)).unwrap_or_default();
         let cursors = &mut self.hosts[host].cursors;
         let Some(cursor) = cursors.get_mut(&id) else {
             return document(|error| fail(error, &format!("cursor id {id} not found"), 43));
         };
         let collection = body.get("collection").ok().flatten().and_then(Value::text);
-        if cursor.session != session(body) || collection != Some(&cursor.collection) {
+        if cursor.session != session || collection != Some(&cursor.collection) {
             return document(|error| fail(error, "the cursor is another session's or collection's", 13));
         }
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(1, 1000) as usize);
+        if let Some(read) = &mut cursor.read {
+            let next = rows.iter().enumerate().skip(*read).take(size);
+            let next: Vec<_> = next.map(|(number, text)| row(number as i64, text)).collect();
+            *read += next.len();
+            let collection = cursor.collection.clone();
+            return document(|answer| batch(answer, "nextBatch", &next, id, &collection));
+        }
         let next: Vec<_> = cursor.rest.drain(..size.min(cursor.rest.len())).collect();
         let collection = cursor.collection.clone();
         let over = cursor.rest.is_empty();
@@ -111,15 +153,19 @@ impl MongoDb {
         document(|answer| batch(answer, "nextBatch", &next, if over { 0 } else { id }, &collection))
     }
 
-    /// Closes cursors of the session. A real server asks only whose user's they are; here all clients are the same
-    /// user, and some say anything.
-    pub(super) fn kill_cursors(&mut self, host: usize, body: Document<'_>) -> Vec<u8> {
+    /// Closes cursors of the session. A real server asks only whose user's they are; here many clients are the same
+    /// user, and some say anything. But a pooler's own requests, whose ids are negative, are of no session.
+    pub(super) fn kill_cursors(&mut self, from: Connection, request: &Request<'_>) -> Vec<u8> {
+        let body = request.body;
+        let (host, user, session) = (self.sessions[&from].host, self.sessions[&from].user, self.session_of(from, body));
+        let any = request.answers.id < 0 && session.is_none();
         let asked = body.get("cursors").ok().flatten().and_then(Value::array);
         let ids = asked.into_iter().flat_map(Document::elements).flatten();
         let ids: Vec<i64> = ids.filter_map(|id| id.value().ok()?.integer()).collect();
         let cursors = &mut self.hosts[host].cursors;
-        let session = session(body);
-        let own = |cursor: &Cursor| cursor.session == session;
+        let own = |cursor: &Cursor| {
+            cursor.session == session || (any && cursor.session.as_ref().is_some_and(|(of, _)| *of == user))
+        };
         let (killed, unknown): (Vec<i64>, Vec<i64>) =
             ids.into_iter().partition(|id| cursors.get(id).is_some_and(own) && cursors.remove(id).is_some());
         document(|answer| {

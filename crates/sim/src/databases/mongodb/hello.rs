@@ -2,7 +2,8 @@
 
 use mongodb::bson::{Document, Value};
 
-use super::{HOSTS, MongoDb, document};
+use super::{HOSTS, Kind, MongoDb, document};
+use crate::databases::Connection;
 
 /// The version of the wire protocol: that of MongoDB 7.0.
 const WIRE: i32 = 21;
@@ -10,8 +11,9 @@ const SESSION_MINUTES: i32 = 30;
 
 impl MongoDb {
     /// Answers who the host is.
-    pub(super) fn hello(&mut self, host: usize, name: &str, body: Document<'_>) -> Vec<u8> {
+    pub(super) fn hello(&mut self, from: Connection, host: usize, name: &str, body: Document<'_>) -> Vec<u8> {
         self.hosts[host].asked = self.now;
+        self.tell_role(from, host);
         let (term, version) = self.believed(host);
         let primary = self.takes_writes(host);
         let hello_ok = body.get("helloOk").ok().flatten().is_some_and(Value::truth);
@@ -20,10 +22,10 @@ impl MongoDb {
             if hello_ok {
                 answer.bool("helloOk", true);
             }
-            if self.own && self.set {
+            if self.kind == Kind::Sharded || (self.own && self.kind == Kind::Set) {
                 answer.text("msg", "isdbgrid");
             }
-            if !self.own && self.set {
+            if !self.own && self.kind == Kind::Set {
                 answer.texts("hosts", &["host0:27017", "host1:27017", "host2:27017"][..HOSTS]);
                 answer.text("setName", "rs").int32("setVersion", version);
                 answer.bool("secondary", !primary);

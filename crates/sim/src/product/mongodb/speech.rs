@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Codes that drivers take for a change of state of whom they speak with: Poolhouse's state never changes.
-const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 17_405];
+pub const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 17_405];
 
 /// Codes of errors after which a driver reads once more, as the specification "Retryable Reads" has them.
 const READ_AGAIN: [i64; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
@@ -34,8 +34,8 @@ const NOT_DONE: [&str; 5] = [
 /// A player's voice.
 pub struct Voice {
     programs: Programs,
-    /// It speaks with a replica set.
-    set: bool,
+    /// It speaks with one of these.
+    kind: model::Kind,
     asked: Asked,
     /// The id of the cursor in the message that was cut last, and in the reference's last.
     cut: Option<i64>,
@@ -47,10 +47,10 @@ pub struct Voice {
 }
 
 impl Voice {
-    pub fn new(number: usize, set: bool) -> Self {
+    pub fn new(number: usize, kind: model::Kind) -> Self {
         let (acknowledged, refused) = (Vec::new(), Vec::new());
         let asked = Asked::default();
-        Self { programs: Programs::new(number), set, asked, cut: None, own: None, acknowledged, refused }
+        Self { programs: Programs::new(number), kind, asked, cut: None, own: None, acknowledged, refused }
     }
 
     /// What an error in place of an answer is.
@@ -108,7 +108,7 @@ impl Speech for Voice {
     type Database = model::MongoDb;
 
     fn reference(&self) -> model::MongoDb {
-        model::MongoDb::own(self.set)
+        model::MongoDb::own(self.kind)
     }
 
     fn open(&mut self, rng: &mut Rng) -> Request {
