@@ -94,7 +94,7 @@ const chart = (name, points, lines, show) => {
     drawn("path", { class: `k${i + 1}`, d: "M0 4L22 4", "stroke-width": "2" })), `${word} `, element("b", {}, show(last[key] ?? null))));
   const label = `${name}: ${lines.map(([key, word]) => `${word} ${show(last[key] ?? null)}`).join(", ")}; at most ${show(top)} in the time shown`;
   return element("div", { class: "chart" }, element("h3", {}, name), element("div", { class: "keys" }, ...keys),
-    element("div", { class: "top" }, points.length ? show(top) : dash),
+    element("div", { class: "top" }, points.length ? show(top > 1e-6 ? top : 0) : dash),
     drawn("svg", { viewBox: `0 0 ${width} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label },
       ...lines.map(([key], i) => drawn("path", { class: `k${i + 1}`, d: path(key) }))));
 };
