@@ -152,9 +152,14 @@ class StandIn(MongoServer):
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         return f"mongodb://{hosts}/" + ("" if self.sharded else "?replicaSet=rs0")
 
-    def member(self, number):
-        """Directly to one member."""
-        return pymongo.MongoClient(f"mongodb://127.0.0.1:{self.ports[number]}/?directConnection=true")
+    def ask(self, *command, **more):
+        """What the primary answers, asked directly: of an election, or of commands that are to fail."""
+        with self.connect() as client:
+            return client.admin.command(*command, **more)
+
+    def fail(self, mode, **data):
+        """Commands that are to fail (`failCommand`): `mode` is "off", "alwaysOn" or how often."""
+        return self.ask("configureFailPoint", "failCommand", mode={"times": mode} if isinstance(mode, int) else mode, data=data)
 
 
 class MongoPoolhouse(pooler.Pooler):
