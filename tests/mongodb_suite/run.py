@@ -37,7 +37,7 @@ WAYS = {"replica-set": "direct", "sharded": "direct", "load-balanced": "load-bal
 FILES = """
     retryable_writes retryable_writes_unified retryable_reads retryable_reads_unified transactions transactions_unified session
     sessions_unified load_balancer crud_unified versioned_api versioned_api_integration command_monitoring command_logging
-    read_write_concern_spec collection_management run_command unified_format change_stream discovery_and_monitoring
+    read_write_concern_spec collection_management run_command unified_format change_stream::TestCollectionChangeStream discovery_and_monitoring
     connection_monitoring sdam_monitoring_spec pooling monitoring client database collection cursor gridfs gridfs_bucket gridfs_spec
 """.split()
 AT_A_TIME = 2
@@ -119,7 +119,7 @@ def play(suite, way, file, port, directory, only=None, logs=None):
     results = directory / "results.xml"
     # What Python finds when it collects garbage belongs to no particular test.
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-m", "default or load_balancer",
-               "--tb=native", f"--timeout={TEST_SECONDS}", f"--junitxml={results}", *(["-k", only] if only else []), f"test/test_{file}.py"]
+               "--tb=native", f"--timeout={TEST_SECONDS}", f"--junitxml={results}", *(["-k", only] if only else []), f"test/test_{file.replace('::', '.py::') if '::' in file else file + '.py'}"]
     with tempfile.TemporaryFile("w+") as said:
         running = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
         try:
@@ -131,7 +131,7 @@ def play(suite, way, file, port, directory, only=None, logs=None):
         text = said.read()
     if logs:
         logs.mkdir(parents=True, exist_ok=True)
-        (logs / f"{file}.{way}").write_text(text)
+        (logs / f"{file.replace('::', '-')}.{way}").write_text(text)
     if not results.exists():
         print(f"{file}, {way}: does not come to its end: {text[-500:]}", flush=True)
         return {}
