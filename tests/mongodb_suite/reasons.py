@@ -30,6 +30,10 @@ REASONS = (
     (r"command_logging: \w+\.test_network_error_in_response_to_(authenticate|saslStart|saslContinue)_is_not_redacted", OWN, None),
     (r"transactions_unified: TestUnified(MongosRecoveryToken|PinMongos|MongosPinAuto|MongosRecoveryTokenErrorLabels)\..*", TOKEN, ("replica-set", "load-balanced")),
     (r"unified_format: TestUnifiedTestFormatValidPassPocTransactionsMongosPinAuto\..*", TOKEN, ("replica-set", "load-balanced")),
+    (r"load_balancer: TestLoadBalancerSdamErrorHandling\.test_errors_during_the_initial_connection_hello_are_ignored", OWN, None),
+    (r"load_balancer: TestLoadBalancerCursors\.test_pinned_connections_are_returned_after_an?_network_error_during_.*", LOST, None),
+    (r"load_balancer: TestLoadBalancerTransactions\.test_pinned_connection_is_released_after_a_transient_network_\w+_error", LOST, None),
+    (r"load_balancer: TestLoadBalancer(EventMonitoring\.test_poolClearedEvent|SdamErrorHandling\.test_stale_errors).*", LOST, None),
     (r"session: TestClusterTime\.test_cluster_time(_not_used_by_sdam)?", TIME, None),
     (r"cursor: TestRawBatch(Command)?Cursor\.test_(find|aggregate)_raw_transaction", TIME, None),
 )
