@@ -28,7 +28,7 @@ REASONS = (
     (r"discovery_and_monitoring: TestPoolManagement\.test_pool_unpause", OWN, None),
     (r"pooling: TestPooling\.test_connection_timeout_message", OWN, None),
     (r"command_logging: \w+\.test_network_error_in_response_to_(authenticate|saslStart|saslContinue)_is_not_redacted", OWN, None),
-    (r"transactions_unified: TestUnified(MongosRecoveryToken|PinMongos|MongosPinAuto|MongosRecoveryTokenErrorLabels)\..*", TOKEN, ("replica-set", "load-balanced")),
+    (r"transactions_unified: TestUnified(Pin)?Mongos(RecoveryToken|PinAuto|RecoveryTokenErrorLabels)?\..*", TOKEN, ("replica-set", "load-balanced")),
     (r"unified_format: TestUnifiedTestFormatValidPassPocTransactionsMongosPinAuto\..*", TOKEN, ("replica-set", "load-balanced")),
     (r"load_balancer: TestLoadBalancerSdamErrorHandling\.test_errors_during_the_initial_connection_hello_are_ignored", OWN, None),
     (r"load_balancer: TestLoadBalancerCursors\.test_pinned_connections_are_returned_after_an?_network_error_during_.*", LOST, None),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tests of MongoDB's driver teams, first against a stand-in for MongoDB and then through a Poolhouse in front of it.
 
-    tests/mongodb_suite/run.py [WAY ...] [--files test_transactions_unified ...] [--only PATTERN] [--logs FOLDER] [--no-table]
+    tests/mongodb_suite/run.py [WAY ...] [--files transactions_unified ...] [--only PATTERN] [--logs FOLDER] [--no-table]
 
 They are the tests of pymongo, with the specifications' own files that all drivers share. Each file of tests has a fresh server and a fresh
 Poolhouse. What passes directly has to pass through Poolhouse, except for what `reasons.py` explains. Exit status 1: something else fails;
@@ -117,9 +117,11 @@ def play(suite, way, file, port, directory, only=None, logs=None):
         uri = f"mongodb://127.0.0.1:{port}/?loadBalanced=true"
         environment |= {"TEST_LOAD_BALANCER": "1", "SINGLE_MONGOS_LB_URI": uri, "MULTI_MONGOS_LB_URI": uri}
     results = directory / "results.xml"
+    name, _, only_class = file.partition("::")
+    tests = f"test/test_{name}.py" + (f"::{only_class}" if only_class else "")
     # What Python finds when it collects garbage belongs to no particular test.
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-m", "default or load_balancer",
-               "--tb=native", f"--timeout={TEST_SECONDS}", f"--junitxml={results}", *(["-k", only] if only else []), f"test/test_{file.replace('::', '.py::') if '::' in file else file + '.py'}"]
+               "--tb=native", f"--timeout={TEST_SECONDS}", f"--junitxml={results}", *(["-k", only] if only else []), tests]
     with tempfile.TemporaryFile("w+") as said:
         running = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
         try:

@@ -118,14 +118,12 @@ class Member:
         if self.deployment.sharded:
             more = {"msg": "isdbgrid"} | ({"serviceId": self.deployment.service} if command.get("loadBalanced") else {})
             return told | more
-        told |= {"secondary": not self.is_primary(), "setName": SET, "setVersion": 1, "hosts": self.deployment.hosts(), "me": self.address(),
-                 "topologyVersion": {"processId": self.deployment.service, "counter": bson.Int64(self.deployment.term)}}
+        # There is no `topologyVersion`, so drivers ask from time to time, and do not wait for changes.
+        told |= {"secondary": not self.is_primary(), "setName": SET, "setVersion": 1, "hosts": self.deployment.hosts(), "me": self.address()}
         if self.deployment.primary:
             told["primary"] = self.deployment.primary.address()
         if self.is_primary():
             told["electionId"] = bson.ObjectId(self.deployment.term.to_bytes(12, "big"))
-        # Without it, drivers ask from time to time, and do not wait for changes.
-        del told["topologyVersion"]
         return told
 
     do_ismaster = do_hello
