@@ -16,8 +16,8 @@ NOT_RUN = 77
 @pytest.mark.poolhouse_only
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("way", ["replica-set", "load-balanced"])
-def test_what_drivers_expect_of_commits_and_aborts(way):
-    command = [sys.executable, RUN, way, "--no-table", "--files", "transactions_unified", "--only", "Commit or Abort or ErrorLabels"]
+def test_what_drivers_expect_of_commits_and_labels(way):
+    command = [sys.executable, RUN, way, "--no-table", "--files", "transactions_unified", "--only", "Commit or ErrorLabels"]
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if run.returncode == NOT_RUN:
         pytest.skip(run.stdout.strip())

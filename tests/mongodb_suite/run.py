@@ -37,8 +37,8 @@ WAYS = {"replica-set": "direct", "sharded": "direct", "load-balanced": "load-bal
 FILES = """
     retryable_writes retryable_writes_unified retryable_reads retryable_reads_unified transactions transactions_unified session
     sessions_unified load_balancer crud_unified versioned_api versioned_api_integration command_monitoring command_logging
-    read_write_concern_spec collection_management run_command unified_format change_stream::TestCollectionChangeStream discovery_and_monitoring
-    connection_monitoring sdam_monitoring_spec pooling monitoring client database collection cursor gridfs gridfs_bucket gridfs_spec
+    read_write_concern_spec collection_management run_command unified_format change_stream::TestCollectionChangeStream
+    discovery_and_monitoring connection_monitoring sdam_monitoring_spec monitoring cursor gridfs gridfs_bucket gridfs_spec
 """.split()
 AT_A_TIME = 2
 # The exit status when what it needs is not installed, or cannot be fetched.
