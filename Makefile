@@ -25,6 +25,8 @@ CLIENTS ?=
 REGRESS_ARGS ?=
 # Names of variants and further arguments of tests/regress/pgx.py
 PGX_ARGS ?=
+# Ways and further arguments of tests/mongodb_suite/run.py
+MONGODB_SUITE_ARGS ?=
 # Versions and further arguments of tests/matrix/run.py
 MATRIX_ARGS ?=
 # Further arguments of tests/adversary.py
@@ -37,7 +39,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +74,9 @@ redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-r
 
 mongodb-clients: setup build ## the same for MongoDB, and builds FerretDB (MONGODB_CLIENTS_OF='node go-driver' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/mongodb_clients/run.py $(MONGODB_CLIENTS_OF)
+
+mongodb-suite: setup build ## the tests of MongoDB's driver teams, directly and through Poolhouse (MONGODB_SUITE_ARGS='sharded --files transactions_unified')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/mongodb_suite/run.py $(MONGODB_SUITE_ARGS)
 
 redis-regress: setup build ## Redis's own tests, directly and through Poolhouse (REDIS_UNITS='type/list scripting' for some only)
 	tests/redis_regress/fetch.sh

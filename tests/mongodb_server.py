@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 import urllib.parse
 
@@ -18,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent / "mongodb"
 # Where a FerretDB has been built (tests/mongodb/ferretdb); `make mongodb-clients` does that.
 FERRETDB = HERE / "ferretdb" / "ferretdb"
 JAVA_SERVER = HERE / "java-server"
+STAND_IN = HERE / "stand_in" / "main.py"
 
 
 def lacking(*programs):
@@ -69,6 +71,8 @@ class JavaServer(MongoServer):
     """mongo-java-server, in memory: wire version 8, without `hello`, sessions and authentication."""
 
     sessions = False
+    # It has change streams.
+    oplog = False
 
     @staticmethod
     def prepare():
@@ -78,7 +82,8 @@ class JavaServer(MongoServer):
         # Several processes of tests come here.
         with (JAVA_SERVER / "pom.xml").open() as pom:
             fcntl.flock(pom, fcntl.LOCK_EX)
-            if (JAVA_SERVER / "classes").exists():
+            built = JAVA_SERVER / "classes" / "Main.class"
+            if built.exists() and built.stat().st_mtime > (JAVA_SERVER / "Main.java").stat().st_mtime:
                 return
             fetched = subprocess.run(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], cwd=JAVA_SERVER, capture_output=True)
             if fetched.returncode:
@@ -87,7 +92,7 @@ class JavaServer(MongoServer):
                 subprocess.run(step, cwd=JAVA_SERVER, check=True, stdout=subprocess.DEVNULL)
 
     def arguments(self):
-        return ["java", "-Xmx256m", "-cp", f"{JAVA_SERVER}/classes:{JAVA_SERVER}/lib/*", "Main", str(self.port)]
+        return ["java", "-Xmx256m", "-cp", f"{JAVA_SERVER}/classes:{JAVA_SERVER}/lib/*", "Main", str(self.port), *(["oplog"] if self.oplog else [])]
 
 
 class FerretServer(MongoServer):
@@ -116,6 +121,45 @@ class GuardedFerretServer(FerretServer):
     def url(self, password=None):
         user, password = (urllib.parse.quote(part, safe="") for part in (self.user, password or self.password))
         return f"mongodb://{user}:{password}@127.0.0.1:{self.port}/app"
+
+
+class StandIn(MongoServer):
+    """What poses as a replica set of so many members, or as a mongos, in front of one of the others (mongodb/stand_in)."""
+
+    sessions = True
+
+    def __init__(self, directory, members=1, sharded=False, backing=JavaServer):
+        super().__init__(directory)
+        self.ports, self.sharded = [self.port, *(free_port() for _ in range(members - 1))], sharded
+        (directory / "backing").mkdir()
+        self.backing = backing(directory / "backing")
+        self.backing.oplog = True
+
+    def arguments(self):
+        ports = ",".join(map(str, self.ports))
+        backing = f"127.0.0.1:{self.backing.port}"
+        return [sys.executable, STAND_IN, "--ports", ports, "--backing", backing, *(["--sharded"] if self.sharded else [])]
+
+    def start(self):
+        self.backing.start()
+        return super().start()
+
+    def stop(self):
+        super().stop()
+        self.backing.stop()
+
+    def url(self):
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return f"mongodb://{hosts}/" + ("" if self.sharded else "?replicaSet=rs0")
+
+    def ask(self, *command, **more):
+        """What the primary answers, asked directly: of an election, or of commands that are to fail."""
+        with self.connect() as client:
+            return client.admin.command(*command, **more)
+
+    def fail(self, mode, **data):
+        """Commands that are to fail (`failCommand`): `mode` is "off", "alwaysOn" or how often."""
+        return self.ask("configureFailPoint", "failCommand", mode={"times": mode} if isinstance(mode, int) else mode, data=data)
 
 
 class MongoPoolhouse(pooler.Pooler):

@@ -77,11 +77,15 @@ fn tells_state_change(text: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| text.contains(phrase))
 }
 
+/// The label that a `writeConcernError` may have as well: what it is about has been done, so there is nothing to begin anew.
+const OF_CONCERNS: &str = "RetryableWriteError";
+
 /// Writes an answer that tells of a change of state as mongos would, with this label if it has none: servers leave that to a mongos.
 pub fn rewrite_labelled(answer: Document<'_>, label: Option<&str>, to: &mut Writer<'_>) -> Result<(), Malformed> {
     rewrite(answer, to)?;
-    let refused = answer.get("code")?.is_some() || answer.get("writeConcernError")?.is_some();
-    if let Some(label) = label.filter(|_| refused)
+    let refused = answer.get("code")?.is_some();
+    let unsure = answer.get("writeConcernError")?.is_some();
+    if let Some(label) = label.filter(|label| refused || unsure && *label == OF_CONCERNS)
         && answer.get("errorLabels")?.is_none()
     {
         to.texts("errorLabels", &[label]);
@@ -184,6 +188,18 @@ mod tests {
         assert_eq!(told.get("codeName").unwrap().unwrap().text(), Some("HostUnreachable"));
         assert_eq!(told.get("errmsg").unwrap().unwrap().text(), Some("(NOT_PRIMARY); (NODE_IS_RECOVERING)"));
         assert!(told.get("errorLabels").unwrap().unwrap().array().is_some());
+    }
+
+    #[test]
+    fn a_write_concern_that_fails_in_a_transaction_is_no_reason_to_begin_it_anew() {
+        let bytes = written(|answer| {
+            answer.double("ok", 1.0).document("writeConcernError", |error| _ = error.int32("code", 91));
+        });
+        let labels = |label| {
+            let told = written(|to| rewrite_labelled(Document::read(&bytes).unwrap(), Some(label), to).unwrap());
+            Document::read(&told).unwrap().get("errorLabels").unwrap().is_some()
+        };
+        assert!(!labels("TransientTransactionError") && labels("RetryableWriteError"));
     }
 
     #[test]

@@ -108,6 +108,8 @@ pub struct Request {
     pub(crate) transaction: Transaction,
     /// It is a write that the server knows from its repetition.
     pub(crate) repeatable: bool,
+    /// It opens a change stream, or it is about the next batch of a cursor, which may be one.
+    pub(crate) follows: bool,
     pub(crate) goal: Goal,
     /// The session and the number of the transaction that it is about.
     pub(crate) of: Option<([u8; 16], i64)>,
@@ -130,13 +132,14 @@ pub struct Request {
 impl Request {
     pub(crate) fn new(header: Header, flags: u32) -> Self {
         let (transaction, goal) = (Transaction::None, Goal::Writable);
-        let (repeatable, of, begun, failed, body_at) = (false, None, false, false, 0);
+        let (repeatable, follows, of, begun, failed, body_at) = (false, false, None, false, false, 0);
         let (greets, opens_stream, waits, exhausts) = (false, false, false, false);
         Self {
             header,
             flags,
             transaction,
             repeatable,
+            follows,
             goal,
             of,
             begun,
@@ -183,11 +186,9 @@ impl Client {
     }
 
     pub(crate) fn tell_failure(&mut self, me: ClientTag, failure: &Failure, out: &mut Outbox) {
-        let request = self.request;
+        let (request, label) = (self.request, self.label());
         if request.wants_answer() {
-            out.insert(Peer::Client(me), |to| {
-                failure.append(to, request.answers(), request.transaction, request.repeatable);
-            });
+            out.insert(Peer::Client(me), |to| failure.append(to, request.answers(), label));
         }
     }
 
@@ -210,7 +211,7 @@ impl Client {
 
     /// The label of an error that its request ends with, if trying again is worthwhile.
     pub(crate) fn label(&self) -> Option<&'static str> {
-        errors::label(self.request.transaction, self.request.repeatable)
+        errors::label(self.request.transaction, self.request.repeatable, self.request.follows)
     }
 
     /// Whose it is, and the cursor that its request goes on with.

@@ -1,8 +1,9 @@
 //! Error documents: codes as MongoDB's servers use them, and the labels that make drivers do what is right.
 //!
 //! A driver retries a read once for codes of its own list, and a write once if the error has the label `RetryableWriteError`. Inside a
-//! transaction the label `TransientTransactionError` has the whole transaction tried again. So an error has a label only if that is right:
-//! not when waiting took too long (all would come back at once), and not where a second attempt may do a thing twice.
+//! transaction the label `TransientTransactionError` has the whole transaction tried again. A change stream goes on where it was if the error
+//! has the label `ResumableChangeStreamError`. So an error has a label only if that is right: not when waiting took too long (all would come
+//! back at once), and not where a second attempt may do a thing twice.
 
 use protocol::{LeaseFailure, Refusal};
 
@@ -47,13 +48,14 @@ impl Code {
     }
 }
 
-/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, and by whether its server would
-/// know a repetition of it.
-pub fn label(transaction: Transaction, repeatable: bool) -> Option<&'static str> {
+/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, by whether its server would know
+/// a repetition of it, and by whether a change stream may have asked it.
+pub fn label(transaction: Transaction, repeatable: bool, follows: bool) -> Option<&'static str> {
     match transaction {
         Transaction::Begins | Transaction::Within => Some("TransientTransactionError"),
         Transaction::Ends => Some("RetryableWriteError"),
-        Transaction::None => repeatable.then_some("RetryableWriteError"),
+        Transaction::None if repeatable => Some("RetryableWriteError"),
+        Transaction::None => follows.then_some("ResumableChangeStreamError"),
     }
 }
 
@@ -134,9 +136,9 @@ impl Failure {
         Self::new(code, format!("Poolhouse: {text}"))
     }
 
-    /// Appends the error as the answer to a command that stood so to a transaction, and may be repeated if `repeatable`.
-    pub fn append(&self, to: &mut Vec<u8>, answers: Answers, transaction: Transaction, repeatable: bool) {
-        let label = label(transaction, repeatable).filter(|_| self.transient);
+    /// Appends the error as the answer to a command, with this label if trying again is worthwhile.
+    pub fn append(&self, to: &mut Vec<u8>, answers: Answers, label: Option<&str>) {
+        let label = label.filter(|_| self.transient);
         wire::answer(to, answers, |answer| {
             answer.double("ok", 0.0).text("errmsg", &self.message);
             answer.int32("code", self.code as i32).text("codeName", self.code.name());
@@ -144,5 +146,20 @@ impl Failure {
                 answer.texts("errorLabels", &[label]);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_what_the_command_stands_in() {
+        let labels = |transaction| [label(transaction, false, true), label(transaction, true, false)];
+        let (write, transaction) = (Some("RetryableWriteError"), Some("TransientTransactionError"));
+        assert_eq!(labels(Transaction::None), [Some("ResumableChangeStreamError"), write]);
+        assert_eq!(labels(Transaction::Within), [transaction; 2], "its cursors, too");
+        assert_eq!(labels(Transaction::Ends), [write; 2]);
+        assert_eq!(label(Transaction::None, false, false), None);
     }
 }

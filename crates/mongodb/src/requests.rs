@@ -258,6 +258,7 @@ impl MongoDb {
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         client.request.opens_stream = opens_stream(command).map_err(malformed)?;
+        client.request.follows = client.request.opens_stream || command.name == "getMore";
         (client.request.waits, client.request.exhausts) = (waits, client.request.flags & EXHAUST_ALLOWED != 0);
         client.request.of = command.session.zip(command.number).filter(|_| command.transaction != Transaction::None);
         (client.request.goal, client.cursors, client.others) = (goal, cursors, others);

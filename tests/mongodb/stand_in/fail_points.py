@@ -1,0 +1,72 @@
+"""`configureFailPoint`, of which drivers' tests use `failCommand`: commands that a member fails on purpose. Each member has its own."""
+
+import asyncio
+import dataclasses
+
+from errors import error
+
+
+class Ends(Exception):
+    """The connection ends without an answer."""
+
+
+@dataclasses.dataclass
+class FailCommand:
+    """What is to happen to the commands of these names."""
+
+    data: dict
+    # How many are left alone first, and how many fail then; `None` is all of them.
+    skip: int
+    times: int | None
+
+
+class FailPoints:
+    """Those of a member."""
+
+    def __init__(self):
+        self.active = None
+
+    def configure(self, command):
+        name, mode = command["configureFailPoint"], command.get("mode")
+        if name != "failCommand":
+            return error(59, f"fail point not found: {name}")
+        if mode == "off":
+            self.active = None
+        else:
+            counts = {} if mode == "alwaysOn" else dict(mode)
+            self.active = FailCommand(dict(command.get("data", {})), counts.get("skip", 0), counts.get("times"))
+        return {"ok": 1.0}
+
+    def fires(self, name, app):
+        """What is to happen to a command of this name from an application of this name."""
+        active = self.active
+        if active is None or name not in active.data.get("failCommands", []) or active.data.get("appName", app) != app:
+            return None
+        if active.skip > 0:
+            active.skip -= 1
+            return None
+        if active.times is not None:
+            if active.times <= 0:
+                return None
+            active.times -= 1
+        return active.data
+
+
+async def before(data):
+    """What happens in place of a command; `None` if it is carried out."""
+    if data.get("blockConnection"):
+        await asyncio.sleep(data.get("blockTimeMS", 0) / 1000)
+    if data.get("closeConnection"):
+        raise Ends
+    if data.get("errorCode") is not None:
+        told = error(data["errorCode"], "Failing command via 'failCommand' failpoint")
+        return told | ({"errorLabels": data["errorLabels"]} if "errorLabels" in data else {})
+    return None
+
+
+def behind(data, answer):
+    """What becomes of the answer to one that was carried out."""
+    if "writeConcernError" not in data or not answer.get("ok"):
+        return answer
+    told = answer | {"writeConcernError": data["writeConcernError"]}
+    return told | ({"errorLabels": data["errorLabels"]} if "errorLabels" in data else {})
