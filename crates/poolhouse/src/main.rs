@@ -14,6 +14,7 @@ mod ctl;
 mod demo;
 mod interrupt;
 mod output_file;
+mod plan;
 mod private;
 mod scripts;
 mod serve;
@@ -38,6 +39,7 @@ enum Verb {
     Ctl(ctl::CtlArgs),
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
+    Plan(Box<plan::PlanArgs>),
     Sweep(Box<sweep::SweepArgs>),
 }
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Verb::Bench(args) => bench::run(*args),
         Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
+        Verb::Plan(args) => plan::run(*args),
         Verb::Sweep(args) => sweep::run(*args),
     };
     done.unwrap_or_else(|error| {

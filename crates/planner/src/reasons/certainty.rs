@@ -1,0 +1,92 @@
+//! What was found, with what margin, and how sure that is; or that no setting meets the objectives.
+
+use super::Words;
+use crate::{
+    prediction::Prediction,
+    question::Question,
+    words::{counted, ms, percent},
+};
+
+/// First of all.
+pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let Some(best) = &prediction.best else { return };
+    if question.is_sweep {
+        words.say(
+            "found",
+            format!("{} is the smallest that meets {}.", best.sizes.words(), prediction.objectives.join(", ")),
+        );
+        return;
+    }
+    if best.met {
+        let smaller = best.too_small.map_or(String::new(), |size| format!(" A max_size of {size} is too small."));
+        words.say("found", format!("{} is the smallest that meets the objectives.{smaller}", best.sizes.words()));
+        return;
+    }
+    let mut missed: Vec<String> = Vec::new();
+    for miss in best.cases.iter().flat_map(|case| &case.missed) {
+        let step = miss.step.as_ref().map_or(String::new(), |step| format!(" in the step {step}"));
+        missed.push(format!("{} ({}{step})", miss.objective, miss.measured));
+    }
+    missed.truncate(4);
+    words.say(
+        "none",
+        format!("No setting meets the objectives. The nearest, {}, misses {}.", best.sizes.words(), missed.join(", ")),
+    );
+    for (objective, limit) in question.objectives.iter().filter_map(|one| Some((one, one.response_limit_ms()?))) {
+        let service = best.cases.iter().filter_map(|case| case.result.total.service_ms.as_ref()).map(|all| all.p99);
+        if let Some(service) =
+            service.reduce(f64::max).filter(|service| *service > limit && objective.text().contains("p99"))
+        {
+            words.say(
+                "why",
+                format!(
+                    "Even without any wait for a connection 1 of 100 takes {}, which is the database and the way to it: no pool can make {} true.",
+                    ms(service),
+                    objective.text()
+                ),
+            );
+        }
+    }
+    if best.sizes.max_size >= best.most {
+        words.say(
+            "why",
+            format!(
+                "More than {} for each instance are not to be had, or were not measured.",
+                counted(best.most.into(), "connection")
+            ),
+        );
+    }
+}
+
+/// Last of all.
+pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let Some(best) = &prediction.best else { return };
+    if best.met && question.margin > 0.0 {
+        let kept = if best.with_margin {
+            format!("Each limit is kept by {} at least.", percent(question.margin))
+        } else {
+            format!("The limits are met, but not by the margin of {} that was asked for.", percent(question.margin))
+        };
+        words.say("margin", kept);
+    }
+    if let Some(response) = best.cases.first().and_then(|case| case.result.total.response_ms.as_ref()) {
+        let own = [response.p50, response.p95, response.p99];
+        let all = best.other_seeds.iter().chain([&own]);
+        let range = |at: usize| {
+            let values = || all.clone().map(|seed| seed[at]);
+            format!("{} to {}", ms(values().fold(f64::INFINITY, f64::min)), ms(values().fold(0.0, f64::max)))
+        };
+        let tried = best.other_seeds.len() as u64;
+        words.say(
+            "uncertainty",
+            format!(
+                "With {tried} other random arrivals p50 is {}, p95 {}, p99 {}; {} of {tried} met all objectives. That is chance alone: the \
+                 service times and the stalls are as they were said.",
+                range(0),
+                range(1),
+                range(2),
+                best.other_seeds_that_met
+            ),
+        );
+    }
+}

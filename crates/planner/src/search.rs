@@ -1,0 +1,355 @@
+//! The best settings: the smallest max size, then the smallest min size, then the shortest idle time with which all objectives are met
+//! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. Knows no words about the result.
+
+use std::time::Duration;
+
+use bench::plan::{MAX_CONNECTIONS, Plan, PoolConfig, Shape};
+use workload::{Fault, Stage, Window};
+
+use crate::{
+    question::{Missed, Question},
+    run::{Outcome, run},
+    server::Spec,
+};
+
+/// Idle times that are tried, in the time of the real service.
+const IDLE_TIMES: [u64; 8] = [10, 30, 60, 2 * 60, 5 * 60, 10 * 60, 30 * 60, 60 * 60];
+/// A candidate is judged by at most about so many operations of each load; the answer itself by all.
+const MOST_OPERATIONS: f64 = 300_000.0;
+/// Periods of what goes wrong that a candidate sees at least.
+const LEAST_PERIODS: u32 = 4;
+/// Sizes beyond the last that was too small grow by this factor until one is large enough.
+const GROWTH: f64 = 1.25;
+/// Simulations with other seeds that tell how uncertain the answer is.
+const MORE_SEEDS: u64 = 4;
+/// Sizes that the answer may be raised by when all operations are looked at, in steps.
+const MAX_RAISES: u32 = 8;
+
+/// Settings that are looked for; everything else is as given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Sizes {
+    /// Most connections of a pool.
+    pub max_size: u32,
+    /// Connections that are kept.
+    pub min_size: u32,
+    /// When an idle one is closed; null: never.
+    #[serde(serialize_with = "seconds")]
+    pub max_idle_time: Option<Duration>,
+}
+
+fn seconds<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&time.map(|time| time.as_secs_f64()), to)
+}
+
+/// What the search has found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The settings.
+    pub sizes: Sizes,
+    /// What they do to each load of the question.
+    pub outcomes: Vec<Outcome>,
+    /// The loads that were looked at, as cases of the question with these settings.
+    pub plans: Vec<Plan>,
+    /// Objectives that are not met even so; empty: all are.
+    pub missed: Vec<Missed>,
+    /// The margin is kept, too.
+    pub with_margin: bool,
+    /// The largest size that was tried and too small; `None`: the smallest was large enough.
+    pub too_small: Option<(u32, Vec<Missed>)>,
+    /// Percentiles with other seeds: p50, p95, p99 in milliseconds, of the first load.
+    pub spread: Vec<[f64; 3]>,
+    /// How many of these other simulations met all objectives.
+    pub seeds_that_met: u64,
+    /// Simulations that it took.
+    pub simulations: u32,
+    /// The most that was allowed, and why.
+    pub most: (u32, Bound),
+}
+
+/// What bounds the size of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// The server's limit, shared by the instances.
+    Server,
+    /// The concurrency up to which the server was measured.
+    Measured,
+    /// No more operations can be under way.
+    Operations,
+}
+
+/// How far a search is: simulations done, and what is being tried.
+pub type Progress<'p> = &'p mut dyn FnMut(u32, &Sizes);
+
+/// Looks for the best settings; `None`: no load of the question has a pool.
+pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
+    let mut search = Search::new(question, progress)?;
+    let (most, bound) = search.most();
+    let (max_size, with_margin, too_small) = search.max_size(most);
+    search.margin = if with_margin { question.margin } else { 0.0 };
+    let full = search.full(max_size);
+    let sizes = match search.is_met(&full) {
+        true => search.shrunk(full),
+        false => full,
+    };
+    let (sizes, outcomes, missed) = search.confirmed(sizes, most);
+    let plans = search.plans(&sizes, 0);
+    let (spread, seeds_that_met) = search.with_other_seeds(&sizes);
+    let with_margin = with_margin && search.missed(&outcomes, question.margin).is_empty();
+    Some(Found {
+        sizes,
+        outcomes,
+        plans,
+        missed,
+        with_margin,
+        too_small,
+        spread,
+        seeds_that_met,
+        simulations: search.simulations,
+        most: (most, bound),
+    })
+}
+
+struct Search<'q, 'p> {
+    question: &'q Question,
+    spec: &'q Spec,
+    /// The loads, each once, all for the same kind of pools.
+    loads: Vec<Plan>,
+    /// The same, cut so that a candidate is judged quickly.
+    short: Vec<Plan>,
+    margin: f64,
+    simulations: u32,
+    progress: Progress<'p>,
+}
+
+impl<'q, 'p> Search<'q, 'p> {
+    fn new(question: &'q Question, progress: Progress<'p>) -> Option<Self> {
+        let first = question.pooled()?;
+        let mut loads: Vec<Plan> = Vec::new();
+        for case in &question.cases {
+            let alike =
+                case.pool.reuse && case.pool.instances == first.pool.instances && case.poolhouse == first.poolhouse;
+            let new = loads.iter().all(|load| load.shape != case.shape || load.faults != case.faults);
+            if alike && new {
+                loads.push(case.clone());
+            }
+        }
+        let short = loads.iter().map(shortened).collect();
+        Some(Self { question, spec: &question.spec, loads, short, margin: question.margin, simulations: 0, progress })
+    }
+
+    /// The largest size that makes sense.
+    fn most(&self) -> (u32, Bound) {
+        let pool = &self.loads[0].pool;
+        let at_once = self.loads.iter().map(|load| match load.shape {
+            Shape::Closed { clients, .. } => clients.div_ceil(pool.instances),
+            Shape::Open { max_in_flight, .. } => max_in_flight,
+            Shape::Burst { at_once, .. } => at_once,
+        });
+        let operations = at_once.max().unwrap_or(1).min(MAX_CONNECTIONS / pool.instances).max(1);
+        let mut most = (operations, Bound::Operations);
+        if let Some(room) = self.spec.room() {
+            let share = (room / pool.instances).max(1);
+            most = if share < most.0 { (share, Bound::Server) } else { most };
+        }
+        if let Some(measured) = self.spec.curve.as_ref().and_then(|curve| curve.measured_until()) {
+            let share = (measured / pool.instances).max(1);
+            most = if share < most.0 { (share, Bound::Measured) } else { most };
+        }
+        most
+    }
+
+    /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
+    /// largest that was too small. If none is large enough, the one with which the fewest are missed.
+    fn max_size(&mut self, most: u32) -> (u32, bool, Option<(u32, Vec<Missed>)>) {
+        let first = self.least().min(most);
+        let mut too_small = None;
+        let mut tried: Vec<(u32, usize)> = Vec::new();
+        let mut size = first;
+        loop {
+            let missed = self.judge(&self.full(size));
+            tried.push((size, missed.len()));
+            if missed.is_empty() {
+                let (size, too_small) = self.between(too_small, size);
+                return (size, true, too_small);
+            }
+            too_small = Some((size, missed));
+            if size >= most {
+                break;
+            }
+            size = ((f64::from(size) * GROWTH).ceil() as u32).max(size + 1).min(most);
+        }
+        if self.margin > 0.0 {
+            let kept = std::mem::replace(&mut self.margin, 0.0);
+            let (size, _, too_small) = self.max_size(most);
+            self.margin = kept;
+            return (size, false, too_small);
+        }
+        let fewest = tried.iter().map(|(_, missed)| *missed).min().unwrap_or(0);
+        let size = tried.iter().find(|(_, missed)| *missed == fewest).map_or(most, |(size, _)| *size);
+        (size, false, too_small)
+    }
+
+    /// The smallest between one that was too small and one that is large enough.
+    fn between(&mut self, mut low: Option<(u32, Vec<Missed>)>, mut high: u32) -> (u32, Option<(u32, Vec<Missed>)>) {
+        let mut below = low.as_ref().map_or(0, |(size, _)| *size);
+        while high - below > 1 {
+            let middle = below + (high - below) / 2;
+            let missed = self.judge(&self.full(middle));
+            if missed.is_empty() {
+                high = middle;
+            } else {
+                below = middle;
+                low = Some((middle, missed));
+            }
+        }
+        (high, low)
+    }
+
+    /// By Little's law, of the load's highest mean rate: fewer cannot be enough.
+    fn least(&self) -> u32 {
+        let need = self.loads.iter().map(|load| match &load.shape {
+            Shape::Open { stages, .. } => {
+                let rate = stages.iter().map(|stage| f64::midpoint(stage.from, stage.to)).fold(0.0, f64::max);
+                // Of what is answered while nothing stalls; half, because objectives may allow a few to fail.
+                rate * self.spec.held(&load.faults).as_secs_f64() / f64::from(load.pool.instances) / 2.0
+            }
+            Shape::Closed { .. } | Shape::Burst { .. } => 1.0,
+        });
+        need.fold(1.0, f64::max).floor() as u32
+    }
+
+    /// All connections there from the start.
+    fn full(&self, max_size: u32) -> Sizes {
+        Sizes { max_size, min_size: max_size, max_idle_time: self.loads[0].pool.config.max_idle_time }
+    }
+
+    /// Fewer that are kept, and for less long.
+    fn shrunk(&mut self, full: Sizes) -> Sizes {
+        let (mut low, mut high) = (0, full.min_size);
+        // 0 first: often it is enough.
+        while low < high {
+            let middle = if low == 0 && high == full.min_size { 0 } else { low + (high - low) / 2 };
+            if self.is_met(&Sizes { min_size: middle, ..full }) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        let sizes = Sizes { min_size: high, ..full };
+        if high == full.max_size {
+            // Nothing is ever closed for being idle.
+            return sizes;
+        }
+        let compression = self.question.compression;
+        let times = IDLE_TIMES.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
+        let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
+        for time in shorter.collect::<Vec<_>>() {
+            let shorter = Sizes { max_idle_time: Some(time), ..sizes };
+            if self.is_met(&shorter) {
+                return shorter;
+            }
+        }
+        sizes
+    }
+
+    /// The answer, judged by all operations; raised where those that were looked at before were too few.
+    fn confirmed(&mut self, mut sizes: Sizes, most: u32) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
+        let hopeless = !self.is_met(&sizes);
+        let mut raises = 0;
+        loop {
+            (self.progress)(self.simulations, &sizes);
+            let outcomes: Vec<Outcome> = self.plans(&sizes, 0).iter().map(|plan| run(plan, self.spec)).collect();
+            self.simulations += outcomes.len() as u32;
+            let missed = self.missed(&outcomes, self.margin);
+            let raise = (sizes.max_size / 20).max(1);
+            if missed.is_empty() || hopeless || raises == MAX_RAISES || sizes.max_size + raise > most {
+                let missed = self.missed(&outcomes, 0.0);
+                return (sizes, outcomes, missed);
+            }
+            raises += 1;
+            let kept_all = sizes.min_size == sizes.max_size;
+            sizes.max_size += raise;
+            sizes.min_size = if kept_all { sizes.max_size } else { (sizes.min_size + raise).min(sizes.max_size) };
+        }
+    }
+
+    fn with_other_seeds(&mut self, sizes: &Sizes) -> (Vec<[f64; 3]>, u64) {
+        let (mut spread, mut met) = (Vec::new(), 0);
+        for seed in 1..=MORE_SEEDS {
+            let outcomes: Vec<Outcome> =
+                self.short_plans(sizes, seed).iter().map(|plan| run(plan, self.spec)).collect();
+            self.simulations += outcomes.len() as u32;
+            (self.progress)(self.simulations, sizes);
+            met += u64::from(self.missed(&outcomes, 0.0).is_empty());
+            let response = outcomes.first().and_then(|outcome| outcome.result.total.response_ms.as_ref());
+            spread.extend(response.map(|response| [response.p50, response.p95, response.p99]));
+        }
+        (spread, met)
+    }
+
+    fn is_met(&mut self, sizes: &Sizes) -> bool {
+        self.judge(sizes).is_empty()
+    }
+
+    /// What is missed with these settings, up to the first load that misses anything.
+    fn judge(&mut self, sizes: &Sizes) -> Vec<Missed> {
+        for plan in self.short_plans(sizes, 0) {
+            (self.progress)(self.simulations, sizes);
+            self.simulations += 1;
+            let missed = self.missed(&[run(&plan, self.spec)], self.margin);
+            if !missed.is_empty() {
+                return missed;
+            }
+        }
+        Vec::new()
+    }
+
+    fn missed(&self, outcomes: &[Outcome], margin: f64) -> Vec<Missed> {
+        outcomes.iter().flat_map(|outcome| self.question.missed(&outcome.result, margin)).collect()
+    }
+
+    fn plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
+        self.loads.iter().map(|load| with(load, sizes, seed)).collect()
+    }
+
+    fn short_plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
+        self.short.iter().map(|load| with(load, sizes, seed)).collect()
+    }
+}
+
+/// A load on pools with these settings.
+pub fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
+    let mut plan = load.clone();
+    let Sizes { max_size, min_size, max_idle_time } = *sizes;
+    plan.pool.config = PoolConfig { max_size, min_size, max_idle_time, ..plan.pool.config };
+    plan.pool.warm = min_size > 0;
+    plan.seed = load.seed.wrapping_add(seed.wrapping_mul(0x9e37_79b9));
+    plan
+}
+
+/// The same load for less long, where it is long and nothing happens in it only once: whole periods of what goes wrong on the way, so
+/// that it goes wrong for the same share of the time.
+fn shortened(load: &Plan) -> Plan {
+    let mut plan = load.clone();
+    let windows: Vec<Window> = load.faults.iter().filter_map(window).collect();
+    let Shape::Open { stages, .. } = &mut plan.shape else { return plan };
+    if windows.iter().any(|window| window.every.is_none()) {
+        return plan;
+    }
+    let operations: f64 = stages.iter().map(Stage::expected).sum();
+    let part = MOST_OPERATIONS / operations;
+    let period = windows.iter().filter_map(|window| window.every).max().unwrap_or(Duration::from_secs(1));
+    for stage in stages.iter_mut().filter(|_| part < 1.0) {
+        let periods = (stage.duration.as_secs_f64() * part / period.as_secs_f64()).ceil() as u32;
+        stage.duration = (period * periods.max(LEAST_PERIODS)).min(stage.duration);
+    }
+    plan
+}
+
+/// When a fault happens; `None`: always.
+fn window(fault: &Fault) -> Option<Window> {
+    match fault {
+        Fault::Stall { window, .. } | Fault::BlackHole { window } | Fault::Cut { window } => Some(*window),
+        Fault::Delay { .. } | Fault::Forget { .. } => None,
+    }
+}
