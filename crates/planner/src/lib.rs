@@ -11,12 +11,14 @@
 //! advice      the settings to use
 //! reasons     why, in words
 //! fragments   the settings in the words of each product
-//! prediction  all of it together
+//! answer      all of these together: a prediction
+//! prediction  what it is made of
 //! report      text, JSON, a page
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod answer;
 pub mod facts;
 pub mod fragments;
 mod front;

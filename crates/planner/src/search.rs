@@ -20,6 +20,8 @@ const MOST_OPERATIONS: f64 = 300_000.0;
 const LEAST_PERIODS: u32 = 4;
 /// Sizes beyond the last that was too small grow by this factor until one is large enough.
 const GROWTH: f64 = 1.25;
+/// Where more than this share has to be kept, all are.
+const NEARLY_ALL: f64 = 0.9;
 /// Simulations with other seeds that tell how uncertain the answer is.
 const MORE_SEEDS: u64 = 4;
 /// Sizes that the answer may be raised by when all operations are looked at, in steps.
@@ -235,11 +237,11 @@ impl<'q, 'p> Search<'q, 'p> {
                 low = middle + 1;
             }
         }
-        let sizes = Sizes { min_size: high, ..full };
-        if high == full.max_size {
-            // Nothing is ever closed for being idle.
-            return sizes;
+        if f64::from(high) > f64::from(full.max_size) * NEARLY_ALL {
+            // Nothing is ever closed for being idle, and the few that could be are not worth it.
+            return full;
         }
+        let sizes = Sizes { min_size: high, ..full };
         let compression = self.question.compression;
         let times = IDLE_TIMES.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
         let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
@@ -252,7 +254,7 @@ impl<'q, 'p> Search<'q, 'p> {
         sizes
     }
 
-    /// The answer, judged by all operations; raised where those that were looked at before were too few.
+    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too few.
     fn confirmed(&mut self, mut sizes: Sizes, most: u32) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
         let hopeless = !self.is_met(&sizes);
         let mut raises = 0;
@@ -260,9 +262,9 @@ impl<'q, 'p> Search<'q, 'p> {
             (self.progress)(self.simulations, &sizes);
             let outcomes: Vec<Outcome> = self.plans(&sizes, 0).iter().map(|plan| run(plan, self.spec)).collect();
             self.simulations += outcomes.len() as u32;
-            let missed = self.missed(&outcomes, self.margin);
             let raise = (sizes.max_size / 20).max(1);
-            if missed.is_empty() || hopeless || raises == MAX_RAISES || sizes.max_size + raise > most {
+            let last = hopeless || raises == MAX_RAISES || sizes.max_size + raise > most;
+            if last || (self.missed(&outcomes, self.margin).is_empty() && self.holds_with_other_seeds(&sizes)) {
                 let missed = self.missed(&outcomes, 0.0);
                 return (sizes, outcomes, missed);
             }
@@ -271,6 +273,16 @@ impl<'q, 'p> Search<'q, 'p> {
             sizes.max_size += raise;
             sizes.min_size = if kept_all { sizes.max_size } else { (sizes.min_size + raise).min(sizes.max_size) };
         }
+    }
+
+    /// Not by chance alone.
+    fn holds_with_other_seeds(&mut self, sizes: &Sizes) -> bool {
+        (1..=MORE_SEEDS).all(|seed| {
+            self.short_plans(sizes, seed).iter().all(|plan| {
+                self.simulations += 1;
+                self.missed(&[run(plan, self.spec)], 0.0).is_empty()
+            })
+        })
     }
 
     fn with_other_seeds(&mut self, sizes: &Sizes) -> (Vec<[f64; 3]>, u64) {

@@ -11,7 +11,8 @@ use ::bench::plan::{Fault, Spacing};
 use anyhow::Context;
 use clap::{Args, ValueEnum, value_parser};
 use planner::{
-    prediction::{Prediction, predict},
+    answer::predict,
+    prediction::Prediction,
     question::{self, ConnectWishes, Flags, Question, Wishes},
     report,
     search::Sizes,

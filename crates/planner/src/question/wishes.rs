@@ -19,6 +19,8 @@ use crate::server::{Connect, Curve, Spec, Times};
 const USUAL_TCP: Duration = Duration::from_millis(1);
 /// The same for the login.
 const USUAL_AUTH: Duration = Duration::from_millis(9);
+/// Answers that a login at PostgreSQL waits for: whether there is TLS, and three of SCRAM's.
+const LOGIN_TRIPS: u32 = 4;
 /// Statements of pgbench's transaction, and of the one without contended tables.
 const TPCB_TRIPS: u32 = 7;
 const SIMPLE_UPDATE_TRIPS: u32 = 5;
@@ -288,6 +290,10 @@ impl Wishes {
             auth_trips,
             ready_trips: 0,
         };
+        if connect.tls.is_some() && auth_trips == LOGIN_TRIPS {
+            // TLS has been asked for already.
+            connect.auth_trips -= 1;
+        }
         if connect.phases_known() == 0 {
             connect.tcp = Some(Times::Constant(USUAL_TCP));
             connect.auth = Some(Times::Constant(USUAL_AUTH));
@@ -339,9 +345,10 @@ fn kind(target: &Target) -> (u32, &'static str, u32) {
                 Script::TpcbLike => TPCB_TRIPS,
                 Script::SimpleUpdate => SIMPLE_UPDATE_TRIPS,
             });
-            (3, "sqlstate 53300", trips.max().unwrap_or(1))
+            (LOGIN_TRIPS, "sqlstate 53300", trips.max().unwrap_or(1))
         }
         Target::Redis(_) => (1, "too many clients", 1),
+        // The first answer says what the server is, the others are SCRAM's.
         Target::MongoDb(_) => (3, "connection closed", 1),
         Target::Http(_) => (0, "connection closed", 1),
     }
