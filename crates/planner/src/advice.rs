@@ -28,8 +28,6 @@ const CLIENT_ROOM: f64 = 0.25;
 const SOFT_SHARE: f64 = 0.8;
 /// Nobody who has been idle for less is sent away, where nothing is said.
 const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
-/// The server waits so much longer than the platform.
-const PLATFORM_ROOM: Duration = Duration::from_secs(10);
 /// How often there may be more of what needs a connection of its own than there are connections for.
 const RARE: f64 = 0.001;
 
@@ -102,7 +100,7 @@ impl Advice {
             instances: load.pool.instances,
             soft_limit,
             hard_limit,
-            client_idle_time: question.platform.map(|platform| platform.kill_after + PLATFORM_ROOM),
+            client_idle_time: question.platform.map(|platform| platform.outlived()),
             exclusive,
         }
     }
@@ -124,6 +122,7 @@ fn connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u
 /// where pools do, for all of theirs.
 fn client_limits(question: &Question, load: &Plan, sizes: &Sizes) -> Option<(u32, u32)> {
     let expected = match (load.pool.reuse, &load.shape) {
+        (true, Shape::Closed { clients, .. }) if question.is_sweep => f64::from(*clients),
         (true, _) => f64::from(load.pool.instances) * f64::from(sizes.max_size),
         (false, Shape::Open { .. }) => {
             let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).unwrap_or(EVICT_MIN_IDLE);

@@ -79,6 +79,7 @@ fn best(question: &Question, found: &Found, instances: u32) -> Best {
     Best {
         sizes: found.sizes,
         instances,
+        words: found.sizes.words(question.compression),
         cases: found.outcomes.iter().map(|outcome| case(question, outcome)).collect(),
         met: found.missed.is_empty(),
         with_margin: found.with_margin,
@@ -104,7 +105,7 @@ fn for_clients(question: &Question) -> Option<Advice> {
         instances: load.pool.instances,
         soft_limit: Some(soft_limit?),
         hard_limit,
-        client_idle_time: question.platform.map(|platform| platform.kill_after + std::time::Duration::from_secs(10)),
+        client_idle_time: question.platform.map(|platform| platform.outlived()),
         exclusive: None,
     })
 }

@@ -71,6 +71,8 @@ pub struct Case {
 pub struct Best {
     /// They.
     pub sizes: Sizes,
+    /// In words, with the times of the real service.
+    pub words: String,
     /// Instances, each with such a pool.
     pub instances: u32,
     /// What they do to each load.
@@ -114,8 +116,12 @@ impl Prediction {
         let given = self.given.iter().map(|case| case.result.clone());
         let best = self.best.iter().flat_map(|best| {
             best.cases.iter().map(|case| {
-                let scenario = case.result.name.split_once(": ").map_or(String::new(), |(name, _)| format!("{name}: "));
-                BenchResult { name: format!("{scenario}best: {}", best.sizes.words()), ..case.result.clone() }
+                let (scenario, own) = match case.result.name.split_once(": ") {
+                    Some((scenario, own)) => (format!("{scenario}: "), own),
+                    None => (String::new(), case.result.name.as_str()),
+                };
+                let of = if best.cases.len() > 1 { format!(" ({own})") } else { String::new() };
+                BenchResult { name: format!("{scenario}best: {}{of}", best.words), ..case.result.clone() }
             })
         });
         given.chain(best).collect()
@@ -123,9 +129,9 @@ impl Prediction {
 }
 
 impl Sizes {
-    /// In words.
-    pub fn words(&self) -> String {
-        let idle = self.max_idle_time.map_or("off".to_owned(), crate::words::time);
+    /// In words, with the times of the real service, of which a second of the simulation stands for so many.
+    pub fn words(&self, compression: f64) -> String {
+        let idle = self.max_idle_time.map_or("off".to_owned(), |time| crate::words::time(time.mul_f64(compression)));
         format!("max_size {}, min_size {}, max_idle_time {idle}", self.max_size, self.min_size)
     }
 }

@@ -25,7 +25,7 @@ const MEMORY_MB: f64 = 1.0;
 const SWEEP_TIME: Duration = Duration::from_secs(30);
 const SWEEP_WARMUP: Duration = Duration::from_secs(5);
 /// Sizes of a pool that are shown of a sweep's curve.
-const MAX_SIZES: usize = 12;
+const MAX_SIZES: usize = 16;
 /// Throughput that is good enough, as a share of the best: the curve is flat there.
 const NEAR_BEST: f64 = 0.05;
 

@@ -90,8 +90,9 @@ pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
     search.margin = if with_margin { question.margin } else { 0.0 };
     let full = search.full(max_size);
     let sizes = match search.is_met(&full) {
-        true => search.shrunk(full),
-        false => full,
+        // A sweep's clients use all connections all the time.
+        true if !question.is_sweep => search.shrunk(full),
+        _ => full,
     };
     let (sizes, outcomes, missed) = search.confirmed(sizes, most);
     let plans = search.plans(&sizes, 0);
@@ -132,7 +133,7 @@ impl<'q, 'p> Search<'q, 'p> {
                 case.pool.reuse && case.pool.instances == first.pool.instances && case.poolhouse == first.poolhouse;
             let new = loads.iter().all(|load| load.shape != case.shape || load.faults != case.faults);
             if alike && new {
-                loads.push(case.clone());
+                loads.push(advised(question, case));
             }
         }
         let short = loads.iter().map(shortened).collect();
@@ -327,6 +328,15 @@ impl<'q, 'p> Search<'q, 'p> {
     fn short_plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
         self.short.iter().map(|load| with(load, sizes, seed)).collect()
     }
+}
+
+/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function.
+fn advised(question: &Question, case: &Plan) -> Plan {
+    let mut load = case.clone();
+    if let (Some(platform), Some(poolhouse)) = (question.platform, &mut load.poolhouse) {
+        poolhouse.client_idle_time = Some(Some(platform.outlived().div_f64(question.compression)));
+    }
+    load
 }
 
 /// A load on pools with these settings.

@@ -369,7 +369,7 @@ mod tests {
     fn one_connection_too_many_is_refused_and_one_that_left_makes_room() {
         let spec = Spec { limit: Some(5), reserved: 3, ..spec() };
         let mut server = Server::new(&spec, &[], 1);
-        let mut stands = |server: &mut Server<'_>| matches!(server.dial(false, Time(0)), Dialled::Stands(..));
+        let stands = |server: &mut Server<'_>| matches!(server.dial(false, Time(0)), Dialled::Stands(..));
         assert_eq!([(); 3].map(|()| stands(&mut server)), [true, true, false]);
         server.gone();
         assert!(stands(&mut server));

@@ -97,6 +97,16 @@ pub struct Platform {
     pub kill_after: Duration,
 }
 
+/// A server waits so much longer than the platform.
+const PLATFORM_ROOM: Duration = Duration::from_secs(10);
+
+impl Platform {
+    /// The idle time of a server that no thawed function finds to be over.
+    pub fn outlived(&self) -> Duration {
+        self.kill_after + PLATFORM_ROOM
+    }
+}
+
 /// What needs a connection of its own at a Redis; ordinary commands share.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Exclusive {

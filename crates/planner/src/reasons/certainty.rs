@@ -11,15 +11,12 @@ use crate::{
 pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
     let Some(best) = &prediction.best else { return };
     if question.is_sweep {
-        words.say(
-            "found",
-            format!("{} is the smallest that meets {}.", best.sizes.words(), prediction.objectives.join(", ")),
-        );
+        words.say("found", format!("{} is the smallest that meets {}.", best.words, prediction.objectives.join(", ")));
         return;
     }
     if best.met {
         let smaller = best.too_small.map_or(String::new(), |size| format!(" A max_size of {size} is too small."));
-        words.say("found", format!("{} is the smallest that meets the objectives.{smaller}", best.sizes.words()));
+        words.say("found", format!("{} is the smallest that meets the objectives.{smaller}", best.words));
         return;
     }
     let mut missed: Vec<String> = Vec::new();
@@ -30,7 +27,7 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
     missed.truncate(4);
     words.say(
         "none",
-        format!("No setting meets the objectives. The nearest, {}, misses {}.", best.sizes.words(), missed.join(", ")),
+        format!("No setting meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),
     );
     for (objective, limit) in question.objectives.iter().filter_map(|one| Some((one, one.response_limit_ms()?))) {
         let service = best.cases.iter().filter_map(|case| case.result.total.service_ms.as_ref()).map(|all| all.p99);

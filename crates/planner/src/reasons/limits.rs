@@ -115,6 +115,15 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
         None => crate::advice::for_clients(question, load),
     };
     let Some((soft, hard)) = limits else { return };
+    if question.is_sweep {
+        words.say(
+            "clients",
+            format!(
+                "soft_limit {soft} has room for the clients and a quarter more, and hard_limit {hard} makes that 80%."
+            ),
+        );
+        return;
+    }
     if load.pool.reuse {
         let settings = prediction.settings.as_ref();
         words.say(
@@ -143,7 +152,7 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
 /// The platform's freeze against the server's idle time.
 fn platform(question: &Question, load: &Plan, words: &mut Words) {
     let Some(platform) = question.platform else { return };
-    let advised = platform.kill_after + std::time::Duration::from_secs(10);
+    let advised = platform.outlived();
     words.say(
         "client idle time",
         format!(

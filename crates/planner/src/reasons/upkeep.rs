@@ -16,6 +16,9 @@ use crate::{
 const SLOW: Duration = Duration::from_millis(500);
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    if question.is_sweep {
+        return;
+    }
     creations(question, prediction, words);
     let (Some(settings), Some(best)) = (&prediction.settings, &prediction.best) else { return };
     growing(load, prediction, words);
@@ -96,7 +99,7 @@ fn creations(question: &Question, prediction: &Prediction, words: &mut Words) {
     };
     let given: Vec<String> = given.filter_map(told).collect();
     let best: Vec<String> = best.filter_map(told).collect();
-    if question.is_sweep || given.iter().chain(&best).all(|text| text == "0") {
+    if given.iter().chain(&best).all(|text| text == "0") {
         return;
     }
     let best = if best.is_empty() { String::new() } else { format!("; with the best settings {}", best.join(" and ")) };

@@ -10,6 +10,8 @@ use bench::report::{
 
 use crate::prediction::Prediction;
 
+/// Settings that are told in full.
+const MAX_GIVEN: usize = 6;
 /// Where a reason's sentence begins.
 const INDENT: usize = 20;
 
@@ -30,9 +32,13 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     }
     line(out, "  server      ", &prediction.server)?;
     line(out, "  objectives  ", &prediction.objectives.join(", "))?;
-    for case in &prediction.given {
-        let label = if prediction.given.len() > 1 { format!("{}: ", case.result.name) } else { String::new() };
+    for case in prediction.given.iter().take(MAX_GIVEN) {
+        let own = case.result.name.split_once(": ").map_or(case.result.name.as_str(), |(_, own)| own);
+        let label = if prediction.given.len() > 1 { format!("{own}: ") } else { String::new() };
         line(out, "  given       ", &format!("{label}{}", case.result.about.pool))?;
+    }
+    if prediction.given.len() > MAX_GIVEN {
+        line(out, "              ", &format!("and {} more, as below", prediction.given.len() - MAX_GIVEN))?;
     }
     writeln!(out)?;
     let mut results = prediction.results();
