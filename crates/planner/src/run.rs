@@ -36,7 +36,7 @@ pub struct Outcome {
 /// Plays a plan to its end.
 pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
     let mut world = World::new(plan, spec);
-    let mut engine = Engine::new(plan, Time(0));
+    let mut engine = Engine::with_limit(plan, spec.budget, Time(0));
     let mut now = Time(0);
     loop {
         while let Some(order) = engine.poll_order(now) {

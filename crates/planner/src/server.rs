@@ -34,6 +34,9 @@ pub struct Spec {
     pub reserved: u32,
     /// What it answers to one too many.
     pub full: &'static str,
+    /// Connections that all pools together may have, because they are those of one Poolhouse (its `max_server_connections`); `None`: each
+    /// has as many as it may have by itself.
+    pub budget: Option<u32>,
 }
 
 /// What making a connection takes at both ends, without the way; `None`: there is no such phase.
@@ -332,6 +335,7 @@ mod tests {
             limit: None,
             reserved: 0,
             full: "sqlstate 53300",
+            budget: None,
         }
     }
 

@@ -135,6 +135,10 @@ struct ServerFlags {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000), requires = "server_limit")]
     reserved: Option<u32>,
 
+    /// Connections that all instances' pools may have together, because they are pools of one Poolhouse (its max_server_connections)
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    budget: Option<u32>,
+
     /// The server's processors, for the rule of thumb beside the answer
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     cpus: Option<u32>,
@@ -215,6 +219,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
         connect: ConnectWishes { auth: server.connect, ..ConnectWishes::default() },
         server_limit: server.server_limit,
         reserved: server.reserved,
+        budget: server.budget,
         objectives: server.objective.clone(),
         margin: server.margin,
         cpus: server.cpus,

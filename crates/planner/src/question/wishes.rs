@@ -50,6 +50,8 @@ pub struct Wishes {
     pub server_limit: Option<u32>,
     /// Of these, those kept for others.
     pub reserved: Option<u32>,
+    /// Connections that all pools together may have, as those of one Poolhouse.
+    pub budget: Option<u32>,
     /// What must hold.
     pub objectives: Vec<String>,
     /// By how much limits must be kept, as a share of them.
@@ -135,6 +137,7 @@ pub const KEYS: &[&str] = &[
     "connect",
     "server_limit",
     "reserved",
+    "budget",
     "objectives",
     "margin",
     "cpus",
@@ -175,6 +178,7 @@ impl Wishes {
             connect: section.table("connect", &[CONNECT_KEYS]).map(|table| connect(&table)).unwrap_or_default(),
             server_limit: section.number("server_limit", 1..=MOST),
             reserved: section.number("reserved", 0..=MOST),
+            budget: section.number("budget", 1..=MOST),
             objectives,
             margin: section.decimal("margin", 0.0..=0.9),
             cpus: section.number("cpus", 1..=10_000),
@@ -208,6 +212,7 @@ impl Wishes {
             },
             server_limit: self.server_limit.or(below.server_limit),
             reserved: self.reserved.or(below.reserved),
+            budget: self.budget.or(below.budget),
             objectives: if self.objectives.is_empty() { below.objectives } else { self.objectives },
             margin: self.margin.or(below.margin),
             cpus: self.cpus.or(below.cpus),
@@ -273,6 +278,7 @@ impl Wishes {
             limit,
             reserved: self.reserved.unwrap_or(0),
             full,
+            budget: self.budget,
         })
     }
 

@@ -19,6 +19,12 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
         budget(question, settings, words);
         memory(question, settings, words);
     }
+    if let Some(budget) = question.spec.budget {
+        words.say(
+            "common limit",
+            format!("The pools share {budget} connections: each gets a fair part of them, and gives up what others need more."),
+        );
+    }
     shared(prediction, words);
     refused(question, prediction, words);
     clients(question, load, prediction, words);

@@ -97,6 +97,7 @@ fn spec(service: Times) -> Spec {
         limit: None,
         reserved: 0,
         full: "sqlstate 53300",
+        budget: None,
     }
 }
 

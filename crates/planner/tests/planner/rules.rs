@@ -148,3 +148,20 @@ fn two_limits_at_the_gate_serve_a_flood_that_one_limit_turns_away() {
     assert_eq!((served, rejected, evicted), (600, 0, 450));
     assert!((150..=152).contains(&most), "{most}");
 }
+
+#[test]
+fn pools_under_one_limit_take_turns_so_that_each_is_served() {
+    // 40 pools of which each would have two; 20 connections in all.
+    let shape = Shape::Closed { clients: 80, think: ms(20), duration: seconds(20), operations: None };
+    let mut plan = plan(shape, growing(2, 0, 2));
+    (plan.pool.instances, plan.pool.config.max_wait_time) = (40, Some(seconds(10)));
+    let mut spec = spec(Times::Constant(ms(2)));
+    spec.budget = Some(20);
+    let shared = simulate(&plan, &spec);
+    assert_eq!(shared.server.most, 20);
+    assert!(shared.result.total.errors.is_empty(), "{:?}", shared.result.total.errors);
+    assert!(shared.result.total.connections.closed["reclaimed"] > 20, "{:?}", shared.result.total.connections);
+    spec.budget = None;
+    let alone = simulate(&plan, &spec);
+    assert_eq!(alone.server.most, 80);
+}
