@@ -1,6 +1,8 @@
 """`poolhouse plan`: predictions without anything to measure. What must come out is known from arithmetic."""
 
 import json
+import re
+import shlex
 import subprocess
 import time
 
@@ -174,3 +176,26 @@ def test_a_fleet_of_a_thousand_instances_is_planned_in_seconds():
                   "--duration", "1m")
     assert result["best"]["instances"] == 1000 and result["shared"]["instances"] == 1
     assert time.monotonic() - began < 90
+
+
+GUIDE = pooler.ROOT / "docs/plan.md"
+
+
+def test_the_output_that_the_guide_shows_is_that_of_the_tool():
+    shown = re.findall(r"^```sh\npoolhouse plan ([^\n]*)\n```\n\n```text\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown
+    for command, output in shown:
+        assert run(*shlex.split(command)).stdout == output, command
+
+
+def test_the_scenario_that_the_guide_shows_can_be_planned(tmp_path):
+    (text,) = re.findall(r"^```toml\n(\[scenario\].*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    path = tmp_path / "checkpoints.toml"
+    path.write_text(text)
+    assert run(path).returncode == 0
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (pooler.ROOT / "scenarios").glob("*.toml")))
+def test_each_published_case_is_planned(name):
+    result = plan(pooler.ROOT / f"scenarios/{name}.toml")
+    assert result["given"] and result["reasons"] and result["fragments"]

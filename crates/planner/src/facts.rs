@@ -37,7 +37,7 @@ pub struct Facts {
     pub connect_in_stall_ms: Option<f64>,
     /// Processors x utilisation x factor.
     pub by_processors: Option<f64>,
-    /// The share of the time that one connection is in use if each operation had one: operations at once in a burst.
+    /// Operations at once: of a burst, or the clients of a closed loop.
     pub at_once: Option<u32>,
     /// The quiet time before each burst, in seconds of the real service.
     pub idle_gap_s: Option<f64>,

@@ -112,6 +112,17 @@ pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
     })
 }
 
+/// What settings miss.
+#[derive(Default)]
+struct Judged {
+    /// With the margin.
+    tight: Vec<Missed>,
+    /// Without.
+    missed: Vec<Missed>,
+    /// Somebody had to wait for a connection.
+    waited: bool,
+}
+
 struct Search<'q, 'p> {
     question: &'q Question,
     spec: &'q Spec,
@@ -164,32 +175,29 @@ impl<'q, 'p> Search<'q, 'p> {
     /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
     /// largest that was too small. If none is large enough, the one with which the fewest are missed.
     fn max_size(&mut self, most: u32) -> (u32, bool, Option<(u32, Vec<Missed>)>) {
-        let first = self.least().min(most);
-        let mut too_small = None;
-        let mut tried: Vec<(u32, usize)> = Vec::new();
-        let mut size = first;
+        let mut tried: Vec<(u32, Judged)> = Vec::new();
+        let mut size = self.least().min(most);
         loop {
-            let missed = self.judge(&self.full(size));
-            tried.push((size, missed.len()));
-            if missed.is_empty() {
-                let (size, too_small) = self.between(too_small, size);
-                return (size, true, too_small);
-            }
-            too_small = Some((size, missed));
-            if size >= most {
+            let judged = self.look(&self.full(size));
+            // Where nobody has waited for a connection, more of them change nothing.
+            let last = judged.tight.is_empty() || !judged.waited || size >= most;
+            tried.push((size, judged));
+            if last {
                 break;
             }
             size = ((f64::from(size) * GROWTH).ceil() as u32).max(size + 1).min(most);
         }
-        if self.margin > 0.0 {
-            let kept = std::mem::replace(&mut self.margin, 0.0);
-            let (size, _, too_small) = self.max_size(most);
-            self.margin = kept;
-            return (size, false, too_small);
+        for (margin, missed) in [(self.margin, (|j| &j.tight) as fn(&Judged) -> &Vec<Missed>), (0.0, |j| &j.missed)] {
+            let Some(enough) = tried.iter().position(|(_, judged)| missed(judged).is_empty()) else { continue };
+            let too_small = enough.checked_sub(1).map(|at| (tried[at].0, missed(&tried[at].1).clone()));
+            let with_margin = margin >= self.margin;
+            self.margin = margin;
+            let (size, too_small) = self.between(too_small, tried[enough].0);
+            return (size, with_margin, too_small);
         }
-        let fewest = tried.iter().map(|(_, missed)| *missed).min().unwrap_or(0);
-        let size = tried.iter().find(|(_, missed)| *missed == fewest).map_or(most, |(size, _)| *size);
-        (size, false, too_small)
+        let nearest =
+            tried.iter().min_by_key(|(size, judged)| (judged.missed.len(), *size)).map_or(most, |(size, _)| *size);
+        (nearest, false, tried.pop().map(|(size, judged)| (size, judged.missed)))
     }
 
     /// The smallest between one that was too small and one that is large enough.
@@ -197,7 +205,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let mut below = low.as_ref().map_or(0, |(size, _)| *size);
         while high - below > 1 {
             let middle = below + (high - below) / 2;
-            let missed = self.judge(&self.full(middle));
+            let missed = self.look(&self.full(middle)).tight;
             if missed.is_empty() {
                 high = middle;
             } else {
@@ -301,20 +309,27 @@ impl<'q, 'p> Search<'q, 'p> {
     }
 
     fn is_met(&mut self, sizes: &Sizes) -> bool {
-        self.judge(sizes).is_empty()
+        self.look(sizes).tight.is_empty()
     }
 
     /// What is missed with these settings, up to the first load that misses anything.
-    fn judge(&mut self, sizes: &Sizes) -> Vec<Missed> {
+    fn look(&mut self, sizes: &Sizes) -> Judged {
+        let mut judged = Judged::default();
         for plan in self.short_plans(sizes, 0) {
             (self.progress)(self.simulations, sizes);
             self.simulations += 1;
-            let missed = self.missed(&[run(&plan, self.spec)], self.margin);
-            if !missed.is_empty() {
-                return missed;
+            let outcomes = [run(&plan, self.spec)];
+            let waits = outcomes[0].result.total.pool_wait_ms.as_ref();
+            judged = Judged {
+                tight: self.missed(&outcomes, self.margin),
+                missed: self.missed(&outcomes, 0.0),
+                waited: waits.is_none_or(|waits| waits.max > 0.0),
+            };
+            if !judged.tight.is_empty() {
+                break;
             }
         }
-        Vec::new()
+        judged
     }
 
     fn missed(&self, outcomes: &[Outcome], margin: f64) -> Vec<Missed> {

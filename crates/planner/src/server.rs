@@ -192,7 +192,8 @@ impl<'s> Server<'s> {
         };
         phases.dns = spend(&connect.dns, &mut self.random, &mut at);
         phases.tcp = spend(&connect.tcp, &mut self.random, &mut at);
-        // The relay of a measurement cannot delay the handshake itself, and delays what follows instead.
+        // The relay of a measurement cannot delay the handshake itself, and delays what follows instead: that phase shows it.
+        let mut from = at;
         at += self.weather.round_trip();
         for (place, (times, trips)) in
             [(&connect.tls, TLS_TRIPS), (&connect.auth, connect.auth_trips), (&connect.ready, connect.ready_trips)]
@@ -200,7 +201,6 @@ impl<'s> Server<'s> {
                 .enumerate()
         {
             let Some(times) = times else { continue };
-            let from = at;
             at += times.draw(&mut self.random) as u64;
             for _ in 0..trips {
                 at = self.there_and_back(at);
@@ -210,6 +210,7 @@ impl<'s> Server<'s> {
                 }
             }
             let taken = Some(Duration::from_nanos(at - from));
+            from = at;
             match place {
                 0 => phases.tls = taken,
                 1 => phases.auth = taken,
@@ -364,9 +365,9 @@ mod tests {
             }
         };
         // TCP 1 ms and its round trip, three round trips, 4 ms of work.
-        assert_eq!(stands(&[delay]), (45, 34));
+        assert_eq!(stands(&[delay]), (45, 44));
         assert_eq!(spec.connecting(&[delay]), ms(45));
-        assert_eq!(stands(&[delay, stall]), (645, 634));
+        assert_eq!(stands(&[delay, stall]), (645, 644));
     }
 
     #[test]

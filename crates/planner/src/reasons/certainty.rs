@@ -3,12 +3,43 @@
 use super::Words;
 use crate::{
     prediction::Prediction,
-    question::Question,
+    question::{Missed, Question},
     words::{counted, ms, percent},
 };
 
+/// Cases of which it is told what they miss.
+const MAX_CASES: usize = 6;
+/// What is told of one that misses more.
+const MAX_MISSED: usize = 2;
+
+/// What the given settings miss.
+fn given(prediction: &Prediction, words: &mut Words) {
+    for case in prediction.given.iter().take(MAX_CASES) {
+        let own = case.result.name.split_once(": ").map_or("as given", |(_, own)| own);
+        let text = match &case.missed[..] {
+            [] => "meets the objectives.".to_owned(),
+            all => {
+                let more = all.len().saturating_sub(MAX_MISSED);
+                let more = if more > 0 { format!(" and {}", counted(more as u64, "other")) } else { String::new() };
+                let told: Vec<String> = all.iter().take(MAX_MISSED).map(one).collect();
+                format!("misses {}{more}.", told.join(", "))
+            }
+        };
+        words.say("given", format!("{own}: {text}"));
+    }
+}
+
+/// An objective that is missed.
+fn one(miss: &Missed) -> String {
+    let step = miss.step.as_ref().map_or(String::new(), |step| format!(" in the step {step}"));
+    format!("{} ({}{step})", miss.objective, miss.measured)
+}
+
 /// First of all.
 pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
+    if !question.is_sweep {
+        given(prediction, words);
+    }
     let Some(best) = &prediction.best else { return };
     if question.is_sweep {
         words.say("found", format!("{} is the smallest that meets {}.", best.words, prediction.objectives.join(", ")));
@@ -19,12 +50,7 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
         words.say("found", format!("{} is the smallest that meets the objectives.{smaller}", best.words));
         return;
     }
-    let mut missed: Vec<String> = Vec::new();
-    for miss in best.cases.iter().flat_map(|case| &case.missed) {
-        let step = miss.step.as_ref().map_or(String::new(), |step| format!(" in the step {step}"));
-        missed.push(format!("{} ({}{step})", miss.objective, miss.measured));
-    }
-    missed.truncate(4);
+    let missed: Vec<String> = best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(one).collect();
     words.say(
         "none",
         format!("No setting meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),

@@ -25,6 +25,7 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
             format!("The pools share {budget} connections: each gets a fair part of them, and gives up what others need more."),
         );
     }
+    ephemeral(question, prediction, words);
     shared(prediction, words);
     refused(question, prediction, words);
     clients(question, load, prediction, words);
@@ -81,6 +82,25 @@ fn memory(question: &Question, settings: &Advice, words: &mut Words) {
             mb(most)
         ),
     );
+}
+
+/// What it costs to open a connection for each operation, where both ways are given.
+fn ephemeral(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let cases = || question.cases.iter().zip(&prediction.given);
+    let Some((kept, with)) = cases().find(|(case, _)| case.pool.reuse) else { return };
+    let alike = |case: &Plan| !case.pool.reuse && case.poolhouse == kept.poolhouse && case.freeze == kept.freeze;
+    let Some((_, without)) = cases().find(|(case, _)| alike(case)) else { return };
+    if let (Some(with), Some(without)) = (&with.result.total.response_ms, &without.result.total.response_ms) {
+        words.say(
+            "ephemeral",
+            format!(
+                "A connection for each operation makes it {} longer in the median, and {} at p99. What it costs the server besides is not in \
+                 these times.",
+                crate::words::ms(without.p50 - with.p50),
+                crate::words::ms(without.p99 - with.p99)
+            ),
+        );
+    }
 }
 
 /// One pool for all instances.

@@ -132,3 +132,25 @@ fn the_minimum_is_the_lowest_that_prevents_churn_over_the_quiet_and_a_longer_idl
     assert_eq!((best.sizes.max_size, best.sizes.min_size), (20, 20));
     assert!(best.cases[0].result.total.connections.created == 20 && best.met);
 }
+
+#[test]
+fn what_needs_a_connection_of_its_own_at_a_redis_is_added_to_what_is_shared() {
+    let file = "[scenario]\nname = \"queue\"\n[target]\nstart = \"redis\"\n[load]\nrate = 100\nduration = \"5s\"\n[pool]\nmax_size = 5\n[plan]\n\
+                service = \"100us\"\nexclusive = { blocking_rate = 10, blocking_time = \"500ms\", transaction_rate = 100, \
+                transaction_time = \"2ms\", subscribers = 50 }\n";
+    let prediction = ask(&from_text(Path::new("queue.toml"), file, &|_| None, false, &Wishes::default()).unwrap());
+    let settings = prediction.settings.unwrap();
+    let needs = settings.exclusive.unwrap();
+    // Five and 0.2 at once on average; more than 13 and 3 are so in less than one of 1,000 moments.
+    assert_eq!((needs.blocking, needs.transactions, needs.subscribers, needs.max_size), (13, 3, 1, 18));
+    assert_eq!(settings.max_size, 18);
+    let of: Vec<&str> = prediction.fragments.iter().map(|fragment| fragment.of).collect();
+    assert_eq!(of, ["Poolhouse"], "no other product here pools Redis");
+}
+
+#[test]
+fn where_nobody_waits_the_search_ends_at_once() {
+    let question = from_flags(&flags(50.0), constant(ms(20), &["p50<10ms"])).unwrap();
+    let best = ask(&question).best.unwrap();
+    assert!(!best.met && best.simulations < 25, "{}", best.simulations);
+}
