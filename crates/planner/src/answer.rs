@@ -51,9 +51,8 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
         warnings: Vec::new(),
     };
     let pasted = prediction.settings.clone().or_else(|| for_clients(question));
-    prediction.fragments = pasted.map_or(Vec::new(), |advice| {
-        fragments(&advice, &load.target, load.target.url().is_empty() && question.about.is_empty())
-    });
+    prediction.fragments =
+        pasted.map_or(Vec::new(), |advice| fragments(&advice, question.knows_database.then_some(&load.target)));
     (prediction.reasons, prediction.warnings) = reasons::reasons(question, load, &prediction);
     prediction
 }

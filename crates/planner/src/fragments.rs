@@ -22,17 +22,16 @@ pub struct Fragment {
     pub missing: Vec<&'static str>,
 }
 
-/// Those that make sense for a database.
-pub fn fragments(advice: &Advice, target: &Target, flags_only: bool) -> Vec<Fragment> {
+/// Those that make sense for a database; `None`: it is not known which.
+pub fn fragments(advice: &Advice, target: Option<&Target>) -> Vec<Fragment> {
     let all: [fn(&Advice) -> Fragment; 4] = [poolhouse, pgbouncer, hikaricp, mongodb];
     let chosen: &[usize] = match target {
         // Limits for clients only, which the others do not have.
         _ if advice.max_size == 0 => &[0],
-        _ if flags_only => &[0, 1, 2, 3],
-        Target::Postgres(_) => &[0, 1, 2],
-        Target::Redis(_) => &[0],
-        Target::MongoDb(_) => &[0, 3],
-        Target::Http(_) => &[0, 1, 2, 3],
+        Some(Target::Postgres(_)) => &[0, 1, 2],
+        Some(Target::Redis(_)) => &[0],
+        Some(Target::MongoDb(_)) => &[0, 3],
+        Some(Target::Http(_)) | None => &[0, 1, 2, 3],
     };
     chosen.iter().map(|index| all[*index](advice)).collect()
 }

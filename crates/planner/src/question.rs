@@ -60,6 +60,8 @@ pub struct Question {
     pub assumed: Vec<String>,
     /// The sizes of the given pools are those of a curve, to be compared with one another.
     pub is_sweep: bool,
+    /// Which database it is: a command line does not say.
+    pub knows_database: bool,
 }
 
 /// A load and a pool, as the command line says them.
@@ -186,7 +188,8 @@ pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
     plan.check()?;
     let mut assumed = Vec::new();
     let spec = wishes.spec(&target, &mut assumed).map_err(|(_, message)| message)?;
-    made(format!("{}/s", crate::words::number(flags.rate)), vec![plan], spec, wishes, assumed)
+    let question = made(format!("{}/s", crate::words::number(flags.rate)), vec![plan], spec, wishes, assumed)?;
+    Ok(Question { knows_database: false, ..question })
 }
 
 impl Question {
@@ -249,6 +252,7 @@ fn made(
         exclusive: wishes.exclusive,
         assumed,
         is_sweep: false,
+        knows_database: true,
         spec,
     })
 }
