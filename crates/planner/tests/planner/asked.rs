@@ -72,8 +72,8 @@ fn without_objectives_there_are_some_and_that_is_said() {
         pool: PoolWishes::default(),
         seed: 1,
     };
-    let question = from_flags(&flags, Wishes { service: Some(ms(4)), ..Wishes::default() }).unwrap();
+    let question = from_flags(&flags, Wishes { service: Some(ms(7)), ..Wishes::default() }).unwrap();
     let texts: Vec<&str> = question.objectives.iter().map(|objective| objective.text()).collect();
-    assert_eq!(texts, ["pool_wait_p99<4ms", "errors<0.1%"]);
+    assert_eq!(texts, ["pool_wait_p99<7ms", "errors<0.1%"]);
     assert!(question.own_objectives && question.assumed.iter().any(|text| text.contains("No objective was given")));
 }
