@@ -122,13 +122,15 @@ def compared(name, options):
         for part in [*range(parts), None]:
             of = lambda run: run if part is None else run["steps"][part]  # noqa: E731
             rows.append({"scenario": name, "variant": prediction["name"], "step": "total" if part is None else of(prediction)["name"],
-                         **figures(of(prediction), [of(run) for run in really], busy(prediction))})
+                         **figures(of(prediction), [of(run) for run in really], busy(prediction, of(prediction)))})
     return rows
 
 
-def busy(result):
-    """The highest share of the connections that were in use at the end of a second."""
-    seconds = [second for second in result["series"] if second["connections"]]
+def busy(result, part):
+    """The highest share of the connections that were in use at the end of a second of a part of the run."""
+    begin = part.get("from_s", 0)
+    seconds = [second for second in result["series"]
+               if second["connections"] and begin <= second["at_s"] < begin + (part["duration_s"] if "from_s" in part else float("inf"))]
     return max((second["in_use"] / second["connections"] for second in seconds), default=None)
 
 

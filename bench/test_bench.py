@@ -147,6 +147,12 @@ class Prediction(unittest.TestCase):
         noisy = {"p50": self.figure(12.0, 8.0, 10.0, 12.0), "p95": self.figure(10.0, 10.0), "p99": self.figure(10.0, 10.0)}
         self.assertEqual(prediction.missed(noisy | {"busy": 0.5}), [])
 
+    def test_a_pool_is_as_busy_as_in_the_seconds_of_the_step(self):
+        series = [{"at_s": at, "connections": 10, "in_use": used} for at, used in enumerate((1, 9, 4, 5))]
+        self.assertEqual(prediction.busy({"series": series}, {"from_s": 2, "duration_s": 2}), 0.5)
+        self.assertEqual(prediction.busy({"series": series}, {"duration_s": 4}), 0.9)
+        self.assertIsNone(prediction.busy({"series": []}, {}))
+
     def test_the_server_alone_is_asked_the_same_through_the_same_relay(self):
         text = prediction.alone({"target": {"start": "redis", "commands": "PING\nPING\n"}, "fault": [{}]}, 5)
         self.assertIn("commands = '''\nPING\nPING\n'''", text)
