@@ -134,7 +134,7 @@ def test_a_page_shows_the_reasons_and_needs_no_network(tmp_path):
     page = tmp_path / "page.html"
     assert run("--rate", "100", "--service", "10ms", "--html", page).returncode == 0
     text = page.read_text()
-    assert "Little&#39;s law" in text and "max_size = " in text and "uPlot" in text
+    assert "Little&#39;s law" in text and "max_size = " in text and "uPlot" in text and "Poolhouse · predicted" in text
     assert "http://" not in text.replace("http://www.w3.org", "")
 
 

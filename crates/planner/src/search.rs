@@ -50,8 +50,6 @@ pub struct Found {
     pub sizes: Sizes,
     /// What they do to each load of the question.
     pub outcomes: Vec<Outcome>,
-    /// The loads that were looked at, as cases of the question with these settings.
-    pub plans: Vec<Plan>,
     /// Objectives that are not met even so; empty: all are.
     pub missed: Vec<Missed>,
     /// The margin is kept, too.
@@ -95,13 +93,11 @@ pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
         _ => full,
     };
     let (sizes, outcomes, missed) = search.confirmed(sizes, most);
-    let plans = search.plans(&sizes, 0);
     let (spread, seeds_that_met) = search.with_other_seeds(&sizes);
     let with_margin = with_margin && search.missed(&outcomes, question.margin).is_empty();
     Some(Found {
         sizes,
         outcomes,
-        plans,
         missed,
         with_margin,
         too_small,

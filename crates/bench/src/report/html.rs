@@ -164,9 +164,12 @@ impl<'a> Builder<'a> {
         let title = match &self.parts[..] {
             [] => "No result".to_owned(),
             [one] => one.title.clone(),
+            [notes, ..] if notes.notes.is_some() => notes.title.clone(),
             [first, rest @ ..] => format!("{} and {} more", first.title, rest.len()),
         };
-        let page = Page { frame: Frame::new(title), parts: self.parts, data: charts::json(&self.data) };
+        let predicted = self.parts.iter().any(|part| part.notes.is_some());
+        let what = if predicted { "predicted" } else { "measured" };
+        let page = Page { frame: Frame::new(title), what, parts: self.parts, data: charts::json(&self.data) };
         page.render().expect("a template of plain text does not fail")
     }
 }
@@ -222,6 +225,8 @@ impl Frame {
 #[template(path = "report.html")]
 struct Page {
     frame: Frame,
+    /// What the figures are: `measured`, or `predicted`.
+    what: &'static str,
     parts: Vec<PartView>,
     data: String,
 }
