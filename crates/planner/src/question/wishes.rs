@@ -235,6 +235,12 @@ impl Wishes {
             Some(path) => Some(files::read_sweep(path).map_err(|error| ("curve", error.to_string()))?),
             None => None,
         };
+        if let Some(noise) = sweep.as_ref().and_then(|sweep| sweep.direct.steadiness.noise) {
+            assumed.push(format!(
+                "One measurement of the curve varies by {}: what follows from it is uncertain by as much.",
+                crate::words::percent(noise)
+            ));
+        }
         let curve = sweep.as_ref().map(|sweep| Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned())));
         let mut curve = curve.transpose()?;
         let service = match (sum(&measured, |result| result.total.service_ms.as_ref()), self.service, &sweep) {

@@ -81,6 +81,11 @@ fn a_sweep_is_answered_with_its_own_curve() {
     let prediction = plan("connections");
     let best = prediction.best.as_ref().unwrap();
     assert_eq!((best.sizes.max_size, best.met), (3, true));
+    assert!(
+        prediction.assumed.iter().any(|text| text.contains("of the curve varies by 8.1")),
+        "{:?}",
+        prediction.assumed
+    );
     let rates: Vec<f64> = prediction.given.iter().map(|case| case.result.total.rate().unwrap()).collect();
     assert!(
         rates[0] < 1800.0 && rates.iter().any(|rate| *rate > 3400.0) && rates[rates.len() - 1] < 1900.0,
