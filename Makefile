@@ -39,7 +39,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
+.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -105,6 +105,9 @@ adversary-mutants: setup ## puts known leaks back one by one (tests/mutants): ho
 
 sim-mutants: setup ## puts known defects back one by one (tests/sim_mutants): how many simulated schedules until each is found? (MUTANTS='handed-on-dirty')
 	$(PYTHON) tests/sim_mutants.py $(MUTANTS)
+
+plan-mutants: setup ## puts other rules into the pool one by one (tests/plan_mutants): do the planner's tests notice? (MUTANTS='equal-lives')
+	$(PYTHON) tests/plan_mutants.py $(MUTANTS)
 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo

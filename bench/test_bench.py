@@ -13,6 +13,7 @@ import load  # noqa: E402
 import picture  # noqa: E402
 import plan  # noqa: E402
 import poolers  # noqa: E402
+import prediction  # noqa: E402
 import processes  # noqa: E402
 import report  # noqa: E402
 import stats  # noqa: E402
@@ -126,6 +127,37 @@ class Cpu(unittest.TestCase):
     def test_a_port_is_never_given_twice(self):
         ports = [processes.free_port() for _ in range(50)]
         self.assertEqual(len(set(ports)), 50)
+
+
+class Prediction(unittest.TestCase):
+    def figure(self, predicted, *measured):
+        return prediction.compare(predicted, list(measured))
+
+    def test_an_error_is_relative_to_the_median_and_stands_beside_the_spread(self):
+        compared = self.figure(11.0, 9.0, 10.0, 12.0)
+        self.assertEqual((compared["measured"], round(compared["error"], 6), round(compared["spread"], 6)), (10.0, 0.1, 0.3))
+        self.assertIsNone(self.figure(None, 1.0)["error"])
+        self.assertIsNone(self.figure(1.0, None, None)["error"])
+        self.assertEqual(self.figure(0, 0, 0)["error"], 0.0)
+
+    def test_goals_are_for_pools_with_room_and_not_finer_than_a_measurement(self):
+        row = {"p50": self.figure(12.0, 10.0, 10.0), "p95": self.figure(11.0, 10.0, 10.0), "p99": self.figure(20.0, 10.0, 10.0)}
+        self.assertEqual(prediction.missed(row | {"busy": 0.5}), ["p50", "p99"])
+        self.assertEqual(prediction.missed(row | {"busy": 0.9}), [])
+        noisy = {"p50": self.figure(12.0, 8.0, 10.0, 12.0), "p95": self.figure(10.0, 10.0), "p99": self.figure(10.0, 10.0)}
+        self.assertEqual(prediction.missed(noisy | {"busy": 0.5}), [])
+
+    def test_a_pool_is_as_busy_as_in_the_seconds_of_the_step(self):
+        series = [{"at_s": at, "connections": 10, "in_use": used} for at, used in enumerate((1, 9, 4, 5))]
+        self.assertEqual(prediction.busy({"series": series}, {"from_s": 2, "duration_s": 2}), 0.5)
+        self.assertEqual(prediction.busy({"series": series}, {"duration_s": 4}), 0.9)
+        self.assertIsNone(prediction.busy({"series": []}, {}))
+
+    def test_the_server_alone_is_asked_the_same_through_the_same_relay(self):
+        text = prediction.alone({"target": {"start": "redis", "commands": "PING\nPING\n"}, "fault": [{}]}, 5)
+        self.assertIn("commands = '''\nPING\nPING\n'''", text)
+        self.assertIn('kind = "delay"', text)
+        self.assertNotIn("fault", prediction.alone({"target": {"start": "redis"}}, 5))
 
 
 if __name__ == "__main__":

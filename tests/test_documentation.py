@@ -104,7 +104,7 @@ def test_a_wrong_key_in_an_example_is_noticed(check):
 
 def keys():
     """All keys of the configuration and of URLs, as the program lists them."""
-    lists = [body for path in SOURCES if "bench" not in path.parts for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
+    lists = [body for path in SOURCES if not {"bench", "planner"} & set(path.relative_to(pooler.ROOT).parts) for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
     found = set(re.findall(r'"(\w+)"', " ".join(lists)))
     assert {"max_size", "tls_cert", "auth_query", "sslmode", "listener"} <= found
     return found
@@ -112,9 +112,9 @@ def keys():
 
 def scenario_keys():
     """All keys of scenario files."""
-    files = [path for path in SOURCES if "bench" in path.parts and "scenario" in "/".join(path.parts)]
+    files = [path for path in SOURCES if ("bench" in path.parts and "scenario" in "/".join(path.parts)) or "question" in path.relative_to(pooler.ROOT).parts]
     found = {word for path in files for word in re.findall(r'"([a-z]+(?:_[a-z]+)*)"', path.read_text())}
-    assert {"stages", "reuse", "fail_if"} <= found
+    assert {"stages", "reuse", "fail_if", "server_limit"} <= found
     return found
 
 
@@ -202,7 +202,7 @@ def test_every_metric_that_is_named_exists(families):
 
 
 def test_every_option_that_is_named_exists():
-    verbs = [["serve"], ["check"], ["demo"], ["bench"], ["bench", "compare"], ["bench", "merge"], ["bench", "report"], ["sweep"], ["top"], ["doctor"], ["ctl"], *(["ctl", "http://127.0.0.1:1", order] for order in ("pause", "resume", "reconnect", "drain", "reload", "show", "kill"))]
+    verbs = [["serve"], ["check"], ["demo"], ["bench"], ["bench", "compare"], ["bench", "merge"], ["bench", "report"], ["plan"], ["sweep"], ["top"], ["doctor"], ["ctl"], *(["ctl", "http://127.0.0.1:1", order] for order in ("pause", "resume", "reconnect", "drain", "reload", "show", "kill"))]
     helps = [subprocess.run([pooler.BINARY, *verb, "--help"], text=True, capture_output=True, timeout=20) for verb in verbs]
     assert all(done.returncode == 0 for done in helps), [done.stderr for done in helps]
     known = set(re.findall(r"--[a-z][a-z-]*", " ".join(done.stdout for done in helps))) | OTHER_OPTIONS

@@ -151,10 +151,15 @@ pub struct Progress<'a> {
 impl Engine {
     /// A run that begins now. The plan must be valid ([`Plan::check`]).
     pub fn new(plan: &Plan, now: Time) -> Self {
+        Self::with_limit(plan, None, now)
+    }
+
+    /// The same, where all pools together may have only so many connections, which they share fairly: as the pools of one Poolhouse do.
+    pub fn with_limit(plan: &Plan, limit: Option<u32>, now: Time) -> Self {
         if let Err(error) = plan.check() {
             panic!("an invalid plan reached the engine: {error}");
         }
-        let instances = plan.pool.reuse.then(|| Instances::new(&plan.pool, plan.seed, now));
+        let instances = plan.pool.reuse.then(|| Instances::new(&plan.pool, limit, plan.seed, now));
         let mut engine = Self {
             phase: Phase::Filling,
             load: Load::new(&plan.shape, plan.warmup, plan.seed),

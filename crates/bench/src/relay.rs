@@ -9,7 +9,6 @@
 //! client instead: making a connection takes as long as it would, only its phase is another.
 
 mod pair;
-mod weather;
 
 use std::{
     cmp::Reverse,
@@ -32,11 +31,12 @@ use rustix::{
     time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec},
 };
 use slab::Slab;
-use workload::Fault;
+use workload::{Direction, Fault, Weather, nanos};
 
 pub use pair::MAX_UNDER_WAY;
 use pair::{CLIENT, Over, Pair, SERVER};
-use weather::{Direction, Weather, nanos};
+
+use crate::random::Random;
 
 /// Connections at the same time; more are closed as they come.
 const MAX_PAIRS: usize = 20_000;
@@ -110,7 +110,7 @@ impl Relay {
             _waker: Arc::clone(&waker),
             alarm: None,
             shared: Arc::clone(&shared),
-            weather: Weather::new(faults, seed),
+            weather: Weather::new(faults, Random::new(seed, u32::MAX - 1).bits()),
             cut_next: None,
             pairs: Slab::new(),
             due: BinaryHeap::new(),

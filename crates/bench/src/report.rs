@@ -2,7 +2,9 @@
 //! they were measured nor who asks for them.
 
 pub mod compare;
+pub mod figures;
 pub mod files;
+pub mod grid;
 pub mod html;
 pub mod live;
 pub mod side_by_side;
@@ -11,8 +13,6 @@ pub mod table;
 mod charts;
 mod distribution;
 mod elements;
-mod figures;
-mod grid;
 #[cfg(test)]
 mod sample;
 mod sweep;

@@ -119,8 +119,7 @@ impl Scenario {
 /// All that is wrong with it, each at its place.
 pub fn load(path: &Path) -> Result<Scenario, Problems> {
     let text = load_text(path)?;
-    let full = environment("FULL").is_some_and(|value| value == "1");
-    from_text(path, &text, &environment, full)
+    from_text(path, &text, &environment, is_full())
 }
 
 /// The same with the file's text, whatever variables and either durations.
@@ -128,12 +127,34 @@ pub fn load(path: &Path) -> Result<Scenario, Problems> {
 /// # Errors
 /// All that is wrong with it, each at its place.
 pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) -> Result<Scenario, Problems> {
-    let scenario = read_text(path, text, variables, &[FILE_KEYS], |document, root| read(document, root, full))?;
-    Ok(scenario.expect("without problems it is complete"))
+    from_text_with(path, text, variables, full, |_, _| ()).map(|(scenario, ())| scenario)
+}
+
+/// The same, and what somebody else reads of the file: a run has no use for its `[plan]`.
+///
+/// # Errors
+/// All that is wrong with it, each at its place.
+pub fn from_text_with<T>(
+    path: &Path,
+    text: &str,
+    variables: Variables<'_>,
+    full: bool,
+    other: impl FnOnce(&Document<'_>, &Section<'_>) -> T,
+) -> Result<(Scenario, T), Problems> {
+    let (scenario, other) = read_text(path, text, variables, &[FILE_KEYS], |document, root| {
+        (read(document, root, full), other(document, root))
+    })?;
+    Ok((scenario.expect("without problems it is complete"), other))
+}
+
+/// Whether the environment asks for the published durations: `FULL=1`.
+#[must_use]
+pub fn is_full() -> bool {
+    environment("FULL").is_some_and(|value| value == "1")
 }
 
 const FILE_KEYS: &[&str] =
-    &["scenario", "target", "load", "pool", "fault", "freeze", "poolhouse", "variant", "sweep", "full"];
+    &["scenario", "target", "load", "pool", "fault", "freeze", "poolhouse", "variant", "sweep", "full", "plan"];
 const SCENARIO_KEYS: &[&str] = &["name", "about", "seed", "fail_if", "compression", "columns"];
 /// A second does not stand for more than this many.
 const MAX_COMPRESSION: f64 = 1e6;

@@ -109,6 +109,35 @@ impl Threshold {
     }
 }
 
+impl Threshold {
+    /// As it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether what it says holds of this result with a margin: a limit from above counts as lower by this share of it. What was not
+    /// measured does not hold.
+    pub fn holds(&self, measured: &Measured, margin: f64) -> bool {
+        self.metric.of(measured).is_some_and(|value| match self.compare {
+            Compare::Above => value > self.limit,
+            Compare::AtLeast => value >= self.limit,
+            Compare::Below => value < self.limit * (1.0 - margin),
+            Compare::AtMost => value <= self.limit * (1.0 - margin),
+        })
+    }
+
+    /// What was measured, in words.
+    pub fn measured(&self, measured: &Measured) -> String {
+        self.metric.of(measured).map_or("unknown".to_owned(), |value| self.metric.show(value))
+    }
+
+    /// The limit in milliseconds, of one that bounds a percentile of the response time from above.
+    pub fn response_limit_ms(&self) -> Option<f64> {
+        let above = matches!(self.compare, Compare::Below | Compare::AtMost);
+        (above && matches!(self.metric, Metric::Time(Of::Response, _))).then_some(self.limit)
+    }
+}
+
 fn time(name: &str) -> Option<(Of, Read)> {
     let (of, name) = PREFIXES
         .iter()

@@ -1,12 +1,12 @@
 //! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
 
 mod frozen;
-mod load;
+pub mod load;
 mod output;
-mod pool_under_test;
+pub mod pool_under_test;
 mod runs;
 mod target;
-mod way;
+pub mod way;
 
 use std::{path::PathBuf, process::ExitCode};
 

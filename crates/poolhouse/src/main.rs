@@ -15,6 +15,7 @@ mod demo;
 mod doctor;
 mod interrupt;
 mod output_file;
+mod plan;
 mod private;
 mod remote;
 mod scripts;
@@ -42,6 +43,7 @@ enum Verb {
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
     Doctor(doctor::DoctorArgs),
+    Plan(Box<plan::PlanArgs>),
     Sweep(Box<sweep::SweepArgs>),
     Top(top::TopArgs),
 }
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Verb::Ctl(args) => ctl::run(args),
         Verb::Demo(args) => demo::run(args),
         Verb::Doctor(args) => doctor::run(args),
+        Verb::Plan(args) => plan::run(*args),
         Verb::Sweep(args) => sweep::run(*args),
         Verb::Top(args) => top::run(args),
     };

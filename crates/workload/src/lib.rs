@@ -6,8 +6,10 @@ mod arrivals;
 mod fault;
 mod random;
 mod shape;
+mod weather;
 
 pub use arrivals::{Arrival, Arrivals};
 pub use fault::{Fault, Window};
 pub use random::Random;
 pub use shape::{Shape, Spacing, Stage};
+pub use weather::{Direction, Weather, nanos};

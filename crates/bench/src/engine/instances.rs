@@ -4,7 +4,8 @@
 use std::{collections::VecDeque, time::Duration};
 
 use pool::{
-    Action, CheckIn, CheckOut, CheckOutFailed, Closed, Grant, Home, MAX_SERVERS, Pool, ServerId, Ticket, Time, WaiterId,
+    Action, Budget, BudgetAction, CheckIn, CheckOut, CheckOutFailed, Closed, Grant, Home, MAX_SERVERS, MemberId,
+    Permit, Pool, ServerId, Ticket, Time, WaiterId,
 };
 
 use super::ConnId;
@@ -57,6 +58,8 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Instances {
     pools: Vec<Instance>,
+    /// What they may have together; `None`: each as many as it may have by itself.
+    budget: Option<Budget>,
     /// The one that the next operation goes to.
     turn: u32,
     /// Where each waiting client waits, by client.
@@ -71,6 +74,8 @@ pub struct Instances {
 #[derive(Debug)]
 struct Instance {
     pool: Pool,
+    /// Its name in the budget.
+    member: Option<MemberId>,
     /// The engine's numbers of its servers, by slot.
     conns: Vec<ConnId>,
     /// Connections that would still be there if they had not reached their life time or been lost: until when, and which of the two.
@@ -79,15 +84,24 @@ struct Instance {
 }
 
 impl Instances {
-    /// The pools, empty. They connect up to their minimum at once.
-    pub fn new(plan: &PoolUnderTest, seed: u64, now: Time) -> Self {
+    /// The pools, empty. They connect up to their minimum at once. `limit`: what they may have together, shared fairly, as the pools of
+    /// one Poolhouse do.
+    pub fn new(plan: &PoolUnderTest, limit: Option<u32>, seed: u64, now: Time) -> Self {
+        let mut budget = limit.map(|limit| {
+            let mut budget = Budget::new();
+            let scope = budget.add_scope(limit);
+            (budget, scope)
+        });
         let instance = |n: u32| {
             let mut pool = Pool::new(plan.config.clone(), seed.wrapping_add(u64::from(n)), now);
             pool.ready(now);
-            Instance { pool, conns: Vec::new(), gone: VecDeque::new(), filled: plan.config.min_size == 0 }
+            let member = budget.as_mut().map(|(budget, scope)| budget.add_member(&[*scope]));
+            Instance { pool, member, conns: Vec::new(), gone: VecDeque::new(), filled: plan.config.min_size == 0 }
         };
+        let pools: Vec<Instance> = (0..plan.instances).map(instance).collect();
         let mut instances = Self {
-            pools: (0..plan.instances).map(instance).collect(),
+            pools,
+            budget: budget.map(|(budget, _)| budget),
             turn: 0,
             tickets: Vec::new(),
             changes: VecDeque::new(),
@@ -147,13 +161,20 @@ impl Instances {
     /// See [`Pool::connect_failed`].
     pub fn connect_failed(&mut self, instance: u32, server: ServerId, permanent: bool, now: Time) {
         self.pools[instance as usize].pool.connect_failed(server, permanent, now);
+        self.release(instance);
         self.drain(instance, now);
     }
 
     /// See [`Pool::check_in`].
     #[inline]
     pub fn check_in(&mut self, instance: u32, server: ServerId, reusable: bool, now: Time) {
-        let how = if reusable { CheckIn::Clean } else { CheckIn::Discard };
+        let how = if !reusable {
+            CheckIn::Discard
+        } else if self.gives_up(instance, server, now) {
+            CheckIn::Reclaim
+        } else {
+            CheckIn::Clean
+        };
         let grant = self.pools[instance as usize].pool.check_in(server, HOME, how, now);
         self.granted(instance, grant, now);
     }
@@ -162,12 +183,14 @@ impl Instances {
     pub fn lost(&mut self, instance: u32, server: ServerId, now: Time) {
         self.pools[instance as usize].is_gone(Cause::Replacement, self.idle, now);
         self.pools[instance as usize].pool.lost(server, now);
+        self.release(instance);
         self.drain(instance, now);
     }
 
     /// See [`Pool::closed`].
     pub fn closed(&mut self, instance: u32, server: ServerId, now: Time) {
         self.pools[instance as usize].pool.closed(server, now);
+        self.release(instance);
         self.drain(instance, now);
     }
 
@@ -237,9 +260,50 @@ impl Instances {
         self.changes.push_back(Change::Fail { client, kind, waited, time_is_up });
     }
 
-    /// Takes up what a pool has ordered.
+    /// Takes up what a pool has ordered, and what follows from it for others.
     #[inline]
     fn drain(&mut self, at: u32, now: Time) {
+        self.drain_one(at, now);
+        if self.budget.is_some() {
+            self.share(now);
+        }
+    }
+
+    /// Takes up what the budget has decided.
+    fn share(&mut self, now: Time) {
+        while let Some(action) = self.budget.as_mut().and_then(Budget::poll_action) {
+            let (BudgetAction::Grant(member) | BudgetAction::Reclaim(member)) = action;
+            let at =
+                self.pools.iter().position(|instance| instance.member == Some(member)).expect("a member is a pool");
+            let (pool, budget) = (&mut self.pools[at].pool, self.budget.as_mut().expect("one that decides"));
+            match action {
+                BudgetAction::Grant(_) if !pool.permit(now) => budget.release(member),
+                BudgetAction::Reclaim(_) if !pool.reclaim(now) => budget.reclaim_failed(member),
+                BudgetAction::Grant(_) | BudgetAction::Reclaim(_) => {}
+            }
+            self.drain_one(at as u32, now);
+        }
+    }
+
+    /// A connection is gone, and what it was permitted by comes back.
+    fn release(&mut self, at: u32) {
+        if let (Some(budget), Some(member)) = (&mut self.budget, self.pools[at as usize].member) {
+            budget.release(member);
+        }
+    }
+
+    /// Whether a connection that comes back is to be closed for another pool's sake.
+    #[inline]
+    fn gives_up(&mut self, at: u32, server: ServerId, now: Time) -> bool {
+        let instance = &self.pools[at as usize];
+        match (&mut self.budget, instance.member) {
+            (Some(budget), Some(member)) if instance.pool.may_spare(server, now) => budget.comes_free(member),
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn drain_one(&mut self, at: u32, now: Time) {
         while let Some(action) = self.pools[at as usize].pool.poll_action() {
             self.act(at, action, now);
         }
@@ -256,9 +320,22 @@ impl Instances {
     fn act(&mut self, at: u32, action: Action, now: Time) {
         let instance = &mut self.pools[at as usize];
         match action {
-            // False would mean that it is wanted no more: then there is nothing to do.
-            Action::AskPermit => _ = instance.pool.permit(now),
-            Action::WithdrawPermit => {}
+            Action::AskPermit | Action::WithdrawPermit | Action::Insist | Action::Spare => {
+                let Some((budget, member)) = self.budget.as_mut().zip(instance.member) else {
+                    assert!(matches!(action, Action::AskPermit | Action::WithdrawPermit), "nothing is asked back");
+                    // False would mean that it is wanted no more: then there is nothing to do.
+                    _ = action == Action::AskPermit && instance.pool.permit(now);
+                    return;
+                };
+                match action {
+                    Action::AskPermit if budget.request(member) == Permit::Denied => {}
+                    Action::AskPermit if !instance.pool.permit(now) => budget.release(member),
+                    Action::WithdrawPermit => _ = budget.withdraw(member),
+                    Action::Insist => budget.insist(member),
+                    Action::Spare => budget.has_idle(member),
+                    _ => {}
+                }
+            }
             Action::Connect { server, .. } => {
                 let cause = instance.cause(now);
                 self.changes.push_back(Change::Connect { instance: at, server, cause });
@@ -289,7 +366,6 @@ impl Instances {
                 }
             }
             Action::Interrupt { .. } => unreachable!("no pool under test is cleared"),
-            Action::Insist | Action::Spare => unreachable!("every permit is given, and none is asked back"),
         }
     }
 }

@@ -99,6 +99,12 @@ impl Histogram {
         (!self.is_empty()).then(|| self.counts.value_at_quantile(quantile) as f64 / 1e3)
     }
 
+    /// Each length that was counted, and how often, from the shortest on.
+    pub fn counted(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        let all = self.counts.iter_recorded();
+        all.map(|at| (Duration::from_micros(at.value_iterated_to()), at.count_at_value()))
+    }
+
     /// The longest, in milliseconds.
     pub fn max_ms(&self) -> Option<f64> {
         self.quantile_ms(1.0)

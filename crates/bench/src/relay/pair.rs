@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::weather::Direction;
+use workload::Direction;
 
 /// Bytes that may be under way in one direction of a connection: what a fast line holds; beyond that the sender has to wait.
 pub const MAX_UNDER_WAY: usize = 1 << 20;

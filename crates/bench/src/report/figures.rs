@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::result::{About, BenchResult, Measured, Percentiles};
 
 /// What stands where nothing is known.
-pub(super) const DASH: &str = "-";
+pub const DASH: &str = "-";
 
 /// Milliseconds: `0.123`, `1.23`, `12.3`, `123`, `1,234`.
-pub(super) fn ms(value: Option<f64>) -> String {
+pub fn ms(value: Option<f64>) -> String {
     match value {
         Some(value) if value.is_finite() => digits(value, 3),
         _ => DASH.to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn ms(value: Option<f64>) -> String {
 }
 
 /// A rate per second: `0.12`, `1.23`, `12.3`, `123.4`, `1,234`.
-pub(super) fn rate(value: Option<f64>) -> String {
+pub fn rate(value: Option<f64>) -> String {
     match value {
         Some(value) if value.is_finite() && value >= 999.95 => count(value.round() as u64),
         Some(value) if value.is_finite() && value >= 9.995 => format!("{value:.1}"),
@@ -26,7 +26,7 @@ pub(super) fn rate(value: Option<f64>) -> String {
 }
 
 /// `1,234,567`.
-pub(super) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 3);
     for (index, digit) in plain.char_indices() {
@@ -39,7 +39,7 @@ pub(super) fn count(value: u64) -> String {
 }
 
 /// A part of a whole: `0%`, `<0.01%`, `0.10%`, `12.8%`.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return DASH.to_owned();
     }
@@ -54,7 +54,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 }
 
 /// Seconds: `0.50 s`, `10 s`, `2 min 30 s`, `1 h 5 min`.
-pub(super) fn seconds(value: f64) -> String {
+pub fn seconds(value: f64) -> String {
     if !value.is_finite() || value < 0.0 {
         return DASH.to_owned();
     }
@@ -70,7 +70,7 @@ pub(super) fn seconds(value: f64) -> String {
 
 /// A moment as seconds since 1970: `2026-11-22 06:30 UTC`. Days become dates by Howard Hinnant's `civil_from_days`
 /// (<https://howardhinnant.github.io/date_algorithms.html>).
-pub(super) fn moment(unix: u64) -> String {
+pub fn moment(unix: u64) -> String {
     let days = unix / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -83,7 +83,7 @@ pub(super) fn moment(unix: u64) -> String {
 }
 
 /// `burst 200, rotation 40`: the largest first.
-pub(super) fn by_count(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
+pub fn by_count(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
     let mut list: Vec<_> =
         counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| (name.as_str(), *count)).collect();
     list.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(other.0)));
@@ -96,28 +96,28 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Operations that ended well, per second.
-pub(super) fn rate_of(measured: &Measured) -> Option<f64> {
+pub fn rate_of(measured: &Measured) -> Option<f64> {
     measured.rate()
 }
 
 /// Errors of all kinds.
-pub(super) fn errors_of(measured: &Measured) -> u64 {
+pub fn errors_of(measured: &Measured) -> u64 {
     measured.errors.values().sum()
 }
 
 /// Errors as a part of the operations that have ended.
-pub(super) fn error_share(measured: &Measured) -> String {
+pub fn error_share(measured: &Measured) -> String {
     let errors = errors_of(measured);
     percent(errors, errors + measured.requests)
 }
 
 /// One percentile of what may not be known.
-pub(super) fn of(percentiles: Option<&Percentiles>, which: fn(&Percentiles) -> f64) -> String {
+pub fn of(percentiles: Option<&Percentiles>, which: fn(&Percentiles) -> f64) -> String {
     ms(percentiles.filter(|all| all.count > 0).map(which))
 }
 
 /// The phases of connecting that there were, in their order.
-pub(super) fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
+pub fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
     let all = &measured.connect_ms;
     let list = [
         ("DNS", &all.dns),
@@ -131,7 +131,7 @@ pub(super) fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
 }
 
 /// What the scenarios of these results show, each once, on one line.
-pub(super) fn scenarios(results: &[BenchResult]) -> Vec<String> {
+pub fn scenarios(results: &[BenchResult]) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for text in results.iter().filter_map(|result| scenario(&result.about)) {
         if !texts.contains(&text) {
@@ -142,12 +142,12 @@ pub(super) fn scenarios(results: &[BenchResult]) -> Vec<String> {
 }
 
 /// What a scenario shows, on one line.
-pub(super) fn scenario(about: &About) -> Option<String> {
+pub fn scenario(about: &About) -> Option<String> {
     about.scenario.as_ref().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Where and with what it was measured.
-pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
+pub fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| DASH.to_owned());
     vec![
         ("Target", about.target.clone()),
@@ -162,20 +162,20 @@ pub(super) fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
 
 /// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not among them. `None`
 /// where no scenario says how long its time stands for.
-pub(super) fn opened_per_hour(result: &BenchResult) -> Option<Vec<(&str, f64)>> {
+pub fn opened_per_hour(result: &BenchResult) -> Option<Vec<(&str, f64)>> {
     let hours = result.total.duration_s * result.about.compression? / 3600.0;
     let causes = by_count(&result.total.connections.created_for).into_iter().filter(|(cause, _)| *cause != "start");
     (hours > 0.0).then(|| causes.map(|(cause, count)| (cause, count as f64 / hours)).collect())
 }
 
 /// What an hour is, there.
-pub(super) fn hour(result: &BenchResult) -> &'static str {
+pub fn hour(result: &BenchResult) -> &'static str {
     if result.about.compression == Some(1.0) { "hour" } else { "hour of the published time" }
 }
 
 /// The smallest and the largest number of open connections at the ends of seconds, once the pool has found its size: after the first
 /// burst, or without bursts after the first tenth.
-pub(super) fn steady_size(result: &BenchResult) -> Option<(u32, u32)> {
+pub fn steady_size(result: &BenchResult) -> Option<(u32, u32)> {
     let begin = result.steps.first().map_or(0.0, |step| step.from_s);
     let until = begin + result.total.duration_s;
     let from = match result.steps.get(1) {
@@ -188,13 +188,13 @@ pub(super) fn steady_size(result: &BenchResult) -> Option<(u32, u32)> {
 }
 
 /// `20`, or `0 to 50`.
-pub(super) fn range((least, most): (u32, u32)) -> String {
+pub fn range((least, most): (u32, u32)) -> String {
     let [least, most] = [least, most].map(|size| count(size.into()));
     if least == most { least } else { format!("{least} to {most}") }
 }
 
 /// The run itself has no steps but one: what it says is the total's.
-pub(super) fn has_steps(result: &BenchResult) -> bool {
+pub fn has_steps(result: &BenchResult) -> bool {
     result.steps.len() > 1
 }
 

@@ -60,6 +60,9 @@ pub enum ReadError {
     /// It is no run.
     #[error("{}: the result of `poolhouse sweep`, where that of a run is needed", .0.display())]
     Sweep(PathBuf),
+    /// It is no sweep.
+    #[error("{}: the result of a run, where that of `poolhouse sweep` is needed", .0.display())]
+    Run(PathBuf),
 }
 
 /// The page of result files. A sweep, and a scenario with its variants, are parts of their own; single runs stand beside one another.
@@ -113,6 +116,17 @@ pub fn read_all(path: &Path) -> Result<Vec<BenchResult>, ReadError> {
         ResultFile::Run(run) => Ok(vec![*run]),
         ResultFile::Variants(runs) => Ok(runs),
         ResultFile::Sweep(_) => Err(ReadError::Sweep(path.to_owned())),
+    }
+}
+
+/// The result of a sweep.
+///
+/// # Errors
+/// If there is none, or not one that this version reads.
+pub fn read_sweep(path: &Path) -> Result<SweepResult, ReadError> {
+    match read_any(path)? {
+        ResultFile::Sweep(sweep) => Ok(*sweep),
+        ResultFile::Run(_) | ResultFile::Variants(_) => Err(ReadError::Run(path.to_owned())),
     }
 }
 

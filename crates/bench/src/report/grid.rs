@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 /// The most characters of a line. (An address or a word that is longer is not broken.)
-pub(super) const WIDTH: usize = 100;
+pub const WIDTH: usize = 100;
 /// Between two columns.
 const GAP: usize = 2;
 /// Words are not cut shorter than this to make room.
@@ -12,17 +12,17 @@ const LEAST_WORDS: usize = 8;
 
 /// A column.
 #[derive(Clone, Copy)]
-pub(super) struct Column {
+pub struct Column {
     /// Spans all neighbours with the same; empty: none.
-    pub(super) group: &'static str,
+    pub group: &'static str,
     /// Above the column itself.
-    pub(super) heading: &'static str,
+    pub heading: &'static str,
     /// Words stand to the left and are cut where there is no room; numbers stand to the right and never are.
-    pub(super) words: bool,
+    pub words: bool,
 }
 
 /// See the module.
-pub(super) struct Grid {
+pub struct Grid {
     columns: Vec<Column>,
     rows: Vec<Row>,
 }
@@ -35,23 +35,24 @@ enum Row {
 }
 
 impl Grid {
-    pub(super) fn new(columns: Vec<Column>) -> Self {
+    /// One with these columns and no row.
+    pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, rows: Vec::new() }
     }
 
     /// One cell for each column.
-    pub(super) fn push(&mut self, row: Vec<String>) {
+    pub fn push(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(Row::Cells(row));
     }
 
     /// A line of its own above the rows that follow.
-    pub(super) fn title(&mut self, title: String) {
+    pub fn title(&mut self, title: String) {
         self.rows.push(Row::Title(title));
     }
 
     /// The headings, and the rows.
-    pub(super) fn write(&self, out: &mut dyn Write, most: usize) -> io::Result<()> {
+    pub fn write(&self, out: &mut dyn Write, most: usize) -> io::Result<()> {
         let widths = self.widths(most);
         if let Some(line) = self.groups(&widths) {
             writeln!(out, "{line}")?;
@@ -142,7 +143,7 @@ impl Grid {
 
 /// Broken between words into lines of at most `most` characters. The first begins in column `indent`, where the others are indented to.
 /// A word that is longer stands as it is.
-pub(super) fn wrap(text: &str, indent: usize, most: usize) -> String {
+pub fn wrap(text: &str, indent: usize, most: usize) -> String {
     let (mut lines, mut length) = (String::new(), indent);
     for (index, word) in text.split_whitespace().enumerate() {
         if index > 0 && length + 1 + chars(word) > most {

@@ -34,6 +34,36 @@ pub enum Part<'a> {
     Runs(&'a [BenchResult]),
     /// A sweep.
     Sweep(&'a SweepResult),
+    /// What somebody has to say about the results beside it.
+    Notes(&'a Notes),
+}
+
+/// Figures and texts that were not measured.
+#[derive(Clone, Debug)]
+pub struct Notes {
+    /// What they are about.
+    pub title: String,
+    /// Figures that are read first.
+    pub tiles: Vec<Figure>,
+    /// What the reader must know.
+    pub warnings: Vec<String>,
+    /// Lists of sentences, each with its title.
+    pub lists: Vec<(String, Vec<String>)>,
+    /// Texts to copy, each with its title.
+    pub texts: Vec<(String, String)>,
+}
+
+/// One of these figures.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What it is.
+    pub label: &'static str,
+    /// As it is shown.
+    pub value: String,
+    /// What is to be known about it.
+    pub note: String,
+    /// It is not as it should be.
+    pub bad: bool,
 }
 
 /// A page of one result, or of several variants beside one another.
@@ -48,6 +78,7 @@ pub fn report(parts: &[Part<'_>]) -> String {
         match part {
             Part::Runs(results) => page.runs(results, (results.len() > 1).then(|| overview(results))),
             Part::Sweep(result) => page.sweep(result),
+            Part::Notes(notes) => page.notes(notes),
         }
     }
     page.render()
@@ -92,6 +123,7 @@ impl<'a> Builder<'a> {
             overview: overview.map(|overview| (group, overview)),
             runs: results.iter().enumerate().map(|(index, result)| run(first + index, result)).collect(),
             sweep: None,
+            notes: None,
         });
         self.data.runs.extend(results.iter().map(charts::of));
         self.data.groups.push((first, first + results.len()));
@@ -105,17 +137,39 @@ impl<'a> Builder<'a> {
             overview: None,
             runs: Vec::new(),
             sweep: Some((index, sweep::view(index, result))),
+            notes: None,
         });
         self.data.sweeps.push(sweep::lines(result));
+    }
+
+    fn notes(&mut self, notes: &Notes) {
+        let tile = |figure: &Figure| Tile {
+            label: figure.label,
+            value: figure.value.clone(),
+            unit: "",
+            note: figure.note.clone(),
+            bad: figure.bad,
+        };
+        self.parts.push(PartView {
+            title: notes.title.clone(),
+            scenarios: Vec::new(),
+            overview: None,
+            runs: Vec::new(),
+            sweep: None,
+            notes: Some(NotesView { tiles: notes.tiles.iter().map(tile).collect(), notes: notes.clone() }),
+        });
     }
 
     fn render(self) -> String {
         let title = match &self.parts[..] {
             [] => "No result".to_owned(),
             [one] => one.title.clone(),
+            [notes, ..] if notes.notes.is_some() => notes.title.clone(),
             [first, rest @ ..] => format!("{} and {} more", first.title, rest.len()),
         };
-        let page = Page { frame: Frame::new(title), parts: self.parts, data: charts::json(&self.data) };
+        let predicted = self.parts.iter().any(|part| part.notes.is_some());
+        let what = if predicted { "predicted" } else { "measured" };
+        let page = Page { frame: Frame::new(title), what, parts: self.parts, data: charts::json(&self.data) };
         page.render().expect("a template of plain text does not fail")
     }
 }
@@ -171,6 +225,8 @@ impl Frame {
 #[template(path = "report.html")]
 struct Page {
     frame: Frame,
+    /// What the figures are: `measured`, or `predicted`.
+    what: &'static str,
     parts: Vec<PartView>,
     data: String,
 }
@@ -183,6 +239,13 @@ struct PartView {
     overview: Option<(usize, Overview)>,
     runs: Vec<RunView>,
     sweep: Option<(usize, SweepView)>,
+    notes: Option<NotesView>,
+}
+
+/// What somebody has to say.
+struct NotesView {
+    tiles: Vec<Tile>,
+    notes: Notes,
 }
 
 /// Several runs beside one another.

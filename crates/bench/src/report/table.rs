@@ -63,7 +63,8 @@ fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
     line(out, "  seed     ", &about.seed.to_string())
 }
 
-fn figures_by_step(results: &[BenchResult]) -> Grid {
+/// The steps and the sum of each result, below one another.
+pub fn figures_by_step(results: &[BenchResult]) -> Grid {
     let (several, steps) = (results.len() > 1, results.iter().any(figures::has_steps));
     let runs: Vec<_> = results.iter().map(|result| (figures::printable(&result.name), rows_of(result))).collect();
     let rows = || runs.iter().flat_map(|(_, rows)| rows);

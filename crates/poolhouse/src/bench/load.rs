@@ -130,7 +130,8 @@ fn stages(texts: &[StageText], start: Option<f64>) -> Vec<Stage> {
     texts.iter().map(stage).collect()
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+/// Operations per second.
+pub fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.trim_end_matches("/s").parse().map_err(|_| "a rate is a number of operations per second")?;
     if (0.0..=MAX_RATE).contains(&rate) { Ok(rate) } else { Err(format!("a rate is from 0 to {MAX_RATE}")) }
 }

@@ -66,8 +66,13 @@ fn time(text: &str) -> Result<Off, String> {
 impl PoolFlags {
     /// The pool for a load; what is not said is as in a scenario file.
     pub fn pool(&self, shape: &Shape) -> PoolUnderTest {
+        self.wishes().pool(shape)
+    }
+
+    /// What is said of the pool.
+    pub fn wishes(&self) -> PoolWishes {
         let time = |flag: Option<Off>| flag.map(|Off(time)| time);
-        let wishes = PoolWishes {
+        PoolWishes {
             max_size: self.max_size,
             min_size: self.min_size,
             max_connecting: self.max_connecting,
@@ -80,7 +85,6 @@ impl PoolFlags {
             warm: None,
             goodbye: self.no_goodbye.then_some(false),
             blind: self.blind.then_some(true),
-        };
-        wishes.pool(shape)
+        }
     }
 }

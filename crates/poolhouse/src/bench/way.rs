@@ -54,7 +54,8 @@ impl WayFlags {
     }
 }
 
-fn stall(text: &str) -> Result<Fault, String> {
+/// `DELAY/LENGTH[/EVERY][@FIRST]`
+pub fn stall(text: &str) -> Result<Fault, String> {
     let (delay, rest) =
         text.split_once('/').ok_or("a stall is DELAY/LENGTH or DELAY/LENGTH/EVERY, for example 200ms/2s/20s")?;
     Ok(Fault::Stall { delay: settings::parse_duration_on(delay)?, window: window(rest)? })

@@ -1,18 +1,19 @@
-//! What the faults of a plan do to bytes, as numbers: when what is given to the relay now arrives, and when connections are cut.
-//! Knows no socket and no clock.
+//! What faults do to bytes, as numbers: when what sets out now arrives, and when connections are cut. The relay of the load generator
+//! and the planner ask the same. Knows no socket and no clock.
 
 use std::time::Duration;
 
-use workload::{Fault, Window};
-
-use crate::random::Random;
+use crate::{
+    fault::{Fault, Window},
+    random::Random,
+};
 
 /// Windows of silence that one arrival is pushed over in a row.
 const MAX_PUSHES: usize = 16;
 
 /// Where bytes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Direction {
+pub enum Direction {
     /// From the client to the server.
     Up,
     /// From the server to the client.
@@ -21,27 +22,28 @@ pub(super) enum Direction {
 
 /// The faults of a plan. All times are nanoseconds of one monotonic clock.
 #[derive(Debug)]
-pub(super) struct Weather {
+pub struct Weather {
     /// When the load began; windows count from there.
-    pub(super) began: Option<u64>,
+    pub began: Option<u64>,
     faults: Vec<Fault>,
     random: Random,
 }
 
 impl Weather {
-    pub(super) fn new(faults: &[Fault], seed: u64) -> Self {
-        Self { began: None, faults: faults.to_vec(), random: Random::new(seed, u32::MAX - 1) }
+    /// That of these faults. The seed is for jitter.
+    pub fn new(faults: &[Fault], seed: u64) -> Self {
+        Self { began: None, faults: faults.to_vec(), random: Random::new(seed) }
     }
 
     /// When something arrives that sets out now.
-    pub(super) fn arrival(&mut self, direction: Direction, now: u64) -> u64 {
+    pub fn arrival(&mut self, direction: Direction, now: u64) -> u64 {
         let mut due = now;
         let since = self.began.and_then(|began| now.checked_sub(began));
         for fault in &self.faults {
             match fault {
                 Fault::Delay { delay, jitter } => due += nanos(*delay) + self.random.below(nanos(*jitter) + 1),
                 Fault::Stall { delay, window } if direction == Direction::Down => {
-                    due += since.filter(|t| begins_at(window, *t).is_some()).map_or(0, |_| nanos(*delay));
+                    due += since.filter(|t| window.begins_at(*t).is_some()).map_or(0, |_| nanos(*delay));
                 }
                 Fault::Stall { .. } | Fault::BlackHole { .. } | Fault::Forget { .. } | Fault::Cut { .. } => {}
             }
@@ -50,7 +52,7 @@ impl Weather {
     }
 
     /// A round trip: what TCP's handshake would take.
-    pub(super) fn round_trip(&mut self) -> u64 {
+    pub fn round_trip(&mut self) -> u64 {
         let mut trip = 0;
         for fault in &self.faults {
             if let Fault::Delay { delay, jitter } = fault {
@@ -62,7 +64,7 @@ impl Weather {
     }
 
     /// How long a connection may be silent before it is forgotten.
-    pub(super) fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         let memories = self.faults.iter().filter_map(|fault| match fault {
             Fault::Forget { idle } => Some(nanos(*idle)),
             _ => None,
@@ -71,7 +73,7 @@ impl Weather {
     }
 
     /// The first cut after a time.
-    pub(super) fn next_cut(&self, after: u64) -> Option<u64> {
+    pub fn next_cut(&self, after: u64) -> Option<u64> {
         let began = self.began?;
         let cuts = self.faults.iter().filter_map(|fault| match fault {
             Fault::Cut { window } => Some(window),
@@ -94,7 +96,7 @@ impl Weather {
         for _ in 0..MAX_PUSHES {
             let window = self.faults.iter().find_map(|fault| match fault {
                 Fault::BlackHole { window } => {
-                    begins_at(window, due.checked_sub(began)?).map(|begin| began + begin + nanos(window.length))
+                    window.begins_at(due.checked_sub(began)?).map(|begin| began + begin + nanos(window.length))
                 }
                 _ => None,
             });
@@ -107,15 +109,17 @@ impl Weather {
     }
 }
 
-/// When the window began that a time falls into; both since the beginning of the load.
-fn begins_at(window: &Window, at: u64) -> Option<u64> {
-    let since = at.checked_sub(nanos(window.first))?;
-    let within = window.every.map_or(since, |every| since % nanos(every).max(1));
-    (within < nanos(window.length)).then(|| at - within)
+impl Window {
+    /// When the window began that a time falls into, if it falls into one; both in nanoseconds since the beginning of the load.
+    pub fn begins_at(&self, at: u64) -> Option<u64> {
+        let since = at.checked_sub(nanos(self.first))?;
+        let within = self.every.map_or(since, |every| since % nanos(every).max(1));
+        (within < nanos(self.length)).then(|| at - within)
+    }
 }
 
 /// A duration in nanoseconds: at most 584 years.
-pub(super) fn nanos(duration: Duration) -> u64 {
+pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
 }
 

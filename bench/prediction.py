@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""How well `poolhouse plan` predicts: each scenario is planned, then really run, and the two are compared step by step.
+
+    bench/prediction.py                                     all scenarios with a load; the result goes to bench/results/
+    bench/prediction.py exhaustion-trouble --repeats 5 --json -
+
+First the server alone is measured for a few seconds (through the same relay, without delays): its service times and what connecting takes
+are what the plan is given. Then each scenario runs several times; the median is what the prediction is compared with, and the spread of
+the runs says how well a measurement predicts the next one. Only a quiet machine gives figures that mean anything. Goals, where a pool is
+used by less than 80%: 10% at p50, 15% at p95, 25% at p99. Refuses to know how either verb works.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+import cpu
+import stats
+from generator import binary
+from run import machine
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCENARIOS = os.path.join(HERE, "..", "scenarios")
+# Those that have a load of their own; `connections` is a sweep.
+NAMES = ["exhaustion-trouble", "exhaustion-cure", "churn-trouble", "churn-cure", "pool-of-pools", "flood", "zombies", "ephemeral"]
+GOALS = {"p50": 0.10, "p95": 0.15, "p99": 0.25}
+BUSY = 0.8
+PATIENCE = 1800
+
+
+def main():
+    """Plans, runs, compares."""
+    options = arguments()
+    free = cpu.idle_share()
+    rows = []
+    for name in options.scenarios:
+        rows += compared(name, options)
+        print(table([row for row in rows if row["scenario"] == name]), flush=True)
+    result = {
+        "date": datetime.date.today().isoformat(),
+        "command": " ".join(["bench/prediction.py", *sys.argv[1:]]),
+        "machine": machine() | {"free_before": round(free, 3)},
+        "repeats": options.repeats,
+        "goals": GOALS,
+        "rows": rows,
+    }
+    print(summary(rows))
+    if options.json != "-":
+        with open(options.json, "w") as file:
+            file.write(json.dumps(result, indent=1) + "\n")
+    return 0 if all(not missed(row) for row in rows) else 1
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="bench/prediction.py", description=__doc__.split("\n", 1)[0])
+    option = parser.add_argument
+    option("scenarios", nargs="*", metavar="SCENARIO", help=f"which (default: all): {', '.join(NAMES)}")
+    option("--repeats", type=int, default=3, help="how often each scenario runs (default 3)")
+    option("--alone", type=int, default=20, help="seconds for which the server alone is measured (default 20)")
+    option("--json", metavar="FILE", default=os.path.join(HERE, "results", f"prediction-{datetime.date.today()}.json"),
+           help="where the result goes; - is nowhere")
+    options = parser.parse_args()
+    if unknown := set(options.scenarios) - set(NAMES):
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+    options.scenarios = options.scenarios or NAMES
+    return options
+
+
+def asked(verb, *arguments):
+    """What the verb prints as JSON. A threshold or an objective that is missed is no failure here."""
+    command = [binary(), verb, *arguments, "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    if done.returncode not in (0, 99):
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+    result = json.loads(done.stdout)
+    return result if verb == "plan" else (result if isinstance(result, list) else [result])
+
+
+def alone(scenario, seconds):
+    """A scenario file that measures the same target under a light load, with connections that are replaced all the time."""
+    text = ["[scenario]", 'name = "alone"', "seed = 1", "[target]"]
+    text += [f"{key} = {written(value)}" for key, value in scenario["target"].items()]
+    text += ["[load]", "rate = 50", f'duration = "{seconds}s"', 'spacing = "poisson"', 'warmup = "2s"', "[pool]", "max_size = 10",
+             "min_size = 10", 'max_life_time = "1s"', 'max_idle_time = "off"']
+    if "fault" in scenario:
+        # The relay costs some time by itself, and so it does in the run.
+        text += ["[[fault]]", 'kind = "delay"', 'delay = "1us"']
+    return "\n".join(text) + "\n"
+
+
+def written(value):
+    """A value as TOML has it."""
+    if isinstance(value, str) and "\n" in value:
+        return f"'''\n{value}'''"
+    return json.dumps(value)
+
+
+def compared(name, options):
+    """The rows of one scenario: one for each step of each variant, and one for its whole."""
+    path = os.path.join(SCENARIOS, f"{name}.toml")
+    with open(path, "rb") as file:
+        scenario = tomllib.load(file)
+    with tempfile.TemporaryDirectory() as folder:
+        light, measured = os.path.join(folder, "alone.toml"), os.path.join(folder, "alone.json")
+        with open(light, "w") as file:
+            file.write(alone(scenario, options.alone))
+        with open(measured, "w") as file:
+            json.dump(asked("bench", light)[0], file)
+        predicted = [case["result"] for case in asked("plan", path, "--measured", measured)["given"]]
+    runs = [asked("bench", path) for _ in range(options.repeats)]
+    rows = []
+    for variant, prediction in enumerate(predicted):
+        really = [run[variant] for run in runs]
+        assert all(run["name"] == prediction["name"] for run in really), "the variants are those of the file, in its order"
+        parts = len(prediction["steps"]) if len(prediction["steps"]) > 1 else 0
+        for part in [*range(parts), None]:
+            of = lambda run: run if part is None else run["steps"][part]  # noqa: E731
+            rows.append({"scenario": name, "variant": prediction["name"], "step": "total" if part is None else of(prediction)["name"],
+                         **figures(of(prediction), [of(run) for run in really], busy(prediction, of(prediction)))})
+    return rows
+
+
+def busy(result, part):
+    """The highest share of the connections that were in use at the end of a second of a part of the run."""
+    begin = part.get("from_s", 0)
+    seconds = [second for second in result["series"]
+               if second["connections"] and begin <= second["at_s"] < begin + (part["duration_s"] if "from_s" in part else float("inf"))]
+    return max((second["in_use"] / second["connections"] for second in seconds), default=None)
+
+
+def figures(prediction, measured, use):
+    """Prediction, median of the measurements and their spread, of each figure."""
+    row = {"busy": use}
+    for name in GOALS:
+        row[name] = compare(percentile(prediction, name), [percentile(run, name) for run in measured])
+    row["created"] = compare(prediction["connections"]["created"], [run["connections"]["created"] for run in measured])
+    return row
+
+
+def percentile(part, name):
+    """One of the response time, in milliseconds; None where nothing was answered."""
+    return part["response_ms"] and part["response_ms"][name]
+
+
+def compare(predicted, measured):
+    """The relative error of the prediction against the median, and how far the measurements are apart."""
+    known = [value for value in measured if value is not None]
+    if predicted is None or not known:
+        return {"predicted": predicted, "measured": None, "error": None, "spread": None}
+    middle = stats.median(known)
+    share = lambda value: value / middle if middle else (0.0 if value == 0 else None)  # noqa: E731
+    return {"predicted": predicted, "measured": middle, "error": share(predicted - middle), "spread": share(max(known) - min(known))}
+
+
+def missed(row):
+    """The goals that a row misses by more than measurements differ among themselves; where a pool is busier there are none."""
+    if row["busy"] is None or row["busy"] >= BUSY:
+        return []
+    far = {name: row[name]["error"] for name in GOALS if row[name]["error"] is not None}
+    return [name for name, error in far.items() if abs(error) > max(GOALS[name], row[name]["spread"])]
+
+
+def shown(figure):
+    """One cell: predicted, measured, and by how much they differ (how much measurements differ)."""
+    if figure["measured"] is None:
+        return "-"
+    percent = lambda share: "-" if share is None else f"{share:+.0%}"  # noqa: E731
+    return f"{figure['predicted']:.4g} / {figure['measured']:.4g} {percent(figure['error'])} ({percent(figure['spread']).lstrip('+')})"
+
+
+def table(rows):
+    """Markdown."""
+    lines = ["", "| run | step | p50: predicted / measured, error (spread of the measurements) | p95 | p99 | created | |", "|-|-|-|-|-|-|-|"]
+    for row in rows:
+        cells = [row["variant"], row["step"], *(shown(row[name]) for name in [*GOALS, "created"]), ", ".join(missed(row))]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def summary(rows):
+    """How many of the rows that the goals are for keep them."""
+    for_goals = [row for row in rows if row["busy"] is not None and row["busy"] < BUSY]
+    kept = [row for row in for_goals if not missed(row)]
+    return f"\n{len(kept)} of {len(for_goals)} rows below {BUSY:.0%} keep all goals; {len(rows) - len(for_goals)} rows are busier."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

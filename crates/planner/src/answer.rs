@@ -1,0 +1,129 @@
+//! Answers a question: simulates the given settings, has the best ones found, and brings together what is said about them. Each of these
+//! is done elsewhere.
+
+use bench::result::BenchResult;
+
+use crate::{
+    advice::{self, Advice},
+    facts::Facts,
+    fragments::fragments,
+    prediction::{Best, Case, FORMAT, Prediction},
+    question::Question,
+    reasons,
+    run::{Outcome, run},
+    search::{self, Found},
+};
+
+/// Answers a question.
+pub fn predict(question: &Question, progress: search::Progress<'_>) -> Prediction {
+    let load = question.pooled().or(question.cases.first()).expect("a question has a load");
+    let given: Vec<Case> = question.cases.iter().map(|load| case(question, &run(load, &question.spec))).collect();
+    let found = search::search(question, &mut *progress);
+    let shared = (load.pool.reuse && load.pool.instances > 1).then(|| {
+        let mut one = question.clone();
+        one.cases.retain(|case| case.pool.instances == load.pool.instances);
+        one.cases.iter_mut().for_each(|case| case.pool.instances = 1);
+        search::search(&one, &mut *progress)
+    });
+    let shared = shared.flatten().map(|found| self::best(question, &found, 1));
+    let best = found.as_ref().map(|found| self::best(question, found, load.pool.instances));
+    let facts = Facts::of(question, load);
+    let settings = best.as_ref().map(|best| {
+        let results: Vec<&BenchResult> = best.cases.iter().map(|case| &case.result).collect();
+        Advice::of(question, load, &facts, &best.sizes, &results)
+    });
+    let mut prediction = Prediction {
+        format: FORMAT,
+        kind: "plan",
+        name: question.name.clone(),
+        about: question.about.clone(),
+        server: server(question),
+        objectives: question.objectives.iter().map(|objective| objective.text().to_owned()).collect(),
+        margin: question.margin,
+        fragments: Vec::new(),
+        given,
+        best,
+        shared,
+        facts,
+        settings,
+        reasons: Vec::new(),
+        assumed: question.assumed.clone(),
+        warnings: Vec::new(),
+    };
+    let pasted = prediction.settings.clone().or_else(|| for_clients(question));
+    prediction.fragments =
+        pasted.map_or(Vec::new(), |advice| fragments(&advice, question.knows_database.then_some(&load.target)));
+    (prediction.reasons, prediction.warnings) = reasons::reasons(question, load, &prediction);
+    prediction
+}
+
+/// What a simulation has shown.
+fn case(question: &Question, outcome: &Outcome) -> Case {
+    let mut result = outcome.result.clone();
+    result.about.scenario = (!question.about.is_empty()).then(|| question.about.clone());
+    result.about.compression = Some(question.compression).filter(|times| *times != 1.0);
+    Case {
+        missed: question.missed(&result, 0.0),
+        result,
+        most_connections: outcome.server.most,
+        refused: outcome.server.refused,
+        at_once: outcome.server.at_once,
+        rejected: outcome.gate.0,
+        evicted: outcome.gate.1,
+    }
+}
+
+/// The best settings, and what simulations of them have shown.
+fn best(question: &Question, found: &Found, instances: u32) -> Best {
+    Best {
+        sizes: found.sizes,
+        instances,
+        words: found.sizes.words(question.compression),
+        cases: found.outcomes.iter().map(|outcome| case(question, outcome)).collect(),
+        met: found.missed.is_empty(),
+        with_margin: found.with_margin,
+        too_small: found.too_small.as_ref().map(|(size, _)| *size),
+        most: found.most.0,
+        other_seeds: found.spread.clone(),
+        other_seeds_that_met: found.seeds_that_met,
+        simulations: found.simulations,
+    }
+}
+
+/// The settings of a load without a pool: limits for clients only.
+fn for_clients(question: &Question) -> Option<Advice> {
+    let load = question.cases.first()?;
+    let (soft_limit, hard_limit) = advice::for_clients(question, load).unzip();
+    Some(Advice {
+        max_size: 0,
+        min_size: 0,
+        max_idle_time: None,
+        max_life_time: None,
+        max_wait_time: None,
+        max_connecting: 0,
+        instances: load.pool.instances,
+        soft_limit: Some(soft_limit?),
+        hard_limit,
+        client_idle_time: question.platform.map(|platform| platform.outlived()),
+        exclusive: None,
+    })
+}
+
+fn server(question: &Question) -> String {
+    let spec = &question.spec;
+    let mut parts = vec![spec.service.words()];
+    if let Some(curve) = &spec.curve {
+        parts.push(match curve.measured_until() {
+            Some(until) => format!("shared by those that run at once, as measured up to {until}"),
+            None => format!("{} at a time without hindering one another", curve.best(0.0).1),
+        });
+    }
+    if spec.trips > 1 {
+        parts.push(format!("{} round trips", spec.trips));
+    }
+    parts.push(format!("{} for a new connection", crate::words::time(spec.connect.mean())));
+    if let Some(limit) = spec.limit {
+        parts.push(format!("at most {limit} connections, {} of them reserved", spec.reserved));
+    }
+    parts.join("; ")
+}

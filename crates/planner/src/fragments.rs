@@ -1,0 +1,197 @@
+//! The settings as they are pasted into a configuration: Poolhouse's, PgBouncer's, HikariCP's, and the options of MongoDB's drivers. What
+//! has no counterpart there is named. Says how settings are called; chooses none.
+
+use std::time::Duration;
+
+use bench::plan::Target;
+use serde::Serialize;
+use settings::show_duration;
+
+use crate::advice::Advice;
+
+/// A part of a configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Fragment {
+    /// Whose.
+    pub of: &'static str,
+    /// The file, or the place, it belongs to.
+    pub place: &'static str,
+    /// The text.
+    pub text: String,
+    /// Our settings that have no counterpart there.
+    pub missing: Vec<&'static str>,
+}
+
+/// Those that make sense for a database; `None`: it is not known which.
+pub fn fragments(advice: &Advice, target: Option<&Target>) -> Vec<Fragment> {
+    let all: [fn(&Advice) -> Fragment; 4] = [poolhouse, pgbouncer, hikaricp, mongodb];
+    let chosen: &[usize] = match target {
+        // Limits for clients only, which the others do not have.
+        _ if advice.max_size == 0 => &[0],
+        Some(Target::Postgres(_)) => &[0, 1, 2],
+        Some(Target::Redis(_)) => &[0],
+        Some(Target::MongoDb(_)) => &[0, 3],
+        Some(Target::Http(_)) | None => &[0, 1, 2, 3],
+    };
+    chosen.iter().map(|index| all[*index](advice)).collect()
+}
+
+/// Lines of `key = value`, where there is a value.
+fn lines<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<String>)>, between: &str) -> Vec<String> {
+    pairs.into_iter().filter_map(|(key, value)| Some(format!("{key}{between}{}", value?))).collect()
+}
+
+fn number(value: impl ToString) -> Option<String> {
+    Some(value.to_string())
+}
+
+fn poolhouse(advice: &Advice) -> Fragment {
+    let time = |time: Option<Duration>| Some(time.map_or("\"off\"".to_owned(), |time| format!("\"{}\"", show(time))));
+    let mut text = Vec::new();
+    let listener = [
+        ("soft_limit", advice.soft_limit.and_then(number)),
+        ("hard_limit", advice.hard_limit.and_then(number)),
+        ("client_idle_time", advice.client_idle_time.map(|time| format!("\"{}\"", show(time)))),
+    ];
+    let listener = lines(listener, " = ");
+    if !listener.is_empty() {
+        text.push("[[listener]]".to_owned());
+        text.extend(listener);
+        text.push(String::new());
+    }
+    if advice.max_size > 0 {
+        text.push("[[database]]".to_owned());
+        text.extend(lines(
+            [
+                ("max_size", number(advice.max_size)),
+                ("min_size", number(advice.min_size)),
+                ("max_connecting", number(advice.max_connecting)),
+                ("max_idle_time", time(advice.max_idle_time)),
+                ("max_life_time", time(advice.max_life_time)),
+                ("max_wait_time", time(advice.max_wait_time)),
+            ],
+            " = ",
+        ));
+    }
+    Fragment { of: "Poolhouse", place: "poolhouse.toml", text: text.join("\n"), missing: Vec::new() }
+}
+
+fn pgbouncer(advice: &Advice) -> Fragment {
+    // 0 switches a time off there, and times are whole seconds.
+    let time = |time: Option<Duration>| Some(time.map_or(0, |time| time.as_secs_f64().ceil() as u64).to_string());
+    let text = lines(
+        [
+            ("default_pool_size", number(advice.max_size)),
+            ("min_pool_size", number(advice.min_size)),
+            ("server_idle_timeout", time(advice.max_idle_time)),
+            ("server_lifetime", time(advice.max_life_time)),
+            ("query_wait_timeout", time(advice.max_wait_time)),
+            ("max_client_conn", advice.hard_limit.and_then(number)),
+            ("client_idle_timeout", advice.client_idle_time.and_then(|idle| time(Some(idle)))),
+        ],
+        " = ",
+    );
+    let mut missing = vec!["max_connecting"];
+    missing.extend(advice.soft_limit.map(|_| "soft_limit"));
+    Fragment { of: "PgBouncer", place: "pgbouncer.ini", text: format!("[pgbouncer]\n{}", text.join("\n")), missing }
+}
+
+fn hikaricp(advice: &Advice) -> Fragment {
+    let time = |time: Option<Duration>| Some(time.map_or(0, |time| time.as_millis()).to_string());
+    let text = lines(
+        [
+            ("maximumPoolSize", number(advice.max_size)),
+            ("minimumIdle", number(advice.min_size)),
+            ("idleTimeout", time(advice.max_idle_time)),
+            ("maxLifetime", time(advice.max_life_time)),
+            ("connectionTimeout", time(advice.max_wait_time)),
+        ],
+        "=",
+    );
+    // It counts only idle connections towards its minimum, so that it may keep more than ours.
+    Fragment {
+        of: "HikariCP",
+        place: "each instance's properties",
+        text: text.join("\n"),
+        missing: without_clients(advice),
+    }
+}
+
+fn mongodb(advice: &Advice) -> Fragment {
+    let time = |time: Option<Duration>| time.map_or(0, |time| time.as_millis()).to_string();
+    let text = format!(
+        "maxPoolSize={}&minPoolSize={}&maxConnecting={}&maxIdleTimeMS={}&waitQueueTimeoutMS={}",
+        advice.max_size,
+        advice.min_size,
+        advice.max_connecting,
+        time(advice.max_idle_time),
+        time(advice.max_wait_time)
+    );
+    let mut missing = vec!["max_life_time"];
+    missing.extend(without_clients(advice).into_iter().filter(|name| *name != "max_connecting"));
+    Fragment { of: "MongoDB's drivers", place: "each instance's connection string", text, missing }
+}
+
+/// What the pool of an application has no setting for.
+fn without_clients(advice: &Advice) -> Vec<&'static str> {
+    let clients = [
+        ("max_connecting", true),
+        ("soft_limit", advice.soft_limit.is_some()),
+        ("hard_limit", advice.hard_limit.is_some()),
+        ("client_idle_time", advice.client_idle_time.is_some()),
+    ];
+    clients.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
+}
+
+/// A duration as it is written there: to the millisecond.
+fn show(time: Duration) -> String {
+    show_duration(Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice() -> Advice {
+        Advice {
+            max_size: 200,
+            min_size: 30,
+            max_idle_time: Some(Duration::from_secs(300)),
+            max_life_time: None,
+            max_wait_time: Some(Duration::from_millis(2500)),
+            max_connecting: 4,
+            instances: 1,
+            soft_limit: Some(800),
+            hard_limit: Some(1000),
+            client_idle_time: Some(Duration::from_secs(310)),
+            exclusive: None,
+        }
+    }
+
+    #[test]
+    fn each_product_gets_its_own_names_and_units() {
+        let text = |of: fn(&Advice) -> Fragment| of(&advice()).text;
+        assert!(
+            text(poolhouse).contains("max_idle_time = \"5m\"\nmax_life_time = \"off\"\nmax_wait_time = \"2500ms\"")
+        );
+        assert!(
+            text(poolhouse)
+                .starts_with("[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"")
+        );
+        assert!(text(pgbouncer).contains("default_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 0\nquery_wait_timeout = 3"));
+        assert!(text(hikaricp).contains(
+            "maximumPoolSize=200\nminimumIdle=30\nidleTimeout=300000\nmaxLifetime=0\nconnectionTimeout=2500"
+        ));
+        assert_eq!(
+            text(mongodb),
+            "maxPoolSize=200&minPoolSize=30&maxConnecting=4&maxIdleTimeMS=300000&waitQueueTimeoutMS=2500"
+        );
+    }
+
+    #[test]
+    fn what_has_no_counterpart_is_named() {
+        assert_eq!(pgbouncer(&advice()).missing, ["max_connecting", "soft_limit"]);
+        assert_eq!(hikaricp(&advice()).missing, ["max_connecting", "soft_limit", "hard_limit", "client_idle_time"]);
+        assert_eq!(mongodb(&advice()).missing, ["max_life_time", "soft_limit", "hard_limit", "client_idle_time"]);
+    }
+}

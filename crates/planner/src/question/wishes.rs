@@ -1,0 +1,402 @@
+//! What is said of a server, its limits and what must hold, from a scenario's `[plan]` or from the command line. Absent: it is not said.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bench::{
+    plan::{Script, Target},
+    record::Histogram,
+    report::files,
+    result::{BenchResult, Percentiles},
+};
+use settings::Section;
+
+use crate::server::{Connect, Curve, Spec, Times};
+
+/// Making a connection where nothing is said of it, as it is within a data centre.
+const USUAL_TCP: Duration = Duration::from_millis(1);
+/// The same for the login.
+const USUAL_AUTH: Duration = Duration::from_millis(9);
+/// Answers that a login at PostgreSQL waits for: whether there is TLS, and three of SCRAM's.
+const LOGIN_TRIPS: u32 = 4;
+/// Statements of pgbench's transaction, and of the one without contended tables.
+const TPCB_TRIPS: u32 = 7;
+const SIMPLE_UPDATE_TRIPS: u32 = 5;
+
+/// See the module.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Wishes {
+    /// What the server needs for one operation alone, on average.
+    pub service: Option<Duration>,
+    /// The 99th percentile of that.
+    pub service_p99: Option<Duration>,
+    /// How it is distributed.
+    pub spread: Option<Spread>,
+    /// A result of `poolhouse bench --json`, whose service times and connects are taken.
+    pub measured: Option<PathBuf>,
+    /// A result of `poolhouse sweep --json`: what concurrency does.
+    pub curve: Option<PathBuf>,
+    /// Operations that the server works on at a time; more share it.
+    pub parallel: Option<u32>,
+    /// Round trips of an operation.
+    pub trips: Option<u32>,
+    /// The client's own time within an operation.
+    pub pause: Option<Duration>,
+    /// The phases of making a connection.
+    pub connect: ConnectWishes,
+    /// Connections that the server lets in.
+    pub server_limit: Option<u32>,
+    /// Of these, those kept for others.
+    pub reserved: Option<u32>,
+    /// Connections that all pools together may have, as those of one Poolhouse.
+    pub budget: Option<u32>,
+    /// What must hold.
+    pub objectives: Vec<String>,
+    /// By how much limits must be kept, as a share of them.
+    pub margin: Option<f64>,
+    /// The server's processors, for a rule of thumb.
+    pub cpus: Option<u32>,
+    /// Memory of the server for each connection, in megabytes.
+    pub memory_mb: Option<f64>,
+    /// What the platform does with functions.
+    pub platform: Option<Platform>,
+    /// What needs a connection of its own at a Redis.
+    pub exclusive: Option<Exclusive>,
+}
+
+/// How service times are distributed whose mean is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// Always as long.
+    Constant,
+    /// Exponentially.
+    Exponential,
+}
+
+/// What is said of the phases of making a connection.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ConnectWishes {
+    /// The name's address.
+    pub dns: Option<Duration>,
+    /// TCP's handshake.
+    pub tcp: Option<Duration>,
+    /// That of TLS.
+    pub tls: Option<Duration>,
+    /// The login.
+    pub auth: Option<Duration>,
+    /// From there to being ready.
+    pub ready: Option<Duration>,
+}
+
+/// What the platform does with functions that nobody calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Platform {
+    /// A function is frozen when it has been idle for so long.
+    pub freeze_after: Duration,
+    /// It is ended when it has been frozen for so long.
+    pub kill_after: Duration,
+}
+
+/// A server waits so much longer than the platform.
+const PLATFORM_ROOM: Duration = Duration::from_secs(10);
+
+impl Platform {
+    /// The idle time of a server that no thawed function finds to be over.
+    pub fn outlived(&self) -> Duration {
+        self.kill_after + PLATFORM_ROOM
+    }
+}
+
+/// What needs a connection of its own at a Redis; ordinary commands share.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Exclusive {
+    /// Blocking commands (`BLPOP` and the like) per second.
+    pub blocking_rate: f64,
+    /// How long one blocks on average.
+    pub blocking_time: Duration,
+    /// Transactions (`MULTI`, `WATCH`) per second.
+    pub transaction_rate: f64,
+    /// How long one takes from the first command to the last.
+    pub transaction_time: Duration,
+    /// Clients that subscribe; all of one user share a connection.
+    pub subscribers: u32,
+}
+
+/// Keys of `[plan]`.
+pub const KEYS: &[&str] = &[
+    "service",
+    "service_p99",
+    "spread",
+    "measured",
+    "curve",
+    "parallel",
+    "trips",
+    "pause",
+    "connect",
+    "server_limit",
+    "reserved",
+    "budget",
+    "objectives",
+    "margin",
+    "cpus",
+    "memory_mb",
+    "platform",
+    "exclusive",
+];
+const CONNECT_KEYS: &[&str] = &["dns", "tcp", "tls", "auth", "ready"];
+const PLATFORM_KEYS: &[&str] = &["freeze_after", "kill_after"];
+const EXCLUSIVE_KEYS: &[&str] =
+    &["blocking_rate", "blocking_time", "transaction_rate", "transaction_time", "subscribers"];
+/// Conditions that there may be.
+const MAX_OBJECTIVES: usize = 16;
+/// The largest numbers that make sense.
+const MOST: u32 = 1_000_000;
+
+impl Wishes {
+    /// The keys of `[plan]`.
+    pub fn read(section: &Section<'_>) -> Self {
+        let objectives = section.texts("objectives").unwrap_or_default();
+        if objectives.len() > MAX_OBJECTIVES {
+            section.error("objectives", format!("more than {MAX_OBJECTIVES} objectives"));
+        }
+        for text in &objectives {
+            if let Err(message) = super::objective(text) {
+                section.error("objectives", message);
+            }
+        }
+        Self {
+            service: section.duration_on("service"),
+            service_p99: section.duration_on("service_p99"),
+            spread: section.choice("spread", &[("constant", Spread::Constant), ("exponential", Spread::Exponential)]),
+            measured: section.path("measured"),
+            curve: section.path("curve"),
+            parallel: section.number("parallel", 1..=MOST),
+            trips: section.number("trips", 1..=1000),
+            pause: section.duration_on("pause"),
+            connect: section.table("connect", &[CONNECT_KEYS]).map(|table| connect(&table)).unwrap_or_default(),
+            server_limit: section.number("server_limit", 1..=MOST),
+            reserved: section.number("reserved", 0..=MOST),
+            budget: section.number("budget", 1..=MOST),
+            objectives,
+            margin: section.decimal("margin", 0.0..=0.9),
+            cpus: section.number("cpus", 1..=10_000),
+            memory_mb: section.decimal("memory_mb", 0.001..=100_000.0),
+            platform: section.table("platform", &[PLATFORM_KEYS]).and_then(|table| platform(&table)),
+            exclusive: section.table("exclusive", &[EXCLUSIVE_KEYS]).map(|table| exclusive(&table)),
+        }
+    }
+
+    /// These, and where they say nothing those below.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        // Whoever says what a service takes means that, and not what somebody else has measured.
+        let says = self.service.is_some() || self.measured.is_some();
+        let below = if says { Self { service: None, service_p99: None, measured: None, ..below } } else { below };
+        Self {
+            service: self.service.or(below.service),
+            service_p99: self.service_p99.or(below.service_p99),
+            spread: self.spread.or(below.spread),
+            measured: self.measured.or(below.measured),
+            curve: self.curve.or(below.curve),
+            parallel: self.parallel.or(below.parallel),
+            trips: self.trips.or(below.trips),
+            pause: self.pause.or(below.pause),
+            connect: ConnectWishes {
+                dns: self.connect.dns.or(below.connect.dns),
+                tcp: self.connect.tcp.or(below.connect.tcp),
+                tls: self.connect.tls.or(below.connect.tls),
+                auth: self.connect.auth.or(below.connect.auth),
+                ready: self.connect.ready.or(below.connect.ready),
+            },
+            server_limit: self.server_limit.or(below.server_limit),
+            reserved: self.reserved.or(below.reserved),
+            budget: self.budget.or(below.budget),
+            objectives: if self.objectives.is_empty() { below.objectives } else { self.objectives },
+            margin: self.margin.or(below.margin),
+            cpus: self.cpus.or(below.cpus),
+            memory_mb: self.memory_mb.or(below.memory_mb),
+            platform: self.platform.or(below.platform),
+            exclusive: self.exclusive.or(below.exclusive),
+        }
+    }
+
+    /// The server that is meant, for a load on this target. What had to be assumed is added to `assumed`, a sentence each.
+    ///
+    /// # Errors
+    /// It cannot be, with the key that is to blame, and in words.
+    pub fn spec(&self, target: &Target, assumed: &mut Vec<String>) -> Result<Spec, (&'static str, String)> {
+        let measured = match &self.measured {
+            Some(path) => read_measured(path).map_err(|message| ("measured", message))?,
+            None => Vec::new(),
+        };
+        let sweep = match &self.curve {
+            Some(path) => Some(files::read_sweep(path).map_err(|error| ("curve", error.to_string()))?),
+            None => None,
+        };
+        if let Some(noise) = sweep.as_ref().and_then(|sweep| sweep.direct.steadiness.noise) {
+            assumed.push(format!(
+                "One measurement of the curve varies by {}: what follows from it is uncertain by as much.",
+                crate::words::percent(noise)
+            ));
+        }
+        let curve = sweep.as_ref().map(|sweep| Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned())));
+        let mut curve = curve.transpose()?;
+        let service = match (sum(&measured, |result| result.total.service_ms.as_ref()), self.service, &sweep) {
+            (Some(histogram), _, _) => {
+                Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?
+            }
+            (None, Some(mean), _) => self.of_mean(mean).map_err(|message| ("service_p99", message))?,
+            (None, None, Some(sweep)) => {
+                let (mean, p99) = alone(sweep).ok_or(("curve", "its points have no latencies".to_owned()))?;
+                assumed.push(format!(
+                    "The work of operations is taken to vary as the response times of the sweep's first point did: {} on average, {} at p99.",
+                    crate::words::time(mean),
+                    crate::words::time(p99)
+                ));
+                Times::lognormal(mean, p99).unwrap_or(Times::Exponential(mean))
+            }
+            (None, None, None) => {
+                let said = "how long does the server take for one operation? Say it with `service`, or with the file of a measurement: `measured` or `curve`";
+                return Err(("", said.to_owned()));
+            }
+        };
+        if let Some(most) = self.parallel {
+            if curve.is_some() {
+                return Err(("parallel", "give either `curve` or `parallel`, not both".to_owned()));
+            }
+            curve = Some(Curve::parallel(most, service.mean().as_secs_f64()));
+        }
+        let (auth_trips, full, trips) = kind(target);
+        let limit = self.server_limit;
+        if let (Some(limit), Some(reserved)) = (limit, self.reserved)
+            && reserved >= limit
+        {
+            return Err(("reserved", format!("{reserved} of {limit} connections are reserved: none is left")));
+        }
+        Ok(Spec {
+            service,
+            trips: self.trips.unwrap_or(trips),
+            pause: self.pause.unwrap_or_default(),
+            curve,
+            connect: self.connect(&measured, auth_trips, assumed),
+            limit,
+            reserved: self.reserved.unwrap_or(0),
+            full,
+            budget: self.budget,
+        })
+    }
+
+    fn of_mean(&self, mean: Duration) -> Result<Times, String> {
+        match (self.service_p99, self.spread) {
+            (Some(_), Some(_)) => Err("give either `spread` or `service_p99`, not both".to_owned()),
+            (Some(p99), None) => Times::lognormal(mean, p99),
+            (None, Some(Spread::Constant)) => Ok(Times::Constant(mean)),
+            (None, Some(Spread::Exponential) | None) => Ok(Times::Exponential(mean)),
+        }
+    }
+
+    fn connect(&self, measured: &[BenchResult], auth_trips: u32, assumed: &mut Vec<String>) -> Connect {
+        let wishes = &self.connect;
+        let phase = |said: Option<Duration>, of: fn(&BenchResult) -> Option<&Percentiles>| match said {
+            Some(time) => Some(Times::Constant(time)),
+            None => sum(measured, of).and_then(|histogram| Times::measured(&histogram)),
+        };
+        let mut connect = Connect {
+            dns: phase(wishes.dns, |result| result.total.connect_ms.dns.as_ref()),
+            tcp: phase(wishes.tcp, |result| result.total.connect_ms.tcp.as_ref()),
+            tls: phase(wishes.tls, |result| result.total.connect_ms.tls.as_ref()),
+            auth: phase(wishes.auth, |result| result.total.connect_ms.auth.as_ref()),
+            ready: phase(wishes.ready, |result| result.total.connect_ms.ready.as_ref()),
+            auth_trips,
+            ready_trips: 0,
+        };
+        if connect.tls.is_some() && auth_trips == LOGIN_TRIPS {
+            // TLS has been asked for already.
+            connect.auth_trips -= 1;
+        }
+        if connect.phases_known() == 0 {
+            connect.tcp = Some(Times::Constant(USUAL_TCP));
+            connect.auth = Some(Times::Constant(USUAL_AUTH));
+            assumed.push(format!(
+                "Nothing was said of connecting: {} are assumed, as within a data centre without TLS.",
+                crate::words::time(USUAL_TCP + USUAL_AUTH)
+            ));
+        }
+        connect
+    }
+}
+
+fn connect(section: &Section<'_>) -> ConnectWishes {
+    ConnectWishes {
+        dns: section.duration_on("dns"),
+        tcp: section.duration_on("tcp"),
+        tls: section.duration_on("tls"),
+        auth: section.duration_on("auth"),
+        ready: section.duration_on("ready"),
+    }
+}
+
+fn platform(section: &Section<'_>) -> Option<Platform> {
+    for key in PLATFORM_KEYS.iter().filter(|key| !section.has(key)) {
+        section.error("", format!("`platform` needs `{key}`"));
+    }
+    Some(Platform {
+        freeze_after: section.duration_on("freeze_after")?,
+        kill_after: section.duration_on("kill_after")?,
+    })
+}
+
+fn exclusive(section: &Section<'_>) -> Exclusive {
+    Exclusive {
+        blocking_rate: section.decimal("blocking_rate", 0.0..=1e6).unwrap_or(0.0),
+        blocking_time: section.duration_on("blocking_time").unwrap_or_default(),
+        transaction_rate: section.decimal("transaction_rate", 0.0..=1e6).unwrap_or(0.0),
+        transaction_time: section.duration_on("transaction_time").unwrap_or_default(),
+        subscribers: section.number("subscribers", 0..=MOST).unwrap_or(0),
+    }
+}
+
+/// Answers of a login, what one client too many is told, and round trips of an operation.
+fn kind(target: &Target) -> (u32, &'static str, u32) {
+    match target {
+        Target::Postgres(target) => {
+            let trips = target.scripts.iter().map(|(script, _)| match script {
+                Script::SelectOnly | Script::File(..) => 1,
+                Script::TpcbLike => TPCB_TRIPS,
+                Script::SimpleUpdate => SIMPLE_UPDATE_TRIPS,
+            });
+            (LOGIN_TRIPS, "sqlstate 53300", trips.max().unwrap_or(1))
+        }
+        Target::Redis(_) => (1, "too many clients", 1),
+        // The first answer says what the server is, the others are SCRAM's.
+        Target::MongoDb(_) => (3, "connection closed", 1),
+        Target::Http(_) => (0, "connection closed", 1),
+    }
+}
+
+fn read_measured(path: &Path) -> Result<Vec<BenchResult>, String> {
+    let results = files::read_all(path).map_err(|error| error.to_string())?;
+    if results.iter().all(|result| result.total.service_ms.is_none()) {
+        return Err(format!("{}: nothing was served", path.display()));
+    }
+    Ok(results)
+}
+
+/// A histogram of all results together; `None`: none was kept.
+fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) -> Option<Histogram> {
+    let kept = results.iter().filter_map(of).filter_map(|all| all.histogram.as_deref());
+    let mut all: Option<Histogram> = None;
+    for histogram in kept.filter_map(|text| Histogram::decode(text).ok()) {
+        all.get_or_insert_with(Histogram::new).add(&histogram);
+    }
+    all
+}
+
+/// The mean and the 99th percentile of an operation with as few others as were measured.
+fn alone(sweep: &bench::sweep::result::SweepResult) -> Option<(Duration, Duration)> {
+    let point = sweep.direct.points.first()?;
+    let mean = Duration::from_secs_f64(f64::from(point.clients) / point.throughput);
+    Some((mean, Duration::from_secs_f64(point.p99_ms? / 1e3)))
+}

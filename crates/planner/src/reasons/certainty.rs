@@ -1,0 +1,115 @@
+//! What was found, with what margin, and how sure that is; or that no setting meets the objectives.
+
+use super::Words;
+use crate::{
+    prediction::Prediction,
+    question::{Missed, Question},
+    words::{counted, ms, percent},
+};
+
+/// Cases of which it is told what they miss.
+const MAX_CASES: usize = 6;
+/// What is told of one that misses more.
+const MAX_MISSED: usize = 2;
+
+/// What the given settings miss.
+fn given(prediction: &Prediction, words: &mut Words) {
+    for case in prediction.given.iter().take(MAX_CASES) {
+        let own = case.result.name.split_once(": ").map_or("as given", |(_, own)| own);
+        let text = match &case.missed[..] {
+            [] => "meets the objectives.".to_owned(),
+            all => {
+                let more = all.len().saturating_sub(MAX_MISSED);
+                let more = if more > 0 { format!(" and {}", counted(more as u64, "other")) } else { String::new() };
+                let told: Vec<String> = all.iter().take(MAX_MISSED).map(one).collect();
+                format!("misses {}{more}.", told.join(", "))
+            }
+        };
+        words.say("given", format!("{own}: {text}"));
+    }
+}
+
+/// An objective that is missed.
+fn one(miss: &Missed) -> String {
+    let step = miss.step.as_ref().map_or(String::new(), |step| format!(" in the step {step}"));
+    format!("{} ({}{step})", miss.objective, miss.measured)
+}
+
+/// First of all.
+pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
+    if !question.is_sweep {
+        given(prediction, words);
+    }
+    let Some(best) = &prediction.best else { return };
+    if question.is_sweep {
+        words.say("found", format!("{} is the smallest that meets {}.", best.words, prediction.objectives.join(", ")));
+        return;
+    }
+    if best.met {
+        let smaller = best.too_small.map_or(String::new(), |size| format!(" A max_size of {size} is too small."));
+        words.say("found", format!("{} is the smallest that meets the objectives.{smaller}", best.words));
+        return;
+    }
+    let missed: Vec<String> = best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(one).collect();
+    words.say(
+        "none",
+        format!("No setting meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),
+    );
+    for (objective, limit) in question.objectives.iter().filter_map(|one| Some((one, one.response_limit_ms()?))) {
+        let service = best.cases.iter().filter_map(|case| case.result.total.service_ms.as_ref()).map(|all| all.p99);
+        if let Some(service) =
+            service.reduce(f64::max).filter(|service| *service > limit && objective.text().contains("p99"))
+        {
+            words.say(
+                "why",
+                format!(
+                    "Even without any wait for a connection 1 of 100 takes {}, which is the database and the way to it: no pool can make {} true.",
+                    ms(service),
+                    objective.text()
+                ),
+            );
+        }
+    }
+    if best.sizes.max_size >= best.most {
+        words.say(
+            "why",
+            format!(
+                "More than {} for each instance are not to be had, or were not measured.",
+                counted(best.most.into(), "connection")
+            ),
+        );
+    }
+}
+
+/// Last of all.
+pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let Some(best) = &prediction.best else { return };
+    if best.met && question.margin > 0.0 {
+        let kept = if best.with_margin {
+            format!("Each limit is kept by {} at least.", percent(question.margin))
+        } else {
+            format!("The limits are met, but not by the margin of {} that was asked for.", percent(question.margin))
+        };
+        words.say("margin", kept);
+    }
+    if let Some(response) = best.cases.first().and_then(|case| case.result.total.response_ms.as_ref()) {
+        let own = [response.p50, response.p95, response.p99];
+        let all = best.other_seeds.iter().chain([&own]);
+        let range = |at: usize| {
+            let values = || all.clone().map(|seed| seed[at]);
+            format!("{} to {}", ms(values().fold(f64::INFINITY, f64::min)), ms(values().fold(0.0, f64::max)))
+        };
+        let tried = best.other_seeds.len() as u64;
+        words.say(
+            "uncertainty",
+            format!(
+                "With {tried} other random arrivals p50 is {}, p95 {}, p99 {}; {} of {tried} met all objectives. That is chance alone: the \
+                 service times and the stalls are as they were said.",
+                range(0),
+                range(1),
+                range(2),
+                best.other_seeds_that_met
+            ),
+        );
+    }
+}

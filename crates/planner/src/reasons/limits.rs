@@ -1,0 +1,220 @@
+//! What the settings cost elsewhere: the server's limit and its memory over all instances, limits for clients, the platform's freeze, what
+//! needs a connection of its own at a Redis.
+
+use bench::plan::Plan;
+
+use super::Words;
+use crate::{
+    advice::Advice,
+    prediction::Prediction,
+    question::Question,
+    words::{counted, number, percent, time},
+};
+
+/// A limit that is used by more than this leaves no room for a second set of instances during a deployment.
+const CROWDED: f64 = 0.5;
+
+pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    if let Some(settings) = &prediction.settings {
+        budget(question, settings, words);
+        memory(question, settings, words);
+    }
+    if let Some(budget) = question.spec.budget {
+        words.say(
+            "common limit",
+            format!("The pools share {budget} connections: each gets a fair part of them, and gives up what others need more."),
+        );
+    }
+    ephemeral(question, prediction, words);
+    shared(prediction, words);
+    refused(question, prediction, words);
+    clients(question, load, prediction, words);
+    platform(question, load, words);
+    exclusive(prediction, words);
+}
+
+/// The server's limit.
+fn budget(question: &Question, settings: &Advice, words: &mut Words) {
+    let (Some(limit), Some(room)) = (question.spec.limit, question.spec.room()) else { return };
+    let share = |count: u64| percent(count as f64 / f64::from(limit));
+    let (most, kept) = (settings.in_all(), u64::from(settings.min_size) * u64::from(settings.instances));
+    let reserved = if question.spec.reserved > 0 {
+        format!(", of which {} are reserved", question.spec.reserved)
+    } else {
+        String::new()
+    };
+    words.say(
+        "server's limit",
+        format!(
+            "{} x {} kept = {kept} ({} of {limit}{reserved}), x {} at most = {most} ({}).",
+            counted(settings.instances.into(), "instance"),
+            settings.min_size,
+            share(kept),
+            settings.max_size,
+            share(most)
+        ),
+    );
+    if most > u64::from(room) {
+        words.warn(format!(
+            "All pools together may want {most} connections, and {room} are free: some of them will be refused. Lower max_size to {}, or \
+             put one pool in front of all instances.",
+            (room / settings.instances.max(1)).max(1)
+        ));
+    } else if most as f64 > f64::from(limit) * CROWDED && settings.instances > 1 {
+        words.warn(format!(
+            "At their largest the pools take {} of the server's limit: during a deployment, when old and new instances run side by side, \
+             that is twice as many.",
+            share(most)
+        ));
+    }
+}
+
+/// Its memory and descriptors.
+fn memory(question: &Question, settings: &Advice, words: &mut Words) {
+    let (kept, most) = (u64::from(settings.min_size) * u64::from(settings.instances), settings.in_all());
+    let mb = |count: u64| number(count as f64 * question.memory_mb);
+    words.say(
+        "server's memory",
+        format!(
+            "{} MB for each connection: {} MB for the {kept} that are kept, {} MB for {most}; and as many descriptors.",
+            number(question.memory_mb),
+            mb(kept),
+            mb(most)
+        ),
+    );
+}
+
+/// What it costs to open a connection for each operation, where both ways are given.
+fn ephemeral(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let cases = || question.cases.iter().zip(&prediction.given);
+    let Some((kept, with)) = cases().find(|(case, _)| case.pool.reuse) else { return };
+    let alike = |case: &Plan| !case.pool.reuse && case.poolhouse == kept.poolhouse && case.freeze == kept.freeze;
+    let Some((_, without)) = cases().find(|(case, _)| alike(case)) else { return };
+    if let (Some(with), Some(without)) = (&with.result.total.response_ms, &without.result.total.response_ms) {
+        words.say(
+            "ephemeral",
+            format!(
+                "A connection for each operation makes it {} longer in the median, and {} at p99. What it costs the server besides is not in \
+                 these times.",
+                crate::words::ms(without.p50 - with.p50),
+                crate::words::ms(without.p99 - with.p99)
+            ),
+        );
+    }
+}
+
+/// One pool for all instances.
+fn shared(prediction: &Prediction, words: &mut Words) {
+    let (Some(shared), Some(settings)) = (&prediction.shared, &prediction.settings) else { return };
+    let verdict = if shared.met { "" } else { " (which does not meet the objectives either)" };
+    words.say(
+        "one pool for all",
+        format!(
+            "Behind one Poolhouse the same load needs a max_size of {}{verdict}, instead of {} x {} = {}: not all instances are busy at the \
+             same moment.",
+            shared.sizes.max_size,
+            settings.instances,
+            settings.max_size,
+            settings.in_all()
+        ),
+    );
+}
+
+/// Connections that the server has refused.
+fn refused(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let refused: u64 = prediction.given.iter().map(|case| case.refused).max().unwrap_or(0);
+    if let (true, Some(room)) = (refused > 0, question.spec.room()) {
+        words.say(
+            "refused",
+            format!(
+                "With the given settings the server lets in {room}, and refuses {} connections beyond that.",
+                number(refused as f64)
+            ),
+        );
+    }
+}
+
+/// Limits for clients.
+fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    let limits = match &prediction.settings {
+        Some(settings) => settings.soft_limit.zip(settings.hard_limit),
+        None => crate::advice::for_clients(question, load),
+    };
+    let Some((soft, hard)) = limits else { return };
+    if question.is_sweep {
+        words.say(
+            "clients",
+            format!(
+                "soft_limit {soft} has room for the clients and a quarter more, and hard_limit {hard} makes that 80%."
+            ),
+        );
+        return;
+    }
+    if load.pool.reuse {
+        let settings = prediction.settings.as_ref();
+        words.say(
+            "clients",
+            format!(
+                "A Poolhouse in front of these pools has up to {} clients: soft_limit {soft} leaves a quarter of room, and hard_limit {hard} \
+                 makes that 80%.",
+                settings.map_or(0, Advice::in_all)
+            ),
+        );
+        return;
+    }
+    let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle);
+    words.say(
+        "clients",
+        format!(
+            "Each client needs its connection for {}, and is not sent away before it has been idle for {}. At this rate that are {} who \
+             cannot be sent away: soft_limit {soft} leaves a quarter of room, and hard_limit {hard} makes that 80%.",
+            crate::words::ms(prediction.facts.held_ms + prediction.facts.connect_ms),
+            evict.map_or("5 s (evict_min_idle)".to_owned(), time),
+            number(f64::from(soft) / 1.25)
+        ),
+    );
+}
+
+/// The platform's freeze against the server's idle time.
+fn platform(question: &Question, load: &Plan, words: &mut Words) {
+    let Some(platform) = question.platform else { return };
+    let advised = platform.outlived();
+    words.say(
+        "client idle time",
+        format!(
+            "A function is frozen {} after its last call and ended after {}. client_idle_time {} is longer, so that no thawed function \
+             finds its connection gone.",
+            time(platform.freeze_after),
+            time(platform.kill_after),
+            time(advised)
+        ),
+    );
+    let given = load.poolhouse.as_ref().and_then(|wishes| wishes.client_idle_time).flatten();
+    if let Some(given) =
+        given.map(|time| time.mul_f64(question.compression)).filter(|given| *given < platform.kill_after)
+    {
+        words.say(
+            "zombies",
+            format!(
+                "The first setting given, {}, ends connections of functions that are frozen and will come back: between {} and {} after \
+                 its last call a function's next one fails.",
+                time(given),
+                time(given),
+                time(platform.kill_after)
+            ),
+        );
+    }
+}
+
+/// What needs a connection of its own at a Redis.
+fn exclusive(prediction: &Prediction, words: &mut Words) {
+    let Some(needs) = prediction.settings.as_ref().and_then(|settings| settings.exclusive) else { return };
+    words.say(
+        "exclusive",
+        format!(
+            "Ordinary commands share one connection (one for each worker at most). Blocking commands need {} of their own, transactions {}, \
+             all subscribers together {}: more are wanted in less than one of 1,000 moments. So max_size is at least {}.",
+            needs.blocking, needs.transactions, needs.subscribers, needs.max_size
+        ),
+    );
+}

@@ -1,0 +1,193 @@
+//! Why a pool has to be as large as it is: Little's law at the mean and in a stall, the inflection, what the server can do at all, and
+//! rules of thumb as a check.
+
+use bench::plan::Plan;
+
+use super::Words;
+use crate::{
+    facts::{CPU_FACTOR, UTILISATION, stall},
+    prediction::Prediction,
+    question::Question,
+    words::{counted, ms, number, percent, time},
+};
+
+pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    little(load, prediction, words);
+    in_stall(load, prediction, words);
+    server(question, prediction, words);
+    rules(question, prediction, words);
+}
+
+/// At the mean.
+fn little(load: &Plan, prediction: &Prediction, words: &mut Words) {
+    let facts = &prediction.facts;
+    if let (Some(rate), Some(in_use)) = (facts.peak_rate, facts.in_use_at_mean) {
+        let each = if load.pool.instances > 1 {
+            format!(
+                ", {} in each of {} instances",
+                number(in_use / f64::from(load.pool.instances)),
+                load.pool.instances
+            )
+        } else {
+            String::new()
+        };
+        words.say(
+            "Little's law",
+            format!(
+                "{}/s x {} = {} connections in use on average{each}, while nothing stalls.",
+                number(rate),
+                ms(facts.held_ms),
+                number(in_use)
+            ),
+        );
+    } else if let Some(at_once) = facts.at_once {
+        let gap = facts.idle_gap_s.map_or(String::new(), |gap| {
+            format!(", each after {} of quiet", time(std::time::Duration::from_secs_f64(gap)))
+        });
+        words.say(
+            "load",
+            format!(
+                "{} at once{gap}; one holds a connection for {}.",
+                counted(at_once.into(), "operation"),
+                ms(facts.held_ms)
+            ),
+        );
+    }
+}
+
+/// In the worst stall.
+fn in_stall(load: &Plan, prediction: &Prediction, words: &mut Words) {
+    let facts = &prediction.facts;
+    let (Some(held), Some(need), Some(rate), Some((delay, length))) =
+        (facts.held_in_stall_ms, facts.in_use_in_stall, facts.peak_rate, stall(&load.faults))
+    else {
+        return;
+    };
+    words.say(
+        "in the stall",
+        format!(
+            "Answers are {} late for {}: {}/s x {} = {} connections, {} times as many.",
+            time(delay),
+            time(length),
+            number(rate),
+            ms(held),
+            number(need),
+            number(need / facts.in_use_at_mean.unwrap_or(need))
+        ),
+    );
+    let mut told = Vec::new();
+    for case in
+        prediction.given.iter().zip(given_sizes(prediction)).filter_map(|(case, size)| size.map(|size| (case, size)))
+    {
+        let all = case.1.saturating_mul(load.pool.instances);
+        if let Some(inflection) = facts.inflection(all).filter(|_| !told.contains(&all)) {
+            told.push(all);
+            let verdict =
+                if inflection < rate { "beyond that, operations queue in each stall" } else { "above the load" };
+            words.say(
+                "inflection",
+                format!(
+                    "{} bridge the stall up to {}/s ({verdict}).",
+                    counted(all.into(), "connection"),
+                    number(inflection)
+                ),
+            );
+        }
+    }
+}
+
+/// The max sizes of the given cases, as far as they have pools.
+fn given_sizes(prediction: &Prediction) -> Vec<Option<u32>> {
+    prediction.given.iter().map(|case| max_size(&case.result.about.pool)).collect()
+}
+
+/// The number behind `max_size` in the words about a pool.
+fn max_size(pool: &str) -> Option<u32> {
+    let rest = pool.split("max_size ").nth(1)?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// What concurrency does to the server.
+fn server(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let facts = &prediction.facts;
+    let Some((most, knee)) = facts.server_best else {
+        if !question.is_sweep {
+            words.warn(
+                "The service time is taken not to depend on the load. A server that slows down under more connections needs a measured \
+                 curve (`poolhouse sweep --json`, then `curve`), or it will seem that more connections always help."
+                    .to_owned(),
+            );
+        }
+        return;
+    };
+    match facts.measured_until {
+        None => words.say(
+            "server",
+            format!(
+                "It works on {knee} operations at a time, {}/s at most; more share that and only become slower.",
+                number(most)
+            ),
+        ),
+        Some(until) => {
+            words.say(
+                "server",
+                format!(
+                    "Measured best: {}/s; {} come within 5% of it, and more only wait inside the server instead of in the pool.",
+                    number(most),
+                    counted(knee.into(), "connection")
+                ),
+            );
+            let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
+            if let Some(beyond) = cases.filter_map(|case| case.at_once).filter(|at_once| *at_once > until).max() {
+                words.warn(format!(
+                    "The server was measured up to {until} operations at once, and here up to {beyond} run at once: beyond {until} the \
+                     throughput is taken to stay, which nobody has measured."
+                ));
+            }
+        }
+    }
+    if let Some(rate) = facts.peak_rate.filter(|rate| *rate > most) {
+        words.warn(format!(
+            "{}/s arrive, and the server does {}/s at most: no pool can help.",
+            number(rate),
+            number(most)
+        ));
+    }
+}
+
+/// Rules of thumb, as a check.
+fn rules(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let (Some(rule), Some(cpus)) = (prediction.facts.by_processors, question.cpus) else { return };
+    let found = prediction.settings.as_ref().map(|settings| settings.in_all());
+    let judged = found.map_or(String::new(), |found| {
+        let ratio = found as f64 / rule;
+        let verdict = match ratio {
+            r if r > 2.0 => {
+                "far more: see that the server can run so many at once, or let most of them wait in a pooler"
+            }
+            r if r < 0.5 => "far fewer: nothing is gained by more",
+            _ => "about the same",
+        };
+        format!(" Found: {found}, {verdict}.")
+    });
+    words.say(
+        "rule of thumb",
+        format!(
+            "{} x {} x {CPU_FACTOR} = {} connections.{judged}",
+            counted(cpus.into(), "processor"),
+            percent(UTILISATION),
+            number(rule)
+        ),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_found_in_the_words_about_a_pool() {
+        assert_eq!(max_size("10 instances, each with max_size 100, min_size 0"), Some(100));
+        assert_eq!(max_size("none: a connection for each operation"), None);
+    }
+}

@@ -1,0 +1,394 @@
+//! The best settings: the smallest max size, then the smallest min size, then the shortest idle time with which all objectives are met
+//! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. Knows no words about the result.
+
+use std::time::Duration;
+
+use bench::plan::{MAX_CONNECTIONS, Plan, PoolConfig, Shape};
+use workload::{Fault, Stage, Window};
+
+use crate::{
+    question::{Missed, Question},
+    run::{Outcome, run},
+    server::Spec,
+};
+
+/// Idle times that are tried, in the time of the real service.
+const IDLE_TIMES: [u64; 8] = [10, 30, 60, 2 * 60, 5 * 60, 10 * 60, 30 * 60, 60 * 60];
+/// A candidate is judged by at most about so many operations of each load; the answer itself by all.
+const MOST_OPERATIONS: f64 = 300_000.0;
+/// Periods of what goes wrong that a candidate sees at least.
+const LEAST_PERIODS: u32 = 4;
+/// Sizes beyond the last that was too small grow by this factor until one is large enough.
+const GROWTH: f64 = 1.25;
+/// Where more than this share has to be kept, all are.
+const NEARLY_ALL: f64 = 0.9;
+/// Simulations with other seeds that tell how uncertain the answer is.
+const MORE_SEEDS: u64 = 4;
+/// Sizes that the answer may be raised by when all operations are looked at, in steps.
+const MAX_RAISES: u32 = 8;
+
+/// Settings that are looked for; everything else is as given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Sizes {
+    /// Most connections of a pool.
+    pub max_size: u32,
+    /// Connections that are kept.
+    pub min_size: u32,
+    /// When an idle one is closed; null: never.
+    #[serde(serialize_with = "seconds")]
+    pub max_idle_time: Option<Duration>,
+}
+
+fn seconds<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&time.map(|time| time.as_secs_f64()), to)
+}
+
+/// What the search has found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The settings.
+    pub sizes: Sizes,
+    /// What they do to each load of the question.
+    pub outcomes: Vec<Outcome>,
+    /// Objectives that are not met even so; empty: all are.
+    pub missed: Vec<Missed>,
+    /// The margin is kept, too.
+    pub with_margin: bool,
+    /// The largest size that was tried and too small; `None`: the smallest was large enough.
+    pub too_small: Option<(u32, Vec<Missed>)>,
+    /// Percentiles with other seeds: p50, p95, p99 in milliseconds, of the first load.
+    pub spread: Vec<[f64; 3]>,
+    /// How many of these other simulations met all objectives.
+    pub seeds_that_met: u64,
+    /// Simulations that it took.
+    pub simulations: u32,
+    /// The most that was allowed, and why.
+    pub most: (u32, Bound),
+}
+
+/// What bounds the size of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// The server's limit, shared by the instances.
+    Server,
+    /// The concurrency up to which the server was measured.
+    Measured,
+    /// No more operations can be under way.
+    Operations,
+}
+
+/// How far a search is: simulations done, and what is being tried.
+pub type Progress<'p> = &'p mut dyn FnMut(u32, &Sizes);
+
+/// Looks for the best settings; `None`: no load of the question has a pool.
+pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
+    let mut search = Search::new(question, progress)?;
+    let (most, bound) = search.most();
+    let (max_size, with_margin, too_small) = search.max_size(most);
+    search.margin = if with_margin { question.margin } else { 0.0 };
+    let full = search.full(max_size);
+    let sizes = match search.is_met(&full) {
+        // A sweep's clients use all connections all the time.
+        true if !question.is_sweep => search.shrunk(full),
+        _ => full,
+    };
+    let (sizes, outcomes, missed) = search.confirmed(sizes, most);
+    let (spread, seeds_that_met) = search.with_other_seeds(&sizes);
+    let with_margin = with_margin && search.missed(&outcomes, question.margin).is_empty();
+    Some(Found {
+        sizes,
+        outcomes,
+        missed,
+        with_margin,
+        too_small,
+        spread,
+        seeds_that_met,
+        simulations: search.simulations,
+        most: (most, bound),
+    })
+}
+
+/// What settings miss.
+#[derive(Default)]
+struct Judged {
+    /// With the margin.
+    tight: Vec<Missed>,
+    /// Without.
+    missed: Vec<Missed>,
+    /// Somebody had to wait for a connection.
+    waited: bool,
+    /// The 99th percentile of the response time in milliseconds; infinite where nothing was answered.
+    p99: f64,
+}
+
+struct Search<'q, 'p> {
+    question: &'q Question,
+    spec: &'q Spec,
+    /// The loads, each once, all for the same kind of pools.
+    loads: Vec<Plan>,
+    /// The same, cut so that a candidate is judged quickly.
+    short: Vec<Plan>,
+    margin: f64,
+    simulations: u32,
+    progress: Progress<'p>,
+}
+
+impl<'q, 'p> Search<'q, 'p> {
+    fn new(question: &'q Question, progress: Progress<'p>) -> Option<Self> {
+        let first = question.pooled()?;
+        let mut loads: Vec<Plan> = Vec::new();
+        for case in &question.cases {
+            let alike =
+                case.pool.reuse && case.pool.instances == first.pool.instances && case.poolhouse == first.poolhouse;
+            let new = loads.iter().all(|load| load.shape != case.shape || load.faults != case.faults);
+            if alike && new {
+                loads.push(advised(question, case));
+            }
+        }
+        let short = loads.iter().map(shortened).collect();
+        Some(Self { question, spec: &question.spec, loads, short, margin: question.margin, simulations: 0, progress })
+    }
+
+    /// The largest size that makes sense.
+    fn most(&self) -> (u32, Bound) {
+        let pool = &self.loads[0].pool;
+        let at_once = self.loads.iter().map(|load| match load.shape {
+            Shape::Closed { clients, .. } => clients.div_ceil(pool.instances),
+            Shape::Open { max_in_flight, .. } => max_in_flight,
+            Shape::Burst { at_once, .. } => at_once,
+        });
+        let operations = at_once.max().unwrap_or(1).min(MAX_CONNECTIONS / pool.instances).max(1);
+        let mut most = (operations, Bound::Operations);
+        if let Some(room) = self.spec.room() {
+            let share = (room / pool.instances).max(1);
+            most = if share < most.0 { (share, Bound::Server) } else { most };
+        }
+        if let Some(measured) = self.spec.curve.as_ref().and_then(|curve| curve.measured_until()) {
+            let share = (measured / pool.instances).max(1);
+            most = if share < most.0 { (share, Bound::Measured) } else { most };
+        }
+        most
+    }
+
+    /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
+    /// largest that was too small. If none is large enough, the one with which the fewest are missed, of several the fastest.
+    fn max_size(&mut self, most: u32) -> (u32, bool, Option<(u32, Vec<Missed>)>) {
+        let mut tried: Vec<(u32, Judged)> = Vec::new();
+        let mut size = self.least().min(most);
+        loop {
+            let judged = self.look(&self.full(size));
+            // Where nobody has waited for a connection, more of them change nothing.
+            let last = judged.tight.is_empty() || !judged.waited || size >= most;
+            tried.push((size, judged));
+            if last {
+                break;
+            }
+            size = ((f64::from(size) * GROWTH).ceil() as u32).max(size + 1).min(most);
+        }
+        for (margin, missed) in [(self.margin, (|j| &j.tight) as fn(&Judged) -> &Vec<Missed>), (0.0, |j| &j.missed)] {
+            let Some(enough) = tried.iter().position(|(_, judged)| missed(judged).is_empty()) else { continue };
+            let too_small = enough.checked_sub(1).map(|at| (tried[at].0, missed(&tried[at].1).clone()));
+            let with_margin = margin >= self.margin;
+            self.margin = margin;
+            let (size, too_small) = self.between(too_small, tried[enough].0);
+            return (size, with_margin, too_small);
+        }
+        let nearest = tried.iter().min_by(|(one, a), (other, b)| {
+            let fewer = a.missed.len().cmp(&b.missed.len());
+            fewer.then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
+        });
+        let nearest = nearest.map_or(most, |(size, _)| *size);
+        (nearest, false, tried.pop().map(|(size, judged)| (size, judged.missed)))
+    }
+
+    /// The smallest between one that was too small and one that is large enough.
+    fn between(&mut self, mut low: Option<(u32, Vec<Missed>)>, mut high: u32) -> (u32, Option<(u32, Vec<Missed>)>) {
+        let mut below = low.as_ref().map_or(0, |(size, _)| *size);
+        while high - below > 1 {
+            let middle = below + (high - below) / 2;
+            let missed = self.look(&self.full(middle)).tight;
+            if missed.is_empty() {
+                high = middle;
+            } else {
+                below = middle;
+                low = Some((middle, missed));
+            }
+        }
+        (high, low)
+    }
+
+    /// By Little's law, of the load's highest mean rate: fewer cannot be enough.
+    fn least(&self) -> u32 {
+        let need = self.loads.iter().map(|load| match &load.shape {
+            Shape::Open { stages, .. } => {
+                let rate = stages.iter().map(|stage| f64::midpoint(stage.from, stage.to)).fold(0.0, f64::max);
+                // Of what is answered while nothing stalls; half, because objectives may allow a few to fail.
+                rate * self.spec.held(&load.faults).as_secs_f64() / f64::from(load.pool.instances) / 2.0
+            }
+            Shape::Closed { .. } | Shape::Burst { .. } => 1.0,
+        });
+        need.fold(1.0, f64::max).floor() as u32
+    }
+
+    /// All connections there from the start.
+    fn full(&self, max_size: u32) -> Sizes {
+        Sizes { max_size, min_size: max_size, max_idle_time: self.loads[0].pool.config.max_idle_time }
+    }
+
+    /// Fewer that are kept, and for less long.
+    fn shrunk(&mut self, full: Sizes) -> Sizes {
+        let (mut low, mut high) = (0, full.min_size);
+        // 0 first: often it is enough.
+        while low < high {
+            let middle = if low == 0 && high == full.min_size { 0 } else { low + (high - low) / 2 };
+            if self.is_met(&Sizes { min_size: middle, ..full }) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        if f64::from(high) > f64::from(full.max_size) * NEARLY_ALL {
+            // Nothing is ever closed for being idle, and the few that could be are not worth it.
+            return full;
+        }
+        let sizes = Sizes { min_size: high, ..full };
+        let compression = self.question.compression;
+        let times = IDLE_TIMES.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
+        let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
+        for time in shorter.collect::<Vec<_>>() {
+            let shorter = Sizes { max_idle_time: Some(time), ..sizes };
+            if self.is_met(&shorter) {
+                return shorter;
+            }
+        }
+        sizes
+    }
+
+    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too few.
+    fn confirmed(&mut self, mut sizes: Sizes, most: u32) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
+        let hopeless = !self.is_met(&sizes);
+        let mut raises = 0;
+        loop {
+            (self.progress)(self.simulations, &sizes);
+            let outcomes: Vec<Outcome> = self.plans(&sizes, 0).iter().map(|plan| run(plan, self.spec)).collect();
+            self.simulations += outcomes.len() as u32;
+            let raise = (sizes.max_size / 20).max(1);
+            let last = hopeless || raises == MAX_RAISES || sizes.max_size + raise > most;
+            if last || (self.missed(&outcomes, self.margin).is_empty() && self.holds_with_other_seeds(&sizes)) {
+                let missed = self.missed(&outcomes, 0.0);
+                return (sizes, outcomes, missed);
+            }
+            raises += 1;
+            let kept_all = sizes.min_size == sizes.max_size;
+            sizes.max_size += raise;
+            sizes.min_size = if kept_all { sizes.max_size } else { (sizes.min_size + raise).min(sizes.max_size) };
+        }
+    }
+
+    /// Not by chance alone.
+    fn holds_with_other_seeds(&mut self, sizes: &Sizes) -> bool {
+        (1..=MORE_SEEDS).all(|seed| {
+            self.short_plans(sizes, seed).iter().all(|plan| {
+                self.simulations += 1;
+                self.missed(&[run(plan, self.spec)], 0.0).is_empty()
+            })
+        })
+    }
+
+    fn with_other_seeds(&mut self, sizes: &Sizes) -> (Vec<[f64; 3]>, u64) {
+        let (mut spread, mut met) = (Vec::new(), 0);
+        for seed in 1..=MORE_SEEDS {
+            let outcomes: Vec<Outcome> =
+                self.short_plans(sizes, seed).iter().map(|plan| run(plan, self.spec)).collect();
+            self.simulations += outcomes.len() as u32;
+            (self.progress)(self.simulations, sizes);
+            met += u64::from(self.missed(&outcomes, 0.0).is_empty());
+            let response = outcomes.first().and_then(|outcome| outcome.result.total.response_ms.as_ref());
+            spread.extend(response.map(|response| [response.p50, response.p95, response.p99]));
+        }
+        (spread, met)
+    }
+
+    fn is_met(&mut self, sizes: &Sizes) -> bool {
+        self.look(sizes).tight.is_empty()
+    }
+
+    /// What is missed with these settings, up to the first load that misses anything.
+    fn look(&mut self, sizes: &Sizes) -> Judged {
+        let mut judged = Judged::default();
+        for plan in self.short_plans(sizes, 0) {
+            (self.progress)(self.simulations, sizes);
+            self.simulations += 1;
+            let outcomes = [run(&plan, self.spec)];
+            let waits = outcomes[0].result.total.pool_wait_ms.as_ref();
+            judged = Judged {
+                tight: self.missed(&outcomes, self.margin),
+                missed: self.missed(&outcomes, 0.0),
+                waited: waits.is_none_or(|waits| waits.max > 0.0),
+                p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
+            };
+            if !judged.tight.is_empty() {
+                break;
+            }
+        }
+        judged
+    }
+
+    fn missed(&self, outcomes: &[Outcome], margin: f64) -> Vec<Missed> {
+        outcomes.iter().flat_map(|outcome| self.question.missed(&outcome.result, margin)).collect()
+    }
+
+    fn plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
+        self.loads.iter().map(|load| with(load, sizes, seed)).collect()
+    }
+
+    fn short_plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
+        self.short.iter().map(|load| with(load, sizes, seed)).collect()
+    }
+}
+
+/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function.
+fn advised(question: &Question, case: &Plan) -> Plan {
+    let mut load = case.clone();
+    if let (Some(platform), Some(poolhouse)) = (question.platform, &mut load.poolhouse) {
+        poolhouse.client_idle_time = Some(Some(platform.outlived().div_f64(question.compression)));
+    }
+    load
+}
+
+/// A load on pools with these settings.
+pub fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
+    let mut plan = load.clone();
+    let Sizes { max_size, min_size, max_idle_time } = *sizes;
+    plan.pool.config = PoolConfig { max_size, min_size, max_idle_time, ..plan.pool.config };
+    plan.pool.warm = min_size > 0;
+    plan.seed = load.seed.wrapping_add(seed.wrapping_mul(0x9e37_79b9));
+    plan
+}
+
+/// The same load for less long, where it is long and nothing happens in it only once: whole periods of what goes wrong on the way, so
+/// that it goes wrong for the same share of the time.
+fn shortened(load: &Plan) -> Plan {
+    let mut plan = load.clone();
+    let windows: Vec<Window> = load.faults.iter().filter_map(window).collect();
+    let Shape::Open { stages, .. } = &mut plan.shape else { return plan };
+    if windows.iter().any(|window| window.every.is_none()) {
+        return plan;
+    }
+    let operations: f64 = stages.iter().map(Stage::expected).sum();
+    let part = MOST_OPERATIONS / operations;
+    let period = windows.iter().filter_map(|window| window.every).max().unwrap_or(Duration::from_secs(1));
+    for stage in stages.iter_mut().filter(|_| part < 1.0) {
+        let periods = (stage.duration.as_secs_f64() * part / period.as_secs_f64()).ceil() as u32;
+        stage.duration = (period * periods.max(LEAST_PERIODS)).min(stage.duration);
+    }
+    plan
+}
+
+/// When a fault happens; `None`: always.
+fn window(fault: &Fault) -> Option<Window> {
+    match fault {
+        Fault::Stall { window, .. } | Fault::BlackHole { window } | Fault::Cut { window } => Some(*window),
+        Fault::Delay { .. } | Fault::Forget { .. } => None,
+    }
+}

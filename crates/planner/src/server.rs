@@ -1,0 +1,391 @@
+//! The server in virtual time: when a connection stands, when an operation is answered, what is refused. What happens to bytes on the
+//! way is `workload`'s to say, as it is for the relay of the load generator. Knows connections as numbers, and no pool.
+
+mod curve;
+mod sharing;
+mod times;
+
+use std::{borrow::Cow, time::Duration};
+
+use bench::record::{ErrorKind, Phases};
+use pool::Time;
+use workload::{Direction, Fault, Random, Weather};
+
+pub use curve::Curve;
+use sharing::Sharing;
+pub use times::Times;
+
+/// What is said of a server.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Spec {
+    /// What it takes to answer one operation alone, without the way there and back.
+    pub service: Times,
+    /// Round trips of an operation: one for each statement.
+    pub trips: u32,
+    /// Time within an operation that is the client's own: it keeps the connection, and the server does nothing for it.
+    pub pause: Duration,
+    /// What many operations at once do to one another; `None`: nothing.
+    pub curve: Option<Curve>,
+    /// What making a connection takes.
+    pub connect: Connect,
+    /// Connections that it lets in; `None`: any number.
+    pub limit: Option<u32>,
+    /// Of these, those kept for others.
+    pub reserved: u32,
+    /// What it answers to one too many.
+    pub full: &'static str,
+    /// Connections that all pools together may have, because they are those of one Poolhouse (its `max_server_connections`); `None`: each
+    /// has as many as it may have by itself.
+    pub budget: Option<u32>,
+}
+
+/// What making a connection takes at both ends, without the way; `None`: there is no such phase.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Connect {
+    /// The name's address.
+    pub dns: Option<Times>,
+    /// TCP's handshake.
+    pub tcp: Option<Times>,
+    /// That of TLS.
+    pub tls: Option<Times>,
+    /// The login.
+    pub auth: Option<Times>,
+    /// From there to being ready.
+    pub ready: Option<Times>,
+    /// Answers that the login waits for, one after the other.
+    pub auth_trips: u32,
+    /// The same for being ready.
+    pub ready_trips: u32,
+}
+
+/// Answers that the handshake of TLS waits for: to the request for it, and to the hello.
+const TLS_TRIPS: u32 = 2;
+/// What closing a connection takes.
+const CLOSE: u64 = 20_000;
+
+impl Connect {
+    /// The mean of all phases, without the way.
+    pub fn mean(&self) -> Duration {
+        self.phases().filter_map(|(times, _)| times.as_ref()).map(Times::mean).sum()
+    }
+
+    /// Answers waited for, TCP's included.
+    pub fn trips(&self) -> u32 {
+        1 + self.phases().filter(|(times, _)| times.is_some()).map(|(_, trips)| trips).sum::<u32>()
+    }
+
+    /// How many phases there are.
+    pub fn phases_known(&self) -> usize {
+        self.phases().filter(|(times, _)| times.is_some()).count()
+    }
+
+    fn phases(&self) -> impl Iterator<Item = (&Option<Times>, u32)> {
+        let trips = [0, 0, TLS_TRIPS, self.auth_trips, self.ready_trips];
+        [&self.dns, &self.tcp, &self.tls, &self.auth, &self.ready].into_iter().zip(trips)
+    }
+}
+
+impl Spec {
+    /// Connections that there may be, of all who connect together.
+    pub fn room(&self) -> Option<u32> {
+        self.limit.map(|limit| limit.saturating_sub(self.reserved))
+    }
+
+    /// How long a connection is held by an operation on average while nothing stalls: the server's time, the way and the pause.
+    pub fn held(&self, faults: &[Fault]) -> Duration {
+        self.service.mean() + self.pause + round_trip(faults) * self.trips
+    }
+
+    /// What making a connection takes on average while nothing stalls.
+    pub fn connecting(&self, faults: &[Fault]) -> Duration {
+        self.connect.mean() + round_trip(faults) * self.connect.trips()
+    }
+}
+
+/// There and back on average while nothing stalls.
+pub fn round_trip(faults: &[Fault]) -> Duration {
+    let delays = faults.iter().filter_map(|fault| match fault {
+        Fault::Delay { delay, jitter } => Some(*delay * 2 + *jitter),
+        _ => None,
+    });
+    delays.sum()
+}
+
+/// What becomes of a connection that is asked for.
+#[derive(Clone, Debug)]
+pub enum Dialled {
+    /// It stands from then on.
+    Stands(Time, Phases),
+    /// It is refused then.
+    Refused(Time, ErrorKind),
+}
+
+/// When an operation ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Then.
+    At(Time),
+    /// It reaches the server then, and shares it with others; see [`Server::next_served`].
+    Shared(Time),
+    /// Never: the network has forgotten the connection.
+    Never,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Server<'s> {
+    spec: &'s Spec,
+    weather: Weather,
+    /// How long the network remembers a silent connection.
+    memory: u64,
+    random: Random,
+    sharing: Option<Sharing>,
+    open: u32,
+    most: u32,
+    refused: u64,
+}
+
+impl<'s> Server<'s> {
+    /// With nobody connected.
+    pub fn new(spec: &'s Spec, faults: &[Fault], seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let weather = Weather::new(faults, random.bits());
+        Self {
+            spec,
+            memory: weather.memory(),
+            weather,
+            random: Random::new(random.bits()),
+            sharing: spec.curve.clone().map(Sharing::new),
+            open: 0,
+            most: 0,
+            refused: 0,
+        }
+    }
+
+    /// What it answers to one too many.
+    pub fn full(&self) -> &'static str {
+        self.spec.full
+    }
+
+    /// Windows of faults count from here. Returns the first time at which connections are cut.
+    pub fn load_begins(&mut self, now: Time) -> Option<Time> {
+        self.weather.began = Some(now.0);
+        self.weather.next_cut(now.0.saturating_sub(1)).map(Time)
+    }
+
+    /// The next time after this at which connections are cut.
+    pub fn next_cut(&self, now: Time) -> Option<Time> {
+        self.weather.next_cut(now.0).map(Time)
+    }
+
+    /// A connection is asked for. `front`: by way of a Poolhouse, which answers in the server's place and has a limit of its own.
+    pub fn dial(&mut self, front: bool, now: Time) -> Dialled {
+        let connect = &self.spec.connect;
+        let full = !front && self.spec.room().is_some_and(|room| self.open >= room);
+        let begun = now.0;
+        let mut phases = Phases::default();
+        let mut at = begun;
+        let spend = |times: &Option<Times>, random: &mut Random, at: &mut u64| {
+            let taken = times.as_ref()?.draw(random) as u64;
+            *at += taken;
+            Some(Duration::from_nanos(taken))
+        };
+        phases.dns = spend(&connect.dns, &mut self.random, &mut at);
+        phases.tcp = spend(&connect.tcp, &mut self.random, &mut at);
+        // The relay of a measurement cannot delay the handshake itself, and delays what follows instead: that phase shows it.
+        let mut from = at;
+        at += self.weather.round_trip();
+        for (place, (times, trips)) in
+            [(&connect.tls, TLS_TRIPS), (&connect.auth, connect.auth_trips), (&connect.ready, connect.ready_trips)]
+                .into_iter()
+                .enumerate()
+        {
+            let Some(times) = times else { continue };
+            at += times.draw(&mut self.random) as u64;
+            for _ in 0..trips {
+                at = self.there_and_back(at);
+                if full {
+                    self.refused += 1;
+                    return Dialled::Refused(Time(at), ErrorKind(Cow::Borrowed(self.spec.full)));
+                }
+            }
+            let taken = Some(Duration::from_nanos(at - from));
+            from = at;
+            match place {
+                0 => phases.tls = taken,
+                1 => phases.auth = taken,
+                _ => phases.ready = taken,
+            }
+        }
+        if full {
+            self.refused += 1;
+            return Dialled::Refused(Time(self.there_and_back(at)), ErrorKind(Cow::Borrowed(self.spec.full)));
+        }
+        self.open += 1;
+        self.most = self.most.max(self.open);
+        Dialled::Stands(Time(at), phases)
+    }
+
+    /// An operation is sent on a connection on which something passed last at `last`.
+    #[inline]
+    pub fn ask(&mut self, last: Time, now: Time) -> Answer {
+        if now.0.saturating_sub(last.0) > self.memory {
+            return Answer::Never;
+        }
+        let up = self.weather.arrival(Direction::Up, now.0);
+        if self.sharing.is_some() {
+            return Answer::Shared(Time(up));
+        }
+        let taken = self.spec.service.draw(&mut self.random) as u64;
+        Answer::At(Time(self.back(up + taken)))
+    }
+
+    /// An operation has reached the shared server.
+    pub fn begin(&mut self, conn: u32, made: u32, now: Time) {
+        let work = self.spec.service.draw(&mut self.random) / self.spec.service.mean().as_nanos().max(1) as f64;
+        self.sharing.as_mut().expect("a shared server").enter(conn, made, work, now);
+    }
+
+    /// When the shared server is done with the next operation.
+    #[inline]
+    pub fn next_served(&self) -> Time {
+        self.sharing.as_ref().map_or(Time::NEVER, Sharing::next)
+    }
+
+    /// An operation that the shared server is done with, and when its answer arrives.
+    pub fn served(&mut self, now: Time) -> Option<(u32, u32, Time)> {
+        let (conn, made) = self.sharing.as_mut()?.pop(now)?;
+        Some((conn, made, Time(self.back(now.0))))
+    }
+
+    /// A connection is closed; when that is done.
+    pub fn close(now: Time) -> Time {
+        Time(now.0 + CLOSE)
+    }
+
+    /// A connection is gone.
+    pub fn gone(&mut self) {
+        self.open = self.open.checked_sub(1).expect("only what is open closes");
+    }
+
+    /// When what the server says unasked arrives.
+    pub fn tells(&mut self, now: Time) -> Time {
+        Time(self.weather.arrival(Direction::Down, now.0))
+    }
+
+    /// The most connections at a time, those refused, and the most operations that shared it at once.
+    pub fn seen(&self) -> Seen {
+        Seen { most: self.most, refused: self.refused, at_once: self.sharing.as_ref().map(Sharing::most) }
+    }
+
+    /// The last answer of an operation has left the server then, all other round trips included.
+    #[inline]
+    fn back(&mut self, left: u64) -> u64 {
+        let mut at = self.weather.arrival(Direction::Down, left);
+        for _ in 1..self.spec.trips {
+            at = self.there_and_back(at);
+        }
+        at + self.spec.pause.as_nanos() as u64
+    }
+
+    #[inline]
+    fn there_and_back(&mut self, at: u64) -> u64 {
+        let up = self.weather.arrival(Direction::Up, at);
+        self.weather.arrival(Direction::Down, up)
+    }
+}
+
+/// What a server has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// The most connections at a time.
+    pub most: u32,
+    /// Connections that it has refused.
+    pub refused: u64,
+    /// The most operations that shared it; `None`: they do not hinder one another.
+    pub at_once: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Window;
+
+    const MS: u64 = 1_000_000;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn spec() -> Spec {
+        let connect = Connect {
+            dns: None,
+            tcp: Some(Times::Constant(ms(1))),
+            tls: None,
+            auth: Some(Times::Constant(ms(4))),
+            ready: None,
+            auth_trips: 3,
+            ready_trips: 0,
+        };
+        Spec {
+            service: Times::Constant(ms(2)),
+            trips: 1,
+            pause: Duration::ZERO,
+            curve: None,
+            connect,
+            limit: None,
+            reserved: 0,
+            full: "sqlstate 53300",
+            budget: None,
+        }
+    }
+
+    #[test]
+    fn an_operation_takes_its_way_and_its_service_and_each_statement_another_way() {
+        let faults = [Fault::Delay { delay: ms(5), jitter: Duration::ZERO }];
+        let (mut spec, at) = (spec(), Time(100 * MS));
+        assert_eq!(Server::new(&spec, &faults, 1).ask(at, at), Answer::At(Time(112 * MS)));
+        (spec.trips, spec.pause) = (3, ms(7));
+        assert_eq!(Server::new(&spec, &faults, 1).ask(at, at), Answer::At(Time(139 * MS)));
+        assert_eq!(spec.held(&faults), ms(39));
+    }
+
+    #[test]
+    fn a_connection_waits_for_each_answer_of_its_login_also_in_a_stall() {
+        let delay = Fault::Delay { delay: ms(5), jitter: Duration::ZERO };
+        let window = Window { first: ms(0), length: ms(900), every: None };
+        let stall = Fault::Stall { delay: ms(200), window };
+        let spec = spec();
+        let stands = |faults: &[Fault]| {
+            let mut server = Server::new(&spec, faults, 1);
+            server.load_begins(Time(0));
+            match server.dial(false, Time(0)) {
+                Dialled::Stands(at, phases) => (at.0 / MS, phases.auth.unwrap().as_millis() as u64),
+                Dialled::Refused(..) => panic!("refused"),
+            }
+        };
+        // TCP 1 ms and its round trip, three round trips, 4 ms of work.
+        assert_eq!(stands(&[delay]), (45, 44));
+        assert_eq!(spec.connecting(&[delay]), ms(45));
+        assert_eq!(stands(&[delay, stall]), (645, 644));
+    }
+
+    #[test]
+    fn one_connection_too_many_is_refused_and_one_that_left_makes_room() {
+        let spec = Spec { limit: Some(5), reserved: 3, ..spec() };
+        let mut server = Server::new(&spec, &[], 1);
+        let stands = |server: &mut Server<'_>| matches!(server.dial(false, Time(0)), Dialled::Stands(..));
+        assert_eq!([(); 3].map(|()| stands(&mut server)), [true, true, false]);
+        server.gone();
+        assert!(stands(&mut server));
+        assert_eq!(server.seen(), Seen { most: 2, refused: 1, at_once: None });
+    }
+
+    #[test]
+    fn a_forgotten_connection_never_answers() {
+        let spec = spec();
+        let mut server = Server::new(&spec, &[Fault::Forget { idle: ms(100) }], 1);
+        assert!(matches!(server.ask(Time(0), Time(100 * MS)), Answer::At(_)));
+        assert_eq!(server.ask(Time(0), Time(101 * MS)), Answer::Never);
+    }
+}

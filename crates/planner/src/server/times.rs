@@ -1,0 +1,164 @@
+//! How long something takes at the server: a distribution to draw from. Knows nothing of what takes so long.
+
+use std::time::Duration;
+
+use bench::record::Histogram;
+use workload::Random;
+
+/// The 99th percentile of the standard normal distribution.
+const NORMAL_P99: f64 = 2.326_347_874;
+/// A lognormal distribution whose 99th percentile is more than this many times its mean does not exist.
+const MOST_P99: f64 = 14.0;
+
+/// A distribution of durations.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Times {
+    /// Always as long.
+    Constant(Duration),
+    /// Exponential, with this mean.
+    Exponential(Duration),
+    /// Lognormal: its mean, and the deviation of its logarithm.
+    Lognormal(Duration, f64),
+    /// As they were measured.
+    Measured(Measured),
+}
+
+/// Durations that were measured: each with the share of all that were at most as long.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    steps: Vec<(f64, f64)>,
+    mean: Duration,
+    count: u64,
+}
+
+impl Times {
+    /// The lognormal distribution with this mean and this 99th percentile.
+    ///
+    /// # Errors
+    /// There is none, in words.
+    pub fn lognormal(mean: Duration, p99: Duration) -> Result<Self, String> {
+        let ratio = p99.as_secs_f64() / mean.as_secs_f64();
+        if !(1.0..=MOST_P99).contains(&ratio) {
+            return Err(format!(
+                "the 99th percentile must be from 1 to {MOST_P99} times the mean, not {ratio:.2} times"
+            ));
+        }
+        // p99 / mean = exp(2.326 s - s^2 / 2), of which the smaller root is meant.
+        let root = NORMAL_P99 * NORMAL_P99 - 2.0 * ratio.ln();
+        Ok(Self::Lognormal(mean, NORMAL_P99 - root.max(0.0).sqrt()))
+    }
+
+    /// As a histogram has them; `None`: it is empty.
+    pub fn measured(histogram: &Histogram) -> Option<Self> {
+        let count = histogram.len();
+        let (mut steps, mut seen, mut sum) = (Vec::new(), 0, 0.0);
+        for (duration, times) in histogram.counted() {
+            seen += times;
+            sum += duration.as_secs_f64() * times as f64;
+            steps.push((seen as f64 / count as f64, duration.as_secs_f64() * 1e9));
+        }
+        let mean = Duration::from_secs_f64(sum / count.max(1) as f64);
+        (count > 0).then_some(Self::Measured(Measured { steps, mean, count }))
+    }
+
+    /// One of them, in nanoseconds.
+    #[inline]
+    pub fn draw(&self, random: &mut Random) -> f64 {
+        match self {
+            Self::Constant(time) => time.as_nanos() as f64,
+            Self::Exponential(mean) => mean.as_nanos() as f64 * random.exponential(),
+            Self::Lognormal(mean, deviation) => {
+                mean.as_nanos() as f64 * (deviation * random.normal() - deviation * deviation / 2.0).exp()
+            }
+            Self::Measured(measured) => measured.draw(random),
+        }
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> Duration {
+        match self {
+            Self::Constant(time) => *time,
+            Self::Exponential(mean) | Self::Lognormal(mean, _) => *mean,
+            Self::Measured(measured) => measured.mean,
+        }
+    }
+
+    /// In words.
+    pub fn words(&self) -> String {
+        let mean = crate::words::time(self.mean());
+        match self {
+            Self::Constant(_) => format!("{mean} each"),
+            Self::Exponential(_) => format!("{mean} on average, exponentially distributed"),
+            Self::Lognormal(_, deviation) => {
+                let p99 = self.mean().as_secs_f64() * (NORMAL_P99 * deviation - deviation * deviation / 2.0).exp();
+                format!(
+                    "{mean} on average, p99 {}, lognormally distributed",
+                    crate::words::time(Duration::from_secs_f64(p99))
+                )
+            }
+            Self::Measured(measured) => format!("{mean} on average, as measured {} times", measured.count),
+        }
+    }
+}
+
+impl Measured {
+    fn draw(&self, random: &mut Random) -> f64 {
+        let share = random.fraction();
+        let at = self.steps.partition_point(|(until, _)| *until < share);
+        let (until, longest) = self.steps[at.min(self.steps.len() - 1)];
+        // Between two lengths that were told apart anything may have been; the first of them is what was counted.
+        let (from, shortest) = if at == 0 { return longest } else { self.steps[at - 1] };
+        // Only neighbours that the histogram could not tell apart by more than its precision are filled in.
+        if longest > shortest * 1.01 {
+            longest
+        } else {
+            shortest + (longest - shortest) * (share - from) / (until - from)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(times: &Times) -> Vec<f64> {
+        let mut random = Random::new(5);
+        let mut all: Vec<f64> = (0..200_000).map(|_| times.draw(&mut random) / 1e6).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    }
+
+    fn near(value: f64, expected: f64, part: f64) {
+        assert!((value - expected).abs() <= expected * part, "{value} is not within {part} of {expected}");
+    }
+
+    #[test]
+    fn a_lognormal_one_has_the_mean_and_the_99th_percentile_that_were_asked_for() {
+        let times = Times::lognormal(Duration::from_millis(10), Duration::from_millis(42)).unwrap();
+        let all = drawn(&times);
+        near(all.iter().sum::<f64>() / all.len() as f64, 10.0, 0.02);
+        near(all[all.len() * 99 / 100], 42.0, 0.03);
+        assert!(Times::lognormal(Duration::from_millis(10), Duration::from_millis(9)).is_err());
+        assert!(Times::lognormal(Duration::from_millis(10), Duration::from_millis(900)).is_err());
+    }
+
+    #[test]
+    fn a_measured_one_gives_back_what_was_measured() {
+        let mut histogram = Histogram::new();
+        (1..=1000).for_each(|n| histogram.record(Duration::from_micros(n * 100)));
+        let times = Times::measured(&histogram).unwrap();
+        near(times.mean().as_secs_f64(), 0.05005, 0.001);
+        let all = drawn(&times);
+        for (share, expected) in [(0.5, 50.0), (0.9, 90.0), (0.99, 99.0)] {
+            near(all[(all.len() as f64 * share) as usize], expected, 0.01);
+        }
+        assert_eq!(Times::measured(&Histogram::new()), None);
+    }
+
+    #[test]
+    fn an_exponential_one_has_its_mean_as_deviation() {
+        let all = drawn(&Times::Exponential(Duration::from_millis(8)));
+        near(all.iter().sum::<f64>() / all.len() as f64, 8.0, 0.02);
+        near(all[all.len() / 2], 8.0 * 2f64.ln(), 0.02);
+    }
+}

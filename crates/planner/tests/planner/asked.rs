@@ -1,0 +1,79 @@
+//! Questions that are asked wrongly, and what is said then.
+
+use std::path::Path;
+
+use bench::plan::{PoolWishes, Spacing};
+use planner::question::{Flags, Question, Wishes, from_flags, from_text};
+
+use super::{ms, seconds};
+
+const FILE: &str = "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n[load]\nrate = 10\nduration = \"5s\"\n";
+
+fn read(plan: &str) -> Result<Question, String> {
+    let text = format!("{FILE}{plan}");
+    from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).map_err(|problems| problems.to_string())
+}
+
+#[test]
+fn a_mistake_in_the_plan_is_told_with_line_column_and_the_nearest_key() {
+    let error = read("[plan]\nservcie = \"1ms\"\n").unwrap_err();
+    assert!(error.starts_with("p.toml:9:1: error: unknown key `servcie` in [plan]"), "{error}");
+    assert!(error.contains("did you mean `service`?"), "{error}");
+    let error = read("[plan]\nservice = \"1ms\"\nconnect = { aut = \"1ms\" }\n").unwrap_err();
+    assert!(error.contains("p.toml:10:13") && error.contains("did you mean `auth`?"), "{error}");
+    let error = read("[plan]\nservice = \"1ms\"\nobjectives = [\"p98<5ms\"]\n").unwrap_err();
+    assert!(error.contains("p.toml:10:14") && error.contains("unknown metric `p98`"), "{error}");
+}
+
+#[test]
+fn what_does_not_go_together_is_told_at_its_place() {
+    let error = read("[plan]\nservice = \"10ms\"\nservice_p99 = \"5ms\"\n").unwrap_err();
+    assert!(error.contains("p.toml:10:15") && error.contains("99th percentile"), "{error}");
+    let error = read("[plan]\nservice = \"10ms\"\nserver_limit = 5\nreserved = 5\n").unwrap_err();
+    assert!(error.contains("p.toml:11:12") && error.contains("none is left"), "{error}");
+    let error = read("[plan]\nmeasured = \"no-such.json\"\n").unwrap_err();
+    assert!(error.contains("p.toml:9:12") && error.contains("no-such.json"), "{error}");
+}
+
+#[test]
+fn without_a_service_time_it_is_asked_for() {
+    for plan in ["", "[plan]\nserver_limit = 100\n"] {
+        let error = read(plan).unwrap_err();
+        assert!(error.contains("how long does the server take for one operation?"), "{error}");
+    }
+    let said = Wishes { service: Some(ms(3)), ..Wishes::default() };
+    let question = from_text(Path::new("p.toml"), FILE, &|_| None, false, &said).unwrap();
+    // The scenario's own server: PostgreSQL's default, of which three are the superuser's.
+    assert_eq!((question.spec.limit, question.spec.reserved, question.spec.room()), (Some(100), 3, Some(97)));
+}
+
+#[test]
+fn what_the_command_line_says_goes_before_the_file() {
+    let over = Wishes { service: Some(ms(7)), objectives: vec!["p50<9ms".to_owned()], ..Wishes::default() };
+    let text = format!("{FILE}[plan]\nmeasured = \"no-such.json\"\nobjectives = [\"p99<5ms\"]\n");
+    let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &over).unwrap();
+    assert_eq!(question.spec.service.mean(), ms(7));
+    assert_eq!(question.objectives[0].text(), "p50<9ms");
+}
+
+#[test]
+fn a_run_has_no_use_for_the_plan_of_its_scenario() {
+    let text = format!("{FILE}[plan]\nservice = \"1ms\"\n");
+    assert!(bench::scenario::from_text(Path::new("p.toml"), &text, &|_| None, false).is_ok());
+}
+
+#[test]
+fn without_objectives_there_are_some_and_that_is_said() {
+    let flags = Flags {
+        rate: 10.0,
+        duration: seconds(5),
+        spacing: Spacing::Poisson,
+        faults: Vec::new(),
+        pool: PoolWishes::default(),
+        seed: 1,
+    };
+    let question = from_flags(&flags, Wishes { service: Some(ms(7)), ..Wishes::default() }).unwrap();
+    let texts: Vec<&str> = question.objectives.iter().map(|objective| objective.text()).collect();
+    assert_eq!(texts, ["pool_wait_p99<7ms", "errors<0.1%"]);
+    assert!(question.own_objectives && question.assumed.iter().any(|text| text.contains("No objective was given")));
+}

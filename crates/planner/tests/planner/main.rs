@@ -1,0 +1,114 @@
+//! The planner as its users see it: questions in, predictions out. What must come out is known from queueing theory, from arithmetic, or
+//! from the rules of the pool.
+
+mod asked;
+mod queueing;
+mod rules;
+mod scenarios;
+mod search;
+
+use std::time::Duration;
+
+use bench::{
+    plan::{Plan, PoolConfig, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Shape, Spacing, Stage, Target},
+    result::{BenchResult, Percentiles},
+};
+use planner::{
+    run::{Outcome, run},
+    server::{Connect, Spec, Times},
+};
+use settings::Secret;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn near(value: f64, expected: f64, part: f64) {
+    assert!((value - expected).abs() <= expected * part, "{value} is not within {part} of {expected}");
+}
+
+/// A pool of so many connections, which are there from the start and stay.
+fn fixed(size: u32) -> PoolConfig {
+    PoolConfig {
+        max_size: size,
+        min_size: size,
+        max_connecting: size,
+        max_idle_time: None,
+        max_life_time: None,
+        max_wait_time: None,
+        ..PoolConfig::default()
+    }
+}
+
+fn plan(shape: Shape, config: PoolConfig) -> Plan {
+    Plan {
+        name: "test".to_owned(),
+        target: Target::Postgres(PostgresTarget {
+            url: Secret::new(""),
+            scripts: vec![(Script::SelectOnly, 1)],
+            protocol: QueryProtocol::Prepared,
+            scale: 1,
+            schema: String::new(),
+            variables: Vec::new(),
+        }),
+        shape,
+        pool: PoolUnderTest {
+            warm: config.min_size > 0,
+            config,
+            reuse: true,
+            instances: 1,
+            goodbye: true,
+            blind: false,
+        },
+        faults: Vec::new(),
+        warmup: Duration::ZERO,
+        timeout: seconds(600),
+        seed: 1,
+        fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
+    }
+}
+
+fn open(rate: f64, duration: Duration, spacing: Spacing) -> Shape {
+    Shape::Open { stages: vec![Stage { duration, from: rate, to: rate }], spacing, max_in_flight: 1_000_000 }
+}
+
+/// One that connects in a millisecond.
+fn spec(service: Times) -> Spec {
+    Spec {
+        service,
+        trips: 1,
+        pause: Duration::ZERO,
+        curve: None,
+        connect: Connect {
+            dns: None,
+            tcp: Some(Times::Constant(ms(1))),
+            tls: None,
+            auth: None,
+            ready: None,
+            auth_trips: 0,
+            ready_trips: 0,
+        },
+        limit: None,
+        reserved: 0,
+        full: "sqlstate 53300",
+        budget: None,
+    }
+}
+
+fn simulate(plan: &Plan, spec: &Spec) -> Outcome {
+    run(plan, spec)
+}
+
+fn response(result: &BenchResult) -> &Percentiles {
+    result.total.response_ms.as_ref().expect("something was answered")
+}
+
+fn waits(result: &BenchResult) -> &Percentiles {
+    result.total.pool_wait_ms.as_ref().expect("somebody got a connection")
+}

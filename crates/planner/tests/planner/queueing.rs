@@ -1,0 +1,112 @@
+//! What queueing theory says must come out.
+
+use std::time::Duration;
+
+use bench::{plan::Spacing, record::Histogram};
+use planner::server::{Curve, Times};
+use workload::Shape;
+
+use super::{fixed, ms, near, open, plan, response, seconds, simulate, spec, waits};
+
+/// The probability that an arrival waits in an M/M/c queue (Erlang C, 1917).
+fn erlang_c(servers: u32, load: f64) -> f64 {
+    let mut inverse = 1.0;
+    for k in 1..=servers {
+        inverse = 1.0 + f64::from(k) / load * inverse;
+    }
+    let blocking = 1.0 / inverse; // Erlang B
+    let occupied = load / f64::from(servers);
+    blocking / (1.0 - occupied * (1.0 - blocking))
+}
+
+/// Half the width of a 99.9% interval of a mean of waiting times, which are correlated: the effective number of independent ones is
+/// about their number times (1 - occupation)^2 / 2 (relaxation time of a queue in heavy traffic).
+fn tolerance(count: u64, occupied: f64) -> f64 {
+    3.3 * 2.0 / ((count as f64 * (1.0 - occupied).powi(2) / 2.0).sqrt())
+}
+
+#[test]
+fn waiting_before_a_pool_is_that_of_erlang_c() {
+    for (servers, load) in [(1, 0.6), (4, 3.0), (20, 16.0), (50, 45.0)] {
+        let shape = open(load * 100.0, Duration::from_secs_f64(400.0 + 600.0 / load), Spacing::Poisson);
+        let result = simulate(&plan(shape, fixed(servers)), &spec(Times::Exponential(ms(10)))).result;
+        let wait = waits(&result);
+        let (waiting, occupied) = (erlang_c(servers, load), load / f64::from(servers));
+        let expected = 10.0 * waiting / (f64::from(servers) - load);
+        let tolerance = tolerance(wait.count, occupied).max(0.02);
+        near(wait.mean, expected, tolerance);
+        // The histogram counts in microseconds: whoever waited for less than half of one did not.
+        let histogram = Histogram::decode(wait.histogram.as_ref().expect("it is kept")).unwrap();
+        let none: u64 = histogram.counted().filter(|(time, _)| time.is_zero()).map(|(_, n)| n).sum();
+        near(1.0 - none as f64 / wait.count as f64, waiting, tolerance);
+        // The 99th percentile: P(W > t) = C e^(-(c - a) t / S).
+        let p99 = (waiting / 0.01).ln().max(0.0) * 10.0 / (f64::from(servers) - load);
+        near(wait.p99, p99, 2.0 * tolerance);
+    }
+}
+
+#[test]
+fn waiting_for_one_connection_of_constant_service_is_half_of_that_of_exponential_service() {
+    // Pollaczek and Khinchine: W = S rho / (2 (1 - rho)).
+    for rho in [0.5, 0.8] {
+        let shape = open(rho * 100.0, seconds(3000), Spacing::Poisson);
+        let result = simulate(&plan(shape, fixed(1)), &spec(Times::Constant(ms(10)))).result;
+        let wait = waits(&result);
+        near(wait.mean, 10.0 * rho / (2.0 * (1.0 - rho)), tolerance(wait.count, rho));
+    }
+}
+
+#[test]
+fn operations_that_share_one_processor_take_as_long_as_processor_sharing_says_whatever_their_distribution() {
+    // M/G/1-PS: T = S / (1 - rho), insensitive to the distribution.
+    for service in [Times::Constant(ms(10)), Times::Exponential(ms(10)), Times::lognormal(ms(10), ms(60)).unwrap()] {
+        let mut spec = spec(service);
+        spec.curve = Some(Curve::parallel(1, 0.010));
+        let result = simulate(&plan(open(70.0, seconds(2000), Spacing::Poisson), fixed(200)), &spec).result;
+        near(response(&result).mean, 10.0 / 0.3, 0.08);
+    }
+}
+
+#[test]
+fn littles_law_holds_in_every_run() {
+    let cases = [(5, 300.0, 300, None), (20, 1500.0, 200, None), (40, 150.0, 1500, Some(Curve::parallel(2, 0.010)))];
+    for (servers, rate, length, curve) in cases {
+        let mut spec = spec(Times::Exponential(ms(10)));
+        spec.curve = curve;
+        let result = simulate(&plan(open(rate, seconds(length), Spacing::Poisson), fixed(servers)), &spec).result;
+        let whole = &result.series[1..length as usize - 1];
+        let in_use = whole.iter().map(|second| f64::from(second.in_use)).sum::<f64>() / whole.len() as f64;
+        let service = result.total.service_ms.as_ref().unwrap().mean / 1e3;
+        // One look in each second, of which neighbours are all but independent: the deviation of a mean of so many is at most a thirtieth.
+        near(in_use, result.total.rate().unwrap() * service, 0.1);
+        near(result.total.rate().unwrap(), rate, 0.02);
+        near(response(&result).mean, 1e3 * service + waits(&result).mean, 0.01);
+    }
+}
+
+#[test]
+fn a_closed_loop_on_a_measured_server_does_what_was_measured() {
+    use bench::sweep::result::{Curve as Points, CurvePoint, SweepResult};
+    let point = |(clients, throughput)| CurvePoint { clients, throughput, ..CurvePoint::default() };
+    let direct = Points { points: [(1, 100.0), (4, 300.0), (16, 200.0)].map(point).into(), ..Points::default() };
+    let curve = Curve::measured(&SweepResult { direct, ..SweepResult::default() }).unwrap();
+    for (clients, expected) in [(1, 100.0), (4, 300.0), (16, 200.0), (64, 200.0)] {
+        let shape = Shape::Closed { clients, think: ms(0), duration: seconds(200), operations: None };
+        let mut spec = spec(Times::Exponential(ms(10)));
+        spec.curve = Some(curve.clone());
+        let outcome = simulate(&plan(shape, fixed(clients)), &spec);
+        near(outcome.result.total.rate().unwrap(), expected, 0.03);
+        assert_eq!(outcome.server.at_once, Some(clients));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result_and_another_seed_another() {
+    let of = |seed| {
+        let mut plan = plan(open(500.0, seconds(20), Spacing::Poisson), fixed(6));
+        plan.seed = seed;
+        simulate(&plan, &spec(Times::Exponential(ms(10)))).result.total
+    };
+    assert_eq!(of(7), of(7));
+    assert_ne!(of(7), of(8));
+}
