@@ -41,9 +41,30 @@ pub fn examine(window: &Window) -> Diagnosis {
     diagnosis
 }
 
+/// Names and errors may have been chosen by strangers, who are not to steer the terminal.
+fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
+    let clean = |text: &mut String| {
+        *text = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    };
+    let mut clean_one = diagnosis.clone();
+    for finding in &mut clean_one.findings {
+        clean(&mut finding.of);
+        finding.evidence.iter_mut().for_each(clean);
+    }
+    for undecided in &mut clean_one.undecided {
+        clean(&mut undecided.of);
+        undecided.seen.iter_mut().for_each(clean);
+    }
+    clean_one
+}
+
 impl Diagnosis {
     /// For people. `bold` puts a heading into whatever a terminal makes bold.
     pub fn text(&self, bold: impl Fn(&str) -> String) -> String {
+        harmless(self).written(bold)
+    }
+
+    fn written(&self, bold: impl Fn(&str) -> String) -> String {
         let mut text = format!(
             "Looked at {} pool{} for {:.0} s.\n",
             self.pools,
@@ -67,7 +88,10 @@ impl Diagnosis {
             text += &format!("  decides   {}\n", undecided.needs);
         }
         if self.findings.is_empty() && self.undecided.is_empty() {
-            text += "Healthy: none of the symptoms that it knows.\n";
+            text += match self.pools {
+                0 => "There is no pool yet: nobody has asked for a database.\n",
+                _ => "Healthy: none of the symptoms that it knows.\n",
+            };
         }
         text
     }

@@ -16,6 +16,12 @@ pub enum Symptom {
     TransactionsLeftOpen,
     /// Servers were taken and never come back.
     Leak,
+    /// Servers stay with clients that do nothing.
+    HeldByIdleClients,
+    /// Clients wait although the pool may have more servers.
+    AnotherLimit,
+    /// An operator lets nothing through.
+    Paused,
     /// Clients connect for a transaction or two and leave.
     EphemeralClients,
     /// Idle servers are closed, and made again for the next burst.
@@ -74,6 +80,9 @@ impl Symptom {
             Self::ServerSaturated => "the database is saturated",
             Self::TransactionsLeftOpen => "transactions are left open",
             Self::Leak => "servers are never given back",
+            Self::HeldByIdleClients => "servers stay with idle clients",
+            Self::AnotherLimit => "another limit keeps the pool small",
+            Self::Paused => "the pool is paused",
             Self::EphemeralClients => "clients connect for each transaction",
             Self::IdleChurn => "idle servers are closed and made again",
             Self::PoolOfPools => "a pool of pools",

@@ -19,6 +19,9 @@ pub(crate) enum Verdict {
     Undecided(Undecided),
 }
 
+/// Clients wait at so many looks at least, or it is a burst that passes.
+const WAITING: f64 = 0.3;
+
 /// Of each pool, what explains it first: who cannot reach the database has no other trouble, and what is held for nothing is not wanting.
 pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
     let first = |verdicts: [fn(&PoolWindow<'_>) -> Verdict; 3]| {

@@ -1,6 +1,6 @@
-//! Looks at a running Poolhouse over some time, and what they tell of each pool. Judges nothing.
+//! Looks at a running Poolhouse over some time, and what they tell of each pool. Of each look only what is needed is kept. Judges nothing.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use watch::{Change, Client, Look, Pool, PoolChange, Times};
 
@@ -11,14 +11,18 @@ pub struct Observation {
     pub at: Duration,
     /// `/api/pools`.
     pub look: Look,
-    /// `/api/clients?busy=true`: those that hold a server or wait for one.
-    pub busy: Vec<Client>,
+    /// `/api/clients?holders=true`: those that hold a server.
+    pub holders: Vec<Client>,
 }
 
-/// All looks of one process, in order.
+/// All looks at one process, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    observations: Vec<Observation>,
+    first: Option<(Duration, Look)>,
+    last: Option<(Duration, Look)>,
+    looks: usize,
+    /// By pool, between two looks each.
+    steps: BTreeMap<u64, Vec<Step>>,
     /// `/api/clients` at the end, as many as were asked for.
     pub clients: Vec<Client>,
 }
@@ -29,116 +33,176 @@ pub(crate) struct PoolWindow<'w> {
     pub(crate) last: &'w Pool,
     /// What happened in it over the whole window.
     pub(crate) change: PoolChange,
-    /// Between two looks each.
-    pub(crate) steps: Vec<Step<'w>>,
+    /// Those at which it was neither paused nor drained.
+    pub(crate) steps: Vec<&'w Step>,
     pub(crate) bounds: &'w [f64],
     pub(crate) lasts: Duration,
+    /// How long the process has run.
+    pub(crate) uptime: Duration,
 }
 
 /// What happened in a pool between two looks.
-pub(crate) struct Step<'w> {
-    /// At its end.
-    pub(crate) pool: &'w Pool,
-    pub(crate) change: PoolChange,
-    /// Who had a server at its end, or waited for one.
-    pub(crate) busy: Vec<&'w Client>,
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// As of its end.
+    pub(crate) waiters: u64,
+    pub(crate) in_use: u64,
+    pub(crate) connecting: u64,
+    pub(crate) max_size: u64,
+    stands_still: bool,
+    /// How long servers were held, of leases that ended.
+    pub(crate) hold: Times,
+    /// Who had a server at its end.
+    pub(crate) holders: Vec<Holder>,
+}
+
+/// A client that has a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub(crate) id: u64,
+    pub(crate) stands: Stands,
+    /// For how long it has stood there.
+    pub(crate) ms: f64,
+}
+
+/// What a holder does with its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stands {
+    /// It waits for an answer.
+    Working,
+    /// It is its turn, within a transaction.
+    InTransaction,
+    /// Nothing is in progress.
+    Idle,
 }
 
 impl Window {
     /// False if this look is at another process than those before: then the window begins anew with it.
     pub fn add(&mut self, observation: Observation) -> bool {
-        let is_another = self
-            .observations
-            .last()
-            .is_some_and(|before| Change::between(&before.look, &observation.look, Duration::from_secs(1)).is_none());
+        let Observation { at, look, holders: clients } = observation;
+        let change =
+            self.last.as_ref().and_then(|(before, last)| Change::between(last, &look, at.saturating_sub(*before)));
+        let is_another = self.last.is_some() && change.is_none();
         if is_another {
-            self.observations.clear();
+            *self = Self::default();
         }
-        self.observations.push(observation);
+        if let Some(change) = change {
+            let mut holders: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
+            for (pool, holder) in clients.iter().filter_map(holder) {
+                holders.entry(pool).or_default().push(holder);
+            }
+            for pool in &look.pools {
+                let Some(own) = change.pools.get(&pool.id) else { continue };
+                let step = Step::new(pool, own, holders.remove(&pool.id).unwrap_or_default());
+                self.steps.entry(pool.id).or_default().push(step);
+            }
+        }
+        self.looks += 1;
+        if self.first.is_none() {
+            self.first = Some((at, look.clone()));
+        }
+        self.last = Some((at, look));
         !is_another
     }
 
-    /// The last look.
-    pub fn last(&self) -> Option<&Look> {
-        self.observations.last().map(|observation| &observation.look)
+    /// How many there are.
+    pub fn looks(&self) -> usize {
+        self.looks
     }
 
     /// From the first look to the last.
     pub fn lasts(&self) -> Duration {
-        match &self.observations[..] {
-            [first, .., last] => last.at.saturating_sub(first.at),
+        match (&self.first, &self.last) {
+            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
             _ => Duration::ZERO,
         }
     }
 
+    /// The first look and the last.
+    pub(crate) fn ends(&self) -> Option<(&Look, &Look)> {
+        Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
+    }
+
     /// What happened over all of it.
     pub(crate) fn change(&self) -> Option<Change> {
-        let [first, .., last] = &self.observations[..] else { return None };
-        Change::between(&first.look, &last.look, self.lasts())
+        let (first, last) = self.ends()?;
+        Change::between(first, last, self.lasts())
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolWindow<'_>> {
-        let (Some(whole), Some(last)) = (self.change(), self.last()) else { return Vec::new() };
-        let of = |pool: &'_ Pool| whole.pools.get(&pool.id).cloned();
+        let (Some(mut whole), Some((_, last))) = (self.change(), &self.last) else { return Vec::new() };
         let pools = last.pools.iter().filter_map(|pool| {
             Some(PoolWindow {
-                change: of(pool)?,
+                change: whole.pools.remove(&pool.id)?,
                 last: pool,
-                steps: self.steps(pool.id),
+                steps: self.steps.get(&pool.id)?.iter().filter(|step| !step.stands_still).collect(),
                 bounds: &last.bucket_bounds_ms,
                 lasts: self.lasts(),
+                uptime: Duration::from_secs_f64((last.uptime_ms / 1e3).max(0.0)),
             })
         });
         pools.collect()
     }
+}
 
-    fn steps(&self, id: u64) -> Vec<Step<'_>> {
-        let steps = self.observations.windows(2).filter_map(|pair| {
-            let pool = pair[1].look.pools.iter().find(|pool| pool.id == id)?;
-            let change = Change::between(&pair[0].look, &pair[1].look, pair[1].at.saturating_sub(pair[0].at))?;
-            let own = |client: &&Client| {
-                (&client.protocol, &client.database, &client.user) == (&pool.protocol, &pool.database, &pool.user)
-            };
-            Some(Step { pool, change: change.pools.get(&id)?.clone(), busy: pair[1].busy.iter().filter(own).collect() })
-        });
-        steps.collect()
+fn holder(client: &Client) -> Option<(u64, Holder)> {
+    let stands = match client.state.as_str() {
+        "waiting" => return None,
+        "transaction" => Stands::InTransaction,
+        "idle" => Stands::Idle,
+        _ => Stands::Working,
+    };
+    Some((client.pool?, Holder { id: client.id, stands, ms: client.state_ms }))
+}
+
+impl Step {
+    fn new(pool: &Pool, change: &PoolChange, holders: Vec<Holder>) -> Self {
+        Self {
+            waiters: pool.waiters,
+            in_use: pool.servers.in_use,
+            connecting: pool.servers.connecting,
+            max_size: pool.max_size,
+            stands_still: pool.paused || pool.drained,
+            hold: change.hold.clone(),
+            holders,
+        }
+    }
+
+    /// All servers are in use, and somebody waits.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiters > 0 && self.in_use >= self.max_size
+    }
+
+    /// Of the holders, the share that stands so.
+    pub(crate) fn share_of(&self, stands: Stands) -> Option<f64> {
+        let some = self.holders.iter().filter(|holder| holder.stands == stands).count();
+        (!self.holders.is_empty()).then(|| some as f64 / self.holders.len() as f64)
     }
 }
 
 impl PoolWindow<'_> {
     /// What people call it.
     pub(crate) fn name(&self) -> String {
-        let named = |what: &str| {
-            what.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect::<String>()
-        };
         match self.last.user.as_str() {
-            "" => named(&self.last.database),
-            user => format!("{} as {}", named(&self.last.database), named(user)),
+            "" => self.last.database.clone(),
+            user => format!("{} as {user}", self.last.database),
         }
     }
 
     /// The share of looks of which this holds, from 0 to 1.
-    pub(crate) fn share(&self, holds: impl Fn(&Step<'_>) -> bool) -> f64 {
+    pub(crate) fn share(&self, holds: impl Fn(&Step) -> bool) -> f64 {
         let held = self.steps.iter().filter(|step| holds(step)).count();
         held as f64 / self.steps.len().max(1) as f64
     }
 
     /// The mean of something over the looks at which it is known.
-    pub(crate) fn mean(&self, of: impl Fn(&Step<'_>) -> Option<f64>) -> Option<f64> {
-        let known: Vec<f64> = self.steps.iter().filter_map(of).collect();
+    pub(crate) fn mean(&self, of: impl Fn(&Step) -> Option<f64>) -> Option<f64> {
+        let known: Vec<f64> = self.steps.iter().filter_map(|step| of(step)).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     }
 
     /// Transactions a second.
     pub(crate) fn rate(&self) -> f64 {
         self.change.transactions as f64 / self.lasts.as_secs_f64().max(1e-3)
-    }
-
-    /// Mean hold over the steps that these are, in milliseconds, and their transactions a step.
-    pub(crate) fn hold_of(&self, which: impl Fn(&Step<'_>) -> bool) -> Option<(f64, f64)> {
-        let steps: Vec<_> = self.steps.iter().filter(|step| which(step)).collect();
-        let sum = |of: fn(&Times) -> f64| steps.iter().map(|step| of(&step.change.hold)).sum::<f64>();
-        let count = sum(|hold| hold.count() as f64);
-        (count > 0.0).then(|| (sum(|hold| hold.sum_ms) / count, count / steps.len() as f64))
     }
 }

@@ -17,7 +17,7 @@ use pool::Clear;
 use crate::{
     config::Changes,
     host::Host,
-    mailbox::{Command, Workers},
+    mailbox::{Command, Which, Workers},
     orders::{DatabaseName, Wish},
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
@@ -51,14 +51,16 @@ impl Handle {
 
     /// Up to `limit` clients. Waits for the workers for up to 200 ms each.
     pub fn clients(&self, limit: usize) -> Vec<ClientInfo> {
-        let mut all = self.ask_all(|reply| Command::Clients { busy: false, limit, reply });
+        let mut all = self.ask_all(|reply| Command::Clients { which: Which::All, limit, reply });
         all.truncate(limit);
         all
     }
 
-    /// Up to `limit` clients that hold a server or wait for one: those first who have done so longest. Waits as [`clients`](Self::clients).
-    pub fn busy_clients(&self, limit: usize) -> Vec<ClientInfo> {
-        let mut all = self.ask_all(|reply| Command::Clients { busy: true, limit, reply });
+    /// Up to `limit` clients that hold a server or, unless `holders`, wait for one: those first who have done so longest. Waits as
+    /// [`clients`](Self::clients).
+    pub fn busy_clients(&self, limit: usize, holders: bool) -> Vec<ClientInfo> {
+        let which = if holders { Which::Holders } else { Which::Busy };
+        let mut all = self.ask_all(|reply| Command::Clients { which, limit, reply });
         all.sort_by_key(|client| Reverse(client.state_for));
         all.truncate(limit);
         all

@@ -52,6 +52,7 @@ pub(crate) struct Listener {
     /// Clients that are being told that there is no room.
     pub(crate) surplus: AtomicU64,
     accepted: AtomicU64,
+    logins: AtomicU64,
     rejected: AtomicU64,
     throttled: AtomicU64,
     sent_away: [AtomicU64; EVICTIONS.len()],
@@ -77,6 +78,7 @@ impl Listener {
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
+            logins: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             sent_away: Default::default(),
@@ -113,6 +115,10 @@ impl Listener {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner).left();
     }
 
+    pub(crate) fn count_login(&self) {
+        self.logins.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn count_throttled(&self) {
         self.throttled.fetch_add(1, Relaxed);
     }
@@ -142,6 +148,7 @@ impl Listener {
             name: self.name.clone(),
             protocol: self.protocol,
             accepted: self.accepted.load(Relaxed),
+            logins: self.logins.load(Relaxed),
             rejections: vec![
                 ("hard_limit", self.rejected.load(Relaxed)),
                 ("auth_failures", self.throttled.load(Relaxed)),

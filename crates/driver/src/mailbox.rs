@@ -55,14 +55,24 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Command(Command),
 }
 
+/// Clients that somebody wants to know of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    All,
+    /// Those that hold a server or wait for one.
+    Busy,
+    /// Those that hold one.
+    Holders,
+}
+
 /// What a worker can be told by code that knows neither its protocol nor its reactor.
 pub(crate) enum Command {
     /// Something the pool wants done where the server lives.
     Act(PoolId, Action),
     /// The budget wants something of a pool.
     Meet(Demand),
-    /// Tell about up to so many clients: of all, or of those alone that hold a server or wait for one.
-    Clients { busy: bool, limit: usize, reply: SyncSender<Vec<ClientInfo>> },
+    /// Tell about up to so many of these clients.
+    Clients { which: Which, limit: usize, reply: SyncSender<Vec<ClientInfo>> },
     /// Tell about up to so many servers.
     Servers { limit: usize, reply: SyncSender<Vec<ServerInfo>> },
     /// Close a client, and say whether there was one.

@@ -58,6 +58,8 @@ pub struct ListenerSnapshot {
     pub subscribed: u64,
     /// Let in since the start.
     pub accepted: u64,
+    /// Logged in since the start.
+    pub logins: u64,
     /// Refused since the start, by reason.
     pub rejections: Vec<(&'static str, u64)>,
     /// Evicted since the start, by reason.
@@ -185,6 +187,8 @@ pub struct ClientInfo {
     pub state_for: Duration,
     /// Since when it is connected.
     pub connected_for: Duration,
+    /// The pool of which it has a server or waits for one, else its own.
+    pub pool: Option<PoolId>,
     /// The server it holds.
     pub server: Option<u32>,
     /// Why that is pinned.

@@ -372,8 +372,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.actions.push_back((pool, action));
             }
             Command::Meet(demand) => self.demands.push(demand),
-            Command::Clients { busy, limit, reply } => {
-                let _ = reply.try_send(self.inspect_clients(busy, limit));
+            Command::Clients { which, limit, reply } => {
+                let _ = reply.try_send(self.inspect_clients(which, limit));
             }
             Command::Servers { limit, reply } => {
                 let _ = reply.try_send(self.inspect_servers(limit));

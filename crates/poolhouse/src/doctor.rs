@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::bail;
 use clap::Args;
 use doctor::{Diagnosis, Observation, Window, examine};
 use watch::{Clients, Look};
@@ -21,16 +22,19 @@ Examples:
 It only looks. A finding names two signals, the cause that looks alike and why it is not that, and what to change.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
-Exit status: 0 healthy, 1 there are findings, 2 undetermined, 3 it could not look.";
+Exit status: 0 healthy, 1 there are findings, 2 undetermined (or bad usage), 3 it could not look, or there is no pool.";
 
 const FINDINGS: u8 = 1;
 const UNDETERMINED: u8 = 2;
 const BLIND: u8 = 3;
 
-/// Clients that are asked for.
+/// Clients that are asked for at the end, and holders at each look.
 const MAX_CLIENTS: &str = "10000";
+const MAX_HOLDERS: &str = "2000";
 /// Looks that a window needs.
 const LEAST_LOOKS: u32 = 4;
+/// How long it may be without an answer, as in a restart, before it gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Say what is wrong between clients, pools and the database, with evidence and the setting that cures it
 #[derive(Args)]
@@ -69,6 +73,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         print!("{}", diagnosis.text(bold));
     }
     Ok(match (&diagnosis.findings[..], &diagnosis.undecided[..]) {
+        ([], []) if diagnosis.pools == 0 => BLIND.into(),
         ([], []) => ExitCode::SUCCESS,
         ([], _) => UNDETERMINED.into(),
         _ => FINDINGS.into(),
@@ -80,12 +85,22 @@ fn look(remote: &Remote, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
     let began = Instant::now();
     let shows_progress = std::io::stderr().is_terminal();
     let mut window = Window::default();
+    let mut answered = None;
     loop {
-        let look: Look = remote.look("/api/pools", &[])?;
-        let busy: Clients = remote.look("/api/clients", &[("busy", "true"), ("limit", MAX_CLIENTS)])?;
+        let seen = remote.look::<Look>("/api/pools", &[]).and_then(|look| {
+            let holders: Clients = remote.look("/api/clients", &[("holders", "true"), ("limit", MAX_HOLDERS)])?;
+            Ok((look, holders))
+        });
         let at = began.elapsed();
-        if !window.add(Observation { at, look, busy: busy.clients }) {
-            eprintln!("it was restarted: what was seen before does not count");
+        match seen {
+            Ok((look, holders)) => {
+                if !window.add(Observation { at, look, holders: holders.clients }) {
+                    eprintln!("it was restarted: what was seen before does not count");
+                }
+                answered = Some(at);
+            }
+            Err(error) if answered.is_none_or(|before| at - before > PATIENCE) => return Err(error),
+            Err(_) => {}
         }
         if at >= args.window {
             break;
@@ -97,6 +112,9 @@ fn look(remote: &Remote, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
     }
     if shows_progress {
         eprint!("\r\x1b[K");
+    }
+    if window.looks() < LEAST_LOOKS as usize {
+        bail!("only {} looks at this process: too few to say anything; use a longer --window", window.looks());
     }
     let clients: Clients = remote.look("/api/clients", &[("limit", MAX_CLIENTS)])?;
     window.clients = clients.clients;

@@ -26,6 +26,9 @@ pub struct RemoteArgs {
     token_file: Option<PathBuf>,
 }
 
+/// Characters of an answer that is no JSON.
+const MAX_SHOWN: usize = 300;
+
 /// A running Poolhouse.
 pub struct Remote {
     base: String,
@@ -136,9 +139,15 @@ impl Remote {
         let text = text.with_context(|| format!("cannot read the answer of {}", self.base))?;
         match serde_json::from_str(&text) {
             Ok(body) => Ok(Answer { status, body }),
-            Err(_) => bail!("{}: {} (HTTP status {status})", self.base, text.trim()),
+            Err(_) => bail!("{}: {} (HTTP status {status})", self.base, shown(&text)),
         }
     }
+}
+
+/// The beginning of what is no JSON, harmless to a terminal.
+fn shown(text: &str) -> String {
+    let harmless = |c: char| if c.is_control() { ' ' } else { c };
+    text.trim().chars().take(MAX_SHOWN).map(harmless).collect()
 }
 
 impl Answer {

@@ -27,8 +27,9 @@ The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
 Exit status: 0 done, 1 it could not look, 2 bad usage.";
 
-/// Clients that are asked for: those who hold a server or wait for one, the longest first.
-const MAX_CLIENTS: &str = "10000";
+/// Clients that are asked for: those who hold a server or wait for one, the longest first. More than a terminal shows at once, and little work
+/// for the process that is looked at.
+const MAX_CLIENTS: &str = "500";
 
 /// Watch a running Poolhouse: pools, waiters, who holds servers, who is pinned and why
 #[derive(Args)]

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use axum::{
@@ -49,6 +50,9 @@ struct Inner {
     handle: driver::Handle,
     control: Control,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Tells this process from those before and after it.
+    instance: String,
+    began: Instant,
     draining: AtomicBool,
     questions: Semaphore,
 }
@@ -76,6 +80,8 @@ impl Admin {
             handle,
             control,
             dropped_log_lines: Box::new(dropped_log_lines),
+            instance: instance(),
+            began: Instant::now(),
             draining: AtomicBool::new(false),
             questions: Semaphore::new(MAX_QUESTIONS),
         }))
@@ -117,6 +123,12 @@ impl Admin {
         let inner = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || question(&inner)).await.ok()
     }
+}
+
+fn instance() -> String {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).expect("the system has random numbers");
+    format!("{:016x}", u64::from_ne_bytes(random))
 }
 
 /// Orders have a guard of their own.
@@ -192,7 +204,9 @@ async fn pools(State(admin): State<Admin>) -> Response {
         admin
             .ask(|inner| {
                 let reloader = &inner.control.reloader;
-                api::pools(&inner.handle.snapshot(), |id| reloader.suspicious(id))
+                api::pools(&inner.handle.snapshot(), (&inner.instance, inner.began.elapsed()), |id| {
+                    reloader.suspicious(id)
+                })
             })
             .await,
     )
@@ -200,9 +214,12 @@ async fn pools(State(admin): State<Admin>) -> Response {
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, true) {
-        Ok((limit, busy)) => {
-            let clients =
-                move |handle: &driver::Handle| if busy { handle.busy_clients(limit) } else { handle.clients(limit) };
+        Ok((limit, only)) => {
+            let clients = move |handle: &driver::Handle| match only {
+                Only::All => handle.clients(limit),
+                Only::Busy => handle.busy_clients(limit, false),
+                Only::Holders => handle.busy_clients(limit, true),
+            };
             json(admin.ask(move |inner| api::clients(&clients(&inner.handle))).await)
         }
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
@@ -216,19 +233,32 @@ async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
     }
 }
 
-/// How many entries a list is to have, and whether only busy clients are asked for, where that can be asked.
-fn limit(uri: &Uri, may_be_busy: bool) -> Result<(usize, bool), String> {
-    let (mut limit, mut busy) = (DEFAULT_LIMIT, false);
+/// Which clients are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Only {
+    All,
+    /// Those that hold a server or wait for one.
+    Busy,
+    /// Those that hold one.
+    Holders,
+}
+
+/// How many entries a list is to have, and of which clients, where that can be asked.
+fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, Only), String> {
+    let (mut limit, mut only) = (DEFAULT_LIMIT, Only::All);
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let number = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
         match number.filter(|n| (1..=MAX_LIMIT).contains(n)) {
             Some(number) => limit = number,
-            None if may_be_busy && pair == "busy=true" => busy = true,
-            None if may_be_busy => return Err(format!("the parameters are limit=1..{MAX_LIMIT} and busy=true\n")),
+            None if of_clients && pair == "busy=true" => only = Only::Busy,
+            None if of_clients && pair == "holders=true" => only = Only::Holders,
+            None if of_clients => {
+                return Err(format!("the parameters are limit=1..{MAX_LIMIT}, busy=true and holders=true\n"));
+            }
             None => return Err(format!("the only parameter is limit=1..{MAX_LIMIT}\n")),
         }
     }
-    Ok((limit, busy))
+    Ok((limit, only))
 }
 
 #[cfg(test)]
@@ -263,10 +293,11 @@ mod tests {
 
     #[test]
     fn limits_of_lists_are_checked() {
-        let of = |query: &str, may_be_busy| limit(&format!("/api/clients{query}").parse().unwrap(), may_be_busy);
-        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, false)));
-        assert_eq!(of("?limit=5", false), Ok((5, false)));
-        assert_eq!(of("?busy=true&limit=5", true), Ok((5, true)));
+        let of = |query: &str, of_clients| limit(&format!("/api/clients{query}").parse().unwrap(), of_clients);
+        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, Only::All)));
+        assert_eq!(of("?limit=5", false), Ok((5, Only::All)));
+        assert_eq!(of("?busy=true&limit=5", true), Ok((5, Only::Busy)));
+        assert_eq!(of("?holders=true", true), Ok((DEFAULT_LIMIT, Only::Holders)));
         for wrong in ["?limit=0", "?limit=x", "?other=1", "?busy=1"] {
             assert!(of(wrong, true).is_err() && of(wrong, false).is_err(), "{wrong}");
         }

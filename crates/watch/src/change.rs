@@ -17,6 +17,8 @@ pub struct Change {
     pub pools: BTreeMap<u64, PoolChange>,
     /// Clients let in.
     pub accepted: u64,
+    /// Clients that logged in.
+    pub logins: u64,
     /// Clients turned away.
     pub rejected: u64,
     /// Clients sent away.
@@ -54,14 +56,14 @@ impl Since {
 impl Change {
     /// `None` if the looks are at different processes: then counters have begun anew.
     pub fn between(before: &Look, after: &Look, apart: Duration) -> Option<Self> {
-        let cpu = |look: &Look| look.workers.iter().map(|worker| worker.cpu_ms).sum::<f64>();
-        let had = |id: u64| before.pools.iter().find(|pool| pool.id == id);
-        let fell = |pool: &Pool| had(pool.id).is_some_and(|had| pool.transactions < had.transactions);
-        if before.version != after.version || cpu(after) < cpu(before) || after.pools.iter().any(fell) {
+        if before.instance != after.instance {
             return None;
         }
+        let earlier: BTreeMap<u64, &Pool> = before.pools.iter().map(|pool| (pool.id, pool)).collect();
+        let had = |id: u64| earlier.get(&id).copied();
         let nothing = Pool::default();
         let pools = after.pools.iter().map(|pool| (pool.id, PoolChange::of(had(pool.id).unwrap_or(&nothing), pool)));
+        let logins = |look: &Look| look.listeners.iter().map(|l| l.logins).sum::<u64>();
         let came = |look: &Look| look.listeners.iter().map(|l| l.accepted).sum::<u64>();
         let turned = |look: &Look| look.listeners.iter().flat_map(|l| l.rejections.values()).sum::<u64>();
         let sent = |look: &Look| look.listeners.iter().flat_map(|l| l.evictions.values()).sum::<u64>();
@@ -70,6 +72,7 @@ impl Change {
         Some(Self {
             since: Since(apart),
             pools: pools.collect(),
+            logins: logins(after).saturating_sub(logins(before)),
             accepted: came(after).saturating_sub(came(before)),
             rejected: turned(after).saturating_sub(turned(before)),
             evicted: sent(after).saturating_sub(sent(before)),
@@ -127,7 +130,8 @@ mod tests {
 
     #[test]
     fn nothing_is_told_across_a_restart() {
-        assert!(Change::between(&look(100, 5, 2), &look(3, 1, 0), Duration::from_secs(1)).is_none());
+        let another = Look { instance: "another".to_owned(), ..look(350, 9, 4) };
+        assert!(Change::between(&look(100, 5, 2), &another, Duration::from_secs(1)).is_none());
     }
 
     #[test]

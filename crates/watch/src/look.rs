@@ -14,6 +14,10 @@ pub type Counts = BTreeMap<String, u64>;
 pub struct Look {
     /// Of the Poolhouse that answered.
     pub version: String,
+    /// Tells this process from those before and after it.
+    pub instance: String,
+    /// How long it has run.
+    pub uptime_ms: f64,
     /// What it receives and sends with.
     pub reactor: String,
     /// It accepts no new clients.
@@ -45,6 +49,8 @@ pub struct Listener {
     pub hard_limit: u64,
     /// Clients let in.
     pub accepted: u64,
+    /// Clients that logged in.
+    pub logins: u64,
     /// Clients turned away, by reason.
     pub rejections: Counts,
     /// Clients sent away, by reason.
@@ -169,6 +175,8 @@ pub struct Client {
     pub state_ms: f64,
     /// For how long it has been connected.
     pub connected_ms: f64,
+    /// The pool of which it has a server or waits for one, else its own.
+    pub pool: Option<u64>,
     /// Why its server is pinned.
     pub pinned: Option<String>,
 }

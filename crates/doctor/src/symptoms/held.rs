@@ -1,15 +1,14 @@
-//! Clients hold servers while nothing is asked of the database: transactions left open, and servers that never come back.
+//! Clients hold servers while nothing is asked of the database: transactions left open, servers that never come back, and servers that stay with
+//! clients that are idle.
 
 use std::collections::BTreeSet;
 
-use super::{Verdict, percent, time};
+use super::{Verdict, WAITING, percent, time};
 use crate::{
     finding::{Finding, Setting, Symptom},
-    window::{PoolWindow, Step},
+    window::{PoolWindow, Stands, Step},
 };
 
-/// Clients wait at so many looks at least: a burst that passes is none of this.
-const WAITING: f64 = 0.3;
 /// The share of held servers whose client is elsewhere, from which on that is what others wait for.
 const ELSEWHERE: f64 = 0.5;
 /// Servers held by the same clients from the first look to the last, as a share of the pool's size.
@@ -20,36 +19,43 @@ const LONG_PAUSE_MS: f64 = 200.0;
 const OVERLONG_MS: f64 = 5_000.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
-    let waiting = pool.share(|step| step.pool.waiters > 0);
+    let waiting = pool.share(|step| step.waiters > 0);
     if waiting < WAITING {
         return Verdict::Absent;
     }
-    let Some(elsewhere) = pool.mean(share_elsewhere).filter(|share| *share >= ELSEWHERE) else {
-        return Verdict::Absent;
-    };
-    let pauses: Vec<f64> =
-        pool.steps.iter().flat_map(|step| step.busy.iter().filter(|c| is_elsewhere(c)).map(|c| c.state_ms)).collect();
-    let longest = pauses.iter().copied().fold(0.0, f64::max);
+    let share = |stands| pool.mean(|step| step.share_of(stands)).unwrap_or(0.0);
+    let (open, idle) = (share(Stands::InTransaction), share(Stands::Idle));
+    let waited = format!("clients waited at {} of the looks", percent(waiting));
+    match () {
+        () if open >= ELSEWHERE => left_open(pool, open, waited),
+        () if idle >= ELSEWHERE => with_idle_clients(pool, idle, waited),
+        () => Verdict::Absent,
+    }
+}
+
+fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
+    let pauses =
+        pool.steps.iter().flat_map(|step| step.holders.iter().filter(|holder| holder.stands == Stands::InTransaction));
+    let longest = pauses.map(|holder| holder.ms).fold(0.0, f64::max);
     let kept = held_throughout(pool);
-    let in_use = pool.mean(|step| Some(step.pool.servers.in_use as f64)).unwrap_or(0.0);
-    if kept.len() as f64 >= NEVER_BACK * pool.last.max_size as f64 {
+    let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
+    if kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
         return Verdict::Present(Finding {
             symptom: Symptom::Leak,
             of: pool.name(),
             evidence: vec![
                 format!(
-                    "{} of at most {} servers were held by the same clients for the whole {}, and nothing was asked of them",
-                    kept.len(),
+                    "{kept} of at most {} servers were held by the same clients for the whole {}, and nothing was asked of them",
                     pool.last.max_size,
                     time(pool.lasts.as_millis() as f64)
                 ),
                 format!("the longest has paused within its transaction for {}", time(longest)),
-                format!("clients waited at {} of the looks, while {:.1} transactions ended a second", percent(waiting), pool.rate()),
+                format!("{waited}, while {:.1} transactions ended a second", pool.rate()),
             ],
             rules_out: "transactions that are slow would come to an end, and others begin: these do neither".to_owned(),
             setting: Some(Setting { key: "transaction_idle_time", from: None, to: "30s".to_owned() }),
             advice: "Find the clients with `poolhouse top` (the longest come first) and the place where they leave without COMMIT or \
-                     ROLLBACK. The setting ends such transactions, with an error for who left them."
+                     ROLLBACK. The setting, of a listener or a user, ends such transactions, with an error for who left them."
                 .to_owned(),
         });
     }
@@ -62,14 +68,14 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         evidence: vec![
             format!(
                 "{} of the servers held had a client that asked nothing of them, within a transaction",
-                percent(elsewhere)
+                percent(open)
             ),
             format!("the longest such pause was {}", time(longest)),
-            format!("clients waited at {} of the looks", percent(waiting)),
+            waited,
         ],
         rules_out: format!(
             "the pool is not too small: of {in_use:.0} servers in use only {:.1} had something to do",
-            in_use * (1.0 - elsewhere)
+            in_use * (1.0 - open)
         ),
         // A limit below what applications pause now would break them; above it, it would change nothing.
         setting: (longest > OVERLONG_MS).then(|| Setting {
@@ -79,30 +85,42 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         }),
         advice: format!(
             "End transactions before calling other services. Without the pauses {:.0} of the {} servers suffice for the same work.",
-            (in_use * (1.0 - elsewhere)).ceil().max(1.0),
+            (in_use * (1.0 - open)).ceil().max(1.0),
             pool.last.max_size
         ),
     })
 }
 
-fn is_elsewhere(client: &watch::Client) -> bool {
-    matches!(client.state.as_str(), "transaction" | "idle")
+fn with_idle_clients(pool: &PoolWindow<'_>, idle: f64, waited: String) -> Verdict {
+    let pinned: Vec<String> =
+        pool.last.pinned.iter().filter(|(_, n)| **n > 0).map(|(why, n)| format!("{n} for {why}")).collect();
+    let why = if pinned.is_empty() {
+        "none of them is pinned: in session mode a server stays with its client until that leaves".to_owned()
+    } else {
+        format!("servers are pinned to their clients: {}", pinned.join(", "))
+    };
+    Verdict::Present(Finding {
+        symptom: Symptom::HeldByIdleClients,
+        of: pool.name(),
+        evidence: vec![format!("{} of the servers held had a client with nothing in progress", percent(idle)), why, waited],
+        rules_out: "the servers are not busy, and no transaction is open on them".to_owned(),
+        setting: None,
+        advice: "Use mode = \"transaction\" where the clients allow it; else let idle clients go (client_idle_time), or give the pool as many \
+                 servers as there are clients. docs/postgresql.md says what pins a server."
+            .to_owned(),
+    })
 }
 
-/// Of those who have a server, the share that asks nothing of it.
-fn share_elsewhere(step: &Step<'_>) -> Option<f64> {
-    let holders = step.busy.iter().filter(|client| client.state != "waiting").count();
-    let elsewhere = step.busy.iter().filter(|client| is_elsewhere(client)).count();
-    (holders > 0).then(|| elsewhere as f64 / holders as f64)
-}
-
-/// Clients that were elsewhere at every look, and have been for all that time.
-fn held_throughout(pool: &PoolWindow<'_>) -> BTreeSet<u64> {
-    let of = |step: &Step<'_>| step.busy.iter().filter(|c| is_elsewhere(c)).map(|c| c.id).collect::<BTreeSet<_>>();
+/// How many clients were within a transaction at every look, and have been for all that time.
+fn held_throughout(pool: &PoolWindow<'_>) -> usize {
+    let of = |step: &Step| {
+        let holders = step.holders.iter().filter(|holder| holder.stands == Stands::InTransaction);
+        holders.map(|holder| holder.id).collect::<BTreeSet<_>>()
+    };
     let mut steps = pool.steps.iter();
-    let first = steps.next().map(of).unwrap_or_default();
+    let first = steps.next().map(|step| of(step)).unwrap_or_default();
     let throughout = steps.fold(first, |kept, step| kept.intersection(&of(step)).copied().collect());
     let lasts = pool.lasts.as_millis() as f64 / 2.0;
-    let last = pool.steps.last().map(|step| &step.busy[..]).unwrap_or_default();
-    last.iter().filter(|c| throughout.contains(&c.id) && c.state_ms >= lasts).map(|c| c.id).collect()
+    let last = pool.steps.last().map(|step| &step.holders[..]).unwrap_or_default();
+    last.iter().filter(|holder| throughout.contains(&holder.id) && holder.ms >= lasts).count()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{Verdict, percent};
 use crate::{
-    finding::{Finding, Symptom},
+    finding::{Symptom, Undecided},
     window::Window,
 };
 
@@ -21,7 +21,7 @@ const OF_A_BATCH: usize = 3;
 
 pub(super) fn examine(window: &Window) -> Verdict {
     let mut origins: BTreeMap<(&str, &str, &str), Vec<&watch::Client>> = BTreeMap::new();
-    for client in &window.clients {
+    for client in window.clients.iter().filter(|client| client.address != "unix") {
         let host = client.address.rsplit_once(':').map_or(client.address.as_str(), |(host, _)| host);
         origins.entry((host, &client.user, &client.database)).or_default().push(client);
     }
@@ -38,17 +38,20 @@ pub(super) fn examine(window: &Window) -> Verdict {
     if clients.len() < LEAST || share > WORKING || sizes.len() < BATCHES || in_batches * 2 < clients.len() {
         return Verdict::Absent;
     }
-    Verdict::Present(Finding {
-        symptom: Symptom::PoolOfPools,
+    Verdict::Undecided(Undecided {
+        between: vec![Symptom::PoolOfPools],
         of: format!("{user} of {database} from {host}"),
-        evidence: vec![
+        seen: vec![
             format!("{} connections from one origin, of which {working} work ({})", clients.len(), percent(share)),
-            format!("{in_batches} of them came in {} batches of {} to {}", sizes.len(), sizes.iter().min().unwrap_or(&0), sizes.iter().max().unwrap_or(&0)),
+            format!(
+                "{in_batches} of them came in {} batches of {} to {}",
+                sizes.len(),
+                sizes.iter().min().unwrap_or(&0),
+                sizes.iter().max().unwrap_or(&0)
+            ),
         ],
-        rules_out: "one pool that is too large comes in one batch, or one by one as it grows".to_owned(),
-        setting: None,
-        advice: "Share one driver, with its one pool, in the whole process: most drivers are made for that. Poolhouse absorbs the connections \
-                 meanwhile; soft_limit and client_idle_time bound them."
+        needs: "whether that is one process, or several behind one address. One process with many small pools should share one driver, with \
+                its one pool; most drivers are made for that. Poolhouse absorbs the connections meanwhile."
             .to_owned(),
     })
 }

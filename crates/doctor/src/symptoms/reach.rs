@@ -1,4 +1,4 @@
-//! The database cannot be reached.
+//! Nobody gets a server: the database cannot be reached, or an operator has paused the pool.
 
 use super::{Verdict, time};
 use crate::{
@@ -7,8 +7,28 @@ use crate::{
 };
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
+    let (failed, waiters): (u64, u64) = (pool.change.failed.values().sum(), pool.last.waiters);
+    if pool.last.paused && waiters > 0 {
+        return Verdict::Present(Finding {
+            symptom: Symptom::Paused,
+            of: pool.name(),
+            evidence: vec![
+                "an operator paused it".to_owned(),
+                format!(
+                    "{waiters} clients wait, the first of them for {}",
+                    time(pool.last.oldest_wait_ms.unwrap_or(0.0))
+                ),
+            ],
+            rules_out: "neither the pool nor the database is slow: nothing is let through".to_owned(),
+            setting: None,
+            advice: "`poolhouse ctl ADMIN_URL resume` ends the pause.".to_owned(),
+        });
+    }
     let Some(down) = pool.last.unavailable_ms else { return Verdict::Absent };
-    let failed: u64 = pool.change.failed.values().sum();
+    // A name that a client made up, and that nobody misses.
+    if pool.last.created == 0 && failed == 0 && waiters == 0 {
+        return Verdict::Absent;
+    }
     let said = pool.last.last_error.clone().unwrap_or_else(|| "no attempt has ended yet".to_owned());
     Verdict::Present(Finding {
         symptom: Symptom::OutOfReach,
@@ -16,7 +36,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         evidence: vec![
             format!("no connection to {} could be made for {}", pool.last.address, time(down)),
             format!("the last attempt ended with: {said}"),
-            format!("{failed} check-outs failed meanwhile, and {} clients wait", pool.last.waiters),
+            format!("{failed} check-outs failed meanwhile, and {waiters} clients wait"),
         ],
         rules_out: "the pool is not too small: nobody gets a server at all".to_owned(),
         setting: None,

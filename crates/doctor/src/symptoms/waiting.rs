@@ -1,101 +1,150 @@
 //! Clients wait while all servers work: the pool is too small, or the database is saturated. What tells them apart is whether work takes longer
-//! the more of it is under way.
+//! the more of it is under way. That can be told only from loads of different sizes, and only if the work is of one kind.
 
-use super::{Verdict, percent, time};
+use super::{Verdict, WAITING, percent, time};
 use crate::{
     finding::{Finding, Setting, Symptom, Undecided},
     window::PoolWindow,
 };
 
-/// Clients wait at so many looks at least: a burst that passes is none of this.
-const WAITING: f64 = 0.3;
+/// Looks with so many servers in use that are needed to speak of how long work takes then.
+const LOOKS: usize = 2;
+/// Numbers of servers in use that are needed to see work get slower from one to the next. With fewer, the work of a busy time may only be of
+/// another kind than that of a quiet one.
+const LEVELS: usize = 3;
 /// Up to this share of its servers a pool is lightly loaded.
 const LIGHT: f64 = 0.5;
-/// Looks at a light load that are needed, to compare with.
-const LIGHT_LOOKS: usize = 3;
 /// Work takes as long under the full load as under a light one.
 const ALIKE: f64 = 1.25;
-/// Work takes so much longer under the full load that the database gains nothing by it.
+/// Work takes so much longer under the full load that the database gains little by it.
 const LONGER: f64 = 1.6;
-/// A pool is proposed that would be in use up to this share at the load that was seen.
-const HEADROOM: f64 = 0.7;
+/// From one level to the next work may also take a little less long, by chance.
+const DIP: f64 = 0.85;
+/// A pool is never proposed that is more times as large: what the database does then nobody has seen.
+const MOST: u64 = 2;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
-    let waiting = pool.share(|step| step.pool.waiters > 0);
+    let waiting = pool.share(|step| step.waiters > 0);
     let max = pool.last.max_size;
-    if waiting < WAITING || pool.last.paused || pool.last.drained {
+    if waiting < WAITING {
         return Verdict::Absent;
     }
-    let is_full = |step: &crate::window::Step<'_>| step.pool.servers.in_use >= max && step.pool.waiters > 0;
-    let is_light = |step: &crate::window::Step<'_>| {
-        step.pool.waiters == 0 && step.pool.servers.in_use as f64 <= LIGHT * max as f64 && step.change.hold.count() > 0
-    };
-    let queued = pool.change.checkout.get("queued").and_then(|times| times.quantile_ms(0.95, pool.bounds));
-    let full = pool.hold_of(is_full);
-    let light =
-        pool.hold_of(is_light).filter(|_| pool.steps.iter().filter(|step| is_light(step)).count() >= LIGHT_LOOKS);
-    let waits = format!(
-        "clients waited at {} of the looks; one wait in twenty lasted over {}",
-        percent(waiting),
-        queued.map_or("an unknown time".to_owned(), time)
-    );
-    let in_use = format!("all {max} servers were in use at {} of the looks", percent(pool.share(is_full)));
-    let (Some((full_ms, full_count)), Some((light_ms, light_count))) = (full, light) else {
-        return Verdict::Undecided(Undecided {
-            between: vec![Symptom::PoolTooSmall, Symptom::ServerSaturated],
-            of: pool.name(),
-            seen: vec![waits, in_use],
-            needs: "looks at a light load to compare with: a longer window (--window 10m), or `poolhouse sweep` on a copy of the database. \
-                    Whether the database's processors are busy decides it, too."
-                .to_owned(),
-        });
+    let waits = waits(pool, waiting);
+    let full = pool.share(|step| step.is_full());
+    if full < waiting / 2.0 {
+        return another_limit(pool, waits);
+    }
+    let in_use = format!("all {max} servers were in use at {} of the looks", percent(full));
+    let levels = levels(pool);
+    let light = levels.iter().find(|(n, _)| (*n as f64) <= LIGHT * max as f64);
+    let (Some((light_n, light_ms)), Some((most_n, full_ms))) = (light, levels.last().filter(|(n, _)| *n >= max)) else {
+        return undecided(
+            pool,
+            vec![waits, in_use],
+            "looks at a light load to compare with: a longer window (--window 10m)",
+        );
     };
     let ratio = full_ms / light_ms.max(1e-6);
     let compared = format!(
-        "servers were held for {} under the full load, and for {} when at most half of them were in use",
-        time(full_ms),
-        time(light_ms)
+        "servers were held for {} on average when {most_n} of them were in use, and for {} with {light_n}",
+        time(*full_ms),
+        time(*light_ms)
     );
-    // By Little's law, what would be in use if nobody waited: those in use, and those who wait.
-    let wanted =
-        pool.mean(|step| Some((step.pool.servers.in_use + step.pool.waiters) as f64).filter(|_| is_full(step)));
-    if ratio <= ALIKE {
-        let to = (wanted.unwrap_or(max as f64) / HEADROOM).ceil().max(max as f64 + 1.0);
+    let grows = levels.windows(2).all(|pair| pair[1].1 >= DIP * pair[0].1);
+    if ratio <= ALIKE && levels.iter().all(|(_, ms)| *ms <= ALIKE * light_ms) {
+        // By Little's law those in use and those who wait are what would be in use if nobody waited; where clients wait for an answer
+        // before they ask again, there will be fewer.
+        let wanted =
+            pool.mean(|step| step.is_full().then_some((step.in_use + step.waiters) as f64)).unwrap_or(max as f64);
+        let to = (wanted.ceil() as u64).min(MOST * max).max(max + 1);
         return Verdict::Present(Finding {
             symptom: Symptom::PoolTooSmall,
             of: pool.name(),
             evidence: vec![waits, in_use, compared],
             rules_out: format!(
-                "the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one"
+                "the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one, if it is of the \
+                 same kind"
             ),
-            setting: Some(Setting { key: "max_size", from: Some(max.to_string()), to: format!("{to:.0}") }),
+            setting: Some(Setting { key: "max_size", from: Some(max.to_string()), to: to.to_string() }),
             advice: format!(
-                "At the load seen, {:.0} clients had or wanted a server at once. `poolhouse plan` tells what a larger pool does before \
-                 production does; go no further than `poolhouse sweep` finds that the database gains.",
-                wanted.unwrap_or(max as f64)
+                "At the load seen {wanted:.0} clients had or wanted a server at once. Look again after the change: what the database does with \
+                 more connections has not been seen. `poolhouse sweep` measures it, and its own limit must allow them."
             ),
         });
     }
-    if ratio >= LONGER {
+    if ratio >= LONGER && levels.len() >= LEVELS && grows {
+        let steps: Vec<_> = levels.iter().map(|(n, ms)| format!("{n}: {}", time(*ms))).collect();
         return Verdict::Present(Finding {
             symptom: Symptom::ServerSaturated,
             of: pool.name(),
-            evidence: vec![
-                waits,
-                compared,
-                format!("{full_count:.0} transactions ended between two looks under the full load, {light_count:.0} under the light one"),
-            ],
+            evidence: vec![waits, compared, format!("work takes longer with each server more in use: {}", shortened(&steps))],
             rules_out: format!("a larger pool does not cure it: work already takes {ratio:.1} times as long when all {max} servers are in use"),
             setting: None,
             advice: "Find the number of connections at which the database stops gaining with `poolhouse sweep`, and set max_size to that; it \
-                     may be smaller than today. Then make the statements cheaper, or the database larger."
+                     may be smaller than today. Then look for what the statements wait for: locks, processors, disks."
                 .to_owned(),
         });
     }
+    let needs = "loads of several sizes (--window 10m): the work of a busy time may be of another kind than that of a quiet one";
+    undecided(pool, vec![waits, in_use, compared], needs)
+}
+
+fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
+    let queued = pool.change.checkout.get("queued").and_then(|times| times.quantile_ms(0.95, pool.bounds));
+    let lasted = match (queued, pool.last.oldest_wait_ms) {
+        (Some(ms), _) => format!("; one wait in twenty lasted over {}", time(ms)),
+        (None, Some(ms)) => format!("; none has come to an end, and the longest has lasted {}", time(ms)),
+        (None, None) => String::new(),
+    };
+    format!("clients waited at {} of the looks{lasted}", percent(waiting))
+}
+
+/// By servers in use: how long they were held on average, in milliseconds, where enough looks tell.
+fn levels(pool: &PoolWindow<'_>) -> Vec<(u64, f64)> {
+    let mut levels = std::collections::BTreeMap::<u64, (usize, u64, f64)>::new();
+    for step in pool.steps.iter().filter(|step| step.hold.count() > 0 && step.in_use > 0) {
+        let (looks, count, sum) = levels.entry(step.in_use).or_default();
+        (*looks, *count, *sum) = (*looks + 1, *count + step.hold.count(), *sum + step.hold.sum_ms);
+    }
+    let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= LOOKS);
+    enough.map(|(n, (_, count, sum))| (n, sum / count as f64)).collect()
+}
+
+fn shortened(levels: &[String]) -> String {
+    match levels {
+        [first, second, .., last] if levels.len() > 4 => format!("{first}, {second}, … {last}"),
+        levels => levels.join(", "),
+    }
+}
+
+fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Verdict {
     Verdict::Undecided(Undecided {
         between: vec![Symptom::PoolTooSmall, Symptom::ServerSaturated],
         of: pool.name(),
-        seen: vec![waits, in_use, compared],
-        needs: "`poolhouse sweep` on a copy of the database: it measures what more connections gain".to_owned(),
+        seen,
+        needs: format!(
+            "{needs}; or `poolhouse sweep` on a copy of the database. Whether the database's processors are busy, or its statements wait for \
+             locks, decides it, too."
+        ),
+    })
+}
+
+/// Clients wait although the pool may have more servers than it has.
+fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
+    let below = pool.mean(|step| (step.waiters > 0).then_some((step.in_use + step.connecting) as f64)).unwrap_or(0.0);
+    let mut evidence =
+        vec![waits, format!("{below:.0} of at most {} servers were in use or being made then", pool.last.max_size)];
+    if let Some(error) = &pool.last.last_error {
+        evidence.push(format!("the last attempt to connect that failed ended with: {error}"));
+    }
+    Verdict::Present(Finding {
+        symptom: Symptom::AnotherLimit,
+        of: pool.name(),
+        evidence,
+        rules_out: "max_size is not reached, so raising it changes nothing".to_owned(),
+        setting: None,
+        advice: "Look for what allows fewer: max_server_connections, max_connections or max_user_connections of the configuration, max_connecting \
+                 with connections that take long to make, or the database's own limits."
+            .to_owned(),
     })
 }

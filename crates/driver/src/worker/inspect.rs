@@ -4,17 +4,23 @@ use protocol::{Protocol, Refusal};
 
 use super::{Worker, clients::ClientConn, lease::Lease, servers::Phase};
 use crate::{
+    mailbox::Which,
     reactor::Reactor,
     snapshot::{ClientInfo, ServerInfo},
 };
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// With `busy` those alone that hold a server or wait for one, by how long they have done so.
-    pub(super) fn inspect_clients(&self, busy: bool, limit: usize) -> Vec<ClientInfo> {
+    /// Busy ones and holders by how long they have been in their states.
+    pub(super) fn inspect_clients(&self, which: Which, limit: usize) -> Vec<ClientInfo> {
         let one = |(slot, client): (usize, &ClientConn<P::Client>)| {
             let server = match client.lease {
                 Lease::Held { server } | Lease::Shared { server, .. } => Some(server),
                 Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => None,
+            };
+            let pool = match client.lease {
+                Lease::Held { server } | Lease::Shared { server, .. } => Some(self.servers[server as usize].pool.id),
+                Lease::Waiting { pool, .. } | Lease::Joining { pool } => Some(pool),
+                Lease::None => client.pool,
             };
             let listener = &self.host.listeners[usize::from(client.listener)];
             ClientInfo {
@@ -27,15 +33,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 state: client.state.as_str(),
                 state_for: self.now - client.since,
                 connected_for: self.now - client.born,
+                pool,
                 server: server.map(|slot| self.server_tag(slot as usize).0),
                 pinned: server.and_then(|slot| self.servers[slot as usize].pinned),
             }
         };
-        if !busy {
+        if which == Which::All {
             return self.clients.iter().take(limit).map(one).collect();
         }
-        let has_or_wants = |(_, client): &(usize, &ClientConn<P::Client>)| !matches!(client.lease, Lease::None);
-        let mut all: Vec<_> = self.clients.iter().filter(has_or_wants).collect();
+        let is_meant = |(_, client): &(usize, &ClientConn<P::Client>)| match client.lease {
+            Lease::None => false,
+            Lease::Waiting { .. } | Lease::Joining { .. } => which == Which::Busy,
+            Lease::Held { .. } | Lease::Shared { .. } => true,
+        };
+        let mut all: Vec<_> = self.clients.iter().filter(is_meant).collect();
         all.sort_by_key(|(_, client)| client.since);
         all.into_iter().take(limit).map(one).collect()
     }

@@ -57,6 +57,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         client.state = state;
         client.since = self.now;
         if was_login {
+            if state != State::Closing {
+                self.host.listeners[listener].count_login();
+            }
             self.end_turn(slot);
         }
     }

@@ -7,9 +7,15 @@ use protocol::PoolId;
 use serde_json::{Map, Value, json};
 
 /// `/api/pools`.
-pub fn pools(snapshot: &Snapshot, suspicious: impl Fn(PoolId) -> Arc<[String]>) -> Value {
+pub fn pools(
+    snapshot: &Snapshot,
+    (instance, uptime): (&str, Duration),
+    suspicious: impl Fn(PoolId) -> Arc<[String]>,
+) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "instance": instance,
+        "uptime_ms": ms(uptime),
         "bucket_bounds_ms": BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3),
         "reactor": snapshot.reactor,
         "draining": snapshot.draining,
@@ -38,6 +44,7 @@ pub fn clients(clients: &[ClientInfo]) -> Value {
             "state": c.state,
             "state_ms": ms(c.state_for),
             "connected_ms": ms(c.connected_for),
+            "pool": c.pool.map(|pool| pool.0),
             "server": c.server,
             "pinned": c.pinned,
         })
@@ -80,6 +87,7 @@ fn listener(listener: &ListenerSnapshot) -> Value {
         "soft_limit": listener.limits.0,
         "hard_limit": listener.limits.1,
         "accepted": listener.accepted,
+        "logins": listener.logins,
         "rejections": counted(&listener.rejections),
         "evictions": counted(&listener.evictions),
         "eviction_loops": listener.eviction_loops,
@@ -184,7 +192,9 @@ mod tests {
     fn a_pool_is_shown_with_all_its_parts() {
         let pool = PoolSnapshot { protocol: "redis", ..super::super::metrics::tests::pool("d", "u") };
         let snapshot = Snapshot { pools: vec![pool], ..Snapshot::default() };
-        let shown = pools(&snapshot, |_| Arc::from(["public.f (it sets parameters of the session)".to_owned()]));
+        let shown = pools(&snapshot, ("i", Duration::ZERO), |_| {
+            Arc::from(["public.f (it sets parameters of the session)".to_owned()])
+        });
         assert_eq!(shown["pools"][0]["suspicious"].as_array().map(Vec::len), Some(1));
         assert_eq!(shown["pools"][0]["protocol"], json!("redis"));
         assert_eq!(shown["pools"][0]["servers"]["idle"], json!(2));

@@ -5,6 +5,7 @@ use std::{
     fmt::{Error, Write},
 };
 
+use ::pool::CheckOutFailed;
 use driver::{BUCKET_BOUNDS_US, DurationHistogram, ListenerSnapshot, PoolSnapshot, Snapshot};
 use prometheus_client::{
     collector::Collector,
@@ -27,6 +28,17 @@ pub fn render(snapshot: &Snapshot, user_label: bool, process: Process) -> String
     encode(&mut text, &registry).expect("writing to a string does not fail");
     text
 }
+
+/// Why check-outs fail, other than because the pool itself goes.
+const FAILED: [CheckOutFailed; 7] = [
+    CheckOutFailed::PoolClosed,
+    CheckOutFailed::PoolCleared,
+    CheckOutFailed::Timeout,
+    CheckOutFailed::Unavailable,
+    CheckOutFailed::Refused,
+    CheckOutFailed::QueueFull,
+    CheckOutFailed::Paused,
+];
 
 #[derive(Debug)]
 struct Metrics {
@@ -117,6 +129,8 @@ impl Metrics {
         gauges(encoder, "poolhouse_clients_limit", "Limits of clients", each(&limits, "limit"))?;
         let lines = listeners.iter().map(|l| (listener_labels(l).to_vec(), l.accepted)).collect();
         counters(encoder, "poolhouse_clients_accepted", "Clients let in", lines)?;
+        let lines = listeners.iter().map(|l| (listener_labels(l).to_vec(), l.logins)).collect();
+        counters(encoder, "poolhouse_client_logins", "Clients that logged in", lines)?;
         let rejections = |i: usize| listeners[i].rejections.clone();
         let lines = each(&rejections, "reason");
         counters(encoder, "poolhouse_client_rejections", "Clients turned away at the door", lines)?;
@@ -173,7 +187,10 @@ impl Metrics {
         gauges(encoder, "poolhouse_pool_clients", "Clients logged in", plain(&groups, |g| g.clients))?;
         let lines = plain(&groups, |g| g.transactions);
         counters(encoder, "poolhouse_transactions", "Transactions (leases ended)", lines)?;
-        let lines = labelled(&groups, "reason", |g| g.checkout_failed.iter().map(|(k, v)| (*k, *v)));
+        // A series that is not there before its first failure hides that one from `increase()`.
+        let failed =
+            |g: &Group| FAILED.map(|why| (why.as_str(), g.checkout_failed.get(why.as_str()).copied().unwrap_or(0)));
+        let lines = labelled(&groups, "reason", move |g| failed(g).into_iter());
         counters(encoder, "poolhouse_checkout_failed", "Check-outs that failed", lines)?;
         let lines = labelled(&groups, "path", |g| g.checkout.iter());
         histograms(encoder, "poolhouse_checkout_seconds", "Time to check out a server", lines)?;
