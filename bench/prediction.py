@@ -83,15 +83,25 @@ def asked(verb, *arguments):
 
 
 def alone(scenario, seconds):
-    """A scenario file that measures the same target under a light load, with connections that are replaced all the time."""
+    """A scenario file that measures the same target under a light load: with connections that stay, for the service times; with some that
+    are replaced all the time, for what connecting takes; and with one for each operation, for the first operation on a new one."""
     text = ["[scenario]", 'name = "alone"', "seed = 1", "[target]"]
     text += [f"{key} = {written(value)}" for key, value in scenario["target"].items()]
     text += ["[load]", "rate = 50", f'duration = "{seconds}s"', 'spacing = "poisson"', 'warmup = "2s"', "[pool]", "max_size = 10",
-             "min_size = 10", 'max_life_time = "1s"', 'max_idle_time = "off"']
+             "min_size = 10", 'max_life_time = "off"', 'max_idle_time = "off"']
     if "fault" in scenario:
         # The relay costs some time by itself, and so it does in the run.
         text += ["[[fault]]", 'kind = "delay"', 'delay = "1us"']
+    text += ["[[variant]]", 'name = "serving"', "[[variant]]", 'name = "connecting"', 'pool = { max_life_time = "2s" }',
+             "[[variant]]", 'name = "first"', "load = { rate = 5 }", "pool = { reuse = false }"]
     return "\n".join(text) + "\n"
+
+
+def apart(serving, connecting):
+    """Of each run what it is for: a server that makes connections answers more slowly."""
+    serving["connect_ms"] = dict.fromkeys(serving["connect_ms"])
+    connecting["service_ms"] = None
+    return [serving, connecting]
 
 
 def written(value):
@@ -111,8 +121,10 @@ def compared(name, options):
         with open(light, "w") as file:
             file.write(alone(scenario, options.alone))
         with open(measured, "w") as file:
-            json.dump(asked("bench", light)[0], file)
-        predicted = [case["result"] for case in asked("plan", path, "--measured", measured)["given"]]
+            *parts, fresh = asked("bench", light)
+            json.dump(apart(*parts), file)
+        first = (fresh["service_ms"]["mean"] - parts[0]["service_ms"]["mean"]) * 1000
+        predicted = [case["result"] for case in asked("plan", path, "--measured", measured, "--first", f"{max(1, round(first))}us")["given"]]
     runs = [asked("bench", path) for _ in range(options.repeats)]
     rows = []
     for variant, prediction in enumerate(predicted):

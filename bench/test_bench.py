@@ -158,6 +158,8 @@ class Prediction(unittest.TestCase):
         self.assertIn("commands = '''\nPING\nPING\n'''", text)
         self.assertIn('kind = "delay"', text)
         self.assertNotIn("fault", prediction.alone({"target": {"start": "redis"}}, 5))
+        runs = prediction.apart({"service_ms": 1, "connect_ms": {"tcp": 1}}, {"service_ms": 2, "connect_ms": {"tcp": 2}})
+        self.assertEqual(runs, [{"service_ms": 1, "connect_ms": {"tcp": None}}, {"service_ms": None, "connect_ms": {"tcp": 2}}])
 
 
 if __name__ == "__main__":

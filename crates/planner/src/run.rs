@@ -90,6 +90,8 @@ struct Line {
     /// When something passed last.
     last: Time,
     busy: bool,
+    /// It has carried an operation.
+    used: bool,
     /// It counts as one of the server's.
     open: bool,
     /// A client of the Poolhouse in front.
@@ -164,7 +166,8 @@ impl<'s> World<'s> {
                 let line = &mut self.lines[conn as usize];
                 line.busy = true;
                 let (made, last) = (line.made, std::mem::replace(&mut line.last, now));
-                match self.server.ask(last, now) {
+                let first = !std::mem::replace(&mut line.used, true);
+                match self.server.ask(last, first, now) {
                     Answer::At(at) => self.push(at, What::Ended, conn, made),
                     Answer::Shared(at) => self.push(at, What::Reached, conn, made),
                     // The operation's own time-out ends it. Nothing will ever pass there again.

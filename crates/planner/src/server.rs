@@ -20,6 +20,8 @@ pub use times::Times;
 pub struct Spec {
     /// What it takes to answer one operation alone, without the way there and back.
     pub service: Times,
+    /// By how much longer the first operation on a new connection takes: the server has to read its catalogues and plan.
+    pub first: Duration,
     /// Round trips of an operation: one for each statement.
     pub trips: u32,
     /// Time within an operation that is the client's own: it keeps the connection, and the server does nothing for it.
@@ -226,13 +228,16 @@ impl<'s> Server<'s> {
         Dialled::Stands(Time(at), phases)
     }
 
-    /// An operation is sent on a connection on which something passed last at `last`.
+    /// An operation is sent on a connection on which something passed last at `last`; `first`: the first one there.
     #[inline]
-    pub fn ask(&mut self, last: Time, now: Time) -> Answer {
+    pub fn ask(&mut self, last: Time, first: bool, now: Time) -> Answer {
         if now.0.saturating_sub(last.0) > self.memory {
             return Answer::Never;
         }
-        let up = self.weather.arrival(Direction::Up, now.0);
+        let mut up = self.weather.arrival(Direction::Up, now.0);
+        if first {
+            up += self.spec.first.as_nanos() as u64;
+        }
         if self.sharing.is_some() {
             return Answer::Shared(Time(up));
         }
@@ -329,6 +334,7 @@ mod tests {
         };
         Spec {
             service: Times::Constant(ms(2)),
+            first: Duration::ZERO,
             trips: 1,
             pause: Duration::ZERO,
             curve: None,
@@ -344,9 +350,11 @@ mod tests {
     fn an_operation_takes_its_way_and_its_service_and_each_statement_another_way() {
         let faults = [Fault::Delay { delay: ms(5), jitter: Duration::ZERO }];
         let (mut spec, at) = (spec(), Time(100 * MS));
-        assert_eq!(Server::new(&spec, &faults, 1).ask(at, at), Answer::At(Time(112 * MS)));
+        assert_eq!(Server::new(&spec, &faults, 1).ask(at, false, at), Answer::At(Time(112 * MS)));
+        spec.first = ms(6);
+        assert_eq!(Server::new(&spec, &faults, 1).ask(at, true, at), Answer::At(Time(118 * MS)));
         (spec.trips, spec.pause) = (3, ms(7));
-        assert_eq!(Server::new(&spec, &faults, 1).ask(at, at), Answer::At(Time(139 * MS)));
+        assert_eq!(Server::new(&spec, &faults, 1).ask(at, false, at), Answer::At(Time(139 * MS)));
         assert_eq!(spec.held(&faults), ms(39));
     }
 
@@ -385,7 +393,7 @@ mod tests {
     fn a_forgotten_connection_never_answers() {
         let spec = spec();
         let mut server = Server::new(&spec, &[Fault::Forget { idle: ms(100) }], 1);
-        assert!(matches!(server.ask(Time(0), Time(100 * MS)), Answer::At(_)));
-        assert_eq!(server.ask(Time(0), Time(101 * MS)), Answer::Never);
+        assert!(matches!(server.ask(Time(0), false, Time(100 * MS)), Answer::At(_)));
+        assert_eq!(server.ask(Time(0), false, Time(101 * MS)), Answer::Never);
     }
 }

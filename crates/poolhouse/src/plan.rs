@@ -111,6 +111,10 @@ struct ServerFlags {
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, requires = "service")]
     service_p99: Option<Duration>,
 
+    /// By how much longer the first operation on a new connection takes
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
+    first: Option<Duration>,
+
     /// A result of `poolhouse bench --json`, without faults on the way: its service times, and what connecting took
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
@@ -213,6 +217,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
     let wishes = Wishes {
         service: server.service,
         service_p99: server.service_p99,
+        first: server.first,
         measured: server.measured.clone(),
         curve: server.curve.clone(),
         parallel: server.parallel,

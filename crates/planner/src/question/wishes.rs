@@ -32,6 +32,8 @@ pub struct Wishes {
     pub service: Option<Duration>,
     /// The 99th percentile of that.
     pub service_p99: Option<Duration>,
+    /// By how much longer the first operation on a new connection takes.
+    pub first: Option<Duration>,
     /// How it is distributed.
     pub spread: Option<Spread>,
     /// A result of `poolhouse bench --json`, whose service times and connects are taken.
@@ -128,6 +130,7 @@ pub struct Exclusive {
 pub const KEYS: &[&str] = &[
     "service",
     "service_p99",
+    "first",
     "spread",
     "measured",
     "curve",
@@ -169,6 +172,7 @@ impl Wishes {
         Self {
             service: section.duration_on("service"),
             service_p99: section.duration_on("service_p99"),
+            first: section.duration_on("first"),
             spread: section.choice("spread", &[("constant", Spread::Constant), ("exponential", Spread::Exponential)]),
             measured: section.path("measured"),
             curve: section.path("curve"),
@@ -197,6 +201,7 @@ impl Wishes {
         Self {
             service: self.service.or(below.service),
             service_p99: self.service_p99.or(below.service_p99),
+            first: self.first.or(below.first),
             spread: self.spread.or(below.spread),
             measured: self.measured.or(below.measured),
             curve: self.curve.or(below.curve),
@@ -277,6 +282,7 @@ impl Wishes {
         }
         Ok(Spec {
             service,
+            first: self.first.unwrap_or_default(),
             trips: self.trips.unwrap_or(trips),
             pause: self.pause.unwrap_or_default(),
             curve,

@@ -82,6 +82,7 @@ fn open(rate: f64, duration: Duration, spacing: Spacing) -> Shape {
 fn spec(service: Times) -> Spec {
     Spec {
         service,
+        first: Duration::ZERO,
         trips: 1,
         pause: Duration::ZERO,
         curve: None,
