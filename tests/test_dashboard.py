@@ -100,10 +100,22 @@ def test_the_page_says_when_poolhouse_does_not_answer_and_goes_on_when_it_does(s
     with pooler.wire() as client:
         client.query("SELECT 1")
     browser.open(pooler.admin_url)
-    eventually("a first look", lambda: "as of" in browser.run("document.getElementById('state').textContent"))
+    eventually("a first look", lambda: browser.run("document.getElementById('state').textContent") == "live")
     pooler.stop()
     eventually("a word of it", lambda: "no answer" in browser.run("document.getElementById('state').textContent"))
     assert cells(browser, "listeners", ["protocol"]) == [{"protocol": "postgres"}], "what was seen last stays"
+
+
+def test_who_goes_by_keyboard_stays_where_he_is(start, browser):
+    pooler = start(databases={"bench": {}, "*": {}})
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+        browser.open(pooler.admin_url)
+        eventually("the pool", lambda: browser.run("!!document.querySelector('#pools button')"))
+        browser.run("document.querySelector('#pools button').focus()")
+        first = browser.run("document.getElementById('clock').textContent")
+        eventually("another look", lambda: browser.run("document.getElementById('clock').textContent") != first)
+        assert browser.run("document.activeElement.textContent") == "bench"
 
 
 def test_no_other_script_may_run_in_it(start):

@@ -1,8 +1,8 @@
 "use strict";
 // Asks /api/pools and /api/clients every two seconds and shows what happened in between. Only text is ever put into the page: names are
 // chosen by clients.
-const EVERY = 2000, KEPT = 300, LEAST_SHOWN = 60, HOLDERS = 20;
-let before = null, chosen = null, timer = null;
+const EVERY = 2000, PATIENCE = 5000, MAX_ROWS = 200, KEPT = 300, LEAST_SHOWN = 60, HOLDERS = 20;
+let before = null, chosen = null, timer = null, looking = false;
 const history = new Map();
 
 const element = (name, attributes = {}, ...inside) => {
@@ -58,10 +58,15 @@ const stateOf = pool => pool.paused ? "paused" : pool.drained ? "drained" : pool
 
 const table = (id, heads, rows) => {
   const head = element("tr", {}, ...heads.map(([name, kind]) => element("th", { scope: "col", class: kind || null }, name)));
-  const body = rows.map(row => element("tr", { class: row.class || null }, ...row.cells.map((cell, i) =>
+  const body = rows.slice(0, MAX_ROWS).map(row => element("tr", { class: row.class || null }, ...row.cells.map((cell, i) =>
     element("td", { class: heads[i][1] || null }, cell instanceof Node ? cell : String(cell)))));
+  const more = rows.length - MAX_ROWS;
+  if (more > 0) body.push(element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, `and ${count(more)} more: poolhouse top lists them all`)));
   const nothing = element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, "nobody and nothing"));
+  // Whoever goes through the page by keyboard stays where he is.
+  const focused = by(id).contains(document.activeElement) ? document.activeElement.dataset.key : null;
   by(id).replaceChildren(element("thead", {}, head), element("tbody", {}, ...(body.length ? body : [nothing])));
+  if (focused) by(id).querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
 };
 
 const tile = (name, value, note, bad) =>
@@ -132,7 +137,7 @@ const show = (look, clients, seconds) => {
   const points = new Map();
   for (const pool of look.pools) {
     const then = thens.get(pool.id);
-    if (!then || then.transactions > pool.transactions) { history.delete(pool.id); continue; }
+    if (!then) continue;
     const point = measured(pool, then, seconds, bounds);
     points.set(pool.id, point);
     const kept = history.get(pool.id) ?? [];
@@ -162,8 +167,12 @@ const show = (look, clients, seconds) => {
   if (chosen === null || !seen.has(chosen)) chosen = look.pools[0]?.id ?? null;
   const rows = look.pools.map(pool => {
     const point = points.get(pool.id), state = stateOf(pool);
-    const choose = element("button", { type: "button", "aria-pressed": String(pool.id === chosen) }, pool.database);
-    choose.addEventListener("click", () => { chosen = pool.id; showPool(pool, thens.get(pool.id), bounds); });
+    const choose = element("button", { type: "button", "data-key": pool.id, "aria-pressed": String(pool.id === chosen) }, pool.database);
+    choose.addEventListener("click", () => {
+      chosen = pool.id;
+      by("pools").querySelectorAll("button").forEach(button => button.setAttribute("aria-pressed", String(button === choose)));
+      showPool(pool, thens.get(pool.id), bounds);
+    });
     return {
       class: pool.waiters > 0 || state !== "ready" ? "bad" : pool.id === chosen ? "chosen" : null,
       cells: [choose, pool.user, pool.protocol, state, pool.clients, pool.waiters, time(pool.oldest_wait_ms), `${pool.servers.in_use}/${pool.max_size}`,
@@ -185,25 +194,35 @@ const show = (look, clients, seconds) => {
 };
 
 const ask = async path => {
-  const answer = await fetch(path, { cache: "no-store" });
+  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
   if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
   return answer.json();
 };
 
-const tell = (text, bad) => { by("state").textContent = text; by("state").className = bad ? "bad" : ""; };
+// Told again only when it changes: it is read aloud.
+const tell = (text, bad) => {
+  if (by("state").textContent !== text) by("state").textContent = text;
+  by("state").className = bad ? "bad" : "";
+};
 
 const look = async () => {
   clearTimeout(timer);
+  if (looking) return;
+  looking = true;
   try {
     const [pools, clients] = [await ask("/api/pools"), await ask(`/api/clients?busy=true&limit=${HOLDERS}`)];
     const at = performance.now();
-    if (before && sum(pools.workers.map(worker => worker.cpu_ms)) < sum(before.workers.map(worker => worker.cpu_ms))) { before = null; history.clear(); }
+    if (before && before.instance !== pools.instance) { before = null; history.clear(); }
+    // After a pause nobody knows what happened when: the curves have a gap.
+    if (before && at - before.at > 3 * EVERY) { before = null; for (const points of history.values()) points.push({}); }
     show(pools, clients.clients, before ? (at - before.at) / 1000 : 1);
     before = { ...pools, at };
-    tell(pools.draining ? "draining: it accepts no new clients" : `as of ${new Date().toLocaleTimeString()}`, pools.draining);
+    by("clock").textContent = `as of ${new Date().toLocaleTimeString()}`;
+    tell(pools.draining ? "draining: it accepts no new clients" : "live", pools.draining);
   } catch (error) {
     tell(`no answer: ${error.message}`, true);
   }
+  looking = false;
   // A page that nobody sees asks nothing.
   if (!document.hidden) timer = setTimeout(look, EVERY);
 };

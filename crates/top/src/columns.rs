@@ -87,11 +87,11 @@ pub const POOLS: &[Column<PoolRow>] = &[
 /// Of the clients that hold a server or wait for one.
 pub const CLIENTS: &[Column<ClientRow>] = &[
     Column::number("FOR", 5, |client| time(Some(client.state_ms)), |client| Some(client.state_ms)),
+    Column::number("ID", 6, |client| client.id.to_string(), |client| Some(client.id as f64)),
     Column::name("STATE", 11, |client| &client.state),
-    Column::name("PINNED", 12, |client| client.pinned.as_deref().unwrap_or(UNKNOWN)),
+    Column::name("PINNED", 9, |client| client.pinned.as_deref().unwrap_or(UNKNOWN)),
     Column::name("DATABASE", 12, |client| &client.database),
     Column::name("USER", 8, |client| &client.user),
     Column::name("ADDRESS", 21, |client| &client.address),
-    Column::number("ID", 8, |client| client.id.to_string(), |client| Some(client.id as f64)),
     Column::name("PROTOCOL", 8, |client| &client.protocol),
 ];

@@ -136,7 +136,7 @@ impl Screen {
         if !self.filter.is_empty() {
             spans.push(Span::styled(format!(" /{} ", self.filter), BOLD));
         }
-        spans.push(Span::styled(" s sort  r reverse  / filter  space stop  ? help  q end", DIM));
+        spans.push(Span::styled(" s sort  r reverse  / filter  space stop  ? help  q", DIM));
         spans.into()
     }
 
@@ -176,9 +176,15 @@ fn table<'t, R>(
     sort: Sort,
     alarms: impl Fn(&R) -> bool,
 ) -> Table<'t> {
+    let rows: Vec<&R> = rows.iter().skip(seen.start).take(seen.len()).copied().collect();
+    // A number that lost its first digits would be another one.
+    let wide = |column: &Column<R>| {
+        let cells = rows.iter().map(|row| column.cell(row).chars().count() as u16).filter(|_| column.is_number());
+        cells.max().unwrap_or(0).max(column.width)
+    };
     let mut used = 0;
     let fit = columns.iter().take_while(|column| {
-        used += column.width + u16::from(used > 0);
+        used += wide(column) + u16::from(used > 0);
         used <= width
     });
     let fit = fit.count().max(1);
@@ -191,12 +197,12 @@ fn table<'t, R>(
         let style = if n == sort.column { BOLD.add_modifier(Modifier::UNDERLINED) } else { Style::new() };
         cell(column.head.to_owned(), column).style(style)
     });
-    let body = rows.iter().skip(seen.start).take(seen.len()).map(|row| {
+    let body = rows.iter().map(|row| {
         let style = if alarms(row) { ALARM } else { Style::new() };
         Row::new(columns.iter().map(|column| cell(column.cell(row), column))).style(style)
     });
     let widths = columns.iter().map(|column| match column.is_number() {
-        true => Constraint::Length(column.width),
+        true => Constraint::Length(wide(column)),
         false => Constraint::Min(column.width),
     });
     let widths: Vec<_> = widths.collect();
@@ -315,7 +321,7 @@ mod tests {
         let cells: Vec<_> = lines[3].split_whitespace().collect();
         assert_eq!(cells, ["database99", "app", "99", "-", "3/20", "12345", "1.2ms", "-", "-", "0"]);
         let clients = lines.iter().position(|line| line.starts_with("  FOR ")).expect("the clients");
-        assert!(lines[clients + 1].starts_with("199ms transaction"), "{}", lines[clients + 1]);
+        assert!(lines[clients + 1].starts_with("199ms    199 transaction"), "{}", lines[clients + 1]);
     }
 
     #[test]
@@ -325,6 +331,18 @@ mod tests {
         assert_eq!(id(&down(0)[3]), "199ms");
         assert_eq!(id(&down(1)[3]), "179ms");
         assert_eq!(id(&down(20)[22]), "0us");
+    }
+
+    #[test]
+    fn a_number_keeps_all_its_digits() {
+        let mut screen = Screen::new("127.0.0.1:9930");
+        let mut report = report(1, 1);
+        (report.clients[0].id, report.pools[0].waiters) = (1_234_567_890, 123_456);
+        screen.show(report, SystemTime::UNIX_EPOCH);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+        assert!(text.contains(" 1234567890 ") && text.contains(" 123456 "), "{text}");
     }
 
     #[test]
