@@ -93,7 +93,7 @@ fn it_serves_its_admin_pages_and_drains_on_a_signal() {
     for (path, part) in [
         ("/health", "ok\n"),
         ("/ready", "ready\n"),
-        ("/", "<h1>Poolhouse</h1>"),
+        ("/", "<h1>Poolhouse "),
         ("/metrics", "poolhouse_clients_limit{listener=\"127.0.0.1:"),
         ("/api/pools", "\"hard_limit\":100"),
         ("/api/clients", "{\"clients\":[]}"),
