@@ -31,8 +31,9 @@ const BLIND: u8 = 3;
 /// Clients that are asked for at the end, and holders at each look.
 const MAX_CLIENTS: &str = "10000";
 const MAX_HOLDERS: &str = "2000";
-/// Looks that a window needs.
+/// Looks that a window needs, and at most: each is kept until the end.
 const LEAST_LOOKS: u32 = 4;
+const MAX_LOOKS: u32 = 5_000;
 /// How long it may be without an answer, as in a restart, before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -47,7 +48,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
     window: Duration,
 
-    /// Time between two looks
+    /// Time between two looks; longer in a window of many
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = settings::parse_duration_on)]
     every: Duration,
 
@@ -81,7 +82,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn look(remote: &Remote, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
-    let every = args.every.max(Duration::from_millis(50)).min(args.window / LEAST_LOOKS);
+    let every = args.every.max(Duration::from_millis(50)).max(args.window / MAX_LOOKS).min(args.window / LEAST_LOOKS);
     let began = Instant::now();
     let shows_progress = std::io::stderr().is_terminal();
     let mut window = Window::default();

@@ -142,7 +142,7 @@ const show = (look, clients, seconds) => {
     points.set(pool.id, point);
     const kept = history.get(pool.id) ?? [];
     kept.push(point);
-    if (kept.length > KEPT) kept.shift();
+    while (kept.length > KEPT) kept.shift();
     history.set(pool.id, kept);
   }
   const all = [...points.values()], total = key => all.length ? all.reduce((n, point) => n + point[key], 0) : null;
