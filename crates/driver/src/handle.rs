@@ -17,11 +17,11 @@ use pool::Clear;
 use crate::{
     config::Changes,
     host::Host,
-    mailbox::{Command, Which, Workers},
+    mailbox::{Command, Workers},
     orders::{DatabaseName, Wish},
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
-    snapshot::{CapUsage, ClientInfo, PoolState, ServerInfo, Snapshot},
+    snapshot::{CapUsage, ClientInfo, PoolState, ServerInfo, Snapshot, Which},
 };
 
 /// How long an answer of a worker is waited for.
@@ -49,19 +49,12 @@ impl Handle {
         self.host.pools(database).iter().map(|pool| pool.state()).collect()
     }
 
-    /// Up to `limit` clients. Waits for the workers for up to 200 ms each.
-    pub fn clients(&self, limit: usize) -> Vec<ClientInfo> {
-        let mut all = self.ask_all(|reply| Command::Clients { which: Which::All, limit, reply });
-        all.truncate(limit);
-        all
-    }
-
-    /// Up to `limit` clients that hold a server or, unless `holders`, wait for one: those first who have done so longest. Waits as
-    /// [`clients`](Self::clients).
-    pub fn busy_clients(&self, limit: usize, holders: bool) -> Vec<ClientInfo> {
-        let which = if holders { Which::Holders } else { Which::Busy };
+    /// Up to `limit` of these clients. Waits for the workers for up to 200 ms each.
+    pub fn clients(&self, which: Which, limit: usize) -> Vec<ClientInfo> {
         let mut all = self.ask_all(|reply| Command::Clients { which, limit, reply });
-        all.sort_by_key(|client| Reverse(client.state_for));
+        if which != Which::All {
+            all.sort_by_key(|client| Reverse(client.state_for));
+        }
         all.truncate(limit);
         all
     }

@@ -47,7 +47,7 @@ pub use lines::{Event, LineError, LineFault, Lines, Received};
 pub use orders::DatabaseName;
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolState, ServerInfo,
-    Snapshot, WorkerSnapshot,
+    Snapshot, Which, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};

@@ -19,7 +19,7 @@ use crate::{
     reactor::{Reactor, Wake},
     registry::Demand,
     shared_pool::SharedPool,
-    snapshot::{ClientInfo, ServerInfo},
+    snapshot::{ClientInfo, ServerInfo, Which},
 };
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
@@ -53,16 +53,6 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Evict { listener: u32 },
     /// Something that any thread of the process can ask for.
     Command(Command),
-}
-
-/// Clients that somebody wants to know of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Which {
-    All,
-    /// Those that hold a server or wait for one.
-    Busy,
-    /// Those that hold one.
-    Holders,
 }
 
 /// What a worker can be told by code that knows neither its protocol nor its reactor.

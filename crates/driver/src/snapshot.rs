@@ -166,6 +166,17 @@ pub struct WorkerSnapshot {
     pub moves: u64,
 }
 
+/// Clients that somebody wants to know of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Whoever is connected.
+    All,
+    /// Those that hold a server or wait for one, the longest first.
+    Busy,
+    /// Those that hold one, the longest first.
+    Holders,
+}
+
 /// One client, for `/api/clients`.
 #[derive(Clone, Debug)]
 pub struct ClientInfo {

@@ -487,14 +487,14 @@ fn an_order_to_kill_a_client_that_has_left_hits_nobody_who_came_after_it() {
     let house = House::small(1, 1);
     let mut first = house.client();
     first.ask("x");
-    let id = house.handle.clients(9)[0].id;
+    let id = house.handle.clients(driver::Which::All, 9)[0].id;
     drop(first);
-    eventually("the first has gone", || house.handle.clients(9).is_empty());
+    eventually("the first has gone", || house.handle.clients(driver::Which::All, 9).is_empty());
     let mut second = house.client();
     second.ask("x");
     assert!(!house.handle.kill(id));
     assert_eq!(second.ask("still here"), "0:still here");
-    assert!(house.handle.kill(house.handle.clients(9)[0].id));
+    assert!(house.handle.kill(house.handle.clients(driver::Which::All, 9)[0].id));
     assert_eq!(second.hear(), "refused Killed");
 }
 

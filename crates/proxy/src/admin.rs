@@ -18,7 +18,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use driver::{PoolSnapshot, Snapshot};
+use driver::{PoolSnapshot, Snapshot, Which};
 use serde_json::Value;
 use settings::Secret;
 use tokio::sync::Semaphore;
@@ -214,14 +214,7 @@ async fn pools(State(admin): State<Admin>) -> Response {
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, true) {
-        Ok((limit, only)) => {
-            let clients = move |handle: &driver::Handle| match only {
-                Only::All => handle.clients(limit),
-                Only::Busy => handle.busy_clients(limit, false),
-                Only::Holders => handle.busy_clients(limit, true),
-            };
-            json(admin.ask(move |inner| api::clients(&clients(&inner.handle))).await)
-        }
+        Ok((limit, which)) => json(admin.ask(move |inner| api::clients(&inner.handle.clients(which, limit))).await),
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
@@ -233,32 +226,22 @@ async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
     }
 }
 
-/// Which clients are asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Only {
-    All,
-    /// Those that hold a server or wait for one.
-    Busy,
-    /// Those that hold one.
-    Holders,
-}
-
 /// How many entries a list is to have, and of which clients, where that can be asked.
-fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, Only), String> {
-    let (mut limit, mut only) = (DEFAULT_LIMIT, Only::All);
+fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, Which), String> {
+    let (mut limit, mut which) = (DEFAULT_LIMIT, Which::All);
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let number = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
         match number.filter(|n| (1..=MAX_LIMIT).contains(n)) {
             Some(number) => limit = number,
-            None if of_clients && pair == "busy=true" => only = Only::Busy,
-            None if of_clients && pair == "holders=true" => only = Only::Holders,
+            None if of_clients && pair == "busy=true" => which = Which::Busy,
+            None if of_clients && pair == "holders=true" => which = Which::Holders,
             None if of_clients => {
                 return Err(format!("the parameters are limit=1..{MAX_LIMIT}, busy=true and holders=true\n"));
             }
             None => return Err(format!("the only parameter is limit=1..{MAX_LIMIT}\n")),
         }
     }
-    Ok((limit, only))
+    Ok((limit, which))
 }
 
 #[cfg(test)]
@@ -294,10 +277,10 @@ mod tests {
     #[test]
     fn limits_of_lists_are_checked() {
         let of = |query: &str, of_clients| limit(&format!("/api/clients{query}").parse().unwrap(), of_clients);
-        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, Only::All)));
-        assert_eq!(of("?limit=5", false), Ok((5, Only::All)));
-        assert_eq!(of("?busy=true&limit=5", true), Ok((5, Only::Busy)));
-        assert_eq!(of("?holders=true", true), Ok((DEFAULT_LIMIT, Only::Holders)));
+        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, Which::All)));
+        assert_eq!(of("?limit=5", false), Ok((5, Which::All)));
+        assert_eq!(of("?busy=true&limit=5", true), Ok((5, Which::Busy)));
+        assert_eq!(of("?holders=true", true), Ok((DEFAULT_LIMIT, Which::Holders)));
         for wrong in ["?limit=0", "?limit=x", "?other=1", "?busy=1"] {
             assert!(of(wrong, true).is_err() && of(wrong, false).is_err(), "{wrong}");
         }

@@ -4,9 +4,8 @@ use protocol::{Protocol, Refusal};
 
 use super::{Worker, clients::ClientConn, lease::Lease, servers::Phase};
 use crate::{
-    mailbox::Which,
     reactor::Reactor,
-    snapshot::{ClientInfo, ServerInfo},
+    snapshot::{ClientInfo, ServerInfo, Which},
 };
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {

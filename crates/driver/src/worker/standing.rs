@@ -57,7 +57,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         client.state = state;
         client.since = self.now;
         if was_login {
-            if state != State::Closing {
+            // Who only looks on, as drivers' monitors do, has not logged in.
+            if !matches!(state, State::Closing | State::Subscribed) {
                 self.host.listeners[listener].count_login();
             }
             self.end_turn(slot);

@@ -29,7 +29,7 @@ pub fn render(snapshot: &Snapshot, user_label: bool, process: Process) -> String
     text
 }
 
-/// Why check-outs fail, other than because the pool itself goes.
+/// Why check-outs fail.
 const FAILED: [CheckOutFailed; 7] = [
     CheckOutFailed::PoolClosed,
     CheckOutFailed::PoolCleared,
