@@ -57,7 +57,8 @@ def cells(browser, table, heads):
 
 
 def tile(browser, name):
-    return browser.run(f"[...document.querySelectorAll('.tile')].find(tile => tile.querySelector('dt').textContent === '{name}').querySelector('.value').textContent")
+    """Its value; a dash before the first look, too."""
+    return browser.run(f"[...document.querySelectorAll('.tile')].find(tile => tile.querySelector('dt').textContent === '{name}')?.querySelector('.value').textContent ?? '–'")
 
 
 @pytest.mark.parametrize("width, dark", [(1280, False), (1280, True), (390, False), (390, True)], ids=["light", "dark", "phone", "dark phone"])
