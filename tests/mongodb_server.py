@@ -189,6 +189,6 @@ class MongoPoolhouse(pooler.Pooler):
 
 
 def directory(workspace, name):
-    made = workspace / f"{name}-{os.urandom(2).hex()}"
+    made = workspace / f"{name}-{os.urandom(4).hex()}"
     made.mkdir()
     return made

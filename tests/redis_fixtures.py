@@ -12,7 +12,7 @@ PASSWORD = "red is/secret"
 
 def own_redis(workspace, name, **settings):
     """A Redis of one's own, not started yet."""
-    directory = workspace / f"{name}-{os.urandom(2).hex()}"
+    directory = workspace / f"{name}-{os.urandom(4).hex()}"
     directory.mkdir()
     return RedisServer(directory, **settings)
 
@@ -32,7 +32,7 @@ def pool(server, workspace, request):
     started = []
 
     def start(behind=server, file=None, **settings):
-        directory = workspace / f"redis-{request.node.name[:30].replace('/', '_')}-{os.urandom(2).hex()}"
+        directory = workspace / f"redis-{request.node.name[:30].replace('/', '_')}-{os.urandom(4).hex()}"
         directory.mkdir()
         started.append(RedisPoolhouse(directory, behind))
         return started[-1].start_with(file) if file else started[-1].start(**settings)
@@ -45,7 +45,7 @@ def pool(server, workspace, request):
 @pytest.fixture
 def guarded(workspace):
     """A Redis with a password."""
-    directory = workspace / f"guarded-{os.urandom(2).hex()}"
+    directory = workspace / f"guarded-{os.urandom(4).hex()}"
     directory.mkdir()
     made = RedisServer(directory, PASSWORD)
     made.url = lambda: f"redis://:red%20is%2Fsecret@127.0.0.1:{made.port}"

@@ -220,7 +220,7 @@ def test_wait_covers_what_the_client_wrote_elsewhere(pool):
 
 
 def test_a_server_that_dies_is_replaced_and_its_commands_fail(pool, workspace):
-    directory = workspace / f"mortal-{os.urandom(2).hex()}"
+    directory = workspace / f"mortal-{os.urandom(4).hex()}"
     directory.mkdir()
     mortal = RedisServer(directory).start()
     poolhouse = pool(mortal, unavailable_wait_time="10s")
@@ -248,7 +248,7 @@ def test_the_hard_limit_is_told_in_redis_own_words(pool):
 
 
 def test_a_cluster_is_refused_and_says_why(pool, workspace):
-    directory = workspace / f"cluster-{os.urandom(2).hex()}"
+    directory = workspace / f"cluster-{os.urandom(4).hex()}"
     directory.mkdir()
     clustered = RedisServer(directory, **{"cluster-enabled": "yes", "cluster-port": free_port()})
     clustered.start()

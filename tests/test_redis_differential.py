@@ -22,7 +22,7 @@ def two(workspace):
     """A Redis for itself, and one behind Poolhouse."""
     made = []
     for name in ("reference", "subject", "poolhouse"):
-        directory = workspace / f"redis-{name}-{os.urandom(2).hex()}"
+        directory = workspace / f"redis-{name}-{os.urandom(4).hex()}"
         directory.mkdir()
         made.append(directory)
     servers = [RedisServer(directory).start() for directory in made[:2]]

@@ -155,7 +155,7 @@ def test_an_upstream_that_is_not_who_it_should_be_gets_nothing(pool, secure, cer
 
 
 def test_unix_sockets_on_both_sides(pool, workspace):
-    folder = workspace / f"sockets-{os.urandom(2).hex()}"
+    folder = workspace / f"sockets-{os.urandom(4).hex()}"
     folder.mkdir()
     made = own_redis(workspace, "local", unixsocket=folder / "redis.sock").start()
     try:
