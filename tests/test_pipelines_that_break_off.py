@@ -1,11 +1,13 @@
 """Requests that were sent one behind the other without waiting, of which one does not come to its end: what stands behind it is not carried
 out as if that had been done."""
 
+import ssl
 import time
 
 import pytest
 
 import wire as w
+from cluster import PASSWORDS
 from test_clients_that_vanish import leave
 from waiting import eventually
 
@@ -105,3 +107,40 @@ def test_who_waits_for_its_answer_keeps_its_connection(start):
         assert told.value.sqlstate == "53300"
         holder.query("COMMIT")
         assert client.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.poolhouse_only
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_what_came_in_a_packet_of_its_own_behind_a_refused_begin_is_not_done(start, certificates, table, encrypted):
+    pooler = start(max_size=1, max_wait_time="600ms", tls_cert=certificates.server.certificate, tls_key=certificates.server.key)
+    with pooler.wire() as holder, pooler.open() as client:
+        holder.query("BEGIN")
+        if encrypted:
+            client.send(w.request(w.SSL_REQUEST))
+            assert client.receive(1) == b"S"
+            client.socket = ssl._create_unverified_context().wrap_socket(client.socket)
+        client.login("app", PASSWORDS["app"])
+        for sql in ["BEGIN", "INSERT INTO t_broken VALUES ('alone')", "ROLLBACK"]:
+            client.send(w.query(sql))
+            time.sleep(0.1)
+        assert client.error().sqlstate == "53300"
+        holder.query("COMMIT")
+        client.expect(b"Z")
+        told = client.error()
+        assert told.severity == "FATAL" and "behind a refused one" in told.text
+        assert client.closed_within(5)
+    assert table() == []
+
+
+@pytest.mark.poolhouse_only
+def test_what_is_sent_once_a_refusal_was_heard_is_done(start, table):
+    pooler = start(max_size=1, max_wait_time="300ms")
+    with pooler.wire() as holder, pooler.wire() as client:
+        holder.query("BEGIN")
+        client.send(w.parse("SELECT 1"), w.bind(), w.execute(), w.FLUSH)
+        assert client.error().sqlstate == "53300"
+        holder.query("COMMIT")
+        client.send(w.SYNC, w.query("INSERT INTO t_broken VALUES ('heard')"))
+        client.until_ready()
+        client.until_ready()
+    assert table() == ["heard"]

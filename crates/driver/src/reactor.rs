@@ -208,6 +208,9 @@ pub trait Reactor: 'static {
     /// Sends after all that was submitted before. What is submitted during a TLS handshake is dropped.
     fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted;
 
+    /// Bytes that have arrived and were not handed out. In TLS the encrypted ones, without what a record needs for itself.
+    fn unreceived(&self, id: ConnId) -> usize;
+
     /// Bytes that were to be sent and are still here.
     fn unsent(&self, id: ConnId) -> usize;
 

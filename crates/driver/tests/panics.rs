@@ -138,7 +138,7 @@ impl Protocol for Fragile {
         client.server = Some(tag);
     }
 
-    fn lease_failed(&self, me: ClientTag, _: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+    fn lease_failed(&self, me: ClientTag, _: &mut Client, why: LeaseFailure, _: usize, out: &mut Outbox) {
         out.insert(Peer::Client(me), |bytes| bytes.extend(format!("failed {why:?}\n").as_bytes()));
         out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
     }

@@ -75,7 +75,7 @@ impl Protocol for Framed {
     }
 
     fn granted(&self, _: ClientTag, (): &mut (), _: ServerTag, (): &mut (), _: &mut Outbox) {}
-    fn lease_failed(&self, _: ClientTag, (): &mut (), _: LeaseFailure, _: &mut Outbox) {}
+    fn lease_failed(&self, _: ClientTag, (): &mut (), _: LeaseFailure, _: usize, _: &mut Outbox) {}
     fn client_gone(&self, _: ClientTag, (): &mut (), _: &mut dyn Sessions<ServerTag, ()>, _: &mut Outbox) {}
     fn server_gone(&self, _: ServerTag, (): &mut (), _: &mut dyn Sessions<ClientTag, ()>, _: &mut Outbox) {}
     fn refuse(&self, _: ClientTag, (): &mut (), _: Refusal, _: &mut Outbox) {}

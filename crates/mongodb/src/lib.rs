@@ -169,7 +169,7 @@ impl Protocol for MongoDb {
         self.on_granted(me, client, tag, server, out);
     }
 
-    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
         self.on_lease_failed(me, client, &why, out);
     }
 

@@ -82,7 +82,7 @@ impl Protocol for Postgres {
         out: &mut Outbox,
     ) -> usize {
         match client.phase {
-            Phase::Ready => self.relay_client(me, client, servers, input, 0, out),
+            Phase::Ready | Phase::Refused(_) => self.relay_client(me, client, servers, input, 0, out),
             Phase::Login(_) => {
                 let at = self.login_input(me, client, input, out);
                 if matches!(client.phase, Phase::Ready) {
@@ -135,13 +135,15 @@ impl Protocol for Postgres {
                 self.prepare_for(me, client, tag, server, out);
             }
             // It was sent away, or cancelled, while the grant was on its way.
-            Phase::Ready | Phase::Closed => client.release(me, tag, server, protocol::Verdict::Clean, out),
+            Phase::Ready | Phase::Refused(_) | Phase::Closed => {
+                client.release(me, tag, server, protocol::Verdict::Clean, out)
+            }
             Phase::Applying | Phase::Subscribing => unreachable!("a client that is being served asks for no server"),
         }
     }
 
-    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
-        self.no_lease(me, client, why, out);
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, arrived: usize, out: &mut Outbox) {
+        self.no_lease(me, client, why, arrived, out);
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {

@@ -229,8 +229,16 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The lease that the client asked for is not to be had.
-    fn lease_failed(&self, me: ClientTag, client: &mut Self::Client, why: LeaseFailure, out: &mut Outbox);
+    /// The lease that the client asked for is not to be had. `arrived`: bytes that the client had sent by then, as far as they
+    /// have arrived, from the first one on that was not consumed. Whoever sent them did not know of this.
+    fn lease_failed(
+        &self,
+        me: ClientTag,
+        client: &mut Self::Client,
+        why: LeaseFailure,
+        arrived: usize,
+        out: &mut Outbox,
+    );
 
     /// Bytes that another session left with [`Effect::Post`](crate::Effect::Post) for a client. `key` tells whether they are
     /// for this one. Spans are of these bytes: what is sent so to many clients is not copied for each.

@@ -172,8 +172,8 @@ impl Protocol for Protocols {
         }
     }
 
-    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
-        call!(self, Client, client, protocol => protocol.lease_failed(me, client, why, out));
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, arrived: usize, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.lease_failed(me, client, why, arrived, out));
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {

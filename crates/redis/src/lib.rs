@@ -158,7 +158,7 @@ impl Protocol for Redis {
         self.on_granted(me, client, tag, server, out);
     }
 
-    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
         let why = refusal::of_failure(&why);
         if !self.not_found(client, &why, out) {
             client.on_lease_failed(me, &why, out);

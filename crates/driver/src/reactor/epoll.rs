@@ -308,6 +308,12 @@ impl Reactor for Epoll {
         self.submit(id, data)
     }
 
+    fn unreceived(&self, id: ConnId) -> usize {
+        let conn = &self.conns[id.0 as usize];
+        let there = conn.socket.as_ref().map_or(0, |socket| rustix::io::ioctl_fionread(socket).unwrap_or(0) as usize);
+        conn.tls.as_ref().map_or(there, |tls| tls.unreceived(there))
+    }
+
     fn unsent(&self, id: ConnId) -> usize {
         self.conns[id.0 as usize].unsent.as_ref().map_or(0, |unsent| unsent.bytes)
     }

@@ -19,6 +19,8 @@ use super::certificate;
 pub(crate) const MAX_RECORD: usize = 5 + (1 << 14) + 2048;
 /// Room made for what is to be sent, beyond the plaintext itself: per record of 16 KiB, and in all.
 const OVERHEAD: usize = 64;
+/// The least that a record adds to its plaintext: header, type and tag (RFC 8446, 5.2).
+const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 /// Handshake messages that one input can lead to, and alerts that an error can: more is a defect.
 const MAX_ANSWERS: usize = 64;
 
@@ -90,6 +92,13 @@ impl Channel {
     /// Something to be received is here and not in the socket.
     pub(crate) fn has_input(&self) -> bool {
         self.unread || self.ended || !self.early.is_empty()
+    }
+
+    /// Bytes of the peer's that are here or, so many, in the socket, less what one record needs for itself: but for their records, as
+    /// many as it has said.
+    pub(crate) fn unreceived(&self, in_socket: usize) -> usize {
+        let encrypted = (self.incoming.len() + in_socket).saturating_sub(RECORD_OVERHEAD);
+        self.early.len() + encrypted
     }
 
     /// The peer has ended the connection in order, and all it said has been taken.

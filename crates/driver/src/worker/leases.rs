@@ -230,7 +230,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.broken {
             return self.outboxes.push(out);
         }
-        if call(|| protocol.lease_failed(tag, &mut client.session, why, &mut out)).is_none() {
+        let arrived = client.held.len() + self.reactor.unreceived(client.conn);
+        if call(|| protocol.lease_failed(tag, &mut client.session, why, arrived, &mut out)).is_none() {
             return self.on_client_defect(slot, out);
         }
         self.execute(out, Source::NONE);

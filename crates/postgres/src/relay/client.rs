@@ -61,6 +61,9 @@ impl Postgres {
             client.unnamed = Some(input.bytes[parse].into());
         }
         if !prefaced || matches!(client.phase, Phase::Closed) {
+            if let Phase::Refused(unaware) = &mut client.phase {
+                *unaware = unaware.saturating_sub(to as u32);
+            }
             return to;
         }
         if !client.ahead_ended
@@ -122,7 +125,6 @@ impl Postgres {
             }
             let end = at + header.total();
             let here = end.min(bytes.len());
-            let was_refused = client.skip.is_refused();
             let rest_follows = if let Some((tag, server)) = &mut lease {
                 let message = Arrived { header, bytes, at, full: input.full };
                 if server.is_prefaced() && (client.ahead_ended || !client.may_go_ahead(server, &message)) {
@@ -178,8 +180,7 @@ impl Postgres {
                 // What was replaced up to its end has none.
                 forward && from < end
             } else if client.answer_alone(me, header.kind, out) {
-                let over = was_refused && client.skip == Skip::Nothing;
-                if over && bytes.get(end).is_some_and(|kind| *kind != front::TERMINATE) {
+                if client.skip == Skip::Nothing && client.goes_on_unaware(bytes, end) {
                     return refused_before(me, client, bytes.len(), out);
                 }
                 false
@@ -225,9 +226,9 @@ impl Client {
     /// Handles a message that needs no server; false if it needs one.
     fn answer_alone(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) -> bool {
         let ready = match (self.skip, kind) {
-            (Skip::Message | Skip::RefusedMessage, _) => true,
-            (Skip::ToSync | Skip::RefusedToSync | Skip::Nothing, front::SYNC) => true,
-            (Skip::ToSync | Skip::RefusedToSync, _) => false,
+            (Skip::Message, _) => true,
+            (Skip::ToSync | Skip::Nothing, front::SYNC) => true,
+            (Skip::ToSync, _) => false,
             // Leftovers of a COPY that failed, and nothing to flush.
             (Skip::Nothing, front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH) => false,
             (Skip::Nothing, _) => return false,
@@ -237,6 +238,18 @@ impl Client {
             out.insert(Peer::Client(me), |to| write_ready(to, IDLE));
         }
         true
+    }
+
+    /// What is ignored is over at `end`. True if that was a request that got no server, and another one begins there that was sent before
+    /// the client was told: it may still be in the socket. A Terminate is no request.
+    fn goes_on_unaware(&mut self, bytes: &[u8], end: usize) -> bool {
+        let Phase::Refused(unaware) = self.phase else { return false };
+        self.phase = Phase::Ready;
+        let behind = (unaware as usize).saturating_sub(end);
+        match bytes.get(end) {
+            Some(kind) => behind > 0 && *kind != front::TERMINATE,
+            None => behind > HEADER,
+        }
     }
 
     /// Asks for a server on account of a message of this type.

@@ -23,8 +23,15 @@ use crate::{
 };
 
 impl Postgres {
-    /// The client's lease is not to be had.
-    pub(crate) fn no_lease(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, out: &mut Outbox) {
+    /// The client's lease is not to be had; so much of its input has arrived.
+    pub(crate) fn no_lease(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        why: LeaseFailure,
+        arrived: usize,
+        out: &mut Outbox,
+    ) {
         let (code, message, hint, blame) = match why {
             LeaseFailure::WaitTimeout { waited, servers, limit } => (
                 code::TOO_MANY_CONNECTIONS,
@@ -68,7 +75,7 @@ impl Postgres {
         let report = Report { severity, code, message: &message, hint: &hint };
         if stays {
             client.decline(me, &report, out);
-            client.skip = client.skip.refused();
+            client.phase = Phase::Refused(u32::try_from(arrived).unwrap_or(u32::MAX));
             client.stand(me, protocol::Standing::Idle, out);
         } else if !matches!(client.phase, Phase::Closed) {
             client.fail(me, &report, blame, out);

@@ -95,6 +95,8 @@ pub(crate) enum Phase {
     Login(Box<Login>),
     /// Its requests are handled as they come.
     Ready,
+    /// A request got no server, and its end has not come yet. So many bytes, from the next one on, were sent before it was told.
+    Refused(u32),
     /// A lease was asked for.
     Waiting,
     /// The server it was granted is being brought to the client's settings.
@@ -113,25 +115,6 @@ pub(crate) enum Skip {
     Message,
     /// Everything up to a Sync.
     ToSync,
-    /// One message, which got no server: what stands behind it was sent by who did not know.
-    RefusedMessage,
-    /// Everything up to a Sync, of a request that got no server.
-    RefusedToSync,
-}
-
-impl Skip {
-    /// The same, of a request that got no server.
-    pub(crate) fn refused(self) -> Self {
-        match self {
-            Self::Message => Self::RefusedMessage,
-            Self::ToSync => Self::RefusedToSync,
-            other => other,
-        }
-    }
-
-    pub(crate) fn is_refused(self) -> bool {
-        matches!(self, Self::RefusedMessage | Self::RefusedToSync)
-    }
 }
 
 impl Client {

@@ -308,6 +308,10 @@ impl Reactor for VirtualReactor {
         })
     }
 
+    fn unreceived(&self, id: ConnId) -> usize {
+        self.with(id, |conn| conn.end.map_or(0, |end| self.seat.network.readable(end)))
+    }
+
     fn unsent(&self, id: ConnId) -> usize {
         self.with(id, |conn| conn.unsent.len())
     }

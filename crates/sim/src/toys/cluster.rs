@@ -197,7 +197,7 @@ impl Protocol for Cluster {
         out.insert(Peer::Server(tag), |bytes| bytes.extend([&client.line, "\n"].concat().bytes()));
     }
 
-    fn lease_failed(&self, me: ClientTag, client: &mut Client, _: LeaseFailure, out: &mut Outbox) {
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, _: LeaseFailure, _: usize, out: &mut Outbox) {
         client.answer(me, "!the host is not to be had", out);
     }
 

@@ -481,6 +481,39 @@ fn what_stands_behind_a_refused_request_is_not_done_without_it() {
 }
 
 #[test]
+fn what_has_arrived_behind_a_refused_request_is_not_done_though_it_came_later() {
+    let (mut stage, server, holder) = one_of_each();
+    stage.says(holder, &messages("Q:BEGIN"));
+    let client = add_client(&mut stage);
+    stage.says(client, &messages("Q:BEGIN"));
+    stage.says(client, &messages("Q:two"));
+    stage.wait(TOO_LONG);
+    let got = stage.got(client);
+    assert_eq!(error_code(&got), "53300");
+    assert!(text(&got).contains("FATAL") && text(&got).contains("behind a refused one"), "{}", text(&got));
+    assert!(stage.is_over(client));
+    assert_eq!((stage.servers().waiters, stage.got(server)), (0, messages("Q:BEGIN")));
+}
+
+#[test]
+fn what_is_sent_once_the_refusal_has_been_heard_is_done() {
+    let (mut stage, server, holder) = one_of_each();
+    stage.says(holder, &messages("Q:BEGIN"));
+    let client = add_client(&mut stage);
+    // A client that awaits the outcome before its Sync, and has its next request ready by then.
+    stage.says(client, &messages("P:~select_1~~~ B:~~~~~~~~ E:~~~~~ H"));
+    stage.wait(TOO_LONG);
+    assert_eq!(error_code(&stage.got(client)), "53300");
+    stage.says(server, &messages("C:BEGIN Z:T"));
+    stage.says(holder, &messages("Q:COMMIT"));
+    stage.says(server, &messages("C:COMMIT Z:I"));
+    stage.says(client, &messages("S Q:two"));
+    assert_eq!(stage.got(client), messages("Z:I"));
+    assert!(!stage.is_over(client));
+    assert!(stage.got(server).ends_with(&messages("Q:two")));
+}
+
+#[test]
 fn a_client_of_an_unavailable_database_is_told_what_the_last_attempt_ended_with() {
     in_all_pieces(PoolMode::Transaction, |stage, client, server| {
         stage.set_database(Host::Refuses);
