@@ -1,6 +1,7 @@
 """The admin address's page in a real browser, with real traffic: live figures, no complaint on the console, nothing fetched from elsewhere,
 readable on a phone and in the dark. DASHBOARD_PICTURES=DIR keeps pictures to look at."""
 
+import contextlib
 import os
 import pathlib
 import threading
@@ -49,6 +50,15 @@ class Traffic:
             thread.join()
 
 
+class Waiting(Traffic):
+    """Clients that want a server, and are told that there is none."""
+
+    def work(self):
+        while not self.over.is_set():
+            with contextlib.suppress(w.ServerError, w.Closed, TimeoutError), self.pooler.wire() as client:
+                client.query("SELECT 1")
+
+
 def cells(browser, table, heads):
     """The rows of a table, as dicts of these columns."""
     return browser.run(f"""[...document.querySelectorAll('#{table} tbody tr')].map(row => Object.fromEntries(
@@ -59,6 +69,10 @@ def cells(browser, table, heads):
 def tile(browser, name):
     """Its value; a dash before the first look, too."""
     return browser.run(f"[...document.querySelectorAll('.tile')].find(tile => tile.querySelector('dt').textContent === '{name}')?.querySelector('.value').textContent ?? '–'")
+
+
+def findings(browser):
+    return browser.run("document.getElementById('findings').textContent")
 
 
 @pytest.mark.parametrize("width, dark", [(1280, False), (1280, True), (390, False), (390, True)], ids=["light", "dark", "phone", "dark phone"])
@@ -125,3 +139,20 @@ def test_no_other_script_may_run_in_it(start):
         policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert answer.headers["X-Content-Type-Options"] == "nosniff" and answer.headers["X-Frame-Options"] == "DENY"
+
+
+def test_the_page_tells_what_the_doctor_says_and_which_settings_are_in_force(start, browser):
+    pooler = start(max_size=1, max_wait_time="10s", max_idle_time="70s")
+    with pooler.wire() as holder, Waiting(pooler):
+        holder.query("BEGIN")
+        browser.open(pooler.admin_url)
+        eventually("a first word", lambda: "it says nothing before it has looked for 10 s" in findings(browser))
+        eventually("what is in force", lambda: browser.run("document.getElementById('pool-lists').textContent").count("max_size 1,"))
+        lists = browser.run("document.getElementById('pool-lists').textContent")
+        assert "max_wait_time 10.0 s" in lists and "max_idle_time 70.0 s" in lists and "check_after_idle off" in lists, lists
+        eventually("a finding", lambda: "bench as app: " in findings(browser), seconds=30)
+        said = findings(browser)
+        assert "bench as app: servers are never given back" in said and "set transaction_idle_time = 30s" in said, said
+        assert browser.complaints() == []
+        if directory := os.environ.get("DASHBOARD_PICTURES"):
+            browser.picture(pathlib.Path(directory) / "dashboard-findings.png")

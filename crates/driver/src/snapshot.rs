@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pool::Counts;
+use pool::{Counts, PoolConfig};
 use protocol::PoolId;
 
 /// Upper bounds of the histogram buckets, in microseconds; the last bucket has no bound.
@@ -87,10 +87,8 @@ pub struct PoolSnapshot {
     pub address: String,
     /// Slots and waiters now.
     pub counts: Counts,
-    /// Its limits.
-    pub max_size: u32,
-    /// Its floor.
-    pub min_size: u32,
+    /// The rules in force.
+    pub config: PoolConfig,
     /// Clients logged in to it.
     pub clients: u64,
     /// Connections made since the start.

@@ -138,7 +138,7 @@ impl Protocol for Lines {
         client.server = Some(tag);
     }
 
-    fn lease_failed(&self, me: ClientTag, _: &mut LineClient, why: LeaseFailure, out: &mut Outbox) {
+    fn lease_failed(&self, me: ClientTag, _: &mut LineClient, why: LeaseFailure, _: usize, out: &mut Outbox) {
         out.insert(Peer::Client(me), |bytes| bytes.extend(format!("failed {why:?}\n").as_bytes()));
         out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
     }
@@ -477,7 +477,7 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
     may_go_on.send(()).unwrap();
     reload.join().unwrap();
     BufReader::new(stream).read_line(&mut String::new()).unwrap();
-    assert_eq!(driver.handle().snapshot().pools[0].max_size, 7);
+    assert_eq!(driver.handle().snapshot().pools[0].config.max_size, 7);
     driver.handle().stop();
     assert!(driver.join());
 }

@@ -1,8 +1,8 @@
 "use strict";
 // Asks /api/pools and /api/clients every two seconds and shows what happened in between. Only text is ever put into the page: names are
 // chosen by clients.
-const EVERY = 2000, PATIENCE = 5000, MAX_ROWS = 200, KEPT = 300, LEAST_SHOWN = 60, HOLDERS = 20;
-let before = null, chosen = null, timer = null, looking = false;
+const EVERY = 2000, EXAMINED_EVERY = 3, PATIENCE = 5000, MAX_ROWS = 200, KEPT = 300, LEAST_SHOWN = 60, HOLDERS = 20;
+let before = null, chosen = null, timer = null, looking = false, looks = 0;
 const history = new Map();
 
 const element = (name, attributes = {}, ...inside) => {
@@ -106,6 +106,33 @@ const chart = (name, points, lines, show) => {
 
 const list = (name, text) => element("div", { class: "list" }, element("h3", {}, name), element("p", { class: "soft" }, text));
 
+// The rules of a pool, in the words of the configuration.
+const ruled = settings => Object.entries(settings).map(([key, value]) =>
+  `${key} ${value === null ? key.startsWith("max_") && !key.endsWith("_time") ? "unlimited" : "off" : key.endsWith("_time") || key.endsWith("_idle") ? time(value) : count(value)}`).join(", ");
+
+const finding = (title, seen, kind, ...more) =>
+  element("div", { class: kind }, element("h3", {}, title), element("ul", {}, ...seen.map(text => element("li", {}, text))), ...more);
+
+// What the doctor found. Told again only when it changes, so that it is not read aloud every few seconds.
+let said = null;
+const showFindings = told => {
+  const paragraph = text => element("p", { class: "soft" }, text);
+  const span = told.state === "examined" ? `in the last ${time(told.window_s * 1000)}` : "";
+  const set = ({ key, to, from }) => element("p", {}, "set ", element("code", {}, `${key} = ${to}`), from === null ? "" : ` (now ${from})`);
+  const inside = told.state === "looking" ? [paragraph(`Looking: it says nothing before it has looked for ${told.needs_s} s.`)]
+    : told.state !== "examined" ? [paragraph(`There are more than ${told.most_pools} pools: too many to watch from here. Ask "poolhouse doctor".`)]
+    : [...told.findings.map(one => finding(`${one.of}: ${one.name}`, one.evidence, "finding", paragraph(`not: ${one.rules_out}`),
+        ...(one.setting ? [set(one.setting)] : []), element("p", {}, one.advice))),
+      ...told.undecided.map(one => finding(`${one.of}: undetermined: ${one.names.join(", ")}`, one.seen, "finding undecided", paragraph(`what would decide it: ${one.needs}`)))];
+  if (told.state === "examined" && inside.length === 0) {
+    inside.push(paragraph(told.pools === 0 ? "There is no pool yet: nobody has asked for a database." : `Healthy ${span}: none of the symptoms that it knows.`));
+  }
+  const key = JSON.stringify([told.state, told.findings?.map(one => [one.of, one.name]), told.undecided?.map(one => [one.of, one.names]), told.pools === 0]);
+  by("findings").setAttribute("aria-live", key === said ? "off" : "polite");
+  said = key;
+  by("findings").replaceChildren(...inside);
+};
+
 const showPool = (pool, then, bounds) => {
   by("pool").hidden = !pool;
   if (!pool) return;
@@ -125,6 +152,7 @@ const showPool = (pool, then, bounds) => {
     list("Check-outs that failed", listed(pool.checkout_failed)),
     list("Connections closed", listed(pool.closed)),
     list("Phases of connecting, mean", phases),
+    list("Settings in force", ruled(pool.settings)),
     list("Pinned now", listed(pool.pinned)),
     list("Functions that could touch a session", pool.suspicious.join(", ") || "none"));
 };
@@ -217,6 +245,7 @@ const look = async () => {
     if (before && at - before.at > 3 * EVERY) { before = null; for (const points of history.values()) points.push({}); }
     show(pools, clients.clients, before ? (at - before.at) / 1000 : 1);
     before = { ...pools, at };
+    if (looks++ % EXAMINED_EVERY === 0) showFindings(await ask("/api/findings"));
     by("clock").textContent = `as of ${new Date().toLocaleTimeString()}`;
     tell(pools.draining ? "draining: it accepts no new clients" : "live", pools.draining);
   } catch (error) {

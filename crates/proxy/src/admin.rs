@@ -23,10 +23,12 @@ use serde_json::Value;
 use settings::Secret;
 use tokio::sync::Semaphore;
 
+use self::findings::{Findings, Seen};
 use crate::config::Config;
 
 mod api;
 pub mod door;
+mod findings;
 mod guard;
 mod metrics;
 mod orders;
@@ -55,12 +57,31 @@ struct Inner {
     began: Instant,
     draining: AtomicBool,
     questions: Semaphore,
+    findings: Findings,
 }
 
 impl Inner {
     /// As of now: a reload may change whatever is read from it.
     fn config(&self) -> Arc<Config> {
         self.control.reloader.in_force()
+    }
+
+    /// `/api/pools`.
+    fn pools(&self) -> Value {
+        let suspicious = |id| self.control.reloader.suspicious(id);
+        api::pools(&self.handle.snapshot(), (&self.instance, self.began.elapsed()), suspicious)
+    }
+
+    /// What the doctor looks at, as it would be told to one outside.
+    fn seen(&self) -> Option<Seen> {
+        let clients = |which, most| {
+            serde_json::from_value::<watch::Clients>(api::clients(&self.handle.clients(which, most))).ok()
+        };
+        Some(Seen {
+            look: serde_json::from_value(self.pools()).ok()?,
+            holders: clients(Which::Holders, findings::MAX_HOLDERS)?.clients,
+            clients: clients(Which::All, findings::MAX_CLIENTS)?.clients,
+        })
     }
 
     /// Databases that are configured by name, and not those that clients made up: the word of their protocol, and the name.
@@ -84,6 +105,7 @@ impl Admin {
             began: Instant::now(),
             draining: AtomicBool::new(false),
             questions: Semaphore::new(MAX_QUESTIONS),
+            findings: Findings::default(),
         }))
     }
 
@@ -111,6 +133,7 @@ impl Admin {
             .route("/api/pools", get(pools))
             .route("/api/clients", get(clients))
             .route("/api/servers", get(servers))
+            .route("/api/findings", get(findings))
             .merge(orders::router(self))
             .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists all\n") })
             .layer(from_fn_with_state(self.clone(), guarded))
@@ -200,16 +223,19 @@ async fn metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn pools(State(admin): State<Admin>) -> Response {
-    json(
-        admin
-            .ask(|inner| {
-                let reloader = &inner.control.reloader;
-                api::pools(&inner.handle.snapshot(), (&inner.instance, inner.began.elapsed()), |id| {
-                    reloader.suspicious(id)
-                })
-            })
-            .await,
-    )
+    json(admin.ask(Inner::pools).await)
+}
+
+/// What the doctor says, with a look of its own if the last one was some time ago.
+async fn findings(State(admin): State<Admin>) -> Response {
+    let asked = admin.ask(|inner| inner.findings.answer(Instant::now(), || inner.seen())).await;
+    if asked.as_ref().is_some_and(|(_, looked)| *looked) {
+        tokio::spawn(async move {
+            tokio::time::sleep(findings::FORGETS_AFTER).await;
+            admin.0.findings.tidy(Instant::now());
+        });
+    }
+    json(asked.map(|(told, _)| told))
 }
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {

@@ -271,7 +271,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let snapshot = self.house.handle().snapshot();
         let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
         // What sessions keep from the start on is not held by anybody.
-        let unused = snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use <= pool.min_size);
+        let unused =
+            snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use <= pool.config.min_size);
         nobody && unused && self.recovery.is_none()
     }
 

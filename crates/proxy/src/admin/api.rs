@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot};
+use pool::PoolConfig;
 use protocol::PoolId;
 use serde_json::{Map, Value, json};
 
@@ -112,8 +113,9 @@ fn pool(pool: &PoolSnapshot, suspicious: &[String]) -> Value {
             "closing": pool.counts.closing,
             "total": pool.counts.total,
         },
-        "max_size": pool.max_size,
-        "min_size": pool.min_size,
+        "max_size": pool.config.max_size,
+        "min_size": pool.config.min_size,
+        "settings": settings(&pool.config),
         "created": pool.created,
         "closed": counted(&pool.closed),
         "checkout_failed": counted(&pool.checkout_failed),
@@ -127,6 +129,24 @@ fn pool(pool: &PoolSnapshot, suspicious: &[String]) -> Value {
         "last_error": pool.last_error.as_deref(),
         "paused": pool.paused,
         "drained": pool.drained,
+    })
+}
+
+/// The rules of a pool that are in force, by the names that they have in the configuration; times in milliseconds, null is off or
+/// unlimited.
+fn settings(config: &PoolConfig) -> Value {
+    let unlimited = |most: u32| (most > 0).then_some(most);
+    json!({
+        "max_size": unlimited(config.max_size),
+        "min_size": config.min_size,
+        "max_connecting": config.max_connecting,
+        "max_waiters": unlimited(config.max_waiters),
+        "max_wait_time": config.max_wait_time.map(ms),
+        "unavailable_wait_time": config.unavailable_wait_time.map(ms),
+        "max_idle_time": config.max_idle_time.map(ms),
+        "max_life_time": config.max_life_time.map(ms),
+        "check_after_idle": config.check_after_idle.map(ms),
+        "connect_time": ms(config.connect_timeout),
     })
 }
 
@@ -200,5 +220,8 @@ mod tests {
         assert_eq!(shown["pools"][0]["servers"]["idle"], json!(2));
         assert_eq!(shown["pools"][0]["closed"]["idle"], json!(5));
         assert_eq!(shown["pools"][0]["last_error"], Value::Null);
+        let settings = &shown["pools"][0]["settings"];
+        assert_eq!((&settings["max_size"], &settings["max_waiters"]), (&json!(20), &Value::Null));
+        assert_eq!((&settings["max_wait_time"], &settings["check_after_idle"]), (&json!(2000.0), &Value::Null));
     }
 }

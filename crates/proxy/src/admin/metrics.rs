@@ -264,7 +264,7 @@ impl Group {
             add_times(self.connect.entry(name).or_default(), times);
         }
         add_times(&mut self.hold, &pool.hold);
-        self.max_size += u64::from(pool.max_size);
+        self.max_size += u64::from(pool.config.max_size);
         self.created += pool.created;
         self.clients += pool.clients;
         self.waiters += u64::from(counts.waiters);
@@ -389,8 +389,7 @@ pub(super) mod tests {
             user: user.to_owned(),
             address: "h:5432".to_owned(),
             counts,
-            max_size: 20,
-            min_size: 0,
+            config: pool::PoolConfig::default(),
             clients: 7,
             created: 9,
             closed: vec![("idle", 5), ("life", 1)],
