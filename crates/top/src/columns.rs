@@ -58,10 +58,20 @@ fn path(pool: &PoolRow, path: &str) -> Option<f64> {
     pool.checkout_p99_ms.get(path).copied().flatten()
 }
 
+/// The state of a pool in five letters, so that it fits into 80 columns.
+fn state(state: &'static str) -> &'static str {
+    match state {
+        "paused" => "pause",
+        "drained" => "drain",
+        "unavailable" => "down",
+        other => other,
+    }
+}
+
 /// Of the pools. HOLD, QUEUED and CREATED are 99th percentiles: how long servers are held, and how long it took to get one that others
 /// held first, or that had to be made first.
 pub const POOLS: &[Column<PoolRow>] = &[
-    Column::name("DATABASE", 12, |pool| &pool.database),
+    Column::name("DATABASE", 10, |pool| &pool.database),
     Column::name("USER", 8, |pool| &pool.user),
     Column::number("WAIT", 5, |pool| pool.waiters.to_string(), |pool| Some(pool.waiters as f64)),
     Column::number("OLDEST", 6, |pool| time(pool.oldest_wait_ms), |pool| pool.oldest_wait_ms),
@@ -76,10 +86,10 @@ pub const POOLS: &[Column<PoolRow>] = &[
     Column::number("QUEUED", 6, |pool| time(path(pool, "queued")), |pool| path(pool, "queued")),
     Column::number("CREATED", 7, |pool| time(path(pool, "created")), |pool| path(pool, "created")),
     Column::number("FAIL/S", 6, |pool| rate(pool.failed_per_s), |pool| pool.failed_per_s),
+    Column::name("STATE", 5, |pool| state(pool.state)),
     Column::number("IDLE", 5, |pool| pool.idle.to_string(), |pool| Some(pool.idle as f64)),
     Column::number("CLIENTS", 7, |pool| pool.clients.to_string(), |pool| Some(pool.clients as f64)),
     Column::number("NEW/MIN", 7, |pool| rate(pool.created_per_min), |pool| pool.created_per_min),
-    Column::name("STATE", 11, |pool| pool.state),
     Column::name("PROTOCOL", 8, |pool| &pool.protocol),
     Column::name("ADDRESS", 21, |pool| &pool.address),
 ];

@@ -27,6 +27,7 @@ HOLD     99th percentile of how long servers were held
 QUEUED   99th percentile of the time to get a server that others had first
 CREATED  99th percentile of the time to get a server that had to be made first
 FAIL/S   check-outs that failed, a second
+STATE    pause, drain: an operator's order; down: the database cannot be reached
 PINNED   why a server stays with its client after the transaction
 
 1 2 3 Tab  pools, clients that hold a server or wait, pinned clients
@@ -315,11 +316,13 @@ mod tests {
         let lines = drawn(80, 24, &[]);
         assert_eq!(lines[0].trim_end(), "Poolhouse 0.1.0 127.0.0.1:9930  workers' CPU 31% 28%  sent away 2.0/s");
         assert_eq!(lines[1].trim_end(), "postgres 0.0.0.0:6432  clients 1003 of 10000: 3 active, 1000 idle");
-        for head in ["DATABASE", "USER", "WAIT", "OLDEST", "USE/MAX", "TPS", "HOLD", "QUEUED", "CREATED", "FAIL/S"] {
+        for head in
+            ["DATABASE", "USER", "WAIT", "OLDEST", "USE/MAX", "TPS", "HOLD", "QUEUED", "CREATED", "FAIL/S", "STATE"]
+        {
             assert!(lines[2].contains(head), "{head} in {}", lines[2]);
         }
         let cells: Vec<_> = lines[3].split_whitespace().collect();
-        assert_eq!(cells, ["database99", "app", "99", "-", "3/20", "12345", "1.2ms", "-", "-", "0"]);
+        assert_eq!(cells, ["database99", "app", "99", "-", "3/20", "12345", "1.2ms", "-", "-", "0", "ready"]);
         let clients = lines.iter().position(|line| line.starts_with("  FOR ")).expect("the clients");
         assert!(lines[clients + 1].starts_with("199ms    199 transaction"), "{}", lines[clients + 1]);
     }
