@@ -5,9 +5,11 @@
     bench/prediction.py exhaustion-trouble --repeats 5 --json -
 
 First the server alone is measured for a few seconds (through the same relay, without delays): its service times and what connecting takes
-are what the plan is given. Then each scenario runs several times; the median is what the prediction is compared with, and the spread of
-the runs says how well a measurement predicts the next one. Only a quiet machine gives figures that mean anything. Goals, where a pool is
-used by less than 80%: 10% at p50, 15% at p95, 25% at p99. Refuses to know how either verb works.
+are what the plan is given. How long an operation takes depends on how warm everything is, so it is measured in the way in which the load
+comes: one operation after the other, or spaced. Bursts share the server's processors, and for clients that never pause there is a sweep. Then
+each scenario runs several times; the median is what the prediction is compared with, and the spread of the runs says how well a
+measurement predicts the next one. Only a quiet machine gives figures that mean anything. Goals, where a pool is used by less than 80%: 10%
+at p50, 15% at p95, 25% at p99. Refuses to know how either verb works.
 """
 
 import argparse
@@ -19,7 +21,9 @@ import sys
 import tempfile
 import tomllib
 
+import cluster
 import cpu
+import processes
 import stats
 from generator import binary
 from run import machine
@@ -83,18 +87,69 @@ def asked(verb, *arguments):
 
 
 def alone(scenario, seconds):
-    """A scenario file that measures the same target under a light load: with connections that stay, for the service times; with some that
-    are replaced all the time, for what connecting takes; and with one for each operation, for the first operation on a new one."""
+    """A scenario file that measures the same target under a light load: spaced operations and operations one after the other, with a
+    connection that stays, for the service times; some whose connections are replaced all the time, for what connecting takes; and one
+    connection for each operation, for the first operation on a new one."""
     text = ["[scenario]", 'name = "alone"', "seed = 1", "[target]"]
     text += [f"{key} = {written(value)}" for key, value in scenario["target"].items()]
-    text += ["[load]", "rate = 50", f'duration = "{seconds}s"', 'spacing = "poisson"', 'warmup = "2s"', "[pool]", "max_size = 10",
-             "min_size = 10", 'max_life_time = "off"', 'max_idle_time = "off"']
+    text += ["[load]", f'duration = "{seconds}s"', 'warmup = "2s"', "[pool]", "max_size = 10", "min_size = 10",
+             'max_life_time = "off"', 'max_idle_time = "off"']
     if "fault" in scenario:
         # The relay costs some time by itself, and so it does in the run.
         text += ["[[fault]]", 'kind = "delay"', 'delay = "1us"']
-    text += ["[[variant]]", 'name = "serving"', "[[variant]]", 'name = "connecting"', 'pool = { max_life_time = "2s" }',
+    spaced = 'load = { rate = 50, spacing = "poisson" }'
+    text += ["[[variant]]", 'name = "spaced"', spaced,
+             "[[variant]]", 'name = "one after the other"', "load = { clients = 1 }",
+             "[[variant]]", 'name = "connecting"', spaced, 'pool = { max_life_time = "2s" }',
              "[[variant]]", 'name = "first"', "load = { rate = 5 }", "pool = { reuse = false }"]
     return "\n".join(text) + "\n"
+
+
+def comes(load):
+    """How a load comes."""
+    if "burst" in load:
+        return "one after the other" if load.get("at_once") == 1 else "bursts"
+    return "without a pause" if load.get("clients", 0) > 1 else "one after the other" if "clients" in load else "spaced"
+
+
+def curve(target, folder):
+    """What more operations at once do to the same database: the file of a sweep."""
+    database = cluster.Cluster(processes.directory(), target.get("scale", 1))
+    file = os.path.join(folder, "curve.json")
+    asked_of = [f"--{target['script']}", "--protocol", target.get("protocol", "simple"), "--schema", "public"]
+    command = [binary(), "sweep", f"postgres://{cluster.USER}@127.0.0.1:{database.port}/{cluster.DATABASE}", *asked_of, "--scale",
+               str(target.get("scale", 1)), "--clients", "1..64", "--rounds", "3", "--point-time", "2s", "--json", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    processes.stop_all()
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return file
+
+
+def predictions(path, scenario, options):
+    """What the plan says of each variant, in the order of the file."""
+    target = scenario["target"]
+    with tempfile.TemporaryDirectory() as folder:
+        light = os.path.join(folder, "alone.toml")
+        with open(light, "w") as file:
+            file.write(alone(scenario, options.alone))
+        spaced, row, connecting, fresh = asked("bench", light)
+        first = (fresh["service_ms"]["mean"] - spaced["service_ms"]["mean"]) * 1000
+        serving = {"spaced": spaced, "bursts": spaced, "one after the other": row, "without a pause": row}
+        plans = {}
+        variants = [scenario["load"] | variant.get("load", {}) for variant in scenario.get("variant", [{}])]
+        for way in {comes(load) for load in variants}:
+            measured = os.path.join(folder, f"{way}.json")
+            with open(measured, "w") as file:
+                json.dump(apart(dict(serving[way]), dict(connecting)), file)
+            told = ["--measured", measured, "--first", f"{max(1, round(first))}us"]
+            if way == "bursts":
+                # Redis has one thread for all; a burst on PostgreSQL shares the processors.
+                told += ["--parallel", str(os.cpu_count() if target["start"] == "postgres" else 1)]
+            elif way == "without a pause" and target["start"] == "postgres":
+                told += ["--curve", curve(target, folder)]
+            plans[way] = [case["result"] for case in asked("plan", path, *told)["given"]]
+        return [plans[comes(load)][number] for number, load in enumerate(variants)]
 
 
 def apart(serving, connecting):
@@ -116,15 +171,7 @@ def compared(name, options):
     path = os.path.join(SCENARIOS, f"{name}.toml")
     with open(path, "rb") as file:
         scenario = tomllib.load(file)
-    with tempfile.TemporaryDirectory() as folder:
-        light, measured = os.path.join(folder, "alone.toml"), os.path.join(folder, "alone.json")
-        with open(light, "w") as file:
-            file.write(alone(scenario, options.alone))
-        with open(measured, "w") as file:
-            *parts, fresh = asked("bench", light)
-            json.dump(apart(*parts), file)
-        first = (fresh["service_ms"]["mean"] - parts[0]["service_ms"]["mean"]) * 1000
-        predicted = [case["result"] for case in asked("plan", path, "--measured", measured, "--first", f"{max(1, round(first))}us")["given"]]
+    predicted = predictions(path, scenario, options)
     runs = [asked("bench", path) for _ in range(options.repeats)]
     rows = []
     for variant, prediction in enumerate(predicted):

@@ -71,6 +71,25 @@ pub struct Outputs {
     html: Option<OutputFile>,
 }
 
+/// Standard output. Whoever reads it may have seen enough, as `head` has: that is no failure.
+struct Audience<W>(W);
+
+impl<W: Write> Write for Audience<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
+    }
+}
+
 /// Where the JSON goes.
 #[derive(Debug)]
 enum Json {
@@ -103,7 +122,7 @@ impl Outputs {
         json: impl FnOnce() -> anyhow::Result<String>,
         html: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = Audience(io::stdout().lock());
         let shown = match &self.json {
             Json::StandardOutput => Ok(()),
             Json::Nowhere | Json::File(_) => table(&mut out).context("cannot write to standard output"),
@@ -142,6 +161,23 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "a result of yesterday");
         OutputFile::open(&path).unwrap().write("today").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "today");
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
+        struct Failing(io::ErrorKind);
+        impl Write for Failing {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Err(self.0.into())
+            }
+        }
+        let mut left = Audience(Failing(io::ErrorKind::BrokenPipe));
+        assert!(left.write_all(b"table").and_then(|()| left.flush()).is_ok());
+        let mut full = Audience(Failing(io::ErrorKind::StorageFull));
+        assert!(full.write_all(b"table").is_err() && full.flush().is_err());
     }
 
     #[test]

@@ -198,6 +198,9 @@ impl Wishes {
         // Whoever says what a service takes means that, and not what somebody else has measured.
         let says = self.service.is_some() || self.measured.is_some();
         let below = if says { Self { service: None, service_p99: None, measured: None, ..below } } else { below };
+        // So does whoever says what more of them at once do.
+        let says = self.curve.is_some() || self.parallel.is_some();
+        let below = if says { Self { curve: None, parallel: None, ..below } } else { below };
         Self {
             service: self.service.or(below.service),
             service_p99: self.service_p99.or(below.service_p99),
@@ -250,7 +253,9 @@ impl Wishes {
         let mut curve = curve.transpose()?;
         let service = match (sum(&measured, |result| result.total.service_ms.as_ref()), self.service, &sweep) {
             (Some(histogram), _, _) => {
-                Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?
+                let times = Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?;
+                // What was measured is as long as the operation was with the server, the client's own time included.
+                times.without(self.pause.unwrap_or_default())
             }
             (None, Some(mean), _) => self.of_mean(mean).map_err(|message| ("service_p99", message))?,
             (None, None, Some(sweep)) => {

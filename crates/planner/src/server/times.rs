@@ -61,6 +61,16 @@ impl Times {
         (count > 0).then_some(Self::Measured(Measured { steps, mean, count }))
     }
 
+    /// Each that was measured is shorter by this, and none is shorter than nothing; others stay as they are.
+    #[must_use]
+    pub fn without(self, part: Duration) -> Self {
+        let Self::Measured(mut measured) = self else { return self };
+        let part_ns = part.as_nanos() as f64;
+        measured.steps.iter_mut().for_each(|(_, ns)| *ns = (*ns - part_ns).max(0.0));
+        measured.mean = measured.mean.saturating_sub(part);
+        Self::Measured(measured)
+    }
+
     /// One of them, in nanoseconds.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> f64 {
@@ -140,6 +150,18 @@ mod tests {
         near(all[all.len() * 99 / 100], 42.0, 0.03);
         assert!(Times::lognormal(Duration::from_millis(10), Duration::from_millis(9)).is_err());
         assert!(Times::lognormal(Duration::from_millis(10), Duration::from_millis(900)).is_err());
+    }
+
+    #[test]
+    fn what_the_client_did_itself_is_taken_off_what_was_measured() {
+        let mut histogram = Histogram::new();
+        (0..1000).for_each(|n| histogram.record(Duration::from_micros(400_000 + n)));
+        let times = Times::measured(&histogram).unwrap().without(Duration::from_millis(400));
+        assert!(times.mean() < Duration::from_micros(900), "{:?}", times.mean());
+        let all = drawn(&times);
+        assert!(all[0] >= 0.0 && *all.last().unwrap() < 5.0, "{:?}", all.last());
+        let said = Times::Constant(Duration::from_millis(3));
+        assert_eq!(said.clone().without(Duration::from_millis(1)), said, "what was said is the server's alone");
     }
 
     #[test]
