@@ -39,13 +39,16 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
+.PHONY: help setup setup-bench build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing (Debian packages, .venv), and say what
 	@scripts/setup.sh
+
+setup-bench: ## the same, and the rivals of benchmarks
+	@scripts/setup.sh bench
 
 build: ## build the release binary
 	$(CARGO) build --release --locked -p poolhouse -p sim
@@ -112,24 +115,24 @@ plan-mutants: setup ## puts other rules into the pool one by one (tests/plan_mut
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo
 
-bench: setup build ## measure beside PgBouncer, in front of Redis and MongoDB, and over HTTP (PGBOUNCER=path names another than Debian's)
+bench: setup-bench build ## measure beside PgBouncer, in front of Redis and MongoDB, and over HTTP (PGBOUNCER=path names another than Debian's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
 	$(MAKE) bench-mongodb
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/rest_run.py $(BENCH_REST_ARGS)
 	$(CARGO) bench --locked -p pool
 
-bench-redis: setup build ## measure in front of Redis beside twemproxy and HAProxy
+bench-redis: setup-bench build ## measure in front of Redis beside twemproxy and HAProxy
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
 
-bench-mongodb: setup build ## measure in front of MongoDB beside HAProxy
+bench-mongodb: setup-bench build ## measure in front of MongoDB beside HAProxy
 	$(CARGO) build --release --locked -p mongodb --example responder
 	POOLHOUSE=$(POOLHOUSE) RESPONDER=$(CURDIR)/target/release/examples/responder $(PYTHON) bench/mongodb_run.py $(BENCH_MONGODB_ARGS)
 
-bench-rest: setup build ## measure Redis over HTTP beside webdis (Debian's webdis and wrk)
+bench-rest: setup-bench build ## measure Redis over HTTP beside webdis
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/rest_run.py $(BENCH_REST_ARGS)
 
-bench-load: setup build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
+bench-load: setup-bench build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/generator.py $(BENCH_ARGS)
 	$(CARGO) test --locked --release -p bench --test accuracy -- --ignored --test-threads=1
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and measuring Poolhouse needs, says what it installs, and does nothing when
-# all is there. Runs as root, or as an ordinary user with sudo. Does not install Rust: it says how.
+# all is there. `setup.sh bench` also installs rivals that only benchmarks need. Runs as root, or as an ordinary
+# user with sudo. Does not install Rust: it says how.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -57,6 +58,11 @@ missing_packages() {
     have pgpool || echo pgpool2
     have_browser || echo chromium
     have_venv || echo python3-venv
+    [ "$purpose" = bench ] || return 0
+    have webdis || echo webdis
+    have wrk || echo wrk
+    have ab || echo apache2-utils
+    have nginx || echo nginx-light
 }
 
 as_root() {
@@ -91,6 +97,8 @@ make_venv() {
     echo "$want" >$stamp
 }
 
+purpose=${1:-test}
+case $purpose in test | bench) ;; *) fail "there is no '$purpose' to set up: write bench, or nothing" ;; esac
 check_rust
 install_packages
 make_venv
