@@ -196,3 +196,18 @@ def test_the_scenario_that_the_guide_shows_can_be_planned(tmp_path):
 def test_each_published_case_is_planned(name):
     result = plan(pooler.ROOT / f"scenarios/{name}.toml")
     assert result["given"] and result["reasons"] and result["fragments"]
+
+
+def test_pools_that_could_want_more_than_the_server_has_are_warned_of():
+    result = plan("--rate", "4000", "--service", "8ms", "--instances", "40", "--max-size", "20", "--server-limit", "500", "--reserved", "20")
+    assert any("40 instances x 20 = 800 connections could be wanted, and 480 are free" in warning for warning in result["warnings"]), result["warnings"]
+    result = plan("--rate", "4000", "--service", "8ms", "--instances", "40", "--max-size", "12", "--server-limit", "500", "--reserved", "20")
+    assert not any("could be wanted" in warning for warning in result["warnings"]), result["warnings"]
+
+
+def test_the_nearest_setting_fails_no_more_than_the_given_one():
+    result = plan("--rate", "6000", "--service", "6ms", "--service-p99", "30ms", "--instances", "40", "--server-limit", "300", "--reserved", "30",
+                "--max-size", "6", "--stall", "200ms/3s/20s", "--objective", "p99<100ms", "--objective", "errors<0.1%", status=99)
+    share = lambda total: sum(total["errors"].values()) / (total["requests"] + sum(total["errors"].values()))  # noqa: E731
+    given, best = result["given"][0]["result"], result["best"]["cases"][0]["result"]
+    assert 0.001 < share(best) <= share(given) * 1.1, (share(best), share(given))

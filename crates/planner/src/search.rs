@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use bench::plan::{MAX_CONNECTIONS, Plan, PoolConfig, Shape};
+use bench::{
+    plan::{MAX_CONNECTIONS, Plan, PoolConfig, Shape},
+    result::Measured,
+};
 use workload::{Fault, Stage, Window};
 
 use crate::{
@@ -117,6 +120,8 @@ struct Judged {
     missed: Vec<Missed>,
     /// Somebody had to wait for a connection.
     waited: bool,
+    /// The share of operations that failed.
+    failed: f64,
     /// The 99th percentile of the response time in milliseconds; infinite where nothing was answered.
     p99: f64,
 }
@@ -171,7 +176,8 @@ impl<'q, 'p> Search<'q, 'p> {
     }
 
     /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
-    /// largest that was too small. If none is large enough, the one with which the fewest are missed, of several the fastest.
+    /// largest that was too small. If none is large enough, the one with which the fewest are missed,
+    /// of several that which fails least, of these the fastest.
     fn max_size(&mut self, most: u32) -> (u32, bool, Option<(u32, Vec<Missed>)>) {
         let mut tried: Vec<(u32, Judged)> = Vec::new();
         let mut size = self.least().min(most);
@@ -195,7 +201,7 @@ impl<'q, 'p> Search<'q, 'p> {
         }
         let nearest = tried.iter().min_by(|(one, a), (other, b)| {
             let fewer = a.missed.len().cmp(&b.missed.len());
-            fewer.then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
+            fewer.then(a.failed.total_cmp(&b.failed)).then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
         });
         let nearest = nearest.map_or(most, |(size, _)| *size);
         (nearest, false, tried.pop().map(|(size, judged)| (size, judged.missed)))
@@ -325,6 +331,7 @@ impl<'q, 'p> Search<'q, 'p> {
                 tight: self.missed(&outcomes, self.margin),
                 missed: self.missed(&outcomes, 0.0),
                 waited: waits.is_none_or(|waits| waits.max > 0.0),
+                failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
             };
             if !judged.tight.is_empty() {
@@ -391,4 +398,9 @@ fn window(fault: &Fault) -> Option<Window> {
         Fault::Stall { window, .. } | Fault::BlackHole { window } | Fault::Cut { window } => Some(*window),
         Fault::Delay { .. } | Fault::Forget { .. } => None,
     }
+}
+/// The share of operations that failed; nothing where none ended.
+fn failed(total: &Measured) -> f64 {
+    let errors = total.errors.values().sum::<u64>() as f64;
+    errors / (total.requests as f64 + errors).max(1.0)
 }

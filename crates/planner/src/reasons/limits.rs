@@ -15,6 +15,7 @@ use crate::{
 const CROWDED: f64 = 0.5;
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    given(question, words);
     if let Some(settings) = &prediction.settings {
         budget(question, settings, words);
         memory(question, settings, words);
@@ -31,6 +32,25 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     clients(question, load, prediction, words);
     platform(question, load, words);
     exclusive(prediction, words);
+}
+
+/// What the given pools could open at their largest, though this load does not make them.
+fn given(question: &Question, words: &mut Words) {
+    let Some(room) = question.spec.room() else { return };
+    if question.spec.budget.is_some() {
+        return;
+    }
+    let most = |case: &Plan| u64::from(case.pool.config.max_size) * u64::from(case.pool.instances);
+    if let Some(case) = question.cases.iter().max_by_key(|case| most(case)).filter(|case| most(case) > u64::from(room))
+    {
+        words.warn(format!(
+            "As given, {} x {} = {} connections could be wanted, and {room} are free: a bad day, or a leak in one instance, takes those \
+             of the others.",
+            counted(case.pool.instances.into(), "instance"),
+            case.pool.config.max_size,
+            most(case)
+        ));
+    }
 }
 
 /// The server's limit.
@@ -110,9 +130,10 @@ fn shared(prediction: &Prediction, words: &mut Words) {
     words.say(
         "one pool for all",
         format!(
-            "Behind one Poolhouse the same load needs a max_size of {}{verdict}, instead of {} x {} = {}: not all instances are busy at the \
-             same moment.",
+            "Behind one Poolhouse the same load needs a max_size of {} with a min_size of {}{verdict}, instead of {} x {} = {}: not all \
+             instances are busy at the same moment.",
             shared.sizes.max_size,
+            shared.sizes.min_size,
             settings.instances,
             settings.max_size,
             settings.in_all()

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     little(load, prediction, words);
-    in_stall(load, prediction, words);
+    in_stall(question, load, prediction, words);
     server(question, prediction, words);
     rules(question, prediction, words);
 }
@@ -56,7 +56,7 @@ fn little(load: &Plan, prediction: &Prediction, words: &mut Words) {
 }
 
 /// In the worst stall.
-fn in_stall(load: &Plan, prediction: &Prediction, words: &mut Words) {
+fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     let facts = &prediction.facts;
     let (Some(held), Some(need), Some(rate), Some((delay, length))) =
         (facts.held_in_stall_ms, facts.in_use_in_stall, facts.peak_rate, stall(&load.faults))
@@ -79,7 +79,8 @@ fn in_stall(load: &Plan, prediction: &Prediction, words: &mut Words) {
     for case in
         prediction.given.iter().zip(given_sizes(prediction)).filter_map(|(case, size)| size.map(|size| (case, size)))
     {
-        let all = case.1.saturating_mul(load.pool.instances);
+        let room = question.spec.room().unwrap_or(u32::MAX);
+        let all = case.1.saturating_mul(load.pool.instances).min(room);
         if let Some(inflection) = facts.inflection(all).filter(|_| !told.contains(&all)) {
             told.push(all);
             let verdict =
