@@ -31,6 +31,7 @@ mod guard;
 mod metrics;
 mod orders;
 mod page;
+mod tuned;
 
 pub use metrics::{Process, render};
 pub use orders::Control;
@@ -190,7 +191,8 @@ async fn metrics(State(admin): State<Admin>) -> Response {
         let snapshot = inner.handle.snapshot();
         let suspicious =
             snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
-        let process = Process { dropped_log_lines: (inner.dropped_log_lines)(), reloads: reloader.count(), suspicious };
+        let (dropped_log_lines, tuners) = ((inner.dropped_log_lines)(), inner.control.tuning.tuners());
+        let process = Process { dropped_log_lines, reloads: reloader.count(), suspicious, tuners };
         render(&snapshot, inner.config().admin.user_label, process)
     };
     match admin.ask(render).await {
@@ -203,10 +205,9 @@ async fn pools(State(admin): State<Admin>) -> Response {
     json(
         admin
             .ask(|inner| {
-                let reloader = &inner.control.reloader;
-                api::pools(&inner.handle.snapshot(), (&inner.instance, inner.began.elapsed()), |id| {
-                    reloader.suspicious(id)
-                })
+                let (reloader, tuners) = (&inner.control.reloader, inner.control.tuning.tuners());
+                let about = |id| (reloader.suspicious(id), tuners.get(&id));
+                api::pools(&inner.handle.snapshot(), (&inner.instance, inner.began.elapsed()), about)
             })
             .await,
     )
