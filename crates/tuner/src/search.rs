@@ -114,9 +114,7 @@ impl Search {
             }
             self.up.done = true;
         }
-        let next = between(self.low, self.anchor).filter(|_| !self.hump);
-        self.hump = true;
-        next
+        between(self.low, self.anchor).filter(|_| !self.hump)
     }
 
     /// What came of a trial of this size beside the anchor. Trials that were broken off count, too, so that there is an end.
@@ -124,6 +122,7 @@ impl Search {
         self.trials += 1;
         let fewer = size < self.anchor;
         if fewer && size > self.low {
+            self.hump = true;
             if outcome == Reason::Better {
                 self.worse = (Some(self.low), Some(self.anchor));
                 (self.anchor, self.low) = (size, size);

@@ -53,6 +53,8 @@ pub struct Trial {
     most: usize,
     /// Windows taken.
     taken: usize,
+    /// Pairs that there were when it began, or went on after a pause.
+    from: usize,
     /// The first window of the present pair.
     half: Option<Window>,
     /// Of each pair: the logarithms of the ratios of throughput and of crowd, the candidate's to the present one's.
@@ -74,6 +76,7 @@ impl Trial {
             window,
             most: most.clamp(LOOKS[0], ranks::MOST),
             taken: 0,
+            from: 0,
             half: None,
             gains: Vec::new(),
             crowds: Vec::new(),
@@ -82,6 +85,17 @@ impl Trial {
             at_present: Window::default(),
             at_candidate: Window::default(),
         }
+    }
+
+    /// The same, to go on with later: what its pairs say does not depend on when they were.
+    pub fn paused(self) -> Self {
+        let taken = self.taken.next_multiple_of(4);
+        Self { taken, from: self.gains.len(), half: None, unasked: 0, ..self }
+    }
+
+    /// Whether there are more pairs than when it began, or went on.
+    pub fn has_progressed(&self) -> bool {
+        self.gains.len() > self.from
     }
 
     /// The size in force before and beside it.

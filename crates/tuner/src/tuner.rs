@@ -91,11 +91,13 @@ struct Searching {
     before: Before,
     /// What the smallest size rests on that does as much as the best one.
     alike: Option<Evidence>,
+    /// A trial that was broken off because nobody waited any more.
+    paused: Option<Trial>,
 }
 
 impl Stage {
     fn searching(search: Search, before: Before) -> Self {
-        Self::Searching(Box::new(Searching { search, before, alike: None }))
+        Self::Searching(Box::new(Searching { search, before, alike: None, paused: None }))
     }
 }
 
@@ -251,12 +253,18 @@ impl Tuner {
     /// The next trial of a search, or its end.
     fn go_on(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Searching(searching) = &mut self.stage else { unreachable!("it searches") };
-        let Searching { search, before, alike } = &mut **searching;
+        let Searching { search, before, alike, paused } = &mut **searching;
         if let Some(candidate) = search.next() {
             if search.trials() == 0 {
                 before.errors = window.errors_part();
             }
-            return Some(self.try_out(candidate, self.limits.window, ranks::MOST));
+            let is_same = |trial: &Trial| (trial.present(), trial.candidate()) == (self.size, candidate);
+            let Some(trial) = paused.take().filter(is_same) else {
+                return Some(self.try_out(candidate, self.limits.window, ranks::MOST));
+            };
+            self.trial = Some(trial);
+            let (from, to) = (self.size, self.size);
+            return Some(Step { from, to, tries: Some(candidate), reason: Reason::Tries, evidence: None });
         }
         let (from, to, before, evidence) = (self.size, search.result(), *before, alike.take());
         if to != before.size {
@@ -288,7 +296,11 @@ impl Tuner {
         let (present, candidate, evidence) = (trial.present(), trial.candidate(), trial.evidence());
         match &mut self.stage {
             Stage::Searching(searching) => {
-                searching.search.tell(candidate, outcome);
+                if outcome == Reason::NoDemand && trial.has_progressed() {
+                    searching.paused = Some(trial.paused());
+                } else {
+                    searching.search.tell(candidate, outcome);
+                }
                 if outcome == Reason::Alike {
                     searching.alike = Some(evidence.clone());
                 }
@@ -449,6 +461,18 @@ mod tests {
         course.waiting = 0;
         course.until(Reason::NoDemand, knee);
         assert_eq!((course.tuner.size(), course.tuner.trial()), (20, None));
+    }
+
+    #[test]
+    fn a_trial_goes_on_where_clients_wait_only_now_and_then() {
+        let mut course = Course::new(20);
+        let outcome = (0..1200).find_map(|second| {
+            course.waiting = if second % 50 < 30 { 30 } else { 0 };
+            course.second(knee).filter(|step| step.reason == Reason::Alike)
+        });
+        let evidence = outcome.and_then(|step| step.evidence).expect("an outcome within 20 minutes");
+        assert_eq!((evidence.candidate, evidence.pairs), (16, 7));
+        assert!(course.tuner.steps().any(|(reason, count)| reason == Reason::NoDemand && count > 1));
     }
 
     #[test]

@@ -62,6 +62,10 @@ impl Pools {
             settings.config.max_size = user.max_size.unwrap_or(settings.config.max_size);
             settings.auto.on &= user.max_size.is_none();
             let min_size = user.min_size.unwrap_or(settings.config.min_size);
+            if settings.auto.on {
+                // What it begins with holds what is always kept.
+                settings.config.max_size = settings.config.max_size.max(min_size).min(settings.most_servers());
+            }
             settings.config.min_size = min_size.min(settings.config.effective_max_size());
             settings.config.max_wait_time = user.max_wait_time.unwrap_or(settings.config.max_wait_time);
             let (own, general) = (user.timeouts, settings.timeouts);
