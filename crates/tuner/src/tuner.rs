@@ -325,7 +325,8 @@ impl Tuner {
                 self.change(present, now);
             }
         }
-        Some(Step { from: present, to: self.size, tries: None, reason: outcome, evidence: Some(evidence) })
+        let evidence = (evidence.pairs > 0).then_some(evidence);
+        Some(Step { from: present, to: self.size, tries: None, reason: outcome, evidence })
     }
 
     /// A window of the watch over what was found.
