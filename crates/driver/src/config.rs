@@ -186,6 +186,9 @@ pub struct PoolSpec {
     pub caps: Vec<(String, u32)>,
     /// Time-outs of its clients, where they are not the listener's.
     pub timeouts: PoolTimeouts,
+    /// Between which sizes it may be changed while it runs, by [`Handle::resize`](crate::Handle::resize), instead of the `max_size` of its
+    /// rules; `None`: it may not.
+    pub sizes: Option<(u32, u32)>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use pool::Clear;
+use protocol::PoolId;
 
 use crate::{
     config::Changes,
@@ -21,7 +22,7 @@ use crate::{
     orders::{DatabaseName, Wish},
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
-    snapshot::{CapUsage, ClientInfo, PoolState, ServerInfo, Snapshot, Which},
+    snapshot::{CapUsage, ClientInfo, PoolLoad, PoolState, ServerInfo, Snapshot, Which},
 };
 
 /// How long an answer of a worker is waited for.
@@ -137,6 +138,19 @@ impl Handle {
         let (reply, answer) = sync_channel(1);
         self.workers.command(worker, Command::Kill { client, reply });
         answer.recv_timeout(PATIENCE).unwrap_or(false)
+    }
+
+    /// The pools whose size may be changed.
+    pub fn loads(&self) -> Vec<PoolLoad> {
+        self.host.pools(None).iter().filter_map(|pool| pool.load()).collect()
+    }
+
+    /// Gives a pool another size, within the `sizes` of its spec. It has that until it is given another, whatever `max_size` a reload
+    /// brings. Servers beyond a smaller one close as they become free.
+    pub fn resize(&self, pool: PoolId, size: u32) {
+        let Some(pool) = self.host.registry.known(pool) else { return };
+        let now = self.host.clock.now();
+        self.operate(&pool, |guarded| pool.resize(guarded, size, now));
     }
 
     /// How much of each cap is used.

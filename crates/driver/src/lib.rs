@@ -46,8 +46,8 @@ pub use handle::Handle;
 pub use lines::{Event, LineError, LineFault, Lines, Received};
 pub use orders::DatabaseName;
 pub use snapshot::{
-    BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolState, ServerInfo,
-    Snapshot, Which, WorkerSnapshot,
+    BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolLoad, PoolSnapshot, PoolState,
+    ServerInfo, Snapshot, Which, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};

@@ -94,8 +94,8 @@ impl Registry {
 
     /// The pool behind an id; made when it is first asked for.
     pub(crate) fn pool(&self, id: PoolId, now: Time) -> Arc<SharedPool> {
-        if let Some(pool) = self.pools.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            return Arc::clone(pool);
+        if let Some(pool) = self.known(id) {
+            return pool;
         }
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&id) {
@@ -117,6 +117,11 @@ impl Registry {
         accounts.seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
         pools.insert(id, Arc::clone(&pool));
         pool
+    }
+
+    /// The pool behind an id, if somebody has asked for it.
+    pub(crate) fn known(&self, id: PoolId) -> Option<Arc<SharedPool>> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
     /// Puts a pool under the caps of its spec, and these at their limits.

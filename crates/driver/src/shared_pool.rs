@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -16,7 +16,7 @@ use crate::{
     alarms::Alarms,
     config::PoolSpec,
     orders::Wish,
-    snapshot::{DurationHistogram, PoolSnapshot, PoolState},
+    snapshot::{DurationHistogram, PoolLoad, PoolSnapshot, PoolState},
 };
 
 /// Between two times that all servers are made anew because one of them takes no writes.
@@ -45,6 +45,8 @@ pub(crate) struct SharedPool {
     pub(crate) drained: AtomicBool,
     /// Another process is to have what is not needed here.
     leaving: AtomicBool,
+    /// The size that it was given while it runs, if its spec lets it; 0 is none.
+    resized: AtomicU32,
     /// The place of the host in its list that was tried last.
     pub(crate) host: AtomicUsize,
     /// When its servers were last found to be of no use any more, in nanoseconds of the driver's clock; 0 is never.
@@ -133,6 +135,7 @@ impl SharedPool {
             awaits_idle: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            resized: AtomicU32::new(0),
             host: AtomicUsize::new(0),
             renewed: AtomicU64::new(0),
             alarm: AtomicU64::new(u64::MAX),
@@ -210,11 +213,24 @@ impl SharedPool {
         guarded.pool.reconfigure(self.effective(&self.spec()), now);
     }
 
-    /// The rules of a spec, but that a pool which is to become empty keeps nothing for its own sake.
+    /// Gives it another size, if its spec lets it.
+    pub(crate) fn resize(&self, guarded: &mut Guarded, size: u32, now: Time) {
+        self.resized.store(size, Relaxed);
+        let config = self.effective(&self.spec());
+        if *guarded.pool.config() != config {
+            guarded.pool.reconfigure(config, now);
+        }
+    }
+
+    /// The rules of a spec, but for the size that it was given since, and that a pool which is to become empty keeps nothing for its own
+    /// sake.
     fn effective(&self, spec: &PoolSpec) -> PoolConfig {
         let closing = self.drained.load(Relaxed) || self.leaving.load(Relaxed);
         let min_size = if closing { 0 } else { spec.config.min_size };
-        PoolConfig { min_size, ..spec.config.clone() }
+        let resized = spec.sizes.zip(Some(self.resized.load(Relaxed)).filter(|size| *size > 0));
+        let max_size =
+            resized.map_or(spec.config.max_size, |((least, most), size)| size.min(most).max(least).max(min_size));
+        PoolConfig { min_size, max_size, ..spec.config.clone() }
     }
 
     /// Whether its servers may be made anew on account of what one of them said: not for the second time within
@@ -257,6 +273,31 @@ impl SharedPool {
             paused: guarded.pool.is_paused(),
             drained: self.drained.load(Relaxed),
         }
+    }
+
+    /// What it holds now, and what was counted of its work; `None`: its size may not be changed.
+    pub(crate) fn load(&self) -> Option<PoolLoad> {
+        let spec = self.spec();
+        spec.sizes?;
+        let guarded = self.lock();
+        let Guarded { pool, stats } = &*guarded;
+        let ordered = ["paused", "pool_closed", "pool_cleared"];
+        let failed = stats.failed.iter().filter(|(reason, _)| !ordered.contains(reason));
+        let lost = stats.closed.iter().filter(|(reason, _)| *reason == Closed::Error.as_str());
+        let left = self.drained.load(Relaxed) || self.leaving.load(Relaxed);
+        Some(PoolLoad {
+            id: self.id,
+            protocol: spec.protocol,
+            database: spec.database.clone(),
+            user: spec.user.clone(),
+            counts: pool.counts(),
+            max_size: pool.config().max_size,
+            completed: stats.transactions,
+            held: Duration::from_nanos(stats.hold.sum_ns),
+            errors: failed.chain(lost).map(|(_, count)| count).sum(),
+            pinned: stats.pinned.iter().map(|(_, count)| *count as u32).sum(),
+            fit: !left && !pool.is_paused() && pool.is_unavailable().is_none(),
+        })
     }
 
     /// What it holds now, and what was counted.

@@ -140,6 +140,33 @@ pub struct PoolState {
     pub drained: bool,
 }
 
+/// What a pool whose size may be changed holds at one moment, and what it has counted since the start.
+#[derive(Clone, Debug)]
+pub struct PoolLoad {
+    /// Its id.
+    pub id: PoolId,
+    /// Label.
+    pub protocol: &'static str,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Slots and waiters.
+    pub counts: Counts,
+    /// Its size now.
+    pub max_size: u32,
+    /// Holds of servers that have ended.
+    pub completed: u64,
+    /// How long these took, together.
+    pub held: Duration,
+    /// Clients that got no server for another reason than an order, and connections that were lost or could not be made.
+    pub errors: u64,
+    /// Pinned servers.
+    pub pinned: u32,
+    /// It is not paused or drained, nor left to another process, and its upstream can be reached.
+    pub fit: bool,
+}
+
 /// How much of a cap is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CapUsage {

@@ -483,6 +483,40 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
 }
 
 #[test]
+fn a_pool_has_the_size_that_it_was_given_also_after_a_reload() {
+    let house = House::small(1, 20);
+    let mut clients: Vec<_> = (0..6).map(|_| house.client()).collect();
+    clients[0].ask("x");
+    let size = || house.handle.snapshot().pools[0].config.max_size;
+    assert_eq!(size(), 20);
+    house.handle.resize(POOL, 2);
+    assert_eq!(size(), 2);
+    clients.iter_mut().for_each(|client| client.say("slow 200 x"));
+    eventually("the others wait", || {
+        let load = &house.handle.loads()[0];
+        (load.max_size, load.counts.in_use, load.counts.waiters, load.fit) == (2, 2, 4, true)
+    });
+    let listeners = vec![(roomy(), Timeouts::default())];
+    house.handle.reconfigure(&Changes { listeners, max_auth_failures: 10 });
+    assert_eq!(size(), 2);
+    // More than the spec lets it have, and then fewer.
+    house.handle.resize(POOL, 99);
+    assert_eq!(size(), 50);
+    for client in &mut clients {
+        client.hear();
+    }
+    eventually("each hold is counted with its time", || {
+        let load = &house.handle.loads()[0];
+        load.completed == 7 && load.held >= Duration::from_millis(6 * 200) && load.errors == 0
+    });
+    house.handle.pause(None);
+    assert!(!house.handle.loads()[0].fit);
+    house.handle.resume(None);
+    assert!(house.handle.loads()[0].fit);
+    house.handle.resize(PoolId(9), 3);
+}
+
+#[test]
 fn an_order_to_kill_a_client_that_has_left_hits_nobody_who_came_after_it() {
     let house = House::small(1, 1);
     let mut first = house.client();

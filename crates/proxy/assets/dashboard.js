@@ -139,6 +139,7 @@ const showPool = (pool, then, bounds) => {
   const points = history.get(pool.id) ?? [];
   by("pool-head").textContent = `${pool.database} as ${pool.user || "nobody in particular"}`;
   by("pool-note").textContent = `${pool.protocol} at ${pool.address}, ${pool.min_size} to ${pool.max_size} servers, ${stateOf(pool)}` +
+    (pool.tuning ? `; max_size is tuned: ${pool.tuning.state.replace("_", " ")}${pool.tuning.last ? `; last: ${pool.tuning.last.text}` : ""}` : "") +
     (pool.last_error ? `; the last attempt to connect that failed: ${pool.last_error}` : "");
   const whole = value => value === null ? dash : Number.isInteger(value) ? count(value) : rate(value);
   by("charts").replaceChildren(

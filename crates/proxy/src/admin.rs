@@ -33,6 +33,7 @@ mod guard;
 mod metrics;
 mod orders;
 mod page;
+mod tuned;
 
 pub use metrics::{Process, render};
 pub use orders::Control;
@@ -68,8 +69,9 @@ impl Inner {
 
     /// `/api/pools`.
     fn pools(&self) -> Value {
-        let suspicious = |id| self.control.reloader.suspicious(id);
-        api::pools(&self.handle.snapshot(), (&self.instance, self.began.elapsed()), suspicious)
+        let (reloader, tuners) = (&self.control.reloader, self.control.tuning.tuners());
+        let about = |id| (reloader.suspicious(id), tuners.get(&id));
+        api::pools(&self.handle.snapshot(), (&self.instance, self.began.elapsed()), about)
     }
 
     /// What the doctor looks at, as it would be told to one outside.
@@ -213,7 +215,8 @@ async fn metrics(State(admin): State<Admin>) -> Response {
         let snapshot = inner.handle.snapshot();
         let suspicious =
             snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
-        let process = Process { dropped_log_lines: (inner.dropped_log_lines)(), reloads: reloader.count(), suspicious };
+        let (dropped_log_lines, tuners) = ((inner.dropped_log_lines)(), inner.control.tuning.tuners());
+        let process = Process { dropped_log_lines, reloads: reloader.count(), suspicious, tuners };
         render(&snapshot, inner.config().admin.user_label, process)
     };
     match admin.ask(render).await {

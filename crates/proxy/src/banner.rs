@@ -39,7 +39,7 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
     let mut text = format!("Poolhouse {} serves\n", env!("CARGO_PKG_VERSION"));
     for database in config.databases.iter().take(MAX_LISTED) {
         let pool = &database.pool;
-        let (upstream, most) = (&database.hosts, pool.config.max_size);
+        let (upstream, most) = (&database.hosts, pool.most_servers());
         let _ = match (database.kind, database.name.as_str()) {
             (Kind::Redis, _) => {
                 let master = database.sentinel.as_ref().map(|sentinel| format!("{} by ", sentinel.master));

@@ -46,6 +46,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         pool_times(config, database, &mut found);
         server_logins(config, database, &mut found);
         loops(config, database, &mut found);
+        tuning(config, database, &mut found);
     }
     for listener in &config.listeners {
         listener_times(config, listener, &mut found);
@@ -107,7 +108,7 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
 /// Servers that may be open at once: the process's limit, or the sum of what databases may have.
 fn most_servers(config: &Config) -> u64 {
     let of = |database: &Database| match database.max_connections {
-        0 => u64::from(database.pool.config.effective_max_size()),
+        0 => u64::from(database.pool.most_servers()),
         limit => u64::from(limit),
     };
     let lookups = |database: &Database| database.auth.as_ref().map_or(0, |auth| u64::from(auth.pool_size));
@@ -141,7 +142,10 @@ fn budgets(config: &Config, found: &mut Vec<Problem>) {
         found.push(config.locate(Problem::warning(message), &config.limits.spots, "max_server_connections"));
     }
     for database in &config.databases {
+        let auto = database.pool.auto;
         let (max_size, name) = (database.pool.config.max_size, &database.name);
+        // One that is tuned keeps to the limits by itself, unless it is told otherwise.
+        let max_size = if auto.on { auto.most.unwrap_or(0) } else { max_size };
         let mut compare = |key: &'static str, limit: u32| {
             if limit > 0 && max_size > limit {
                 let message = format!("max_size {max_size} of `{name}` is above its {key} {limit} and never reached");
@@ -222,6 +226,35 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
         let problem =
             problem.hint("it works only where the upstream asks for md5: use the SCRAM verifier in pg_authid there");
         found.push(config.locate(problem, &database.spots, "url"));
+    }
+}
+
+/// A size that is tuned needs transactions to count, and to be the only one that is tried on that database.
+fn tuning(config: &Config, database: &Database, found: &mut Vec<Problem>) {
+    if !database.pool.auto.on {
+        return;
+    }
+    let name = &database.name;
+    if database.pool.mode == Mode::Session {
+        let message = format!("max_size of `{name}` is \"auto\", which has nothing to count in session mode");
+        let problem = Problem::error(message).hint("use transaction mode, or give max_size a number");
+        found.push(config.locate(problem, &database.spots, "max_size"));
+    }
+    let in_sessions = |user: &&User| {
+        let reached = database.user.as_ref().is_none_or(|name| *name == user.name);
+        reached && user.mode == Some(Mode::Session) && user.max_size.is_none()
+    };
+    if let Some(user) = config.users.iter().find(in_sessions) {
+        let message = format!("max_size of `{name}` is \"auto\", and user `{}` has session mode there", user.name);
+        let problem = Problem::error(message).hint("give this user a max_size");
+        found.push(config.locate(problem, &user.spots, "mode"));
+    }
+    let node = config.serve.node_id;
+    if node > 0 {
+        let message =
+            format!("max_size of `{name}` is \"auto\", and this is Poolhouse number {node} of several (node_id)");
+        let problem = Problem::error(message).hint("only the one with node_id 0 tunes: give max_size a number here");
+        found.push(config.locate(problem, &database.spots, "max_size"));
     }
 }
 

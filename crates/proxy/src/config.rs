@@ -219,8 +219,10 @@ pub const FALLBACK: &str = "*";
 pub struct PoolSettings {
     /// When a server returns to its pool.
     pub mode: Mode,
-    /// Sizes and times.
+    /// Sizes and times. With a size that is tuned, `max_size` is what it begins with.
     pub config: PoolConfig,
+    /// Whether the size is tuned, and how.
+    pub auto: AutoSize,
     /// What becomes of what sessions leave behind.
     pub state: StateSettings,
     /// Time-outs of clients, where they are not the listener's.
@@ -231,6 +233,30 @@ pub struct PoolSettings {
     pub trusted_functions: Arc<[String]>,
     /// A client's address and port are appended to its `application_name`.
     pub application_name_add_host: bool,
+}
+
+/// Whether the size of a pool is tuned while it runs (`max_size = "auto"`), and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AutoSize {
+    /// It is.
+    pub on: bool,
+    /// The smallest size.
+    pub least: u32,
+    /// The largest size; `None`: [`AutoSize::MOST`], or what limits leave.
+    pub most: Option<u32>,
+    /// How long a size is watched before another one has its turn, while the best one is searched for.
+    pub window: Duration,
+}
+
+impl AutoSize {
+    /// The largest size unless another is named.
+    pub const MOST: u32 = 60;
+}
+
+impl Default for AutoSize {
+    fn default() -> Self {
+        Self { on: false, least: 1, most: None, window: Duration::from_secs(4) }
+    }
 }
 
 /// What becomes of what sessions leave behind, in transaction and statement mode.
@@ -307,6 +333,20 @@ impl fmt::Display for Mode {
 }
 
 impl PoolSettings {
+    /// Between which sizes a pool is tuned, if it is. There may be `room` servers for other reasons; 0 is any number.
+    pub fn tuning(&self, room: u32) -> Option<tuner::Limits> {
+        let AutoSize { on, least, most, window } = self.auto;
+        let least = least.max(self.config.min_size);
+        let room = if room == 0 { u32::MAX } else { room };
+        let most = most.unwrap_or(AutoSize::MOST.min(room)).max(least);
+        on.then_some(tuner::Limits { least, most, window })
+    }
+
+    /// Most servers that a pool may ever have.
+    pub fn most_servers(&self) -> u32 {
+        self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.most)
+    }
+
     /// Most pinned servers.
     pub fn max_pinned(&self) -> u32 {
         let half = (self.config.effective_max_size() / 2).max(1);

@@ -114,6 +114,17 @@ impl Generations {
         known.get(&database).cloned().unwrap_or_default()
     }
 
+    /// Between which sizes a pool is tuned, if it is.
+    pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
+        let entry = self.entry(pool);
+        entry.pools.tuning(entry.id)
+    }
+
+    /// Whether any pool could be tuned by the configuration in force.
+    pub fn tunes(&self) -> bool {
+        self.current().tunes()
+    }
+
     /// The kind of database that a pool is for.
     pub fn kind(&self, pool: PoolId) -> Kind {
         let entry = self.entry(pool);
@@ -245,7 +256,7 @@ impl Upstreams for Generations {
         spec.revision = entry.revision;
         if !Arc::ptr_eq(&entry.pools, &self.current()) {
             // Nobody new comes: what is idle may go.
-            spec.config.min_size = 0;
+            (spec.config.min_size, spec.sizes) = (0, None);
         }
         spec
     }

@@ -20,6 +20,7 @@ mod systemd;
 mod tls;
 mod token_digest;
 mod tokens;
+mod tuning;
 
 pub use check::{Machine, check};
 pub use config::*;

@@ -30,6 +30,7 @@ use crate::{
     sockets::{Bound, SocketFile, adopt, bind, bind_admin},
     systemd,
     tls::Tls,
+    tuning::Tuning,
 };
 
 /// Threads for questions of the admin address that block.
@@ -120,8 +121,9 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     banner::show(&config, &endpoints, admin_address, log.format);
 
     let dropped = logs.dropped();
+    let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
     let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
-    let control = Control { reloader, drain: tokio::sync::Notify::new() };
+    let control = Control { reloader, tuning, drain: tokio::sync::Notify::new() };
     let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
     let limits = Arc::new(Limits::new(driver.handle()));
@@ -236,6 +238,8 @@ async fn watch(
     }
     systemd::ready();
     tokio::spawn(systemd::watchdog(handle.clone()));
+    let tuning = Arc::clone(&admin.control().tuning);
+    tokio::spawn(async move { tuning.go_on().await });
     let drain_time = || admin.control().reloader.in_force().serve.drain_time;
     let why = loop {
         tokio::select! {

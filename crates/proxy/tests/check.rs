@@ -166,3 +166,31 @@ fn lookups_that_cannot_work_are_found() {
     );
     expect("auth_user = \"x\"\n", "p.toml:3:7: warning: the servers of `d` open only after `app` has logged in");
 }
+
+#[test]
+fn a_tuned_size_needs_transactions_and_one_who_tunes() {
+    assert_eq!(found("max_size = \"auto\"\n"), Vec::<String>::new());
+    expect(
+        "max_size = \"auto\"\nmode = \"session\"\n",
+        "p.toml:4:12: error: max_size of `d` is \"auto\", which has nothing to count in session mode",
+    );
+    expect(
+        "max_size = \"auto\"\n[serve]\nnode_id = 3\n",
+        "p.toml:4:12: error: max_size of `d` is \"auto\", and this is Poolhouse number 3 of several (node_id)",
+    );
+    expect(
+        "max_size = \"auto\"\n[[user]]\nname = \"app\"\npassword = \"x\"\nmode = \"session\"\n",
+        "p.toml:8:8: error: max_size of `d` is \"auto\", and user `app` has session mode there",
+    );
+    let own = "max_size = \"auto\"\n[[user]]\nname = \"app\"\npassword = \"x\"\nmode = \"session\"\nmax_size = 4\n";
+    assert!(found(own).iter().all(|line| !line.contains("error")), "{:#?}", found(own));
+}
+
+#[test]
+fn the_limit_of_a_tuned_size_is_compared_only_if_it_is_named() {
+    assert_eq!(found("max_size = \"auto\"\nmax_connections = 5\n"), Vec::<String>::new());
+    expect(
+        "max_size = \"auto\"\nauto_max_size = 40\nmax_connections = 30\n",
+        "p.toml:6:19: warning: max_size 40 of `d` is above its max_connections 30",
+    );
+}

@@ -264,3 +264,35 @@ fn monitors_of_mongodb_that_take_every_connection_are_refused() {
     );
     assert!(proxy::from_text(Path::new("poolhouse.toml"), &text(4), &|_| None).is_ok());
 }
+
+#[test]
+fn what_a_tuned_size_cannot_be_is_explained() {
+    expect_after_base(
+        "max_size = \"automatic\"\n",
+        r#"
+poolhouse.toml:4:12: error: `max_size`: this must be a whole number from 1 to 1000000, or "auto"
+    4 | max_size = "automatic"
+      |            ^^^^^^^^^^^"#,
+    );
+    expect_after_base(
+        "max_size = \"auto\"\nauto_min_size = 30\nauto_max_size = 20\n",
+        r"
+poolhouse.toml:5:17: error: auto_min_size 30 is above auto_max_size 20
+    5 | auto_min_size = 30
+      |                 ^^",
+    );
+    expect_after_base(
+        "max_size = 5\nauto_max_size = 20\n",
+        r#"
+poolhouse.toml:5:17: error: `auto_max_size` is for max_size = "auto", and this max_size is a number
+    5 | auto_max_size = 20
+      |                 ^^"#,
+    );
+    expect_after_base(
+        "max_size = \"auto\"\nauto_window = \"5ms\"\n",
+        r#"
+poolhouse.toml:5:15: error: `auto_window`: this must be a duration from 200ms to 10m
+    5 | auto_window = "5ms"
+      |               ^^^^^"#,
+    );
+}

@@ -96,3 +96,18 @@ fn what_means_something_to_postgresql_only_is_refused() {
     assert!(error("[[database]]\nurl = \"redis://h/3\"\n").contains("take the number off"));
     assert!(error(&format!("{BASE}{BASE}")).contains("configured twice"));
 }
+
+#[test]
+fn a_size_cannot_be_tuned_where_clients_share_connections() {
+    let auto = BASE.replace("max_size = 4", "max_size = \"auto\"");
+    assert!(error(&auto).contains(":3:12: error: clients of Redis share connections, which leaves nothing to tune"));
+    let general = format!("[pool]\nmax_size = \"auto\"\n{BASE}");
+    assert!(error(&general).contains(":2:12: error: clients of Redis share connections"));
+    assert!(error(&format!("{BASE}auto_window = \"2s\"\n")).contains("which is not for Redis"));
+    // Beside a database of PostgreSQL it is meant for that.
+    let both = "[pool]\nmax_size = \"auto\"\n[[database]]\nurl = \"redis://h\"\n[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n";
+    let config = read(both).unwrap();
+    let tuned: Vec<_> =
+        config.databases.iter().map(|d| (d.kind, d.pool.tuning(0).is_some(), d.pool.config.max_size)).collect();
+    assert_eq!(tuned, [(Kind::Redis, false, 20), (Kind::Postgres, true, 20)]);
+}

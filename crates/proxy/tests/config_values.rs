@@ -160,3 +160,25 @@ fn flags_that_cannot_go_together_are_refused() {
     let limits = error(Flags { soft_limit: Some(5), hard_limit: Some(4), ..Flags::default() });
     assert!(limits.contains("--soft-limit 5"), "{limits}");
 }
+
+#[test]
+fn a_size_may_be_tuned_within_bounds_and_a_number_further_in_ends_that() {
+    let database =
+        |name: &str, more: &str| format!("[[database]]\nname = \"{name}\"\nurl = \"postgres://u@h\"\n{more}");
+    let config = read(&format!(
+        "[pool]\nmax_size = \"auto\"\nauto_window = \"2s\"\n{}{}{}{}",
+        database("a", ""),
+        database("b", "max_size = 7\n"),
+        database("c", "auto_min_size = 3\nauto_max_size = 12\nmin_size = 5\n"),
+        database("d", "auto_min_size = 30\n"),
+    ));
+    let tuned: Vec<_> = config.databases.iter().map(|database| database.pool.tuning(0)).collect();
+    let limits = |least, most| Some(tuner::Limits { least, most, window: Duration::from_secs(2) });
+    assert_eq!(tuned, [limits(1, 60), None, limits(5, 12), limits(30, 60)]);
+    let begins: Vec<_> = config.databases.iter().map(|database| database.pool.config.max_size).collect();
+    assert_eq!(begins, [20, 7, 12, 30]);
+    // What other limits leave, unless a bound is named.
+    assert_eq!(config.databases[0].pool.tuning(25), limits(1, 25));
+    assert_eq!(config.databases[2].pool.tuning(6), limits(5, 12));
+    assert!(read(&database("e", "")).databases[0].pool.tuning(0).is_none(), "off by default");
+}

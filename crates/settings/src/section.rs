@@ -254,6 +254,21 @@ impl<'d> Section<'d> {
         })
     }
 
+    /// A whole number within bounds, or this word in quotes, which is `Some(None)`.
+    pub fn number_or(&self, key: &'static str, range: RangeInclusive<u32>, word: &str) -> Option<Option<u32>> {
+        let number = format!("a whole number from {} to {}", range.start(), range.end());
+        self.parse(key, &format!("{number}, or \"{word}\""), |v| {
+            if let Some(text) = v.as_str() {
+                return Some(
+                    (text == word).then_some(None).ok_or_else(|| format!("this must be {number}, or \"{word}\"")),
+                );
+            }
+            let integer = v.as_integer()?;
+            let parsed = u32::from_str_radix(integer.as_str(), integer.radix()).ok();
+            Some(parsed.filter(|n| range.contains(n)).map(Some).ok_or_else(|| format!("this must be {number}")))
+        })
+    }
+
     /// A number from 0 to 1.
     pub fn fraction(&self, key: &'static str) -> Option<f32> {
         self.parse(key, "a number from 0 to 1", |v| {

@@ -66,6 +66,7 @@ impl Upstreams for Supply {
             tls: None,
             caps: Vec::new(),
             timeouts: PoolTimeouts::default(),
+            sizes: None,
             revision: 0,
         }
     }

@@ -81,7 +81,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             rules_out: format!("a larger pool does not cure it: work already takes {ratio:.1} times as long when all {max} servers are in use"),
             setting: None,
             advice: "Find the number of connections at which the database stops gaining with `poolhouse sweep`, and set max_size to that; it \
-                     may be smaller than today. Then look for what the statements wait for: locks, processors, disks."
+                     may be smaller than today. With max_size = \"auto\" Poolhouse looks for it while it runs. Then look for what the statements wait for: locks, processors, disks."
                 .to_owned(),
         });
     }
@@ -123,7 +123,7 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Verdict {
         of: pool.name(),
         seen,
         needs: format!(
-            "{needs}; or `poolhouse sweep` on a copy of the database. Whether the database's processors are busy, or its statements wait for \
+            "{needs}; or `poolhouse sweep` on a copy of the database; or max_size = \"auto\", which tries other sizes. Whether the database's processors are busy, or its statements wait for \
              locks, decides it, too."
         ),
     })

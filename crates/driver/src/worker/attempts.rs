@@ -112,6 +112,7 @@ mod tests {
             config: PoolConfig::default(),
             tls: None,
             caps: Vec::new(),
+            sizes: None,
             revision: 0,
             timeouts: crate::config::PoolTimeouts::default(),
         };

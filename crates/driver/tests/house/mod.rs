@@ -49,6 +49,7 @@ impl Upstreams for Spec {
             tls: None,
             caps: vec![("all".into(), 0)],
             timeouts: PoolTimeouts::default(),
+            sizes: Some((1, 50)),
             revision: 0,
         }
     }

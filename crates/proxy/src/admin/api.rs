@@ -6,12 +6,15 @@ use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, 
 use pool::PoolConfig;
 use protocol::PoolId;
 use serde_json::{Map, Value, json};
+use tuner::Tuner;
 
-/// `/api/pools`.
-pub fn pools(
+use super::tuned;
+
+/// `/api/pools`. Of each pool: what is suspicious about its database, and its tuner if it has one.
+pub fn pools<'t>(
     snapshot: &Snapshot,
     (instance, uptime): (&str, Duration),
-    suspicious: impl Fn(PoolId) -> Arc<[String]>,
+    about: impl Fn(PoolId) -> (Arc<[String]>, Option<&'t Tuner>),
 ) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -22,7 +25,7 @@ pub fn pools(
         "draining": snapshot.draining,
         "auth_failures": snapshot.auth_failures,
         "listeners": snapshot.listeners.iter().map(listener).collect::<Vec<_>>(),
-        "pools": snapshot.pools.iter().map(|shown| pool(shown, &suspicious(shown.id))).collect::<Vec<_>>(),
+        "pools": snapshot.pools.iter().map(|shown| pool(shown, &about(shown.id))).collect::<Vec<_>>(),
         "workers": snapshot.workers.iter().map(|worker| json!({
             "cpu_ms": ms(worker.cpu),
             "clients": worker.clients,
@@ -95,7 +98,7 @@ fn listener(listener: &ListenerSnapshot) -> Value {
     })
 }
 
-fn pool(pool: &PoolSnapshot, suspicious: &[String]) -> Value {
+fn pool(pool: &PoolSnapshot, (suspicious, tuner): &(Arc<[String]>, Option<&Tuner>)) -> Value {
     json!({
         "id": pool.id.0,
         "protocol": pool.protocol,
@@ -120,7 +123,8 @@ fn pool(pool: &PoolSnapshot, suspicious: &[String]) -> Value {
         "closed": counted(&pool.closed),
         "checkout_failed": counted(&pool.checkout_failed),
         "pinned": counted(&pool.pinned),
-        "suspicious": suspicious,
+        "suspicious": &**suspicious,
+        "tuning": tuner.map(tuned::shown),
         "transactions": pool.transactions,
         "checkout": histograms(&pool.checkout),
         "connect": histograms(&pool.connect),
@@ -213,7 +217,7 @@ mod tests {
         let pool = PoolSnapshot { protocol: "redis", ..super::super::metrics::tests::pool("d", "u") };
         let snapshot = Snapshot { pools: vec![pool], ..Snapshot::default() };
         let shown = pools(&snapshot, ("i", Duration::ZERO), |_| {
-            Arc::from(["public.f (it sets parameters of the session)".to_owned()])
+            (Arc::from(["public.f (it sets parameters of the session)".to_owned()]), None)
         });
         assert_eq!(shown["pools"][0]["suspicious"].as_array().map(Vec::len), Some(1));
         assert_eq!(shown["pools"][0]["protocol"], json!("redis"));
@@ -223,5 +227,6 @@ mod tests {
         let settings = &shown["pools"][0]["settings"];
         assert_eq!((&settings["max_size"], &settings["max_waiters"]), (&json!(20), &Value::Null));
         assert_eq!((&settings["max_wait_time"], &settings["check_after_idle"]), (&json!(2000.0), &Value::Null));
+        assert_eq!(shown["pools"][0]["tuning"], Value::Null);
     }
 }

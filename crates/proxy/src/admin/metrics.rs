@@ -14,6 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use protocol::PoolId;
+use tuner::{Standing, Tuner};
 
 /// The content type of what [`render`] returns.
 pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -56,6 +57,8 @@ pub struct Process {
     pub reloads: (u64, u64),
     /// By pool: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
+    /// By pool: who tunes its size, where somebody does.
+    pub tuners: HashMap<PoolId, Tuner>,
 }
 
 /// Label names and values of one line.
@@ -86,6 +89,7 @@ impl Collector for Metrics {
         self.clients(encoder)?;
         self.workers(encoder)?;
         self.servers(encoder)?;
+        self.tuning(encoder)?;
         self.checkouts(encoder)
     }
 }
@@ -179,6 +183,30 @@ impl Metrics {
         gauges(encoder, "poolhouse_pools_paused", "Pools that an operator paused", lines)?;
         let lines = plain(&groups, |g| g.unavailable);
         gauges(encoder, "poolhouse_pools_unavailable", "Pools that cannot reach their upstream", lines)
+    }
+
+    /// Of pools whose size is tuned only.
+    fn tuning(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let tuners = &self.process.tuners;
+        let groups = groups(&self.snapshot.pools, self.user_label);
+        let tuned: Vec<Group> =
+            groups.into_iter().filter(|g| g.pools.iter().any(|id| tuners.contains_key(id))).collect();
+        let of = |g: &Group| g.pools.iter().filter_map(|id| tuners.get(id)).collect::<Vec<_>>();
+        let steps = |g: &Group| {
+            let mut sums = BTreeMap::new();
+            for (reason, count) in of(g).iter().flat_map(|tuner| tuner.steps()) {
+                *sums.entry(reason.as_str()).or_insert(0) += count;
+            }
+            sums.into_iter()
+        };
+        let help = "Decisions about the size of pools that is tuned";
+        counters(encoder, "poolhouse_tuning_steps", help, labelled(&tuned, "reason", steps))?;
+        let changes = |g: &Group| of(g).iter().map(|tuner| tuner.changes()).sum::<u64>();
+        let help = "Changes of the size of pools that is tuned, each turn of a trial included";
+        counters(encoder, "poolhouse_tuning_changes", help, plain(&tuned, changes))?;
+        let found = |tuner: &&&Tuner| matches!(tuner.standing(), Standing::Found | Standing::Probing);
+        let found = |g: &Group| of(g).iter().filter(found).count() as u64;
+        gauges(encoder, "poolhouse_tuning_found", "Pools whose best size is found", plain(&tuned, found))
     }
 
     fn checkouts(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -475,6 +503,22 @@ pub(super) mod tests {
                 "# EOF",
             ],
         );
+    }
+
+    #[test]
+    fn only_pools_that_are_tuned_have_metrics_of_that() {
+        let limits = tuner::Limits { least: 1, most: 60, window: std::time::Duration::from_secs(4) };
+        let tuners = HashMap::from([(PoolId(0), Tuner::new(limits, 20))]);
+        let text = render(&snapshot(), true, Process { tuners, ..Process::default() });
+        has(
+            &text,
+            &[
+                "poolhouse_tuning_steps_total{protocol=\"postgres\",database=\"d\",user=\"u\",reason=\"better\"} 0",
+                "poolhouse_tuning_changes_total{protocol=\"postgres\",database=\"d\",user=\"u\"} 0",
+                "poolhouse_tuning_found{protocol=\"postgres\",database=\"d\",user=\"u\"} 0",
+            ],
+        );
+        assert!(!render(&snapshot(), true, Process::default()).contains("poolhouse_tuning_changes_total{"));
     }
 
     #[test]

@@ -317,6 +317,8 @@ fn answer(status: StatusCode, body: Value) -> Response {
 pub struct Control {
     /// Reads the configuration again.
     pub reloader: Arc<crate::reload::Reloader>,
+    /// Changes the sizes of pools that are tuned.
+    pub tuning: Arc<crate::tuning::Tuning>,
     /// Somebody wants the process to drain.
     pub drain: tokio::sync::Notify,
 }

@@ -52,9 +52,9 @@ fn rules_that_never_apply(config: &Config, user: &User, found: &mut Vec<Problem>
 fn sizes(config: &Config, user: &User, found: &mut Vec<Problem>) {
     let name = &user.name;
     if let Some(min_size) = user.min_size {
-        let too_small = |database: &&Database| user.max_size.unwrap_or(database.pool.config.max_size) < min_size;
+        let too_small = |database: &&Database| user.max_size.unwrap_or(database.pool.most_servers()) < min_size;
         if let Some(database) = reached_as(config, user).find(too_small) {
-            let max_size = user.max_size.unwrap_or(database.pool.config.max_size);
+            let max_size = user.max_size.unwrap_or(database.pool.most_servers());
             let message = format!(
                 "min_size {min_size} of user `{name}` is above the max_size {max_size} that holds for `{}`",
                 database.name

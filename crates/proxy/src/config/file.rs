@@ -119,6 +119,9 @@ impl Reader<'_> {
         if !kinds.has(Kind::Postgres) {
             let but: &[&str] = if kinds.has(Kind::MongoDb) { &["max_pinned"] } else { &[] };
             general.iter().chain(&auth).chain(&known).for_each(|section| redis::refuse_foreign(section, but));
+            if !kinds.has(Kind::MongoDb) {
+                general.iter().for_each(|section| redis::refuse_auto(section, &pool));
+            }
             redis::refuse_hashed(&users, |user, message| {
                 let span = user.spots.get("password").or_else(|| user.spots.get("name")).cloned().unwrap_or_default();
                 self.document.error(span, message);

@@ -1,11 +1,14 @@
 //! The keys that several sections share, read into plain values: pool settings and listener limits.
 
+use std::time::Duration;
+
 use driver::PoolTimeouts;
 use pool::PoolConfig;
 use settings::Section;
 
 use super::{
-    DEFAULT_HARD_LIMIT, Listener, Mode, ON_STATE_WORDS, PoolSettings, Preset, Reset, StateSettings, default_soft_limit,
+    AutoSize, DEFAULT_HARD_LIMIT, Listener, Mode, ON_STATE_WORDS, PoolSettings, Preset, Reset, StateSettings,
+    default_soft_limit,
 };
 
 /// Keys of `[pool]`, and of `[[database]]` where they override it.
@@ -32,7 +35,16 @@ pub const POOL_KEYS: &[&str] = &[
     "connect_query",
     "trusted_functions",
     "application_name_add_host",
+    "auto_min_size",
+    "auto_max_size",
+    "auto_window",
 ];
+
+/// Keys that only mean something where the size is tuned.
+pub const AUTO_KEYS: &[&str] = &["auto_min_size", "auto_max_size", "auto_window"];
+
+/// Bounds of the time for which a size is watched.
+const WINDOWS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(600));
 
 /// Most of anything that is counted: above it a number is a mistake.
 pub const MAX_COUNT: u32 = 1_000_000;
@@ -40,8 +52,13 @@ pub const MAX_COUNT: u32 = 1_000_000;
 /// Pool settings of a section over those it inherits.
 pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSettings {
     let base = &inherited.config;
-    let config = PoolConfig {
-        max_size: section.number("max_size", 1..=MAX_COUNT).unwrap_or(base.max_size),
+    let size = section.number_or("max_size", 1..=MAX_COUNT, "auto");
+    let auto = auto_size(section, size, inherited.auto);
+    let mut config = PoolConfig {
+        max_size: match size {
+            Some(size) => size.unwrap_or(PoolConfig::default().max_size),
+            None => base.max_size,
+        },
         min_size: section.number("min_size", 0..=MAX_COUNT).unwrap_or(base.min_size),
         max_connecting: section.number("max_connecting", 1..=MAX_COUNT).unwrap_or(base.max_connecting),
         max_idle_time: section.duration("max_idle_time").unwrap_or(base.max_idle_time),
@@ -54,12 +71,17 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         connect_timeout: section.duration_on("connect_time").unwrap_or(base.connect_timeout),
         ..base.clone()
     };
+    if auto.on {
+        let most = auto.most.unwrap_or(AutoSize::MOST);
+        config.max_size = config.max_size.max(config.min_size).max(auto.least).min(most);
+    }
     let connect_query = section.string("connect_query").map(|sql| (!sql.trim().is_empty()).then(|| sql.into()));
     let trusted_functions = trusted_functions(section).unwrap_or_else(|| inherited.trusted_functions.clone());
     let add_host = section.truth("application_name_add_host");
     let settings = PoolSettings {
         mode: section.choice("mode", Mode::WORDS).unwrap_or(inherited.mode),
         config,
+        auto,
         state: state_settings(section, &inherited.state),
         timeouts: own_timeouts(section, &inherited.timeouts),
         connect_query: connect_query.unwrap_or_else(|| inherited.connect_query.clone()),
@@ -68,6 +90,29 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
     };
     check_pool(section, &settings.config);
     settings
+}
+
+/// Whether the size is tuned, and how. A number in this section means that it is not.
+fn auto_size(section: &Section<'_>, size: Option<Option<u32>>, inherited: AutoSize) -> AutoSize {
+    let window = section.duration_on("auto_window");
+    if window.is_some_and(|window| window < WINDOWS.0 || window > WINDOWS.1) {
+        section.error("auto_window", "`auto_window`: this must be a duration from 200ms to 10m");
+    }
+    let auto = AutoSize {
+        on: size.map_or(inherited.on, |size| size.is_none()),
+        least: section.number("auto_min_size", 1..=MAX_COUNT).unwrap_or(inherited.least),
+        most: section.number("auto_max_size", 1..=MAX_COUNT).or(inherited.most),
+        window: window.unwrap_or(inherited.window),
+    };
+    if auto.least > auto.most.unwrap_or(AutoSize::MOST) {
+        let key = if section.has("auto_min_size") { "auto_min_size" } else { "auto_max_size" };
+        let most = auto.most.unwrap_or(AutoSize::MOST);
+        section.error(key, format!("auto_min_size {} is above auto_max_size {most}", auto.least));
+    }
+    for key in AUTO_KEYS.iter().filter(|key| size.is_some_and(|size| size.is_some()) && section.has(key)) {
+        section.error(key, format!("`{key}` is for max_size = \"auto\", and this max_size is a number"));
+    }
+    auto
 }
 
 /// Functions that are taken to be harmless: `schema.name`, `schema.*` or `extension:name`.

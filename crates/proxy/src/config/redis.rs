@@ -2,7 +2,7 @@
 
 use settings::Section;
 
-use super::{Database, FALLBACK, Mode, User, auth_query::AUTH_QUERY_KEYS};
+use super::{AutoSize, Database, FALLBACK, Mode, PoolSettings, User, auth_query::AUTH_QUERY_KEYS, options::AUTO_KEYS};
 
 /// Keys without a meaning here, in whatever section, beside those of `auth_query`.
 const FOREIGN: &[&str] = &[
@@ -32,9 +32,23 @@ pub fn refuse_foreign(section: &Section<'_>, but: &[&str]) {
     }
 }
 
+/// Many clients share one connection, so that the number of connections says nothing about how many operations are under way.
+pub fn refuse_auto(section: &Section<'_>, settings: &PoolSettings) {
+    if settings.auto.on && section.has("max_size") {
+        section.error(
+            "max_size",
+            "clients of Redis share connections, which leaves nothing to tune: give `max_size` a number",
+        );
+    }
+    for key in AUTO_KEYS.iter().filter(|key| section.has(key)) {
+        section.error(key, format!("`{key}` is for max_size = \"auto\", which is not for Redis"));
+    }
+}
+
 /// A `[[database]]` of Redis, whose logical databases have numbers and no rules of their own.
 pub fn database(section: &Section<'_>, url_key: &'static str, mut database: Database) -> Option<Database> {
     refuse_foreign(section, &[]);
+    refuse_auto(section, &database.pool);
     if section.has("name") && database.name != FALLBACK {
         section.error("name", "clients of Redis ask for numbers, not names: leave `name` out");
         return None;
@@ -46,6 +60,7 @@ pub fn database(section: &Section<'_>, url_key: &'static str, mut database: Data
     database.database = None;
     // What [pool] says of these is meant for the databases of PostgreSQL in the same file.
     (database.pool.mode, database.pool.connect_query) = (Mode::default(), None);
+    database.pool.auto = AutoSize::default();
     default_user(&mut database);
     Some(database)
 }

@@ -26,6 +26,7 @@ impl Upstreams for Pools {
             tls: self.tls.connector(entry.database),
             config: settings.config,
             caps: self.caps(&entry, database),
+            sizes: self.sizes(&entry, database),
             timeouts: settings.timeouts,
             revision: 0,
         }
@@ -59,7 +60,12 @@ impl Pools {
         if let Some(user) = self.user(user) {
             settings.mode = user.mode.unwrap_or(settings.mode);
             settings.config.max_size = user.max_size.unwrap_or(settings.config.max_size);
+            settings.auto.on &= user.max_size.is_none();
             let min_size = user.min_size.unwrap_or(settings.config.min_size);
+            if settings.auto.on {
+                // What it begins with holds what is always kept.
+                settings.config.max_size = settings.config.max_size.max(min_size).min(settings.most_servers());
+            }
             settings.config.min_size = min_size.min(settings.config.effective_max_size());
             settings.config.max_wait_time = user.max_wait_time.unwrap_or(settings.config.max_wait_time);
             let (own, general) = (user.timeouts, settings.timeouts);
@@ -70,6 +76,42 @@ impl Pools {
             };
         }
         settings
+    }
+
+    /// Between which sizes a pool is tuned, if it is.
+    pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
+        let (entry, database) = self.entry(pool);
+        match entry.key {
+            Key::Lookups { .. } | Key::MongoDb { monitors: true, .. } => None,
+            _ => self.limits(&entry, database),
+        }
+    }
+
+    /// Whether any pool could be tuned.
+    pub fn tunes(&self) -> bool {
+        self.config.databases.iter().any(|database| database.pool.auto.on)
+    }
+
+    fn limits(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
+        let user = entry.key.user();
+        let room = [
+            self.config.limits.max_server_connections,
+            database.max_connections,
+            database.max_user_connections,
+            self.of_user(user),
+        ];
+        let room = room.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
+        self.settings(database, user).tuning(room)
+    }
+
+    fn sizes(&self, entry: &Entry, database: &Database) -> Option<(u32, u32)> {
+        self.limits(entry, database).map(|limits| (limits.least, limits.most))
+    }
+
+    /// Servers of a user over all databases.
+    fn of_user(&self, user: &str) -> u32 {
+        let own = self.user(user).and_then(|user| user.max_user_connections);
+        own.unwrap_or(self.config.limits.max_user_connections)
     }
 
     /// The pool of one host of MongoDB. Whoever watches it does not count towards the limits of its clients.
@@ -91,6 +133,7 @@ impl Pools {
             tls: self.tls.connector(entry.database),
             config: settings.config,
             caps,
+            sizes: if monitors { None } else { self.sizes(entry, database) },
             timeouts: settings.timeouts,
             revision: 0,
         }
@@ -111,6 +154,7 @@ impl Pools {
             tls: self.tls.connector(entry.database),
             config,
             caps: vec![("process".to_owned(), process)],
+            sizes: None,
             timeouts: PoolTimeouts::default(),
             revision: 0,
         }
@@ -119,9 +163,10 @@ impl Pools {
     fn caps(&self, entry: &Entry, database: &Database) -> Vec<(String, u32)> {
         let limits = &self.config.limits;
         let (name, user) = (entry.key.to_string(), entry.key.user());
-        let of_user = self.user(user).and_then(|u| u.max_user_connections).unwrap_or(limits.max_user_connections);
+        let of_user = self.of_user(user);
         // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
-        let size = self.settings(database, user).config.max_size;
+        let size =
+            self.limits(entry, database).map_or(self.settings(database, user).config.max_size, |limits| limits.most);
         let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         let caps = [
             ("process".to_owned(), limits.max_server_connections),

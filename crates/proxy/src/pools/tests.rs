@@ -204,3 +204,20 @@ fn names_chosen_by_clients_cannot_make_pools_without_end_nor_leave_none_to_the_c
     assert!(pools.route("a", "u").is_ok());
     assert!(matches!(pools.route(&"x".repeat(256), "u"), Err(Unknown::Database)));
 }
+
+#[test]
+fn a_tuned_pool_may_grow_to_what_the_limits_leave_and_a_user_with_a_size_of_his_own_is_not_tuned() {
+    let pools = pools(
+        "[limits]\nmax_server_connections = 50\n[[database]]\nname = \"a\"\nurl = \"postgres://h\"\nmax_size = \"auto\"\n\
+         max_connections = 40\n[[user]]\nname = \"u\"\npassword = \"x\"\n[[user]]\nname = \"v\"\npassword = \"x\"\nmax_size = 3\n\
+         [[user]]\nname = \"w\"\npassword = \"x\"\nmin_size = 30\n",
+    );
+    let (u, v) = (pools.route("a", "u").unwrap().pool, pools.route("a", "v").unwrap().pool);
+    let spec = pools.spec(u);
+    assert_eq!((spec.config.max_size, spec.sizes), (20, Some((1, 40))));
+    assert!(spec.caps.contains(&("user u of database a".to_owned(), 40)), "{:?}", spec.caps);
+    assert_eq!((pools.spec(v).config.max_size, pools.spec(v).sizes, pools.tuning(v)), (3, None, None));
+    assert!(pools.tunes());
+    let w = pools.spec(pools.route("a", "w").unwrap().pool);
+    assert_eq!((w.config.min_size, w.config.max_size, w.sizes), (30, 30, Some((30, 40))));
+}

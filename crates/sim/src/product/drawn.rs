@@ -77,6 +77,7 @@ pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> Poo
         tls: None,
         caps: vec![("all".into(), 0)],
         timeouts: PoolTimeouts::default(),
+        sizes: None,
         revision: 0,
     }
 }

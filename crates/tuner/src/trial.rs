@@ -1,0 +1,321 @@
+//! One size beside another, by turns, and what comes of it. The two take turns in the order present, candidate, candidate, present: a
+//! drift of the database then hits both alike, and the pool changes once a pair. It knows neither clock nor pool, and does not choose sizes.
+//!
+//! Throughput decides, as the logarithm of the ratio within each pair. What a pair says is taken up by a test of ranks
+//! ([`ranks`](crate::ranks)) at fixed numbers of pairs; the chance to be wrong is shared among these occasions (Bonferroni). To reject a
+//! candidate needs less: staying is safe, and each pair with a bad candidate costs.
+
+use std::time::Duration;
+
+use crate::{
+    evidence::{Evidence, Reason},
+    ranks::{self, Middle},
+    window::Window,
+};
+
+/// The numbers of pairs at which there is a decision.
+const LOOKS: [usize; 6] = [7, 10, 14, 20, 28, ranks::MOST];
+/// The chance that throughput lies by chance beyond one end of the interval, at each of these occasions: 5% for all together.
+pub const OUTSIDE: f64 = 0.05 / LOOKS.len() as f64;
+/// A gain below this part is none.
+const GAIN: f64 = 0.01;
+/// Fewer servers may do this part less, and count as doing as much.
+const MARGIN: f64 = 0.02;
+/// More servers that cannot gain more than this are not worth it.
+const WORTH: f64 = 0.02;
+/// A candidate that loses this part in each of the first two pairs, or that part in each of the first four, is given up at once.
+const PLAIN: (usize, f64) = (2, 0.15);
+const LIKELY: (usize, f64) = (4, 0.05);
+/// Fewer servers do not do as much if clients then are in the pool for longer by this part.
+const CROWD: f64 = 0.1;
+/// Pairs in which a candidate had more errors than it may, until it is given up.
+const BAD_PAIRS: u32 = 2;
+/// Errors in one window that are no sign of anything.
+const FEW_ERRORS: u64 = 3;
+/// Pairs without demand in a row, until there is no use in going on.
+const PATIENCE: u32 = 2;
+
+/// Which size has its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    Present,
+    Candidate,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    present: u32,
+    candidate: u32,
+    /// How long each window is.
+    window: Duration,
+    /// The most pairs.
+    most: usize,
+    /// Windows taken.
+    taken: usize,
+    /// Pairs that there were when it began, or went on after a pause.
+    from: usize,
+    /// The first window of the present pair.
+    half: Option<Window>,
+    /// Of each pair: the logarithms of the ratios of throughput and of crowd, the candidate's to the present one's.
+    gains: Vec<f64>,
+    crowds: Vec<f64>,
+    bad: u32,
+    unasked: u32,
+    at_present: Window,
+    at_candidate: Window,
+}
+
+impl Trial {
+    /// Nothing measured yet. Windows are to be this long, and pairs at most so many.
+    pub fn new(present: u32, candidate: u32, window: Duration, most: usize) -> Self {
+        assert_ne!(present, candidate, "a size is not tried beside itself");
+        Self {
+            present,
+            candidate,
+            window,
+            most: most.clamp(LOOKS[0], ranks::MOST),
+            taken: 0,
+            from: 0,
+            half: None,
+            gains: Vec::new(),
+            crowds: Vec::new(),
+            bad: 0,
+            unasked: 0,
+            at_present: Window::default(),
+            at_candidate: Window::default(),
+        }
+    }
+
+    /// The same, to go on with later: what its pairs say does not depend on when they were.
+    pub fn paused(self) -> Self {
+        let taken = self.taken.next_multiple_of(4);
+        Self { taken, from: self.gains.len(), half: None, unasked: 0, ..self }
+    }
+
+    /// Whether there are more pairs than when it began, or went on.
+    pub fn has_progressed(&self) -> bool {
+        self.gains.len() > self.from
+    }
+
+    /// The size in force before and beside it.
+    pub fn present(&self) -> u32 {
+        self.present
+    }
+
+    /// The size that is tried.
+    pub fn candidate(&self) -> u32 {
+        self.candidate
+    }
+
+    /// How long each window is to be.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The size that has its turn.
+    pub fn size(&self) -> u32 {
+        match self.turn() {
+            Turn::Present => self.present,
+            Turn::Candidate => self.candidate,
+        }
+    }
+
+    /// Takes the window of the size that had its turn. When that decides, tells what came of it.
+    pub fn take(&mut self, window: Window) -> Option<Reason> {
+        let turn = self.turn();
+        self.taken += 1;
+        let Some(other) = self.half.take() else {
+            self.half = Some(window);
+            return None;
+        };
+        let (present, candidate) = if turn == Turn::Candidate { (other, window) } else { (window, other) };
+        if !present.has_demand() {
+            self.unasked += 1;
+            return (self.unasked >= PATIENCE).then_some(Reason::NoDemand);
+        }
+        self.unasked = 0;
+        self.bad += u32::from(candidate.errors > FEW_ERRORS + 2 * present.errors);
+        // One more of each, so that a window in which nothing ended is a number, too.
+        let of = |window: &Window| (window.completed as f64 + 1.0) / window.time.as_secs_f64().max(1e-9);
+        self.gains.push((of(&candidate) / of(&present)).ln());
+        self.crowds.push(((candidate.crowd() + 1.0) / (present.crowd() + 1.0)).ln());
+        self.at_present = self.at_present.and(&present);
+        self.at_candidate = self.at_candidate.and(&candidate);
+        self.verdict()
+    }
+
+    /// What was measured so far.
+    pub fn evidence(&self) -> Evidence {
+        let middle = ranks::middle(&self.gains, OUTSIDE);
+        let part = |logarithm: f64| logarithm.exp() - 1.0;
+        Evidence {
+            present: self.present,
+            candidate: self.candidate,
+            pairs: self.gains.len() as u32,
+            window: self.window,
+            gain: middle.map(|middle| part(middle.estimate)),
+            interval: middle.and_then(|middle| middle.interval).map(|(low, high)| (part(low), part(high))),
+            at_present: self.at_present,
+            at_candidate: self.at_candidate,
+        }
+    }
+
+    fn turn(&self) -> Turn {
+        match self.taken % 4 {
+            0 | 3 => Turn::Present,
+            _ => Turn::Candidate,
+        }
+    }
+
+    fn verdict(&self) -> Option<Reason> {
+        if self.bad >= BAD_PAIRS {
+            return Some(Reason::Errors);
+        }
+        let pairs = self.gains.len();
+        let all_below = |(after, part): (usize, f64)| {
+            pairs == after && self.gains.iter().all(|gain| *gain < 0.0) && self.estimate() < (1.0 - part).ln()
+        };
+        if all_below(PLAIN) || all_below(LIKELY) {
+            return Some(Reason::Worse);
+        }
+        if !LOOKS.contains(&pairs) {
+            return None;
+        }
+        let Some(Middle { estimate, interval: Some((low, high)) }) = ranks::middle(&self.gains, OUTSIDE) else {
+            return None;
+        };
+        let fewer = self.candidate < self.present;
+        if low > 0.0 && estimate > GAIN.ln_1p() {
+            return Some(Reason::Better);
+        }
+        if high < 0.0 && estimate < -MARGIN / 2.0 {
+            return Some(Reason::Worse);
+        }
+        if fewer && low > (-MARGIN).ln_1p() {
+            return Some(if self.is_crowded() { Reason::Worse } else { Reason::Alike });
+        }
+        if !fewer && high < WORTH.ln_1p() {
+            return Some(Reason::NoGain);
+        }
+        (pairs >= self.most).then_some(Reason::Unclear)
+    }
+
+    fn estimate(&self) -> f64 {
+        ranks::middle(&self.gains, OUTSIDE).map_or(0.0, |middle| middle.estimate)
+    }
+
+    /// Whether clients stay longer with the candidate: with a rate that is given a queue grows long before throughput shows it.
+    fn is_crowded(&self) -> bool {
+        ranks::middle(&self.crowds, OUTSIDE).is_some_and(|middle| middle.estimate > CROWD.ln_1p())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::{Gauge, Look};
+    use pool::Time;
+    use workload::Random;
+
+    const WINDOW: Duration = Duration::from_secs(4);
+
+    /// A window with so many holds, errors, and clients in the pool.
+    fn window(completed: u64, errors: u64, in_use: u32, waiters: u32) -> Window {
+        let mut gauge = Gauge::default();
+        let look = |completed, errors| Look { completed, errors, in_use, waiters, fit: true, ..Look::default() };
+        gauge.look(&look(0, 0), WINDOW, Time(0));
+        gauge.look(&look(completed, errors), WINDOW, Time(4_000_000_000)).unwrap()
+    }
+
+    /// What comes of a trial in which each size has such windows; and after how many pairs.
+    fn outcome(trial: &mut Trial, mut of: impl FnMut(u32) -> Window) -> (Reason, usize) {
+        loop {
+            let size = trial.size();
+            if let Some(reason) = trial.take(of(size)) {
+                return (reason, trial.gains.len());
+            }
+            assert!(trial.taken < 200, "no end");
+        }
+    }
+
+    fn noisy(random: &mut Random, mean: f64, deviation: f64) -> Window {
+        window((mean * (1.0 + deviation * random.normal())).max(0.0) as u64, 0, 20, 30)
+    }
+
+    #[test]
+    fn the_turns_are_such_that_each_size_changes_once_a_pair() {
+        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let turns: Vec<u32> = (0..8)
+            .map(|_| {
+                let size = trial.size();
+                assert_eq!(trial.take(window(100, 0, size, 5)), None);
+                size
+            })
+            .collect();
+        assert_eq!(turns, [20, 16, 16, 20, 20, 16, 16, 20]);
+    }
+
+    #[test]
+    fn a_clear_gain_is_found_in_the_fewest_pairs_and_a_clear_loss_in_two() {
+        let mut random = Random::new(7);
+        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let gain = |size| if size == 16 { 5500.0 } else { 5000.0 };
+        assert_eq!(outcome(&mut trial, |size| noisy(&mut random, gain(size), 0.02)), (Reason::Better, 7));
+        let evidence = trial.evidence();
+        assert!((evidence.gain.unwrap() - 0.1).abs() < 0.03 && evidence.interval.unwrap().0 > 0.0, "{evidence}");
+        let mut trial = Trial::new(20, 10, WINDOW, 40);
+        let loss = |size| if size == 10 { 2500.0 } else { 5000.0 };
+        assert_eq!(outcome(&mut trial, |size| noisy(&mut random, loss(size), 0.05)), (Reason::Worse, 2));
+    }
+
+    #[test]
+    fn without_a_difference_fewer_servers_do_as_much_and_more_gain_nothing() {
+        let mut random = Random::new(9);
+        let fewer: Vec<_> = (0..50)
+            .map(|_| outcome(&mut Trial::new(20, 16, WINDOW, 40), |_| noisy(&mut random, 5000.0, 0.02)).0)
+            .collect();
+        assert!(fewer.iter().filter(|reason| **reason == Reason::Alike).count() >= 35, "{fewer:?}");
+        assert!(fewer.iter().filter(|reason| **reason == Reason::Better).count() <= 3, "{fewer:?}");
+        let outcomes: Vec<_> = (0..50)
+            .map(|_| outcome(&mut Trial::new(20, 25, WINDOW, 40), |_| noisy(&mut random, 5000.0, 0.02)).0)
+            .collect();
+        assert!(outcomes.iter().filter(|reason| **reason == Reason::NoGain).count() >= 40, "{outcomes:?}");
+    }
+
+    #[test]
+    fn chance_seldom_makes_another_size_seem_better() {
+        let mut random = Random::new(3);
+        let wrong = (0..400)
+            .filter(|_| {
+                let trial = &mut Trial::new(20, 25, WINDOW, 40);
+                outcome(trial, |_| noisy(&mut random, 5000.0, 0.08)).0 == Reason::Better
+            })
+            .count();
+        assert!(wrong <= 24, "{wrong} of 400, and 5% are allowed");
+    }
+
+    #[test]
+    fn a_size_with_errors_is_given_up() {
+        let mut trial = Trial::new(20, 25, WINDOW, 40);
+        let with_errors = |size| window(5000, if size == 25 { 10 } else { 0 }, size, 9);
+        assert_eq!(outcome(&mut trial, with_errors), (Reason::Errors, 2));
+    }
+
+    #[test]
+    fn fewer_servers_before_which_a_queue_grows_do_not_do_as_much() {
+        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let queue = |size| window(5000, 0, size, if size == 16 { 60 } else { 10 });
+        assert_eq!(outcome(&mut trial, queue), (Reason::Worse, 7));
+        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        // As many clients as before: those that are not served wait.
+        assert_eq!(outcome(&mut trial, |size| window(5000, 0, size, 50 - size)), (Reason::Alike, 7));
+    }
+
+    #[test]
+    fn without_demand_there_is_no_verdict() {
+        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        assert_eq!(outcome(&mut trial, |_| window(5000, 0, 10, 0)).0, Reason::NoDemand);
+        assert_eq!(trial.evidence().gain, None);
+    }
+}

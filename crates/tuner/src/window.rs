@@ -1,0 +1,164 @@
+//! What was seen of a pool during some time: its counters at both ends, and its state at each look in between. Knows no size.
+
+use std::time::Duration;
+
+use pool::Time;
+
+/// A window in which the part of the looks that saw somebody wait is smaller says nothing about the pool's size.
+const DEMAND: f64 = 0.8;
+
+/// A pool at one moment. What is counted, is counted since any fixed moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Look {
+    /// Holds of servers that have ended.
+    pub completed: u64,
+    /// How long these took, together.
+    pub held: Duration,
+    /// Clients that got no server, and connections that were lost or could not be made.
+    pub errors: u64,
+    /// Servers in use now.
+    pub in_use: u32,
+    /// Clients that wait for a server now.
+    pub waiters: u32,
+    /// Servers that clients keep beyond a transaction now: they are none that the others can use.
+    pub kept: u32,
+    /// Whether the pool does what it is there for: it is not paused, and its database can be reached.
+    pub fit: bool,
+}
+
+/// What was seen between two looks.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Window {
+    /// How long that was.
+    pub time: Duration,
+    /// Holds that ended.
+    pub completed: u64,
+    /// How long these took, together.
+    pub held: Duration,
+    /// See [`Look::errors`].
+    pub errors: u64,
+    pub(crate) looks: u32,
+    /// Looks that saw somebody wait.
+    pub(crate) waiting: u32,
+    /// Clients that had a server or waited for one, over all looks.
+    pub(crate) crowd: u64,
+}
+
+impl Window {
+    /// Holds per second.
+    pub fn throughput(&self) -> f64 {
+        self.completed as f64 / self.time.as_secs_f64().max(1e-9)
+    }
+
+    /// The mean hold.
+    pub fn hold(&self) -> Duration {
+        Duration::from_secs_f64(self.held.as_secs_f64() / self.completed.max(1) as f64)
+    }
+
+    /// Whether more servers would have been used.
+    pub fn has_demand(&self) -> bool {
+        self.looks > 0 && f64::from(self.waiting) >= DEMAND * f64::from(self.looks)
+    }
+
+    /// Clients that had a server or waited for one, on average. Divided by the throughput that is how long they took: Little's law.
+    pub fn crowd(&self) -> f64 {
+        self.crowd as f64 / f64::from(self.looks.max(1))
+    }
+
+    /// Errors, as a part of all that ended.
+    pub fn errors_part(&self) -> f64 {
+        self.errors as f64 / (self.errors + self.completed).max(1) as f64
+    }
+
+    /// Both together.
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            time: self.time + other.time,
+            completed: self.completed + other.completed,
+            held: self.held + other.held,
+            errors: self.errors + other.errors,
+            looks: self.looks + other.looks,
+            waiting: self.waiting + other.waiting,
+            crowd: self.crowd + other.crowd,
+        }
+    }
+}
+
+/// Makes windows out of looks.
+#[derive(Clone, Debug, Default)]
+pub struct Gauge {
+    /// What happens before is not to be seen: a change has to settle.
+    from: Time,
+    began: Option<(Time, Look)>,
+    seen: Window,
+}
+
+impl Gauge {
+    /// Forgets what it has seen of the present window, and begins the next one then.
+    pub fn begin_at(&mut self, from: Time) {
+        *self = Self { from, ..Self::default() };
+    }
+
+    /// Takes a look, and tells the window if it has become this long; the next one then begins with this look.
+    pub fn look(&mut self, look: &Look, long: Duration, now: Time) -> Option<Window> {
+        if now < self.from {
+            return None;
+        }
+        let Some((began, first)) = self.began else {
+            self.began = Some((now, *look));
+            return None;
+        };
+        self.seen.looks += 1;
+        self.seen.waiting += u32::from(look.waiters > 0);
+        self.seen.crowd += u64::from(look.in_use) + u64::from(look.waiters);
+        self.seen.time = now - began;
+        self.seen.completed = look.completed.saturating_sub(first.completed);
+        self.seen.held = look.held.saturating_sub(first.held);
+        self.seen.errors = look.errors.saturating_sub(first.errors);
+        if self.seen.time < long {
+            return None;
+        }
+        (self.began, self.from) = (Some((now, *look)), now);
+        Some(std::mem::take(&mut self.seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn look(completed: u64, waiters: u32) -> Look {
+        Look {
+            completed,
+            held: Duration::from_millis(completed * 10),
+            in_use: 4,
+            waiters,
+            fit: true,
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn a_window_is_what_happened_between_two_looks_and_the_next_one_follows_at_once() {
+        let mut gauge = Gauge::default();
+        let long = Duration::from_secs(2);
+        let ends: Vec<_> =
+            (0..5).filter_map(|s| gauge.look(&look(1000 + s * 100, 6), long, Time(s * SECOND))).collect();
+        assert_eq!(ends.len(), 2);
+        assert_eq!((ends[1].throughput(), ends[1].hold()), (100.0, Duration::from_millis(10)));
+        assert_eq!((ends[0].crowd(), ends[0].has_demand()), (10.0, true));
+    }
+
+    #[test]
+    fn what_happens_before_a_change_has_settled_is_not_seen() {
+        let mut gauge = Gauge::default();
+        gauge.begin_at(Time(SECOND));
+        let long = Duration::from_secs(1);
+        assert_eq!(gauge.look(&look(900, 0), long, Time(SECOND / 2)), None);
+        assert_eq!(gauge.look(&look(1000, 0), long, Time(SECOND)), None);
+        let window = gauge.look(&look(1007, 0), long, Time(2 * SECOND)).unwrap();
+        assert_eq!((window.completed, window.has_demand()), (7, false));
+    }
+}
