@@ -45,6 +45,8 @@ pub(crate) struct PoolWindow<'w> {
     pub(crate) uptime: Duration,
     /// Whose pool it is.
     pub(crate) pooler: Pooler,
+    /// That one does not tell when all pools are paused.
+    pub(crate) hides_pause: bool,
 }
 
 /// What happened in a pool between two looks.
@@ -159,6 +161,7 @@ impl Window {
                 lasts: self.lasts(),
                 uptime: Duration::try_from_secs_f64(last.uptime_ms / 1e3).unwrap_or_default(),
                 pooler: last.pooler,
+                hides_pause: last.hides_pause,
             })
         });
         pools.collect()

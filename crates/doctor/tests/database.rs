@@ -154,7 +154,7 @@ fn sessions_that_wait_for_each_others_locks_are_a_saturated_database() {
         Activity { backends: backends.collect(), ..quiet(n) }
     };
     assert_eq!(found(&window(40, locked)), [Symptom::ServerSaturated]);
-    let once = |n: u64| if n % 10 == 0 { locked(n) } else { quiet(n) };
+    let once = |n: u64| if n.is_multiple_of(10) { locked(n) } else { quiet(n) };
     assert_eq!(found(&window(40, once)), [], "now and then everybody waits");
 }
 

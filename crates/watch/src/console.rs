@@ -29,6 +29,8 @@ pub struct Shown {
     pub clients: Vec<Row>,
     /// SHOW SERVERS
     pub servers: Vec<Row>,
+    /// SHOW STATE, which older ones do not have
+    pub state: Option<Vec<Row>>,
 }
 
 /// What is remembered from one look to the next.
@@ -119,6 +121,7 @@ impl Console {
             pooler: Pooler::PgBouncer,
             version: shown.version.clone(),
             instance: self.restarts.to_string(),
+            hides_pause: shown.state.is_none(),
             listeners: vec![listener],
             pools,
             ..Look::default()
@@ -161,6 +164,8 @@ impl Console {
         let mut users = BTreeMap::<&str, usize>::new();
         rows().for_each(|row| *users.entry(text(row, "database")).or_default() += 1);
         let none = Row::new();
+        let is_paused =
+            shown.state.iter().flatten().any(|row| text(row, "key") == "paused" && text(row, "value") == "yes");
         rows()
             .map(|row| {
                 let (database, user) = (text(row, "database"), text(row, "user"));
@@ -173,7 +178,8 @@ impl Console {
                     known.sum.held = known.sum.held.saturating_add(grown.held);
                     known.sum.worked = known.sum.worked.saturating_add(grown.worked);
                 }
-                known.pool(at_ms, row, settings.get(database).copied().unwrap_or(&none), is_alone)
+                let pool = known.pool(at_ms, row, settings.get(database).copied().unwrap_or(&none), is_alone);
+                Pool { paused: pool.paused || is_paused, ..pool }
             })
             .collect()
     }
@@ -353,6 +359,7 @@ mod tests {
                  app | shop | active | 2026-11-26 05:00:00 UTC | 2026-11-26 05:13:28 UTC | 0x51 | 0x1 | 71
                  app | shop | idle | 2026-11-26 05:00:00 UTC | 2026-11-26 05:13:28 UTC | 0x52 |  | 72",
             ),
+            state: None,
         }
     }
 
@@ -423,6 +430,17 @@ mod tests {
         let down = |console: &mut Console, at| console.look(at, &bare, None).0.pools[0].unavailable_ms;
         assert_eq!(down(&mut console, 100.0), None, "it is cold");
         assert_eq!(down(&mut console, 1_600.0), Some(1_500.0));
+    }
+
+    #[test]
+    fn a_pause_of_everything_is_seen_where_that_is_shown() {
+        let state = |paused: &str| {
+            let state = Some(rows(&format!("key | value\nactive | no\npaused | {paused}")));
+            let look = Console::default().look(0.0, &Shown { state, ..shown(1, 1, &[]) }, None).0;
+            (look.pools[0].paused, look.hides_pause)
+        };
+        assert_eq!((state("yes"), state("no")), ((true, false), (false, false)));
+        assert!(Console::default().look(0.0, &shown(1, 1, &[]), None).0.hides_pause);
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub struct Look {
     pub reactor: String,
     /// It accepts no new clients.
     pub draining: bool,
+    /// It does not tell when all of its pools are paused at once.
+    #[serde(default)]
+    pub hides_pause: bool,
     /// Failed logins.
     pub auth_failures: u64,
     /// Upper bounds of the buckets of all histograms, in milliseconds; the last bucket has none.

@@ -4,7 +4,7 @@ use watch::Pooler;
 
 use super::{Verdict, time};
 use crate::{
-    finding::{Finding, Symptom},
+    finding::{Finding, Symptom, Undecided},
     window::PoolWindow,
 };
 
@@ -34,6 +34,19 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     // A name that a client made up, and that nobody misses. Or PgBouncer, which tells of no attempt: there only those who wait do.
     if pool.last.created == 0 && failed == 0 && waiters == 0 {
         return Verdict::Absent;
+    }
+    if pool.hides_pause {
+        return Verdict::Undecided(Undecided {
+            between: vec![Symptom::OutOfReach, Symptom::Paused],
+            of: pool.name(),
+            seen: vec![
+                format!("there has been no connection to {} for {}", pool.last.address, time(down)),
+                format!("{waiters} clients wait, the first of them for {}", time(pool.last.oldest_wait_ms.unwrap_or(0.0))),
+            ],
+            needs: "PgBouncer's log, which says why it cannot connect, or that somebody paused all databases: this one's console does not \
+                    (newer ones have SHOW STATE)"
+                .to_owned(),
+        });
     }
     let said = pool.last.last_error.clone().unwrap_or_else(|| "no attempt has ended yet".to_owned());
     Verdict::Present(Finding {

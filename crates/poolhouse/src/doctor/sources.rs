@@ -74,6 +74,8 @@ pub struct Sql {
     beside: Option<Database>,
     database: Database,
     console: Console,
+    /// The console has SHOW STATE.
+    has_state: bool,
     clients: Vec<Client>,
 }
 
@@ -82,7 +84,7 @@ impl Sql {
     pub fn new(url: Secret, beside: Option<Secret>, processors: Option<u32>) -> Self {
         let database = Database { url: url.clone(), processors: processors.map(u64::from), known: None };
         let beside = beside.map(|url| Database { url, processors: None, known: None });
-        Self { url, asker: None, beside, database, console: Console::default(), clients: Vec::new() }
+        Self { url, asker: None, beside, database, console: Console::default(), has_state: true, clients: Vec::new() }
     }
 
     fn console(&mut self, began: Instant) -> anyhow::Result<Line> {
@@ -92,14 +94,20 @@ impl Sql {
         let mut show = |what: &str| -> anyhow::Result<Vec<Row>> {
             Ok(rows(asker.ask(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, PATIENCE)?))
         };
-        let shown = Shown {
+        let mut shown = Shown {
             version: version.trim_end_matches(OF_A_CONSOLE).to_owned(),
             pools: show("POOLS")?,
             stats: show("STATS")?,
             databases: show("DATABASES")?,
             clients: show("CLIENTS")?,
             servers: show("SERVERS")?,
+            state: None,
         };
+        if self.has_state {
+            // Where it is not known, it is not asked for again: each error is a line in PgBouncer's log.
+            shown.state = show("STATE").ok();
+            self.has_state = shown.state.is_some();
+        }
         let backends = match &mut self.beside {
             Some(database) => Some(database.sessions().context("the database beside it")?),
             None => None,
