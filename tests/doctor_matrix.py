@@ -24,6 +24,7 @@ import pathlib
 import platform
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -607,7 +608,8 @@ def told(said):
 
 
 def work_through(jobs):
-    """One lane: a line of JSON for each run."""
+    """One lane: a line of JSON for each run. It takes its servers with it when it is told to end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     directory = pathlib.Path(tempfile.mkdtemp(prefix="poolhouse-"))
     directory.chmod(0o755)
     lane = Lane(directory)
@@ -627,8 +629,11 @@ def work_through(jobs):
 # -- the whole
 
 
-def run_all(names, options):
+def run_all(names, options, made):
+    """All runs: those that were made before, and those that are missing, as far as the time goes."""
+    before = {(run["case"], run["seed"]) for run in made if not run["problems"]}
     jobs = [(name, options.first_seed + n) for n in range(options.runs) for name in names]
+    jobs = [job for job in jobs if job not in before]
     random.Random(1).shuffle(jobs)
     lanes = [jobs[lane::options.lanes] for lane in range(options.lanes)]
     results, lock = [], threading.Lock()
@@ -653,7 +658,8 @@ def run_all(names, options):
         thread.start()
     for thread in threads:
         thread.join()
-    return sorted(results, key=lambda result: (result["case"], result["seed"]))
+    kept = [run for run in made if (run["case"], run["seed"]) not in {(new["case"], new["seed"]) for new in results}]
+    return sorted(kept + results, key=lambda result: (result["case"], result["seed"]))
 
 
 def judged(results):
@@ -693,7 +699,7 @@ def main(argv=None):
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--lanes", type=int, default=2, help="runs side by side, each with a PostgreSQL of its own")
     parser.add_argument("--minutes", type=float, default=600, help="no run begins after so long")
-    parser.add_argument("--json", metavar="FILE", help="write the result there")
+    parser.add_argument("--json", metavar="FILE", help="write the result there; runs that it has are not made again")
     parser.add_argument("--render", metavar="FILE", help="print the tables of a result file")
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("--lane", help=argparse.SUPPRESS)
@@ -710,12 +716,13 @@ def main(argv=None):
     if unknown := [name for name in options.names if name not in cases()]:
         parser.error(f"no such case: {', '.join(unknown)}; --list lists them")
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    earlier = json.loads(pathlib.Path(options.json).read_text()) if options.json and os.path.exists(options.json) else {"runs": []}
     result = {
         "command": " ".join(["tests/doctor_matrix.py", *(argv or sys.argv[1:])]),
         "date": datetime.date.today().isoformat(),
-        "commit": commit,
+        "commits": sorted({commit, *earlier.get("commits", [])}),
         "machine": {"processors": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "runs": run_all(options.names or list(cases()), options),
+        "runs": run_all(options.names or list(cases()), options, earlier["runs"]),
     }
     print(table(result))
     if options.json:
