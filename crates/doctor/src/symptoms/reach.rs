@@ -36,17 +36,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         return Verdict::Absent;
     }
     if pool.hides_pause {
-        return Verdict::Undecided(Undecided {
-            between: vec![Symptom::OutOfReach, Symptom::Paused],
-            of: pool.name(),
-            seen: vec![
-                format!("there has been no connection to {} for {}", pool.last.address, time(down)),
-                format!("{waiters} clients wait, the first of them for {}", time(pool.last.oldest_wait_ms.unwrap_or(0.0))),
-            ],
-            needs: "PgBouncer's log, which says why it cannot connect, or that somebody paused all databases: this one's console does not \
-                    (newer ones have SHOW STATE)"
-                .to_owned(),
-        });
+        return away_or_paused(pool, down);
     }
     let said = pool.last.last_error.clone().unwrap_or_else(|| "no attempt has ended yet".to_owned());
     Verdict::Present(Finding {
@@ -78,5 +68,21 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             }
         }
         .to_owned(),
+    })
+}
+
+/// Nobody tells whether it tries to connect at all.
+fn away_or_paused(pool: &PoolWindow<'_>, down: f64) -> Verdict {
+    let waiters = pool.last.waiters;
+    Verdict::Undecided(Undecided {
+        between: vec![Symptom::OutOfReach, Symptom::Paused],
+        of: pool.name(),
+        seen: vec![
+            format!("there has been no connection to {} for {}", pool.last.address, time(down)),
+            format!("{waiters} clients wait, the first of them for {}", time(pool.last.oldest_wait_ms.unwrap_or(0.0))),
+        ],
+        needs: "PgBouncer's log, which says why it cannot connect, or that somebody paused all databases: this one's console does not \
+                (newer ones have SHOW STATE)"
+            .to_owned(),
     })
 }
