@@ -34,12 +34,14 @@ ADVERSARY_ARGS ?=
 # Further arguments of tests/leaks.py, and of tests/leak_mutants.py
 LEAKS_ARGS ?=
 MUTANTS ?=
+# Further arguments of tests/doctor_matrix.py, and names of its cases
+DOCTOR_ARGS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup setup-bench build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
+.PHONY: help setup setup-bench build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants doctor-matrix demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +113,9 @@ sim-mutants: setup ## puts known defects back one by one (tests/sim_mutants): ho
 
 plan-mutants: setup ## puts other rules into the pool one by one (tests/plan_mutants): do the planner's tests notice? (MUTANTS='equal-lives')
 	$(PYTHON) tests/plan_mutants.py $(MUTANTS)
+
+doctor-matrix: setup build ## troubles made on purpose, and healthy runs: what does the doctor say of each? (DOCTOR_ARGS='--runs 20 --json FILE')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/doctor_matrix.py $(DOCTOR_ARGS)
 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo

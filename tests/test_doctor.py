@@ -3,6 +3,7 @@ resemble them."""
 
 import contextlib
 import json
+import os
 import subprocess
 import threading
 import time
@@ -16,12 +17,16 @@ from waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
-def doctor(pooler, window="4s"):
-    """What it found, and its exit status."""
-    command = [BINARY, "doctor", pooler.admin_url, "--window", window, "--every", "100ms", "--json", "-"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+def look(what, *more, window="4s", **environment):
+    """What it says of whatever it is told to look at, and its exit status."""
+    command = [BINARY, "doctor", str(what), "--window", window, "--every", "100ms", "--json", "-", *map(str, more)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
     said = json.loads(done.stdout) if done.stdout else None
     return said, done
+
+
+def doctor(pooler, window="4s"):
+    return look(pooler.admin_url, window=window)
 
 
 def symptoms(said):
@@ -295,3 +300,38 @@ def test_who_cannot_look_says_so(start):
     assert done.returncode == 3 and "cannot ask" in done.stderr
     done = subprocess.run([BINARY, "doctor", "ftp://x"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
+
+
+# -- recordings
+
+
+def test_a_recording_is_examined_as_what_was_seen(start, tmp_path):
+    pooler = start(max_size=4)
+    path = tmp_path / "looks.jsonl"
+    with clients(pooler, 10, left_open):
+        time.sleep(0.5)
+        seen, done = look(pooler.admin_url, "--record", path)
+    assert symptoms(seen) == ["transactions_left_open"], done
+    told, again = look(path)
+    assert (told, again.returncode) == (seen, done.returncode)
+    assert "app secret" not in path.read_text()
+    whole = path.read_bytes()
+    for cut in (0, 40, len(whole) // 2, len(whole) - 30):
+        path.write_bytes(whole[:cut])
+        told, done = look(path)
+        assert done.returncode == 3 and told is None and str(path) in done.stderr, done
+    path.write_bytes(os.urandom(5000) + b"\n" + whole)
+    told, done = look(path)
+    assert done.returncode == 3 and ("no recording" in done.stderr or "does not begin like" in done.stderr), done
+    told, done = look(tmp_path / "nowhere.jsonl")
+    assert done.returncode == 3 and "cannot read" in done.stderr, done
+
+
+def test_what_cannot_be_recorded_is_told_at_once(start, tmp_path):
+    pooler = start(max_size=4)
+    began = time.monotonic()
+    said, done = look(pooler.admin_url, "--record", tmp_path / "no" / "folder.jsonl", window="50s")
+    assert done.returncode == 3 and "cannot write" in done.stderr and time.monotonic() - began < 10
+    (tmp_path / "looks.jsonl").write_text("")
+    said, done = look(tmp_path / "looks.jsonl", "--record", tmp_path / "other.jsonl")
+    assert done.returncode == 3 and "is a recording" in done.stderr

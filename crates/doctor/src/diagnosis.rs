@@ -1,8 +1,10 @@
 //! All that was found, for people and for programs.
 
 use serde::Serialize;
+use watch::Pooler;
 
 use crate::{
+    database::DatabaseWindow,
     finding::{Finding, Undecided},
     symptoms::{self, Verdict},
     window::Window,
@@ -11,34 +13,80 @@ use crate::{
 /// What a window tells.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
+    /// What was looked at.
+    pub of: Source,
+    /// That, in words.
+    pub looked_at: String,
     /// Seconds that were looked at.
     pub window_s: f64,
-    /// Pools that were looked at.
+    /// Pools that were looked at; none where it was the database alone.
     pub pools: usize,
     /// What is wrong.
     pub findings: Vec<Finding>,
     /// What may be.
     pub undecided: Vec<Undecided>,
+    /// What cannot be seen from there.
+    pub unseen: Vec<String>,
 }
 
-/// Examines a window.
+/// What can be looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A Poolhouse.
+    Poolhouse,
+    /// A PgBouncer.
+    #[serde(rename = "pgbouncer")]
+    PgBouncer,
+    /// A PostgreSQL itself.
+    Postgres,
+}
+
+/// Examines a pooler's window.
 pub fn examine(window: &Window) -> Diagnosis {
     let pools = window.pools();
-    let mut diagnosis = Diagnosis {
+    let verdicts = pools.iter().flat_map(symptoms::of_pool).chain(symptoms::of_clients(window));
+    let look = window.look();
+    let plural = if pools.len() == 1 { "" } else { "s" };
+    let (of, whose) = match look.map(|look| look.pooler) {
+        Some(Pooler::PgBouncer) => {
+            (Source::PgBouncer, format!(" of PgBouncer {}", look.map_or("", |look| look.version.as_str())))
+        }
+        _ => (Source::Poolhouse, String::new()),
+    };
+    let looked_at = format!("{} pool{plural}{whose}", pools.len());
+    let none = Diagnosis {
+        of,
+        looked_at,
         window_s: window.lasts().as_secs_f64(),
         pools: pools.len(),
         findings: Vec::new(),
         undecided: Vec::new(),
+        unseen: symptoms::unseen(window),
     };
-    let verdicts = pools.iter().flat_map(symptoms::of_pool).chain(symptoms::of_clients(window));
-    for verdict in verdicts {
-        match verdict {
-            Verdict::Absent => {}
-            Verdict::Present(finding) => diagnosis.findings.push(finding),
-            Verdict::Undecided(undecided) => diagnosis.undecided.push(undecided),
-        }
-    }
-    diagnosis
+    none.with(verdicts)
+}
+
+/// Examines a database's window.
+pub fn examine_database(window: &DatabaseWindow) -> Diagnosis {
+    let looked_at = match window.ends() {
+        Some((_, last)) => format!(
+            "{} connections of PostgreSQL {}",
+            last.backends.len() as u64 + last.hidden + last.left_out,
+            last.version
+        ),
+        None => "nothing".to_owned(),
+    };
+    let none = Diagnosis {
+        of: Source::Postgres,
+        looked_at,
+        window_s: window.lasts().as_secs_f64(),
+        pools: 0,
+        findings: Vec::new(),
+        undecided: Vec::new(),
+        unseen: symptoms::database::unseen(window),
+    };
+    none.with(symptoms::database::examine(window))
 }
 
 /// Names and errors may have been chosen by strangers, who are not to steer the terminal.
@@ -47,6 +95,8 @@ fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
         *text = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
     };
     let mut clean_one = diagnosis.clone();
+    clean(&mut clean_one.looked_at);
+    clean_one.unseen.iter_mut().for_each(clean);
     for finding in &mut clean_one.findings {
         clean(&mut finding.of);
         finding.evidence.iter_mut().for_each(clean);
@@ -59,18 +109,29 @@ fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
 }
 
 impl Diagnosis {
+    fn with(mut self, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Absent => {}
+                Verdict::Present(finding) => self.findings.push(finding),
+                Verdict::Undecided(undecided) => self.undecided.push(undecided),
+            }
+        }
+        self
+    }
+
+    /// There was nothing to look at: a pooler without a pool.
+    pub fn is_of_nothing(&self) -> bool {
+        self.of != Source::Postgres && self.pools == 0
+    }
+
     /// For people. `bold` puts a heading into whatever a terminal makes bold.
     pub fn text(&self, bold: impl Fn(&str) -> String) -> String {
         harmless(self).written(bold)
     }
 
     fn written(&self, bold: impl Fn(&str) -> String) -> String {
-        let mut text = format!(
-            "Looked at {} pool{} for {:.0} s.\n",
-            self.pools,
-            if self.pools == 1 { "" } else { "s" },
-            self.window_s
-        );
+        let mut text = format!("Looked at {} for {:.0} s.\n", self.looked_at, self.window_s);
         for finding in &self.findings {
             text += &format!("\n{}\n", bold(&format!("{}: {}", finding.of, finding.symptom.name())));
             finding.evidence.iter().for_each(|evidence| text += &format!("  seen      {evidence}\n"));
@@ -88,10 +149,15 @@ impl Diagnosis {
             text += &format!("  decides   {}\n", undecided.needs);
         }
         if self.findings.is_empty() && self.undecided.is_empty() {
-            text += match self.pools {
-                0 => "There is no pool yet: nobody has asked for a database.\n",
-                _ => "Healthy: none of the symptoms that it knows.\n",
+            text += match self.of {
+                _ if self.is_of_nothing() => "There is no pool yet: nobody has asked for a database.\n",
+                Source::Poolhouse => "Healthy: none of the symptoms that it knows.\n",
+                Source::PgBouncer | Source::Postgres => "Healthy: none of the symptoms that can be seen from here.\n",
             };
+        }
+        if !self.unseen.is_empty() {
+            text += "\nNot seen from here:\n";
+            self.unseen.iter().for_each(|unseen| text += &format!("  {unseen}\n"));
         }
         text
     }

@@ -1,6 +1,7 @@
 //! What is said of a symptom.
 
 use serde::Serialize;
+use watch::Pooler;
 
 /// What can be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -28,6 +29,8 @@ pub enum Symptom {
     IdleChurn,
     /// An application keeps a pool of objects with a pool each.
     PoolOfPools,
+    /// Far more connections are kept than ever have work, and they take up what the database allows.
+    OverProvisioned,
 }
 
 /// A symptom that is there.
@@ -41,13 +44,13 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// The cause that looks alike, and why it is not that.
     pub rules_out: String,
-    /// What to change in Poolhouse; none where the cure is elsewhere.
+    /// What to change; none where the cure is elsewhere.
     pub setting: Option<Setting>,
     /// What to do, and what will come of it.
     pub advice: String,
 }
 
-/// A setting of Poolhouse and its better value.
+/// A setting and its better value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
     /// As in the configuration.
@@ -56,6 +59,30 @@ pub struct Setting {
     pub from: Option<String>,
     /// What it should be.
     pub to: String,
+}
+
+/// A setting that several poolers have, each by its own name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Key {
+    /// Most servers of a pool.
+    MaxSize,
+    /// How long a client may pause within a transaction.
+    TransactionIdleTime,
+    /// How long a client may be idle.
+    ClientIdleTime,
+}
+
+impl Key {
+    pub(crate) fn of(self, pooler: Pooler) -> &'static str {
+        match (self, pooler) {
+            (Self::MaxSize, Pooler::Poolhouse) => "max_size",
+            (Self::MaxSize, Pooler::PgBouncer) => "pool_size",
+            (Self::TransactionIdleTime, Pooler::Poolhouse) => "transaction_idle_time",
+            (Self::TransactionIdleTime, Pooler::PgBouncer) => "idle_transaction_timeout",
+            (Self::ClientIdleTime, Pooler::Poolhouse) => "client_idle_time",
+            (Self::ClientIdleTime, Pooler::PgBouncer) => "client_idle_timeout",
+        }
+    }
 }
 
 /// Signs of trouble that do not suffice to name it.
@@ -86,6 +113,7 @@ impl Symptom {
             Self::EphemeralClients => "clients connect for each transaction",
             Self::IdleChurn => "idle servers are closed and made again",
             Self::PoolOfPools => "a pool of pools",
+            Self::OverProvisioned => "more connections are kept than have work",
         }
     }
 }

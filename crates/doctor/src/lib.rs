@@ -1,19 +1,25 @@
-//! What is wrong between clients, pools and a database: from looks at a running Poolhouse over some time, names symptoms with the evidence, the
-//! rival cause that it rules out, and the setting to change. No I/O and no clock.
+//! What is wrong between clients, pools and a database: from looks at a running pooler, or at the database itself, over some time, names symptoms
+//! with the evidence, the rival cause that it rules out, and the setting to change. No I/O and no clock.
 //!
 //! ```text
-//! window     looks over some time, and what they tell of each pool
+//! window     looks at a pooler over some time, and what they tell of each pool
+//! database   the same of a database itself: what its sessions tell
 //! symptoms   one file for each kind of trouble: what decides it
 //! finding    what is said of a symptom: present, or undecided and what would decide it
 //! diagnosis  all of that together, as text and as JSON
+//! recording  looks as lines of a file, and back
 //! ```
 #![forbid(unsafe_code)]
 
+mod database;
 mod diagnosis;
 mod finding;
+mod recording;
 mod symptoms;
 mod window;
 
-pub use diagnosis::{Diagnosis, examine};
+pub use database::DatabaseWindow;
+pub use diagnosis::{Diagnosis, Source, examine, examine_database};
 pub use finding::{Finding, Setting, Symptom, Undecided};
+pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};
 pub use window::{Observation, Window};

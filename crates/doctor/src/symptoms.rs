@@ -1,11 +1,14 @@
-//! One file for each kind of trouble: what decides it. Thresholds stand at the head of each file, with the reason.
+//! One file for each kind of trouble of a pooler: what decides it; in `database` those that a database alone tells. Thresholds stand at the head of each file, with the reason.
 
 mod churn;
+pub(crate) mod database;
 mod ephemeral;
 mod held;
 mod nested;
 mod reach;
 mod waiting;
+
+use watch::Pooler;
 
 use crate::{
     finding::{Finding, Undecided},
@@ -37,6 +40,29 @@ pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
 /// Of what concerns all pools.
 pub(crate) fn of_clients(window: &Window) -> Vec<Verdict> {
     vec![ephemeral::examine(window), nested::examine(window)]
+}
+
+/// What a pooler does not tell.
+pub(crate) fn unseen(window: &Window) -> Vec<String> {
+    let Some(look) = window.look().filter(|look| look.pooler == Pooler::PgBouncer) else { return Vec::new() };
+    let mut unseen = vec![
+        "connections to the database that are made and closed again: PgBouncer does not count them (idle servers that are closed and made \
+         again)"
+            .to_owned(),
+        "clients that come and go between two looks: PgBouncer does not count logins".to_owned(),
+    ];
+    let alone: Vec<&str> =
+        look.pools.iter().filter(|pool| pool.busy_ms.is_none()).map(|pool| pool.database.as_str()).collect();
+    if let Some(database) = alone.first() {
+        unseen.push(format!(
+            "how long servers are held where several users share a database ({database}): PgBouncer counts by database"
+        ));
+    }
+    if window.pools().iter().any(|pool| pool.steps.iter().any(|step| step.is_of_unknown_work())) {
+        unseen
+            .push("what servers do while clients have them: the database knows (--database postgres://...)".to_owned());
+    }
+    unseen
 }
 
 /// A share as people say it.

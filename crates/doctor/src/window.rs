@@ -1,8 +1,10 @@
-//! Looks at a running Poolhouse over some time, and what they tell of each pool. Of each look only what is needed is kept. Judges nothing.
+//! Looks at a running pooler over some time, and what they tell of each pool. Of each look only what is needed is kept. Judges nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use watch::{Change, Client, Look, Pool, PoolChange, Times};
+use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times};
+
+use crate::finding::Key;
 
 /// One look.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct Window {
     looks: usize,
     /// By pool, between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
+    /// Looks at which there were clients that came since the one before.
+    arrivals: usize,
     /// `/api/clients` at the end, as many as were asked for.
     pub clients: Vec<Client>,
 }
@@ -39,6 +43,10 @@ pub(crate) struct PoolWindow<'w> {
     pub(crate) lasts: Duration,
     /// How long the process has run.
     pub(crate) uptime: Duration,
+    /// Whose pool it is.
+    pub(crate) pooler: Pooler,
+    /// That one does not tell when all pools are paused.
+    pub(crate) hides_pause: bool,
 }
 
 /// What happened in a pool between two looks.
@@ -74,6 +82,8 @@ pub(crate) enum Stands {
     InTransaction,
     /// Nothing is in progress.
     Idle,
+    /// Nobody tells.
+    Unknown,
 }
 
 impl Window {
@@ -87,6 +97,7 @@ impl Window {
             *self = Self::default();
         }
         if let Some(change) = change {
+            self.arrivals += usize::from(change.logins > 0);
             let mut holders: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
             for (pool, holder) in clients.iter().filter_map(holder) {
                 holders.entry(pool).or_default().push(holder);
@@ -118,6 +129,16 @@ impl Window {
         }
     }
 
+    /// What was looked at; `None` before the first look.
+    pub(crate) fn look(&self) -> Option<&Look> {
+        self.last.as_ref().map(|(_, look)| look)
+    }
+
+    /// The share of looks at which there were clients that came since the one before.
+    pub(crate) fn arrivals(&self) -> f64 {
+        self.arrivals as f64 / self.looks.saturating_sub(1).max(1) as f64
+    }
+
     /// The first look and the last.
     pub(crate) fn ends(&self) -> Option<(&Look, &Look)> {
         Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
@@ -138,7 +159,9 @@ impl Window {
                 steps: self.steps.get(&pool.id)?.iter().filter(|step| !step.stands_still).collect(),
                 bounds: &last.bucket_bounds_ms,
                 lasts: self.lasts(),
-                uptime: Duration::from_secs_f64((last.uptime_ms / 1e3).max(0.0)),
+                uptime: Duration::try_from_secs_f64(last.uptime_ms / 1e3).unwrap_or_default(),
+                pooler: last.pooler,
+                hides_pause: last.hides_pause,
             })
         });
         pools.collect()
@@ -150,6 +173,7 @@ fn holder(client: &Client) -> Option<(u64, Holder)> {
         "waiting" => return None,
         "transaction" => Stands::InTransaction,
         "idle" => Stands::Idle,
+        "held" => Stands::Unknown,
         _ => Stands::Working,
     };
     Some((client.pool?, Holder { id: client.id, stands, ms: client.state_ms }))
@@ -171,6 +195,11 @@ impl Step {
     /// All servers are in use, and somebody waits.
     pub(crate) fn is_full(&self) -> bool {
         self.waiters > 0 && self.in_use >= self.max_size
+    }
+
+    /// Nobody tells what some of the servers do.
+    pub(crate) fn is_of_unknown_work(&self) -> bool {
+        self.holders.iter().any(|holder| holder.stands == Stands::Unknown)
     }
 
     /// Of the holders, the share that stands so.
@@ -199,6 +228,11 @@ impl PoolWindow<'_> {
     pub(crate) fn mean(&self, of: impl Fn(&Step) -> Option<f64>) -> Option<f64> {
         let known: Vec<f64> = self.steps.iter().filter_map(|step| of(step)).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    }
+
+    /// The pooler's own name of a setting.
+    pub(crate) fn key(&self, key: Key) -> &'static str {
+        key.of(self.pooler)
     }
 
     /// Transactions a second.

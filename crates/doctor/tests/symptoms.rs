@@ -253,6 +253,8 @@ fn servers_closed_for_idleness_and_made_again_are_churn() {
 fn clients_that_come_for_a_transaction_each_are_told_from_a_deployment() {
     let coming = Moment { accepted: 45, transactions: 50, ..QUIET };
     assert_eq!(found(&window(&[coming; 20], same)), [Symptom::EphemeralClients]);
+    let burst = [vec![QUIET; 15], vec![Moment { accepted: 900, ..coming }], vec![QUIET; 15]].concat();
+    assert_eq!(found(&window(&burst, same)), [], "they come once, and go");
     let deployment = |look: &mut Look| look.listeners[0].clients.idle = look.listeners[0].logins;
     assert_eq!(found(&window(&[coming; 20], deployment)), [], "they stay");
 }

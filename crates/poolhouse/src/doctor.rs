@@ -1,25 +1,36 @@
-//! `poolhouse doctor`: looks at a running Poolhouse for some time and says what is wrong. Asks; what that means is decided in the crate `doctor`.
+//! `poolhouse doctor`: looks at a running pooler or a database for some time, or reads what was recorded of that, and says what is wrong. Asks;
+//! what that means is decided in the crate `doctor`.
 
 use std::{
     io::IsTerminal,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
-use clap::Args;
-use doctor::{Diagnosis, Observation, Window, examine};
-use watch::{Clients, Look};
+use anyhow::{Context, bail};
+use clap::{Args, value_parser};
+use doctor::{Diagnosis, Line, MAX_LOOKS, Patient};
+use settings::Secret;
 
-use crate::remote::{Remote, RemoteArgs};
+use crate::remote::RemoteArgs;
+use recorder::Recorder;
+use sources::{Admin, Source, Sql};
+
+mod recorder;
+mod sources;
 
 const EXAMPLE: &str = "\
 Examples:
   poolhouse doctor http://127.0.0.1:9930
-  poolhouse doctor http://127.0.0.1:9930 --window 10m
-  poolhouse doctor http://127.0.0.1:9930 --json - | jq '.findings[].symptom'
+  poolhouse doctor http://127.0.0.1:9930 --window 10m --json - | jq '.findings[].symptom'
+  poolhouse doctor 'postgres://watcher:${WATCHER_PASSWORD}@10.0.0.5/shop' --window 5m
+  poolhouse doctor postgres://watcher@10.0.0.6:6432/pgbouncer --database postgres://watcher@10.0.0.5/shop
+  poolhouse doctor http://127.0.0.1:9930 --record looks.jsonl
+  poolhouse doctor looks.jsonl
 
-It only looks. A finding names two signals, the cause that looks alike and why it is not that, and what to change.
+It only looks. Of a PostgreSQL it reads the statistics views, for which pg_monitor suffices, and no text of a statement; of a PgBouncer
+what SHOW shows to one of stats_users. A finding names two signals, the cause that looks alike and why it is not that, and what to change.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
 Exit status: 0 healthy, 1 there are findings, 2 undetermined (or bad usage), 3 it could not look, or there is no pool.";
@@ -28,12 +39,9 @@ const FINDINGS: u8 = 1;
 const UNDETERMINED: u8 = 2;
 const BLIND: u8 = 3;
 
-/// Clients that are asked for at the end, and holders at each look.
-const MAX_CLIENTS: &str = "10000";
-const MAX_HOLDERS: &str = "2000";
-/// Looks that a window needs, and at most: each is kept until the end.
+/// Looks that a window needs, and at most: each is kept until the end. Two more may come for its beginning and end.
 const LEAST_LOOKS: u32 = 4;
-const MAX_LOOKS: u32 = 5_000;
+const MOST_LOOKS: u32 = MAX_LOOKS as u32 - 2;
 /// How long it may be without an answer, as in a restart, before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -41,8 +49,27 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct DoctorArgs {
-    #[command(flatten)]
-    remote: RemoteArgs,
+    /// What to look at: a Poolhouse by its admin address (http://address:port), a PostgreSQL (postgres://user@host/name), a PgBouncer by
+    /// its console (postgres://user@host:6432/pgbouncer), or a recording. Other users of this machine can read it (`ps`): write ${NAME} in
+    /// single quotes for a password, or use --url-file
+    #[arg(value_name = "URL|FILE", required_unless_present = "url_file")]
+    what: Option<String>,
+
+    /// Read the URL from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "what")]
+    url_file: Option<PathBuf>,
+
+    /// Read the admin token from a file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Beside a PgBouncer: the database behind it, which knows what servers do while clients have them
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+
+    /// Processors of the database's machine; without it they are known only where the database runs on this one
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
+    processors: Option<u32>,
 
     /// How long to look. A longer window sees more: loads that change tell a small pool from a slow database
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
@@ -52,6 +79,10 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = settings::parse_duration_on)]
     every: Duration,
 
+    /// Write the looks to a file, too: `poolhouse doctor FILE` examines it. At most 256 MB; it has names and addresses, and no secrets
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     /// Print JSON to standard output: --json -
     #[arg(long, value_name = "FILE", value_parser = ["-"])]
     json: Option<String>,
@@ -59,10 +90,10 @@ pub struct DoctorArgs {
 
 /// Runs the verb.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
-    let diagnosis = match args.remote.remote().and_then(|remote| look(&remote, &args)) {
+    let diagnosis = match diagnose(&args) {
         Ok(diagnosis) => diagnosis,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", ::bench::report::printable(&format!("{error:#}")));
             return Ok(BLIND.into());
         }
     };
@@ -74,31 +105,82 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         print!("{}", diagnosis.text(bold));
     }
     Ok(match (&diagnosis.findings[..], &diagnosis.undecided[..]) {
-        ([], []) if diagnosis.pools == 0 => BLIND.into(),
+        ([], []) if diagnosis.is_of_nothing() => BLIND.into(),
         ([], []) => ExitCode::SUCCESS,
         ([], _) => UNDETERMINED.into(),
         _ => FINDINGS.into(),
     })
 }
 
-fn look(remote: &Remote, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
-    let every = args.every.max(Duration::from_millis(50)).max(args.window / MAX_LOOKS).min(args.window / LEAST_LOOKS);
+fn diagnose(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
+    let what = match (&args.what, &args.url_file) {
+        (Some(what), _) => what.clone(),
+        (None, Some(path)) => settings::read_small(path)
+            .map(|text| text.trim().to_owned())
+            .with_context(|| format!("cannot read {}", path.display()))?,
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    if let Some(path) = recording(&what) {
+        if args.record.is_some() || args.database.is_some() {
+            bail!("{what} is a recording: there is nothing more to look at");
+        }
+        return Ok(recorder::read(path)?.examine()?);
+    }
+    let mut source = source(what, args)?;
+    look(source.as_mut(), args)
+}
+
+/// What is no URL and no address is a file.
+fn recording(what: &str) -> Option<&Path> {
+    let path = Path::new(what);
+    let is_file = !what.contains("://")
+        && (path.is_file() || !what.contains(':') && (what.contains('/') || what.ends_with(".jsonl")));
+    is_file.then_some(path)
+}
+
+fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
+    let scheme = what.split_once("://").map_or("", |(scheme, _)| scheme);
+    if matches!(scheme, "postgres" | "postgresql") {
+        let beside = args.database.as_deref().map(secret).transpose()?;
+        return Ok(Box::new(Sql::new(secret(&what)?, beside, args.processors)));
+    }
+    if args.database.is_some() {
+        bail!("--database is for who looks at a PgBouncer");
+    }
+    if !matches!(scheme, "" | "http") {
+        bail!(
+            "it looks at http:// (the admin address of a Poolhouse), at postgres:// and at recordings; {scheme}:// is none of these"
+        );
+    }
+    let remote = RemoteArgs { url: what, token_file: args.token_file.clone() };
+    Ok(Box::new(Admin::new(remote.remote()?)))
+}
+
+fn secret(url: &str) -> anyhow::Result<Secret> {
+    settings::interpolate_url(url, &settings::environment).map(Secret::new).map_err(anyhow::Error::msg)
+}
+
+fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
+    let every = args.every.max(Duration::from_millis(50)).max(args.window / MOST_LOOKS).min(args.window / LEAST_LOOKS);
+    let mut recorder = args.record.as_deref().map(Recorder::create).transpose()?;
     let began = Instant::now();
     let shows_progress = std::io::stderr().is_terminal();
-    let mut window = Window::default();
-    let mut answered = None;
+    let mut patient: Option<Patient> = None;
+    let (mut looks, mut answered) = (0, None);
     loop {
-        let seen = remote.look::<Look>("/api/pools", &[]).and_then(|look| {
-            let holders: Clients = remote.look("/api/clients", &[("holders", "true"), ("limit", MAX_HOLDERS)])?;
-            Ok((look, holders))
-        });
+        let seen = source.look(began);
         let at = began.elapsed();
         match seen {
-            Ok((look, holders)) => {
-                if !window.add(Observation { at, look, holders: holders.clients }) {
+            Ok(line) => {
+                answered = Some(at);
+                let Some(line) = kept(&mut recorder, line)? else { break };
+                looks += 1;
+                if patient.is_none() {
+                    patient = Patient::of(&line);
+                }
+                if !patient.as_mut().context("it is no look")?.take(line)? {
                     eprintln!("it was restarted: what was seen before does not count");
                 }
-                answered = Some(at);
             }
             Err(error) if answered.is_none_or(|before| at - before > PATIENCE) => return Err(error),
             Err(_) => {}
@@ -114,10 +196,21 @@ fn look(remote: &Remote, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
     if shows_progress {
         eprint!("\r\x1b[K");
     }
-    if window.looks() < LEAST_LOOKS as usize {
-        bail!("only {} looks at this process: too few to say anything; use a longer --window", window.looks());
+    let Some(mut patient) = patient else { bail!("there was no look") };
+    let end = Line::End { looks, clients: source.clients()? };
+    patient.take(match recorder {
+        Some(recorder) => recorder.finish(&end)?,
+        None => end,
+    })?;
+    Ok(patient.examine()?)
+}
+
+/// The line as the recording has it, if there is one; `None` if there is no room left.
+fn kept(recorder: &mut Option<Recorder>, line: Line) -> anyhow::Result<Option<Line>> {
+    let Some(recorder) = recorder else { return Ok(Some(line)) };
+    let kept = recorder.keep(&line)?;
+    if kept.is_none() {
+        eprintln!("the recording is full: the window ends here");
     }
-    let clients: Clients = remote.look("/api/clients", &[("limit", MAX_CLIENTS)])?;
-    window.clients = clients.clients;
-    Ok(examine(&window))
+    Ok(kept)
 }

@@ -19,11 +19,11 @@ const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 pub struct RemoteArgs {
     /// The admin address, as http://address:port
     #[arg(value_name = "ADMIN_URL")]
-    url: String,
+    pub url: String,
 
     /// Read the admin token from a file
     #[arg(long, value_name = "FILE", global = true)]
-    token_file: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
 }
 
 /// Characters of an answer that is no JSON.

@@ -287,7 +287,12 @@ impl Requester {
 
     /// Keeps the names and values of the first row that the request sent last will give (of its last result, if it gives several).
     pub fn keep_row(&mut self) {
-        self.reader.keep_row();
+        self.reader.keep_rows(1);
+    }
+
+    /// The same with the first `most` rows.
+    pub fn keep_rows(&mut self, most: usize) {
+        self.reader.keep_rows(most);
     }
 
     /// How the last request was answered.

@@ -17,8 +17,10 @@ pub struct Change {
     pub pools: BTreeMap<u64, PoolChange>,
     /// Clients let in.
     pub accepted: u64,
-    /// Clients that logged in.
+    /// Clients that logged in, or were seen for the first time.
     pub logins: u64,
+    /// Of those seen, how many were gone at the next look, where that is what is known.
+    pub brief: Option<u64>,
     /// Clients turned away.
     pub rejected: u64,
     /// Clients sent away.
@@ -44,6 +46,8 @@ pub struct PoolChange {
     pub checkout: BTreeMap<String, Times>,
     /// How long servers were held, of leases that ended.
     pub hold: Times,
+    /// For how much of that time they worked, if that is counted.
+    pub busy_ms: Option<f64>,
 }
 
 impl Since {
@@ -67,12 +71,14 @@ impl Change {
         let came = |look: &Look| look.listeners.iter().map(|l| l.accepted).sum::<u64>();
         let turned = |look: &Look| look.listeners.iter().flat_map(|l| l.rejections.values()).sum::<u64>();
         let sent = |look: &Look| look.listeners.iter().flat_map(|l| l.evictions.values()).sum::<u64>();
+        let brief = |look: &Look| look.listeners.iter().filter_map(|l| l.brief).reduce(|a, b| a + b);
         let share =
             |(now, earlier): (&Worker, &Worker)| (now.cpu_ms - earlier.cpu_ms) / 1e3 / apart.as_secs_f64().max(1e-3);
         Some(Self {
             since: Since(apart),
             pools: pools.collect(),
             logins: logins(after).saturating_sub(logins(before)),
+            brief: brief(after).map(|gone| gone.saturating_sub(brief(before).unwrap_or(0))),
             accepted: came(after).saturating_sub(came(before)),
             rejected: turned(after).saturating_sub(turned(before)),
             evicted: sent(after).saturating_sub(sent(before)),
@@ -96,6 +102,7 @@ impl PoolChange {
             failed: grown(&before.checkout_failed, &after.checkout_failed),
             checkout: checkout.collect(),
             hold: after.hold.since(&before.hold),
+            busy_ms: after.busy_ms.map(|busy| (busy - before.busy_ms.unwrap_or(0.0)).max(0.0)),
         }
     }
 }

@@ -1,18 +1,34 @@
-//! One look: what `/api/pools` and `/api/clients` answer. What a newer Poolhouse tells beyond this is not read.
+//! One look at a pooler: what `/api/pools` and `/api/clients` answer. What a newer Poolhouse tells beyond this is not read. Of another
+//! pooler the same is told as far as it tells it; what only that one tells, or only Poolhouse, is optional.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Times;
 
 /// Counts by reason.
 pub type Counts = BTreeMap<String, u64>;
 
+/// Whose look it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pooler {
+    /// A Poolhouse, by its admin address.
+    #[default]
+    Poolhouse,
+    /// A PgBouncer, by its console.
+    #[serde(rename = "pgbouncer")]
+    PgBouncer,
+}
+
 /// The answer of `/api/pools`. Counters count from the process's start.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Look {
-    /// Of the Poolhouse that answered.
+    /// What answered.
+    #[serde(default)]
+    pub pooler: Pooler,
+    /// Of the one that answered.
     pub version: String,
     /// Tells this process from those before and after it.
     pub instance: String,
@@ -22,6 +38,9 @@ pub struct Look {
     pub reactor: String,
     /// It accepts no new clients.
     pub draining: bool,
+    /// It does not tell when all of its pools are paused at once.
+    #[serde(default)]
+    pub hides_pause: bool,
     /// Failed logins.
     pub auth_failures: u64,
     /// Upper bounds of the buckets of all histograms, in milliseconds; the last bucket has none.
@@ -35,7 +54,7 @@ pub struct Look {
 }
 
 /// Where clients come in.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Listener {
     /// Its address.
     pub name: String,
@@ -49,8 +68,11 @@ pub struct Listener {
     pub hard_limit: u64,
     /// Clients let in.
     pub accepted: u64,
-    /// Clients that logged in.
+    /// Clients that logged in. Where `brief` is known: clients that were seen.
     pub logins: u64,
+    /// Where logins are not counted, but clients are looked at: how many of them were gone at the look after the one that first saw them.
+    #[serde(default)]
+    pub brief: Option<u64>,
     /// Clients turned away, by reason.
     pub rejections: Counts,
     /// Clients sent away, by reason.
@@ -58,7 +80,7 @@ pub struct Listener {
 }
 
 /// Clients of a listener, by state.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct ListenerClients {
     /// Not yet logged in.
     pub login: u64,
@@ -73,7 +95,7 @@ pub struct ListenerClients {
 }
 
 /// Servers that are equal to each other.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Pool {
     /// The same for as long as the process lives.
     pub id: u64,
@@ -113,6 +135,12 @@ pub struct Pool {
     pub connect: BTreeMap<String, Times>,
     /// How long servers are held.
     pub hold: Times,
+    /// For how much of that time they had a statement to carry out, if that is counted.
+    #[serde(default)]
+    pub busy_ms: Option<f64>,
+    /// A server stays with its client for as long as that is there; `None` where that is not told.
+    #[serde(default)]
+    pub keeps_servers: Option<bool>,
     /// For how long its database has been out of reach.
     pub unavailable_ms: Option<f64>,
     /// What the last attempt to connect that failed ended with.
@@ -124,7 +152,7 @@ pub struct Pool {
 }
 
 /// Servers of a pool now, by state.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct PoolServers {
     /// Being made.
     pub connecting: u64,
@@ -141,7 +169,7 @@ pub struct PoolServers {
 }
 
 /// A thread.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Worker {
     /// CPU time that it has used.
     pub cpu_ms: f64,
@@ -150,14 +178,14 @@ pub struct Worker {
 }
 
 /// The answer of `/api/clients`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Clients {
     /// Up to as many as were asked for.
     pub clients: Vec<Client>,
 }
 
 /// One client.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Client {
     /// Its alone for as long as the process lives: what `ctl kill` takes.
     pub id: u64,
@@ -169,7 +197,7 @@ pub struct Client {
     pub database: String,
     /// As whom it logged in.
     pub user: String,
-    /// `login`, `idle`, `waiting`, `active`, `transaction` or `subscribed`.
+    /// `login`, `idle`, `waiting`, `active`, `transaction` or `subscribed`; `held` where it has a server and nobody tells what that does.
     pub state: String,
     /// For how long it has been in that state.
     pub state_ms: f64,

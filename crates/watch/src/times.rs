@@ -1,9 +1,9 @@
 //! Durations counted into buckets.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A histogram. Its bounds are those of the [`Look`](crate::Look) that it belongs to.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Times {
     /// One count a bucket, not cumulative; the last has no upper bound.
     pub buckets: Vec<u64>,

@@ -1,9 +1,10 @@
 //! PostgreSQL, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of the wire protocol. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection, `run` a whole run; `cancel` ends what is given up; `once` asks single questions before it, `tables` makes the tables of
-//! the built-in scripts.
+//! `place` reads the URL, `link` is one connection, `run` a whole run; `cancel` ends what is given up; `once` asks single questions before it,
+//! `asker` asks them for who has no load at all, `tables` makes the tables of the built-in scripts.
 
+mod asker;
 mod cancel;
 mod link;
 mod once;
@@ -19,6 +20,8 @@ use crate::{
     plan::{Plan, PostgresTarget, Script},
     script::Scripts,
 };
+pub use ::postgres::Row;
+pub use asker::{Asker, Rows};
 use once::Once;
 use place::Place;
 use run::Run;
@@ -34,7 +37,7 @@ const CHECK_TIME: Duration = Duration::from_secs(10);
 pub fn check(target: &PostgresTarget) -> Result<String, TargetError> {
     scripts(target, 0)?;
     let place = Place::of(target, None)?;
-    let mut once = Once::connect(&place, CHECK_TIME)?;
+    let mut once = Once::connect(place, CHECK_TIME)?;
     if target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))) {
         tables::check(&mut once, target, CHECK_TIME)?;
     }
@@ -47,7 +50,7 @@ pub fn check(target: &PostgresTarget) -> Result<String, TargetError> {
 /// Why that was not possible.
 pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetError> {
     let place = Place::of(target, None)?;
-    tables::init(&mut Once::connect(&place, CHECK_TIME)?.until(stop), target)
+    tables::init(&mut Once::connect(place, CHECK_TIME)?.until(stop), target)
 }
 
 /// Asks one thing over a connection of its own, and returns the first row; empty: there was none.
@@ -56,8 +59,8 @@ pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetErro
 /// The server's error, or why it cannot be asked, or that the answer took longer than `within`.
 pub fn ask(target: &PostgresTarget, sql: &str, within: Duration) -> Result<Vec<Option<String>>, TargetError> {
     let place = Place::of(target, None)?;
-    let answer = Once::connect(&place, CHECK_TIME)?.ask(sql, within)?;
-    let row = answer.row.unwrap_or_default();
+    let answer = Once::connect(place, CHECK_TIME)?.ask(sql, within)?;
+    let row = answer.kept.into_iter().next().unwrap_or_default();
     Ok(row.into_iter().map(|(_, value)| value.map(String::from)).collect())
 }
 

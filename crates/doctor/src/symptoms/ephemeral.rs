@@ -1,6 +1,8 @@
 //! Clients connect for a transaction or two and leave.
 
-use super::{Verdict, time};
+use watch::Change;
+
+use super::{Verdict, percent, time};
 use crate::{
     finding::{Finding, Symptom},
     window::Window,
@@ -12,15 +14,21 @@ const LEAST: u64 = 50;
 const A_TRANSACTION: f64 = 0.3;
 /// The share of those who came that may have stayed.
 const STAYED: f64 = 0.5;
+/// Looks before which some came, or it is a burst that passes.
+const ARRIVING: f64 = 0.3;
 
 pub(super) fn examine(window: &Window) -> Verdict {
     let (Some(change), Some((first, last))) = (window.change(), window.ends()) else { return Verdict::Absent };
     let transactions: u64 = change.pools.values().map(|pool| pool.transactions).sum();
     let ratio = change.logins as f64 / transactions.max(1) as f64;
+    if let Some(brief) = change.brief {
+        return seen_once(window, &change, brief);
+    }
     let here = |look: &watch::Look| look.listeners.iter().map(|listener| listener.clients.total()).sum::<u64>();
     // Many come: a new deployment, or a pool that grows. Then they stay.
     let more = here(last).saturating_sub(here(first));
     if change.logins < LEAST
+        || window.arrivals() < ARRIVING
         || transactions == 0
         || ratio < A_TRANSACTION
         || more as f64 > STAYED * change.logins as f64
@@ -38,6 +46,32 @@ pub(super) fn examine(window: &Window) -> Verdict {
         setting: None,
         advice: "Open the connection outside of the function or request, and keep it. Until then Poolhouse takes these logins off the \
                  database; what is left is the client's own handshake, which `poolhouse bench` with --reconnect measures."
+            .to_owned(),
+    })
+}
+
+/// PgBouncer does not count logins. But who is there at one look only has not stayed for long.
+fn seen_once(window: &Window, change: &Change, brief: u64) -> Verdict {
+    let (came, arrivals) = (change.logins, window.arrivals());
+    if came < LEAST || arrivals < ARRIVING || (came - brief.min(came)) as f64 > STAYED * came as f64 {
+        return Verdict::Absent;
+    }
+    let transactions: u64 = change.pools.values().map(|pool| pool.transactions).sum();
+    Verdict::Present(Finding {
+        symptom: Symptom::EphemeralClients,
+        of: "all clients".to_owned(),
+        evidence: vec![
+            format!(
+                "{came} new clients were seen in {}, and {brief} of them were gone at the next look; those that came and went between two \
+                 looks are not among them",
+                time(window.lasts().as_millis() as f64)
+            ),
+            format!("new ones were there at {} of the looks; {transactions} transactions ended meanwhile", percent(arrivals)),
+        ],
+        rules_out: "this is no deployment, whose clients stay, and no burst, which passes".to_owned(),
+        setting: None,
+        advice: "Open the connection outside of the function or request, and keep it. Until then PgBouncer takes these logins off the \
+                 database."
             .to_owned(),
     })
 }

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use watch::Pooler;
+
 use super::{Verdict, WAITING, percent, time};
 use crate::{
-    finding::{Finding, Setting, Symptom},
+    finding::{Finding, Key, Setting, Symptom, Undecided},
     window::{PoolWindow, Stands, Step},
 };
 
@@ -15,6 +17,8 @@ const ELSEWHERE: f64 = 0.5;
 const NEVER_BACK: f64 = 0.5;
 /// A pause within a transaction that no ordinary work needs.
 const LONG_PAUSE_MS: f64 = 200.0;
+/// Transactions that are needed to speak of their mean.
+const ENOUGH: u64 = 5;
 /// A pause so long that ending the transaction is the lesser evil.
 const OVERLONG_MS: f64 = 5_000.0;
 
@@ -29,15 +33,73 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     match () {
         () if open >= ELSEWHERE => left_open(pool, open, waited),
         () if idle >= ELSEWHERE => with_idle_clients(pool, idle, waited),
+        () if share(Stands::Unknown) >= ELSEWHERE => not_told(pool, waited),
         () => Verdict::Absent,
     }
+}
+
+/// Nobody tells what servers do while a client has them; only how long transactions took, and how much of that their statements.
+fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
+    let kept = held_throughout(pool, Stands::Unknown);
+    if kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
+        let mut between = vec![Symptom::Leak, Symptom::ServerSaturated];
+        if pool.last.keeps_servers == Some(true) {
+            between.push(Symptom::HeldByIdleClients);
+        }
+        return Verdict::Undecided(Undecided {
+            between,
+            of: pool.name(),
+            seen: vec![
+                format!("{kept} of at most {} servers stayed with the same clients, and nothing new was asked of them", pool.last.max_size),
+                waited,
+            ],
+            needs: "whether these servers carry out a statement or wait within a transaction: the database knows, so name it, too \
+                    (--database postgres://...)"
+                .to_owned(),
+        });
+    }
+    let (count, held, busy) = (pool.change.hold.count(), pool.change.hold.sum_ms, pool.change.busy_ms);
+    let Some(busy) = busy.filter(|_| count >= ENOUGH && held > 0.0) else { return Verdict::Absent };
+    let (open, mean) = (1.0 - (busy / held).min(1.0), held / count as f64);
+    let paused = open * mean;
+    if open < ELSEWHERE || paused < LONG_PAUSE_MS {
+        return Verdict::Absent;
+    }
+    let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
+    Verdict::Present(Finding {
+        symptom: Symptom::TransactionsLeftOpen,
+        of: pool.name(),
+        evidence: vec![
+            format!(
+                "{count} transactions took {} on average, of which their statements took {}",
+                time(mean),
+                time(mean - paused)
+            ),
+            waited,
+        ],
+        rules_out: format!(
+            "the pool is not too small: of {in_use:.0} servers in use only {:.1} had something to do",
+            in_use * (1.0 - open)
+        ),
+        // Longer than what is usual: a limit below that would break what works today.
+        setting: None,
+        advice: without_pauses(pool, in_use, open),
+    })
+}
+
+fn without_pauses(pool: &PoolWindow<'_>, in_use: f64, open: f64) -> String {
+    format!(
+        "End transactions before calling other services. Without the pauses {:.0} of the {} servers suffice for the same work.",
+        (in_use * (1.0 - open)).ceil().max(1.0),
+        pool.last.max_size
+    )
 }
 
 fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
     let pauses =
         pool.steps.iter().flat_map(|step| step.holders.iter().filter(|holder| holder.stands == Stands::InTransaction));
     let longest = pauses.map(|holder| holder.ms).fold(0.0, f64::max);
-    let kept = held_throughout(pool);
+    let kept = held_throughout(pool, Stands::InTransaction);
     let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
     if kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
         return Verdict::Present(Finding {
@@ -53,10 +115,15 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
                 format!("{waited}, while {:.1} transactions ended a second", pool.rate()),
             ],
             rules_out: "transactions that are slow would come to an end, and others begin: these do neither".to_owned(),
-            setting: Some(Setting { key: "transaction_idle_time", from: None, to: "30s".to_owned() }),
-            advice: "Find the clients with `poolhouse top` (the longest come first) and the place where they leave without COMMIT or \
-                     ROLLBACK. The setting, of a listener or a user, ends such transactions, with an error for who left them."
-                .to_owned(),
+            setting: Some(Setting { key: pool.key(Key::TransactionIdleTime), from: None, to: "30s".to_owned() }),
+            advice: format!(
+                "Find the clients with {} and the place where they leave without COMMIT or ROLLBACK. The setting ends such \
+                 transactions, with an error for who left them.",
+                match pool.pooler {
+                    Pooler::Poolhouse => "`poolhouse top` (the longest come first)",
+                    Pooler::PgBouncer => "SHOW CLIENTS (those with a link)",
+                }
+            ),
         });
     }
     if longest < LONG_PAUSE_MS {
@@ -79,22 +146,20 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
         ),
         // A limit below what applications pause now would break them; above it, it would change nothing.
         setting: (longest > OVERLONG_MS).then(|| Setting {
-            key: "transaction_idle_time",
+            key: pool.key(Key::TransactionIdleTime),
             from: None,
             to: "5s".to_owned(),
         }),
-        advice: format!(
-            "End transactions before calling other services. Without the pauses {:.0} of the {} servers suffice for the same work.",
-            (in_use * (1.0 - open)).ceil().max(1.0),
-            pool.last.max_size
-        ),
+        advice: without_pauses(pool, in_use, open),
     })
 }
 
 fn with_idle_clients(pool: &PoolWindow<'_>, idle: f64, waited: String) -> Verdict {
     let pinned: Vec<String> =
         pool.last.pinned.iter().filter(|(_, n)| **n > 0).map(|(why, n)| format!("{n} for {why}")).collect();
-    let why = if pinned.is_empty() {
+    let why = if pool.pooler != Pooler::Poolhouse {
+        "PgBouncer leaves a server with its client until that leaves, in session mode".to_owned()
+    } else if pinned.is_empty() {
         "none of them is pinned: in session mode a server stays with its client until that leaves".to_owned()
     } else {
         format!("servers are pinned to their clients: {}", pinned.join(", "))
@@ -102,19 +167,25 @@ fn with_idle_clients(pool: &PoolWindow<'_>, idle: f64, waited: String) -> Verdic
     Verdict::Present(Finding {
         symptom: Symptom::HeldByIdleClients,
         of: pool.name(),
-        evidence: vec![format!("{} of the servers held had a client with nothing in progress", percent(idle)), why, waited],
+        evidence: vec![
+            format!("{} of the servers held had a client with nothing in progress", percent(idle)),
+            why,
+            waited,
+        ],
         rules_out: "the servers are not busy, and no transaction is open on them".to_owned(),
         setting: None,
-        advice: "Use mode = \"transaction\" where the clients allow it; else let idle clients go (client_idle_time), or give the pool as many \
-                 servers as there are clients. docs/postgresql.md says what pins a server."
-            .to_owned(),
+        advice: format!(
+            "Use transaction mode where the clients allow it; else let idle clients go ({}), or give the pool as many servers as there are \
+             clients. docs/postgresql.md says what pins a server.",
+            pool.key(Key::ClientIdleTime)
+        ),
     })
 }
 
-/// How many clients were within a transaction at every look, and have been for all that time.
-fn held_throughout(pool: &PoolWindow<'_>) -> usize {
+/// How many clients stood so at every look, and have for all that time.
+fn held_throughout(pool: &PoolWindow<'_>, stands: Stands) -> usize {
     let of = |step: &Step| {
-        let holders = step.holders.iter().filter(|holder| holder.stands == Stands::InTransaction);
+        let holders = step.holders.iter().filter(|holder| holder.stands == stands);
         holders.map(|holder| holder.id).collect::<BTreeSet<_>>()
     };
     let mut steps = pool.steps.iter();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{Verdict, percent};
 use crate::{
+    database::DatabaseWindow,
     finding::{Symptom, Undecided},
     window::Window,
 };
@@ -19,18 +20,51 @@ const BATCH_MS: f64 = 250.0;
 const BATCHES: usize = 5;
 const OF_A_BATCH: usize = 3;
 
+/// A connection, from outside.
+struct Connection<'c> {
+    host: &'c str,
+    user: &'c str,
+    database: &'c str,
+    works: bool,
+    age_ms: f64,
+}
+
 pub(super) fn examine(window: &Window) -> Verdict {
-    let mut origins: BTreeMap<(&str, &str, &str), Vec<&watch::Client>> = BTreeMap::new();
-    for client in window.clients.iter().filter(|client| client.address != "unix") {
-        let host = client.address.rsplit_once(':').map_or(client.address.as_str(), |(host, _)| host);
-        origins.entry((host, &client.user, &client.database)).or_default().push(client);
+    let clients = window.clients.iter().filter(|client| client.address != "unix");
+    let connections = clients.map(|client| Connection {
+        host: client.address.rsplit_once(':').map_or(client.address.as_str(), |(host, _)| host),
+        user: &client.user,
+        database: &client.database,
+        works: client.state != "idle",
+        age_ms: client.connected_ms,
+    });
+    judge(connections, "Poolhouse absorbs the connections meanwhile.")
+}
+
+/// The same of the sessions that a database shows.
+pub(super) fn of_database(window: &DatabaseWindow) -> Verdict {
+    let Some((_, last)) = window.ends() else { return Verdict::Absent };
+    let connections = last.backends.iter().filter(|backend| !backend.address.is_empty()).map(|backend| Connection {
+        host: &backend.address,
+        user: &backend.user,
+        database: &backend.database,
+        works: backend.works() || backend.pauses(),
+        age_ms: backend.age_ms,
+    });
+    judge(connections, "A pooler in front absorbs the connections meanwhile.")
+}
+
+fn judge<'c>(connections: impl Iterator<Item = Connection<'c>>, meanwhile: &str) -> Verdict {
+    let mut origins: BTreeMap<(&str, &str, &str), Vec<Connection<'c>>> = BTreeMap::new();
+    for one in connections {
+        origins.entry((one.host, one.user, one.database)).or_default().push(one);
     }
     let Some(((host, user, database), clients)) = origins.into_iter().max_by_key(|(_, clients)| clients.len()) else {
         return Verdict::Absent;
     };
-    let working = clients.iter().filter(|client| client.state != "idle").count();
+    let working = clients.iter().filter(|client| client.works).count();
     let share = working as f64 / clients.len() as f64;
-    let mut ages: Vec<f64> = clients.iter().map(|client| client.connected_ms).collect();
+    let mut ages: Vec<f64> = clients.iter().map(|client| client.age_ms).collect();
     ages.sort_by(f64::total_cmp);
     let batches = ages.chunk_by(|a, b| b - a <= BATCH_MS).filter(|batch| batch.len() >= OF_A_BATCH);
     let sizes: Vec<usize> = batches.map(<[f64]>::len).collect();
@@ -50,8 +84,9 @@ pub(super) fn examine(window: &Window) -> Verdict {
                 sizes.iter().max().unwrap_or(&0)
             ),
         ],
-        needs: "whether that is one process, or several behind one address. One process with many small pools should share one driver, with \
-                its one pool; most drivers are made for that. Poolhouse absorbs the connections meanwhile."
-            .to_owned(),
+        needs: format!(
+            "whether that is one process, or several behind one address. One process with many small pools should share one driver, with \
+             its one pool; most drivers are made for that. {meanwhile}"
+        ),
     })
 }

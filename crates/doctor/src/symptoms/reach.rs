@@ -1,8 +1,10 @@
 //! Nobody gets a server: the database cannot be reached, or an operator has paused the pool.
 
+use watch::Pooler;
+
 use super::{Verdict, time};
 use crate::{
-    finding::{Finding, Symptom},
+    finding::{Finding, Symptom, Undecided},
     window::PoolWindow,
 };
 
@@ -21,27 +23,66 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             ],
             rules_out: "neither the pool nor the database is slow: nothing is let through".to_owned(),
             setting: None,
-            advice: "`poolhouse ctl ADMIN_URL resume` ends the pause.".to_owned(),
+            advice: match pool.pooler {
+                Pooler::Poolhouse => "`poolhouse ctl ADMIN_URL resume` ends the pause.",
+                Pooler::PgBouncer => "RESUME on PgBouncer's console ends the pause.",
+            }
+            .to_owned(),
         });
     }
     let Some(down) = pool.last.unavailable_ms else { return Verdict::Absent };
-    // A name that a client made up, and that nobody misses.
+    // A name that a client made up, and that nobody misses. Or PgBouncer, which tells of no attempt: there only those who wait do.
     if pool.last.created == 0 && failed == 0 && waiters == 0 {
         return Verdict::Absent;
+    }
+    if pool.hides_pause {
+        return away_or_paused(pool, down);
     }
     let said = pool.last.last_error.clone().unwrap_or_else(|| "no attempt has ended yet".to_owned());
     Verdict::Present(Finding {
         symptom: Symptom::OutOfReach,
         of: pool.name(),
         evidence: vec![
-            format!("no connection to {} could be made for {}", pool.last.address, time(down)),
-            format!("the last attempt ended with: {said}"),
-            format!("{failed} check-outs failed meanwhile, and {waiters} clients wait"),
+            format!("there has been no connection to {} for {}", pool.last.address, time(down)),
+            match pool.pooler {
+                Pooler::Poolhouse => format!("the last attempt ended with: {said}"),
+                Pooler::PgBouncer => {
+                    format!("the first client has waited for {}", time(pool.last.oldest_wait_ms.unwrap_or(0.0)))
+                }
+            },
+            match pool.pooler {
+                Pooler::Poolhouse => format!("{failed} check-outs failed meanwhile, and {waiters} clients wait"),
+                Pooler::PgBouncer => format!("{waiters} clients wait, and no server works for anybody"),
+            },
         ],
         rules_out: "the pool is not too small: nobody gets a server at all".to_owned(),
         setting: None,
-        advice: "Poolhouse tries again by itself, at most 5 s apart. If the error is one of configuration (password, name), change that and \
+        advice: match pool.pooler {
+            Pooler::Poolhouse => {
+                "Poolhouse tries again by itself, at most 5 s apart. If the error is one of configuration (password, name), change that and \
                  reload."
+            }
+            Pooler::PgBouncer => {
+                "PgBouncer's log says why it cannot connect. It tries again after server_login_retry (15 s). Another limit of its own \
+                 (max_db_connections) that other pools use up looks the same from here."
+            }
+        }
+        .to_owned(),
+    })
+}
+
+/// Nobody tells whether it tries to connect at all.
+fn away_or_paused(pool: &PoolWindow<'_>, down: f64) -> Verdict {
+    let waiters = pool.last.waiters;
+    Verdict::Undecided(Undecided {
+        between: vec![Symptom::OutOfReach, Symptom::Paused],
+        of: pool.name(),
+        seen: vec![
+            format!("there has been no connection to {} for {}", pool.last.address, time(down)),
+            format!("{waiters} clients wait, the first of them for {}", time(pool.last.oldest_wait_ms.unwrap_or(0.0))),
+        ],
+        needs: "PgBouncer's log, which says why it cannot connect, or that somebody paused all databases: this one's console does not \
+                (newer ones have SHOW STATE)"
             .to_owned(),
     })
 }

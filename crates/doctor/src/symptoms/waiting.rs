@@ -1,9 +1,11 @@
 //! Clients wait while all servers work: the pool is too small, or the database is saturated. What tells them apart is whether work takes longer
 //! the more of it is under way. That can be told only from loads of different sizes, and only if the work is of one kind.
 
+use watch::Pooler;
+
 use super::{Verdict, WAITING, percent, time};
 use crate::{
-    finding::{Finding, Setting, Symptom, Undecided},
+    finding::{Finding, Key, Setting, Symptom, Undecided},
     window::PoolWindow,
 };
 
@@ -65,7 +67,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
                 "the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one, if it is of the \
                  same kind"
             ),
-            setting: Some(Setting { key: "max_size", from: Some(max.to_string()), to: to.to_string() }),
+            setting: Some(Setting { key: pool.key(Key::MaxSize), from: Some(max.to_string()), to: to.to_string() }),
             advice: format!(
                 "At the load seen {wanted:.0} clients had or wanted a server at once. Look again after the change: what the database does with \
                  more connections has not been seen. `poolhouse sweep` measures it, and its own limit must allow them."
@@ -73,20 +75,31 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         });
     }
     if ratio >= LONGER && levels.len() >= LEVELS && grows {
-        let steps: Vec<_> = levels.iter().map(|(n, ms)| format!("{n}: {}", time(*ms))).collect();
-        return Verdict::Present(Finding {
-            symptom: Symptom::ServerSaturated,
-            of: pool.name(),
-            evidence: vec![waits, compared, format!("work takes longer with each server more in use: {}", shortened(&steps))],
-            rules_out: format!("a larger pool does not cure it: work already takes {ratio:.1} times as long when all {max} servers are in use"),
-            setting: None,
-            advice: "Find the number of connections at which the database stops gaining with `poolhouse sweep`, and set max_size to that; it \
-                     may be smaller than today. With max_size = \"auto\" Poolhouse looks for it while it runs. Then look for what the statements wait for: locks, processors, disks."
-                .to_owned(),
-        });
+        return saturated(pool, &levels, ratio, vec![waits, compared]);
     }
     let needs = "loads of several sizes (--window 10m): the work of a busy time may be of another kind than that of a quiet one";
     undecided(pool, vec![waits, in_use, compared], needs)
+}
+
+fn saturated(pool: &PoolWindow<'_>, levels: &[(u64, f64)], ratio: f64, mut evidence: Vec<String>) -> Verdict {
+    let steps: Vec<_> = levels.iter().map(|(n, ms)| format!("{n}: {}", time(*ms))).collect();
+    evidence.push(format!("work takes longer with each server more in use: {}", shortened(&steps)));
+    Verdict::Present(Finding {
+        symptom: Symptom::ServerSaturated,
+        of: pool.name(),
+        evidence,
+        rules_out: format!(
+            "a larger pool does not cure it: work already takes {ratio:.1} times as long when all {} servers are in use",
+            pool.last.max_size
+        ),
+        setting: None,
+        advice: format!(
+            "Find the number of connections at which the database stops gaining with `poolhouse sweep`, and set {} to that; it may be \
+             smaller than today.{} Then look for what the statements wait for: locks, processors, disks.",
+            pool.key(Key::MaxSize),
+            if is_tunable(pool) { " With max_size = \"auto\" Poolhouse looks for it while it runs." } else { "" }
+        ),
+    })
 }
 
 fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
@@ -117,14 +130,20 @@ fn shortened(levels: &[String]) -> String {
     }
 }
 
+/// Whether `max_size = "auto"` is possible. Redis's connections are shared.
+fn is_tunable(pool: &PoolWindow<'_>) -> bool {
+    pool.pooler == Pooler::Poolhouse && pool.last.protocol != "redis"
+}
+
 fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Verdict {
     Verdict::Undecided(Undecided {
         between: vec![Symptom::PoolTooSmall, Symptom::ServerSaturated],
         of: pool.name(),
         seen,
         needs: format!(
-            "{needs}; or `poolhouse sweep` on a copy of the database; or max_size = \"auto\", which tries other sizes. Whether the database's processors are busy, or its statements wait for \
-             locks, decides it, too."
+            "{needs}; or `poolhouse sweep` on a copy of the database{}. Whether the database's processors are busy, or its statements wait \
+             for locks, decides it, too.",
+            if is_tunable(pool) { "; or max_size = \"auto\", which tries other sizes" } else { "" }
         ),
     })
 }
@@ -141,10 +160,18 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
         symptom: Symptom::AnotherLimit,
         of: pool.name(),
         evidence,
-        rules_out: "max_size is not reached, so raising it changes nothing".to_owned(),
+        rules_out: format!("{} is not reached, so raising it changes nothing", pool.key(Key::MaxSize)),
         setting: None,
-        advice: "Look for what allows fewer: max_server_connections, max_connections or max_user_connections of the configuration, max_connecting \
-                 with connections that take long to make, or the database's own limits."
-            .to_owned(),
+        advice: match pool.pooler {
+            Pooler::Poolhouse => {
+                "Look for what allows fewer: max_server_connections, max_connections or max_user_connections of the configuration, \
+                 max_connecting with connections that take long to make, or the database's own limits."
+            }
+            Pooler::PgBouncer => {
+                "Look for what allows fewer: max_db_connections or max_user_connections of the configuration, or the database's own limits; \
+                 PgBouncer's log says which."
+            }
+        }
+        .to_owned(),
     })
 }

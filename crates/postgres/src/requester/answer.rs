@@ -1,5 +1,5 @@
 //! Reading the answer to one request, up to its ReadyForQuery, in whatever pieces it arrives. Rows are counted and thrown away: only what
-//! somebody wants to know is ever put together. Knows no login and no request.
+//! somebody wants to know is ever put together, and never more than a bound. Knows no login and no request.
 
 use std::fmt;
 
@@ -8,6 +8,8 @@ use crate::wire::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u3
 
 /// Longest message that is put together: an error, or a row that somebody wants to know.
 const MAX_KEPT: u32 = 256 * 1024;
+/// Bytes of all rows that are kept of one answer, as they come.
+const MAX_KEPT_ROWS: usize = 16 * 1024 * 1024;
 /// Longest text of an error that is kept.
 const MAX_ERROR_TEXT: usize = 1000;
 /// Columns of a row that is kept, as PostgreSQL has at most.
@@ -25,12 +27,20 @@ pub struct Answer {
     pub error: Option<SqlError>,
     /// Where it has left the connection.
     pub status: TransactionStatus,
-    /// The first row of the last result, if it was asked for and there is one.
-    pub row: Option<Row>,
+    /// The first rows of the last result, as many as were asked for and fit into 16 MiB; [`last_rows`](Self::last_rows) tells whether there
+    /// were more.
+    pub kept: Vec<Row>,
     /// Rows of the last result that had any columns.
     pub last_rows: u64,
     /// A statement was prepared.
     pub(super) parsed: bool,
+}
+
+impl Answer {
+    /// The first row of the last result, if one was asked for and there is one.
+    pub fn row(&self) -> Option<&Row> {
+        self.kept.first()
+    }
 }
 
 /// Whether a transaction is open.
@@ -88,7 +98,10 @@ pub(super) struct Reader {
     /// What was said while nothing was asked: why the server closes the connection.
     pub(super) farewell: Option<SqlError>,
     asking: bool,
-    wants_row: bool,
+    /// Rows that are to be kept.
+    wants_rows: usize,
+    /// Bytes of those that are.
+    kept_bytes: usize,
     /// Names of the columns of the result at hand.
     columns: Vec<Box<str>>,
     /// The beginning of a message that is not complete.
@@ -102,14 +115,14 @@ impl Reader {
     pub(super) fn begin(&mut self) {
         assert!(!self.asking, "one request after the other");
         self.asking = true;
-        self.wants_row = false;
+        (self.wants_rows, self.kept_bytes) = (0, 0);
         let status = self.answer.status;
         self.answer = Answer { status, ..Answer::default() };
     }
 
-    pub(super) fn keep_row(&mut self) {
+    pub(super) fn keep_rows(&mut self, most: usize) {
         assert!(self.asking, "a row belongs to a request");
-        self.wants_row = true;
+        self.wants_rows = most;
     }
 
     pub(super) fn is_asking(&self) -> bool {
@@ -196,8 +209,8 @@ impl Reader {
     fn wants(&self, kind: u8) -> bool {
         match kind {
             back::READY_FOR_QUERY | back::ERROR_RESPONSE => true,
-            back::ROW_DESCRIPTION => self.wants_row,
-            back::DATA_ROW => self.wants_row && self.answer.row.is_none(),
+            back::ROW_DESCRIPTION => self.wants_rows > 0,
+            back::DATA_ROW => self.answer.kept.len() < self.wants_rows && self.kept_bytes < MAX_KEPT_ROWS,
             _ => false,
         }
     }
@@ -278,7 +291,8 @@ impl Reader {
             }
             back::ROW_DESCRIPTION => {
                 self.note(kind)?;
-                self.answer.row = None;
+                self.answer.kept.clear();
+                self.kept_bytes = 0;
                 self.columns = read_columns(body).ok_or_else(|| malformed("RowDescription"))?;
                 Ok(false)
             }
@@ -288,7 +302,8 @@ impl Reader {
                 if values.len() != self.columns.len() {
                     return Err(Fault::violation("the server sent a row that does not fit its description"));
                 }
-                self.answer.row = Some(self.columns.iter().cloned().zip(values).collect());
+                self.kept_bytes += body.len();
+                self.answer.kept.push(self.columns.iter().cloned().zip(values).collect());
                 Ok(false)
             }
             kind => unreachable!("a message of type 0x{kind:02X} is not put together"),

@@ -136,10 +136,40 @@ fn rows_are_counted_and_the_first_is_kept_when_it_is_wanted() {
             let answer = line.requester.answer();
             assert_eq!((answer.rows, answer.last_rows, &answer.error), (2, 2, &None));
             assert_eq!(line.requester.transaction(), TransactionStatus::Open);
-            let row = wanted.then(|| vec![("a".into(), Some("42".into())), ("b".into(), None)]);
-            assert_eq!(answer.row, row);
+            let row: Option<Row> = wanted.then(|| vec![("a".into(), Some("42".into())), ("b".into(), None)]);
+            assert_eq!(answer.row(), row.as_ref());
         }
     }
+}
+
+#[test]
+fn as_many_rows_are_kept_as_are_wanted_of_the_last_result() {
+    for (most, kept) in [(0, 0), (1, 1), (2, 2), (9, 2)] {
+        let mut line = Line::ready();
+        line.requester.query("SELECT 1; SELECT a, b FROM t", &mut line.sent);
+        line.requester.keep_rows(most);
+        let first = [two_rows(), two_rows()].map(|rows| rows[..rows.len() - 6].to_vec()).concat();
+        line.hear(&[first, message(b'Z', b"I")].concat(), 3).unwrap();
+        let answer = line.requester.answer();
+        assert_eq!((answer.kept.len(), answer.last_rows, answer.rows), (kept, 2, 4));
+    }
+}
+
+#[test]
+fn rows_beyond_the_bound_are_not_kept_but_counted() {
+    let mut line = Line::ready();
+    line.requester.query("SELECT a FROM t", &mut line.sent);
+    line.requester.keep_rows(1_000);
+    let large = [&b"\0\x01\0\x03\0\0"[..], &vec![b'x'; 3 << 16]].concat();
+    line.hear(&message(b'T', &[&b"\0\x01a\0"[..], &[0; 18]].concat()), usize::MAX).unwrap();
+    for _ in 0..100 {
+        line.hear(&message(b'D', &large), usize::MAX).unwrap();
+    }
+    line.hear(&message(b'Z', b"I"), usize::MAX).unwrap();
+    let answer = line.requester.answer();
+    let bytes: usize = answer.kept.iter().map(|row| row[0].1.as_ref().unwrap().len()).sum();
+    assert_eq!(answer.last_rows, 100);
+    assert!((16 << 20..=17 << 20).contains(&bytes), "{bytes}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One connection that is asked one thing after the other, and waited for: what is done before any load. Measures nothing.
+//! One connection that is asked one thing after the other, and waited for: what is done before any load, or without one. Measures nothing.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -21,7 +21,7 @@ const KEY: u32 = 0;
 
 /// A connection.
 pub(super) struct Once<'a> {
-    place: &'a Place,
+    place: Place,
     lines: Lines,
     link: Option<Link>,
     out: Vec<u8>,
@@ -38,10 +38,10 @@ impl<'a> Once<'a> {
     ///
     /// # Errors
     /// Why that was not possible.
-    pub(super) fn connect(place: &'a Place, within: Duration) -> Result<Self, TargetError> {
+    pub(super) fn connect(place: Place, within: Duration) -> Result<Self, TargetError> {
         let mut lines = Lines::new(Instant::now()).map_err(|error| TargetError::machine(error.to_string()))?;
         let now = lines.now();
-        let link = Link::open(KEY, &mut lines, place, now);
+        let link = Link::open(KEY, &mut lines, &place, now);
         let mut this =
             Self { place, lines, link: Some(link), out: Vec::new(), cancels: Cancels::default(), stop: None };
         match this.wait(now + within)? {
@@ -72,10 +72,20 @@ impl<'a> Once<'a> {
     /// # Errors
     /// The server's error, or that it is gone or takes longer than `within`.
     pub(super) fn ask(&mut self, sql: &str, within: Duration) -> Result<Answer, TargetError> {
-        let link = self.link.as_mut().expect("the connection is open");
+        self.ask_for_rows(sql, 1, within)
+    }
+
+    /// The same, and keeps up to `most` rows.
+    pub(super) fn ask_for_rows(&mut self, sql: &str, most: usize, within: Duration) -> Result<Answer, TargetError> {
+        let Some(link) = self.link.as_mut() else {
+            return Err(TargetError::target(format!("{} has closed the connection", self.address())));
+        };
+        if link.requester().is_asking() {
+            return Err(TargetError::target(format!("{} still owes an answer", self.address())));
+        }
         self.out.clear();
         link.requester().query(sql, &mut self.out);
-        link.requester().keep_row();
+        link.requester().keep_rows(most);
         self.lines.send(KEY, &self.out);
         let until = self.lines.now() + within;
         match self.wait(until)? {
@@ -138,7 +148,7 @@ impl<'a> Once<'a> {
 impl Drop for Once<'_> {
     fn drop(&mut self) {
         if let Some(link) = self.link.take() {
-            link.close(&mut self.lines, self.place, &self.cancels);
+            link.close(&mut self.lines, &self.place, &self.cancels);
             self.cancels.finish();
         }
     }

@@ -25,12 +25,23 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Reads the URL. `via`: connections go there instead.
+    /// Reads the URL of a target. `via`: connections go there instead.
     ///
     /// # Errors
     /// What is wrong with the URL or the files that it names; without the password.
     pub(super) fn of(target: &PostgresTarget, via: Option<SocketAddr>) -> Result<Self, TargetError> {
-        let url = UpstreamUrl::parse_postgres(target.url.reveal()).map_err(TargetError::configuration)?;
+        let parameters = search_path(target).map(|path| ("search_path".to_owned(), path));
+        Self::at(target.url.reveal(), APPLICATION_NAME, parameters, via)
+    }
+
+    /// The same of a URL alone. `name` is what connections call themselves where that gives none.
+    pub(super) fn at(
+        url: &str,
+        name: &str,
+        more: Option<(String, String)>,
+        via: Option<SocketAddr>,
+    ) -> Result<Self, TargetError> {
+        let url = UpstreamUrl::parse_postgres(url).map_err(TargetError::configuration)?;
         let connector = match uses_tls(&url.hosts, &url.tls) {
             true => Some(connector(&url.tls).map_err(TargetError::configuration)?),
             false => None,
@@ -41,9 +52,9 @@ impl Place {
             user.ok_or_else(|| TargetError::configuration("the url names no user: write postgres://USER@..."))?;
         let mut parameters = url.parameters;
         if !parameters.iter().any(|(name, _)| name == "application_name") {
-            parameters.push(("application_name".to_owned(), APPLICATION_NAME.to_owned()));
+            parameters.push(("application_name".to_owned(), name.to_owned()));
         }
-        parameters.extend(search_path(target).map(|path| ("search_path".to_owned(), path)));
+        parameters.extend(more);
         let login = ServerLogin {
             database: url.database.unwrap_or_else(|| user.clone()),
             user,

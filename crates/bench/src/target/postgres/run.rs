@@ -317,7 +317,7 @@ impl OnLines for Run<'_> {
 
 /// Gives the row of a statement with `\gset` to the variables.
 fn take_row(answer: &postgres::Answer, client: &mut Client, scripts: &Scripts, number: u32) -> Result<(), ErrorKind> {
-    let row = match (&answer.row, answer.last_rows) {
+    let row = match (answer.row(), answer.last_rows) {
         (Some(row), 1) => row,
         _ => return Err(ErrorKind("script: \\gset needs exactly one row".into())),
     };

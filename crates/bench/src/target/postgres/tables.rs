@@ -24,14 +24,14 @@ pub(super) fn check(once: &mut Once<'_>, target: &PostgresTarget, within: Durati
     let schema = &target.schema;
     let table = literal(&format!("{}.pgbench_branches", quote(schema)));
     let there = once.ask(&format!("SELECT pg_catalog.to_regclass({table}) IS NOT NULL"), within)?;
-    if first(&there.row) != Some("t") {
+    if first(there.row()) != Some("t") {
         return Err(TargetError::target(format!(
             "there is no table pgbench_branches in schema {schema}: make the tables with `--init --scale {}`",
             target.scale
         )));
     }
     let branches = once.ask(&format!("SELECT pg_catalog.count(*) FROM {}.pgbench_branches", quote(schema)), within)?;
-    let branches: u32 = first(&branches.row).and_then(|count| count.parse().ok()).unwrap_or(0);
+    let branches: u32 = first(branches.row()).and_then(|count| count.parse().ok()).unwrap_or(0);
     match branches / BRANCHES {
         scale if scale < target.scale => Err(TargetError::target(format!(
             "the tables in schema {schema} were made with --scale {scale}, and the load asks for {0}: make them anew with \
@@ -62,7 +62,7 @@ fn make_schema(once: &mut Once<'_>, schema: &str) -> Result<(), TargetError> {
         literal(schema)
     );
     let found = once.ask(&mark, PATIENCE)?;
-    match first(&found.row) {
+    match first(found.row()) {
         Some(MARK) => {}
         Some(_) => {
             return Err(TargetError::configuration(format!(
@@ -113,8 +113,8 @@ fn statements(schema: &str, scale: u32) -> Vec<String> {
 }
 
 /// The first column of a row.
-fn first(row: &Option<Row>) -> Option<&str> {
-    row.as_ref()?.first()?.1.as_deref()
+fn first(row: Option<&Row>) -> Option<&str> {
+    row?.first()?.1.as_deref()
 }
 
 /// An SQL literal, whatever `standard_conforming_strings` says.

@@ -1,0 +1,276 @@
+//! Looks as lines of a file, and back: what was seen can be examined elsewhere and later, with the same result. The file is JSON by line: what it
+//! is, the looks, and its end, without which it is not whole. Its lines, numbers and looks are bounded, for it may come from anywhere. Opens no
+//! file.
+//!
+//! There is no secret in it: it has names of users, databases and applications, addresses, and what the last attempt to connect was told, and no
+//! text of a statement.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use watch::{Activity, Client, Look};
+
+use crate::{
+    database::DatabaseWindow,
+    diagnosis::{Diagnosis, examine, examine_database},
+    window::{Observation, Window},
+};
+
+/// Bytes of a recording.
+pub const MAX_RECORDING: u64 = 256 * 1024 * 1024;
+/// Bytes of a line.
+pub const MAX_LINE: usize = 8 * 1024 * 1024;
+/// Looks of a window.
+pub const MAX_LOOKS: usize = 5_000;
+/// Looks that say anything.
+const LEAST_LOOKS: usize = 4;
+/// What is written now, and the only version that is read.
+const VERSION: u32 = 1;
+/// Numbers of a line, and how large they may be: so their sums have room.
+const MAX_NUMBERS: usize = 1_000_000;
+const MAX_NUMBER: f64 = 1e13;
+/// Those of which nothing is ever added up.
+const NAMES: [&str; 5] = ["id", "pool", "soft_limit", "hard_limit", "started_us"];
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// The first.
+    Recording {
+        /// Of the format.
+        version: u32,
+        /// Of the Poolhouse that wrote it.
+        by: String,
+    },
+    /// A look at a pooler.
+    Pooler {
+        /// When, in microseconds from the beginning of the window.
+        at_us: u64,
+        /// What it showed.
+        look: Box<Look>,
+        /// Clients that held a server.
+        holders: Vec<Client>,
+    },
+    /// A look at a database.
+    Database {
+        /// When, in microseconds from the beginning of the window.
+        at_us: u64,
+        /// What it showed.
+        look: Box<Activity>,
+    },
+    /// The last.
+    End {
+        /// How many there were.
+        looks: usize,
+        /// Clients of the pooler at the end.
+        clients: Vec<Client>,
+    },
+}
+
+/// Who is examined.
+#[derive(Clone, Debug)]
+pub enum Patient {
+    /// A pooler.
+    Pooler(Box<Window>),
+    /// A database.
+    Database(Box<DatabaseWindow>),
+}
+
+/// Why something is no recording, or not whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage(String);
+
+/// Reads one, line by line.
+#[derive(Debug, Default)]
+pub struct Reading {
+    lines: usize,
+    begun: bool,
+    ended: bool,
+    last_us: u64,
+    looks: usize,
+    patient: Option<Patient>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Damage {}
+
+impl Line {
+    /// The first line of a recording. `by`: the version of who writes it.
+    pub fn first(by: &str) -> Self {
+        Self::Recording { version: VERSION, by: by.to_owned() }
+    }
+
+    /// As it stands in a file, without its end.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("lines have names and numbers only")
+    }
+
+    /// The other way.
+    ///
+    /// # Errors
+    /// It is no line of a recording.
+    pub fn read(text: &str) -> Result<Self, Damage> {
+        if text.len() > MAX_LINE {
+            return Err(Damage(format!("it has more than {MAX_LINE} bytes")));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| Damage(format!("it is no JSON: {error}")))?;
+        let mut numbers = 0;
+        check("", &value, &mut numbers)?;
+        serde_json::from_value(value).map_err(|error| Damage(format!("it is no look: {error}")))
+    }
+}
+
+/// That nothing in it is so large that it could not be added up.
+fn check(name: &str, value: &Value, numbers: &mut usize) -> Result<(), Damage> {
+    match value {
+        Value::Number(number) => {
+            *numbers += 1;
+            if *numbers > MAX_NUMBERS {
+                return Err(Damage(format!("it has more than {MAX_NUMBERS} numbers")));
+            }
+            match number.as_f64() {
+                Some(number) if number.abs() <= MAX_NUMBER || NAMES.contains(&name) => Ok(()),
+                _ => Err(Damage(format!("`{}` is too large a number", name.escape_debug()))),
+            }
+        }
+        Value::Array(values) => values.iter().try_for_each(|value| check(name, value, numbers)),
+        Value::Object(values) => values.iter().try_for_each(|(name, value)| check(name, value, numbers)),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
+}
+
+impl Patient {
+    /// The window that a look begins; `None` if the line is none.
+    pub fn of(line: &Line) -> Option<Self> {
+        match line {
+            Line::Pooler { .. } => Some(Self::Pooler(Box::default())),
+            Line::Database { .. } => Some(Self::Database(Box::default())),
+            Line::Recording { .. } | Line::End { .. } => None,
+        }
+    }
+
+    /// Adds a look, or what there is at the end. False if this look is at another process than those before.
+    ///
+    /// # Errors
+    /// It is a look at something else.
+    pub fn take(&mut self, line: Line) -> Result<bool, Damage> {
+        match (self, line) {
+            (Self::Pooler(window), Line::Pooler { at_us, look, holders }) => {
+                Ok(window.add(Observation { at: Duration::from_micros(at_us), look: *look, holders }))
+            }
+            (Self::Pooler(window), Line::End { clients, .. }) => {
+                window.clients = clients;
+                Ok(true)
+            }
+            (Self::Database(window), Line::Database { at_us, look }) => {
+                Ok(window.add(Duration::from_micros(at_us), *look))
+            }
+            (Self::Database(_), Line::End { .. }) => Ok(true),
+            _ => Err(Damage("it is of something else than the lines before".to_owned())),
+        }
+    }
+
+    /// Looks at the process that was there last.
+    pub fn looks(&self) -> usize {
+        match self {
+            Self::Pooler(window) => window.looks(),
+            Self::Database(window) => window.looks(),
+        }
+    }
+
+    /// Says what is wrong.
+    ///
+    /// # Errors
+    /// There are too few looks to say anything.
+    pub fn examine(&self) -> Result<Diagnosis, Damage> {
+        if self.looks() < LEAST_LOOKS {
+            let looks = self.looks();
+            return Err(Damage(format!(
+                "only {looks} looks at this process: too few to say anything; use a longer --window"
+            )));
+        }
+        Ok(match self {
+            Self::Pooler(window) => examine(window),
+            Self::Database(window) => examine_database(window),
+        })
+    }
+}
+
+impl Reading {
+    /// Takes the next line, without its end.
+    ///
+    /// # Errors
+    /// It cannot be the next line of a recording.
+    pub fn take(&mut self, text: &str) -> Result<(), Damage> {
+        self.lines += 1;
+        let number = self.lines;
+        self.next(text).map_err(|Damage(why)| Damage(format!("line {number}: {why}")))
+    }
+
+    fn next(&mut self, text: &str) -> Result<(), Damage> {
+        let line = match Line::read(text) {
+            Err(_) if !self.begun => {
+                return Err(Damage("it does not begin like a recording of `doctor --record`".to_owned()));
+            }
+            line => line?,
+        };
+        match &line {
+            Line::Recording { version, by } if !self.begun => {
+                if *version != VERSION {
+                    let by: String = by.chars().filter(|c| !c.is_control()).take(40).collect();
+                    return Err(Damage(format!(
+                        "it is of version {version}, by Poolhouse {by}; this one reads version {VERSION}"
+                    )));
+                }
+                self.begun = true;
+                return Ok(());
+            }
+            _ if !self.begun => {
+                return Err(Damage("it does not begin like a recording of `doctor --record`".to_owned()));
+            }
+            _ if self.ended => return Err(Damage("something stands behind the end".to_owned())),
+            Line::Recording { .. } => {
+                return Err(Damage("another recording begins before this one has ended".to_owned()));
+            }
+            Line::Pooler { at_us, .. } | Line::Database { at_us, .. } => {
+                if *at_us < self.last_us {
+                    return Err(Damage("it is from before the look in front of it".to_owned()));
+                }
+                (self.last_us, self.looks) = (*at_us, self.looks + 1);
+                if self.looks > MAX_LOOKS {
+                    return Err(Damage(format!("there are more than {MAX_LOOKS} looks")));
+                }
+            }
+            Line::End { looks, .. } => {
+                if *looks != self.looks {
+                    return Err(Damage(format!("the end speaks of {looks} looks, and {} are there", self.looks)));
+                }
+                self.ended = true;
+            }
+        }
+        if self.patient.is_none() {
+            self.patient = Patient::of(&line);
+        }
+        let patient = self.patient.as_mut().ok_or_else(|| Damage("there is no look in it".to_owned()))?;
+        patient.take(line).map(|_| ())
+    }
+
+    /// All lines were taken.
+    ///
+    /// # Errors
+    /// It is empty, or broke off.
+    pub fn finish(self) -> Result<Patient, Damage> {
+        match self.patient {
+            _ if !self.begun => Err(Damage("the file is empty".to_owned())),
+            Some(patient) if self.ended => Ok(patient),
+            _ => Err(Damage(format!("it breaks off after {} lines: it has no end", self.lines))),
+        }
+    }
+}

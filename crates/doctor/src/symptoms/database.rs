@@ -1,0 +1,54 @@
+//! What a database alone tells. It sees connections and what they do, and not who waits for one: whether a pool is too small it cannot tell.
+
+mod connecting;
+mod kept;
+mod left_open;
+mod saturated;
+mod swinging;
+
+use super::{Verdict, nested, percent, time};
+use crate::database::DatabaseWindow;
+
+/// What is known of each symptom.
+pub(crate) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
+    let mut verdicts = vec![connecting::examine(window)];
+    let held = left_open::examine(window);
+    // Who holds locks for nothing is why others wait for them.
+    let is_held = held.iter().any(|verdict| !matches!(verdict, Verdict::Absent));
+    verdicts.extend(held);
+    verdicts.push(saturated::examine(window, is_held));
+    verdicts.push(kept::examine(window));
+    verdicts.extend(swinging::examine(window));
+    verdicts.push(nested::of_database(window));
+    verdicts
+}
+
+/// What could not be seen, and who can see it.
+pub(crate) fn unseen(window: &DatabaseWindow) -> Vec<String> {
+    let Some((_, last)) = window.ends() else { return Vec::new() };
+    let mut unseen = vec![
+        "whether clients wait for a connection, in a pool of their own or in a pooler: only that one can tell (a pool that is too small)"
+            .to_owned(),
+    ];
+    if last.hidden > 0 {
+        unseen.push(format!(
+            "what {} connections of other users do: GRANT pg_monitor TO the user that looks would show it",
+            last.hidden
+        ));
+    }
+    if last.left_out > 0 {
+        unseen.push(format!("{} connections beyond the first {}", last.left_out, last.backends.len()));
+    }
+    if last.sessions.is_none() {
+        unseen.push(
+            "connections that came and went between two looks: PostgreSQL counts them from version 14 on".to_owned(),
+        );
+    }
+    if last.processors.is_none() {
+        unseen.push(format!(
+            "whether its processors are busy: {:.1} sessions on average were ready to run, and --processors says on how many",
+            window.all().ready.mean()
+        ));
+    }
+    unseen
+}

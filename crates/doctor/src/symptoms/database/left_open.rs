@@ -1,0 +1,101 @@
+//! Transactions in which nothing is asked: some that go on after a pause, and some that nobody will end.
+
+use super::{Verdict, percent, time};
+use crate::{
+    database::{DatabaseWindow, Origin, OriginWindow},
+    finding::{Finding, Setting, Symptom},
+};
+
+/// The server's own limit on such pauses.
+const KEY: &str = "idle_in_transaction_session_timeout";
+/// Connections that are left in a transaction for all the time, at least, and as a share of those of their origin.
+const NEVER_BACK: u64 = 2;
+const OF_ALL: f64 = 0.5;
+/// The share of looks at which somebody pauses for long.
+const AT_LOOKS: f64 = 0.3;
+/// Of connections that are not idle: the share that pauses, and that pauses for long.
+const PAUSING: f64 = 0.5;
+const FOR_LONG: f64 = 0.2;
+/// One that pauses alone is no habit before so long: somebody works by hand.
+const ALONE: f64 = 1.5;
+const ALONE_MS: f64 = 60_000.0;
+/// A pause so long that ending the transaction is the lesser evil.
+const OVERLONG_MS: f64 = 5_000.0;
+
+pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
+    window.origins().map(|(origin, own)| of_origin(window, origin, own)).collect()
+}
+
+fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Verdict {
+    let Some((_, last)) = window.ends() else { return Verdict::Absent };
+    let lasts = window.lasts().as_millis() as f64;
+    let backends = last.backends.iter().filter(|backend| origin.is_of(backend));
+    let kept = backends.filter(|backend| backend.pauses() && backend.state_ms >= lasts);
+    let (kept, since) =
+        kept.fold((0, 0.0_f64), |(n, ms), backend| (n + 1, ms.max(backend.transaction_ms.unwrap_or(0.0))));
+    let locked = window.all().locked.mean();
+    let victims = match window.all().locked.share() {
+        share if share > 0.0 => {
+            format!("other sessions waited for locks at {} of the looks, {locked:.1} on average", percent(share))
+        }
+        _ => format!("its connections are {} of {}", own.now, last.backends.len() as u64 + last.hidden),
+    };
+    if kept >= NEVER_BACK && kept as f64 >= OF_ALL * own.now as f64 {
+        return Verdict::Present(Finding {
+            symptom: Symptom::Leak,
+            of: origin.name(),
+            evidence: vec![
+                format!("{kept} of its {} connections were in the same transaction throughout, and nothing was asked of them", own.now),
+                format!("the oldest of these transactions began {} ago", time(since)),
+                victims,
+            ],
+            rules_out: "transactions that are slow would have a statement under way, or come to an end: these do neither".to_owned(),
+            setting: Some(Setting { key: KEY, from: None, to: "30s".to_owned() }),
+            advice: "Find where the application leaves without COMMIT or ROLLBACK. Such a transaction keeps its locks, and what it can see \
+                     cannot be vacuumed. The setting, of the database or of the user, ends it, with an error for who left it."
+                .to_owned(),
+        });
+    }
+    paused(origin, own, victims)
+}
+
+fn paused(origin: &Origin, own: &OriginWindow, victims: String) -> Verdict {
+    let sums = &own.sums;
+    let of_busy = |level: &crate::database::Level| level.sum() as f64 / sums.busy.sum().max(1) as f64;
+    let (pausing, long) = (of_busy(&sums.pausing), of_busy(&sums.long_pausing));
+    let alone = sums.long_pausing.mean() < ALONE && sums.longest_pause_ms < ALONE_MS;
+    if sums.long_pausing.share() < AT_LOOKS || pausing < PAUSING || long < FOR_LONG || alone {
+        return Verdict::Absent;
+    }
+    let longest = sums.longest_pause_ms;
+    Verdict::Present(Finding {
+        symptom: Symptom::TransactionsLeftOpen,
+        of: origin.name(),
+        evidence: vec![
+            format!(
+                "{} of its connections that were not idle had nothing asked of them, within a transaction: {:.1} of {:.1} on average",
+                percent(pausing),
+                sums.pausing.mean(),
+                sums.busy.mean()
+            ),
+            format!(
+                "at {} of the looks some had paused for over 200 ms; the longest pause was {}",
+                percent(sums.long_pausing.share()),
+                time(longest)
+            ),
+            victims,
+        ],
+        rules_out: format!(
+            "the statements are not slow: {:.1} connections on average had one under way",
+            sums.working.mean()
+        ),
+        // A limit below what applications pause now would break them; above it, it would change nothing.
+        setting: (longest > OVERLONG_MS).then(|| Setting { key: KEY, from: None, to: "5s".to_owned() }),
+        advice: format!(
+            "End transactions before calling other services. Without the pauses {:.0} connections suffice for the same work, where {} are \
+             taken up now.",
+            sums.working.mean().ceil().max(1.0),
+            sums.busy.most
+        ),
+    })
+}

@@ -1,0 +1,71 @@
+//! Statements that run get in each other's way: for want of processors, or because they wait for each other's locks.
+
+use super::{Verdict, percent};
+use crate::{
+    database::DatabaseWindow,
+    finding::{Finding, Symptom},
+};
+
+/// Sessions that are ready to run for each processor, from which on more of them gain nothing.
+const FOR_EACH: f64 = 2.0;
+/// The share of looks of which that holds.
+const AT_LOOKS: f64 = 0.5;
+/// Sessions that wait for a lock, at least and as a share of those with a statement.
+const LOCKED: f64 = 2.0;
+const OF_WORKING: f64 = 0.5;
+
+pub(super) fn examine(window: &DatabaseWindow, is_held: bool) -> Verdict {
+    let Some((first, last)) = window.ends() else { return Verdict::Absent };
+    let all = window.all();
+    let (working, ready, locked) = (all.working.mean(), all.ready.mean(), all.locked.mean());
+    let rate = last.transactions.saturating_sub(first.transactions) as f64 / window.lasts().as_secs_f64().max(1e-3);
+    let per = format!(
+        "{rate:.0} transactions ended a second, while {working:.1} sessions had a statement under way: {:.1} ms for each transaction",
+        working / rate.max(1e-3) * 1e3
+    );
+    let of = "the whole server".to_owned();
+    if !is_held && all.locked.share_from(LOCKED) >= AT_LOOKS && locked >= OF_WORKING * working {
+        return Verdict::Present(Finding {
+            symptom: Symptom::ServerSaturated,
+            of,
+            evidence: vec![
+                format!(
+                    "{locked:.1} of {working:.1} sessions with a statement waited for locks of others, two or more of them at {} of the looks",
+                    percent(all.locked.share_from(LOCKED))
+                ),
+                per,
+            ],
+            rules_out: format!(
+                "it is not short of processors: {ready:.1} sessions on average were ready to run; more connections would only wait, too"
+            ),
+            setting: None,
+            advice: "Find the row or table that they contend for (pg_blocking_pids names who blocks whom). Fewer connections at once, by a \
+                     pool in front, lose no throughput; shorter transactions gain some."
+                .to_owned(),
+        });
+    }
+    let Some(processors) = last.processors.filter(|count| *count > 0) else { return Verdict::Absent };
+    let enough = FOR_EACH * processors as f64;
+    if all.ready.share_from(enough) < AT_LOOKS {
+        return Verdict::Absent;
+    }
+    Verdict::Present(Finding {
+        symptom: Symptom::ServerSaturated,
+        of,
+        evidence: vec![
+            format!(
+                "{ready:.1} sessions on average were ready to run on {processors} processors, {enough:.0} or more of them at {} of the looks",
+                percent(all.ready.share_from(enough))
+            ),
+            per,
+        ],
+        rules_out: format!(
+            "they do not wait for each other: {locked:.1} on average waited for locks. More connections would only share the same processors"
+        ),
+        setting: None,
+        advice: format!(
+            "Find the number of connections at which it stops gaining with `poolhouse sweep`, and keep it at that with a pool in front; look \
+             first between {processors} and {enough:.0}."
+        ),
+    })
+}

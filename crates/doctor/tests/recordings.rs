@@ -1,0 +1,145 @@
+//! Recordings: what is read is what was seen, and whatever else stands in a file is an error in words.
+
+use doctor::{Line, Patient, Reading};
+use watch::{Activity, Backend, Client, Look, Pool, PoolServers, Times};
+
+fn pooler(n: u64) -> Line {
+    let servers = PoolServers { in_use: 4, total: 4, ..PoolServers::default() };
+    let hold = Times { buckets: vec![n * 7, n, 0], sum_ms: n as f64 * 13.7 };
+    let pool = Pool { database: "shop".into(), waiters: 3, max_size: 10, servers, hold, ..Pool::default() };
+    let look = Look { bucket_bounds_ms: vec![1.0, 10.0], pools: vec![pool], instance: "one".into(), ..Look::default() };
+    let holder = Client { id: u64::MAX, state: "transaction".into(), pool: Some(0), ..Client::default() };
+    Line::Pooler { at_us: n * 500_000, look: Box::new(look), holders: vec![holder] }
+}
+
+fn database(n: u64) -> Line {
+    let backend = Backend { pid: 7, state: "idle in transaction".into(), state_ms: 90_000.0, ..Backend::default() };
+    let backends = vec![backend.clone(), Backend { pid: 8, ..backend }];
+    let look = Activity { started_us: 1_795_670_007_000_000, backends, max_connections: 100, ..Activity::default() };
+    Line::Database { at_us: n * 500_000, look: Box::new(look) }
+}
+
+fn recording(look: fn(u64) -> Line, looks: usize) -> Vec<String> {
+    let first = Line::first("0.1.0");
+    let end = Line::End { looks, clients: Vec::new() };
+    [first].into_iter().chain((0..looks as u64).map(look)).chain([end]).map(|line| line.text()).collect()
+}
+
+fn read(lines: &[String]) -> Result<Patient, String> {
+    let mut reading = Reading::default();
+    lines.iter().try_for_each(|line| reading.take(line)).map_err(|damage| damage.to_string())?;
+    reading.finish().map_err(|damage| damage.to_string())
+}
+
+#[test]
+fn what_is_read_is_examined_as_what_was_seen() {
+    for look in [pooler, database] {
+        let mut seen = Patient::of(&look(0)).unwrap();
+        for n in 0..20 {
+            seen.take(look(n)).unwrap();
+        }
+        let seen = serde_json::to_string(&seen.examine().unwrap()).unwrap();
+        let told = read(&recording(look, 20)).unwrap().examine().unwrap();
+        assert!(!told.findings.is_empty(), "{told:?}");
+        assert_eq!(serde_json::to_string(&told).unwrap(), seen);
+    }
+}
+
+#[test]
+fn a_file_that_breaks_off_is_told_so_wherever_it_does() {
+    let whole = recording(pooler, 6);
+    assert!(read(&whole).is_ok());
+    for length in 0..whole.len() {
+        let error = read(&whole[..length]).unwrap_err();
+        assert!(error.contains("breaks off") || error == "the file is empty", "{length}: {error}");
+    }
+    // In the middle of a line.
+    let mut cut = whole.clone();
+    let last = cut.last_mut().unwrap();
+    last.truncate(last.len() / 2);
+    assert!(read(&cut).unwrap_err().starts_with("line 8: it is no JSON"));
+}
+
+#[test]
+fn whatever_else_stands_in_a_file_is_an_error_in_words() {
+    let whole = recording(pooler, 6);
+    let with = |at: usize, line: &str| {
+        let mut lines = whole.clone();
+        lines[at] = line.to_owned();
+        read(&lines).unwrap_err()
+    };
+    let numbers = format!(r#"{{"pooler":{{"at_us":0,"holders":[{}0]}}}}"#, "0,".repeat(1_000_001));
+    for (at, line, part) in [
+        (0, "", "line 1: it does not begin like a recording"),
+        (0, "[1]", "line 1: it does not begin like a recording"),
+        (0, &whole[1], "line 1: it does not begin like a recording"),
+        (
+            0,
+            r#"{"recording":{"version":2,"by":"9.9"}}"#,
+            "it is of version 2, by Poolhouse 9.9; this one reads version 1",
+        ),
+        (2, &whole[0], "another recording begins"),
+        (2, "", "line 3: it is no JSON"),
+        (2, r#"{"sounds":{}}"#, "it is no look"),
+        (2, r#"{"pooler":{"at_us":-1,"look":{},"holders":[]}}"#, "it is no look"),
+        (2, r#"{"pooler":{"at_us":1e300}}"#, "`at_us` is too large a number"),
+        (2, &numbers, "more than 1000000 numbers"),
+        (2, &database(2).text(), "it is of something else"),
+        (3, &whole[2], "line 5: it is from before the look in front of it"),
+        (4, &whole[7], "the end speaks of 6 looks, and 3 are there"),
+        (7, r#"{"end":{"looks":7,"clients":[]}}"#, "the end speaks of 7 looks, and 6 are there"),
+    ] {
+        let mut lines = whole.clone();
+        if part.contains("from before") {
+            lines.swap(2, 4);
+            let error = read(&lines).unwrap_err();
+            assert!(error.contains("it is from before the look in front of it"), "{error}");
+            continue;
+        }
+        let error = with(at, line);
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let more = [whole.clone(), vec![whole[1].clone()]].concat();
+    assert!(read(&more).unwrap_err().contains("something stands behind the end"));
+    assert!(read(&recording(pooler, 3)).unwrap().examine().unwrap_err().to_string().contains("only 3 looks"));
+    let deep = "[".repeat(100_000);
+    assert!(with(2, &deep).contains("it is no JSON"));
+    let long = format!("\"{}\"", "x".repeat(9 << 20));
+    assert!(with(2, &long).contains("more than 8388608 bytes"));
+}
+
+#[test]
+fn numbers_as_large_as_a_file_may_have_them_do_no_harm() {
+    let most = 10_000_000_000_000_u64;
+    let with = |text: &str| {
+        let number = enlarged(text, most);
+        Line::read(&number).unwrap()
+    };
+    let mut patient = Patient::of(&pooler(0)).unwrap();
+    for n in 0..6 {
+        let line = with(&pooler(n + 1).text());
+        let Line::Pooler { look, holders, .. } = line else { unreachable!() };
+        patient.take(Line::Pooler { at_us: n, look, holders }).unwrap();
+    }
+    patient.take(Line::End { looks: 6, clients: Vec::new() }).unwrap();
+    patient.examine().unwrap().text(str::to_owned);
+}
+
+/// The same text with every number as large as it may be.
+fn enlarged(text: &str, most: u64) -> String {
+    let mut out = String::new();
+    let mut in_text = false;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        in_text ^= c == '"';
+        if !in_text && c.is_ascii_digit() {
+            while chars.peek().is_some_and(|c| c.is_ascii_digit() || *c == '.') {
+                chars.next();
+            }
+            out += &most.to_string();
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

@@ -1,0 +1,237 @@
+//! What can be looked at, and how it is asked: a Poolhouse over HTTP, a PostgreSQL or a PgBouncer's console over a connection that stays.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use ::bench::target::postgres::{Asker, Rows};
+use anyhow::{Context, bail};
+use doctor::Line;
+use settings::Secret;
+use watch::{Activity, Backend, Client, Clients, Console, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row, Shown};
+
+use crate::remote::Remote;
+
+/// Clients that are asked for at the end, and holders at each look.
+const MAX_CLIENTS: &str = "10000";
+const MAX_HOLDERS: &str = "2000";
+const MOST_CLIENTS: usize = 10_000;
+/// How long connecting, and an answer, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What connections call themselves.
+const NAME: &str = "poolhouse doctor";
+/// How a PgBouncer's console ends what it calls its version.
+const OF_A_CONSOLE: &str = "/bouncer";
+/// What a server says when it has no connection left.
+const FULL: &str = "53300";
+
+/// Something that can be looked at.
+pub trait Source {
+    /// Looks. `began`: the beginning of the window.
+    ///
+    /// # Errors
+    /// It does not answer, or not as it should.
+    fn look(&mut self, began: Instant) -> anyhow::Result<Line>;
+
+    /// Who is there at the end, where a look does not tell.
+    ///
+    /// # Errors
+    /// Those of looking.
+    fn clients(&mut self) -> anyhow::Result<Vec<Client>>;
+}
+
+/// A Poolhouse.
+pub struct Admin {
+    remote: Remote,
+}
+
+impl Admin {
+    /// Asks nothing yet.
+    pub fn new(remote: Remote) -> Self {
+        Self { remote }
+    }
+}
+
+impl Source for Admin {
+    fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
+        let look: Look = self.remote.look("/api/pools", &[])?;
+        let holders: Clients = self.remote.look("/api/clients", &[("holders", "true"), ("limit", MAX_HOLDERS)])?;
+        Ok(Line::Pooler { at_us: micros(began), look: Box::new(look), holders: holders.clients })
+    }
+
+    fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
+        let clients: Clients = self.remote.look("/api/clients", &[("limit", MAX_CLIENTS)])?;
+        Ok(clients.clients)
+    }
+}
+
+/// What is asked in SQL: it tells itself whether it is a database or the console of a PgBouncer.
+pub struct Sql {
+    url: Secret,
+    asker: Option<Asker>,
+    /// The database behind a PgBouncer.
+    beside: Option<Database>,
+    database: Database,
+    console: Console,
+    /// The console has SHOW STATE.
+    has_state: bool,
+    clients: Vec<Client>,
+}
+
+impl Sql {
+    /// Asks nothing yet.
+    pub fn new(url: Secret, beside: Option<Secret>, processors: Option<u32>) -> Self {
+        let database = Database { url: url.clone(), processors: processors.map(u64::from), known: None };
+        let beside = beside.map(|url| Database { url, processors: None, known: None });
+        Self { url, asker: None, beside, database, console: Console::default(), has_state: true, clients: Vec::new() }
+    }
+
+    fn console(&mut self, began: Instant) -> anyhow::Result<Line> {
+        let at_us = micros(began);
+        let asker = self.asker.as_mut().expect("the console is connected to");
+        let version = asker.version().unwrap_or_default();
+        let mut show = |what: &str| -> anyhow::Result<Vec<Row>> {
+            Ok(rows(asker.ask(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, PATIENCE)?))
+        };
+        let mut shown = Shown {
+            version: version.trim_end_matches(OF_A_CONSOLE).to_owned(),
+            pools: show("POOLS")?,
+            stats: show("STATS")?,
+            databases: show("DATABASES")?,
+            clients: show("CLIENTS")?,
+            servers: show("SERVERS")?,
+            state: None,
+        };
+        if self.has_state {
+            // Where it is not known, it is not asked for again: each error is a line in PgBouncer's log.
+            shown.state = show("STATE").ok();
+            self.has_state = shown.state.is_some();
+        }
+        let backends = match &mut self.beside {
+            Some(database) => Some(database.sessions().context("the database beside it")?),
+            None => None,
+        };
+        let (look, holders, clients) =
+            self.console.look(at_us as f64 / 1e3, &shown, backends.as_ref().map(|(backends, _)| &backends[..]));
+        self.clients = clients;
+        self.clients.truncate(MOST_CLIENTS);
+        Ok(Line::Pooler { at_us, look: Box::new(look), holders })
+    }
+}
+
+impl Source for Sql {
+    fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
+        if self.asker.is_none() && self.database.known.is_none() {
+            let mut asker = connect(&self.url)?;
+            if asker.version().is_some_and(|version| version.ends_with(OF_A_CONSOLE)) {
+                self.asker = Some(asker);
+            } else if self.beside.is_some() {
+                bail!(
+                    "this is a database, and --database is for who looks at a PgBouncer's console (its database `pgbouncer`)"
+                );
+            } else {
+                self.database.begin(asker)?;
+            }
+        }
+        let looked = match self.asker {
+            Some(_) => self.console(began),
+            None => self.database.look().map(|look| Line::Database { at_us: micros(began), look: Box::new(look) }),
+        };
+        if looked.is_err() {
+            // It may have been restarted: the next look connects anew.
+            (self.asker, self.database.known) = (None, None);
+        }
+        looked
+    }
+
+    fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
+        Ok(std::mem::take(&mut self.clients))
+    }
+}
+
+/// A PostgreSQL.
+struct Database {
+    url: Secret,
+    processors: Option<u64>,
+    known: Option<Known>,
+}
+
+/// One that is connected to.
+struct Known {
+    asker: Asker,
+    /// What asks for its own figures.
+    question: String,
+    /// It runs on this machine.
+    is_here: bool,
+}
+
+impl Database {
+    fn begin(&mut self, mut asker: Asker) -> anyhow::Result<&mut Known> {
+        let first = rows(asker.ask(Activity::VERSION, 1, PATIENCE)?).into_iter().next().unwrap_or_default();
+        let figure = |name: &str| first.get(name).and_then(|text| text.parse::<u64>().ok());
+        let number = figure("number").context("it does not tell its version")?;
+        let question = Activity::question(number).map_err(anyhow::Error::msg)?;
+        let is_here = figure("pid").is_some_and(runs_here);
+        Ok(self.known.insert(Known { asker, question, is_here }))
+    }
+
+    fn connected(&mut self) -> anyhow::Result<&mut Known> {
+        if self.known.is_none() {
+            let asker = connect(&self.url)?;
+            self.begin(asker)?;
+        }
+        Ok(self.known.as_mut().expect("it was just connected to"))
+    }
+
+    /// Its sessions, and how many more there are.
+    fn sessions(&mut self) -> anyhow::Result<(Vec<Backend>, u64)> {
+        let asked = self.connected()?.asker.ask(Activity::SESSIONS, MAX_BACKENDS, PATIENCE);
+        if asked.is_err() {
+            self.known = None;
+        }
+        let answer = asked?;
+        let left_out = answer.left_out;
+        Ok((rows(answer).iter().filter_map(Backend::read).collect(), left_out))
+    }
+
+    fn look(&mut self) -> anyhow::Result<Activity> {
+        let processors = self.processors;
+        let known = self.connected()?;
+        let server = rows(known.asker.ask(&known.question, 1, PATIENCE)?);
+        let sessions = known.asker.ask(Activity::SESSIONS, MAX_BACKENDS, PATIENCE)?;
+        let left_out = sessions.left_out;
+        let server = server.into_iter().next().unwrap_or_default();
+        let look = Activity::read(&server, &rows(sessions), left_out).map_err(anyhow::Error::msg)?;
+        let here = known.is_here.then(|| std::thread::available_parallelism().ok()).flatten();
+        Ok(Activity { processors: processors.or(here.map(|count| count.get() as u64)), ..look })
+    }
+}
+
+/// Whether the process of that number is a PostgreSQL of this machine, and not of another one at the end of a tunnel.
+fn runs_here(pid: u64) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "postgres")
+}
+
+fn connect(url: &Secret) -> anyhow::Result<Asker> {
+    Asker::connect(url, NAME, PATIENCE).map_err(|error| {
+        let message = error.to_string();
+        if message.contains(FULL) {
+            let why = "every connection that it allows is taken, and that itself is what is wrong: pg_stat_activity, read by a superuser, \
+                       tells by whom";
+            return anyhow::anyhow!("{message}: {why}");
+        }
+        error.into()
+    })
+}
+
+fn rows(answer: Rows) -> Vec<Row> {
+    let row = |row: ::bench::target::postgres::Row| -> BTreeMap<String, String> {
+        row.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))).collect()
+    };
+    answer.rows.into_iter().map(row).collect()
+}
+
+fn micros(began: Instant) -> u64 {
+    began.elapsed().as_micros() as u64
+}

@@ -1,0 +1,216 @@
+//! One look at a PostgreSQL itself: what its statistics views show to whoever may read them, and the questions that are answered so. Nothing is
+//! asked that would need more than pg_read_all_stats, and no text of a statement: those hold what nobody else should read.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One row of an answer: columns that are not NULL, by name.
+pub type Row = BTreeMap<String, String>;
+
+/// Sessions of which one look tells; more are only counted.
+pub const MAX_BACKENDS: usize = 5_000;
+
+/// The first version whose views have all that is asked for.
+const LEAST_VERSION: u64 = 100_000;
+/// The first version that counts sessions.
+const COUNTS_SESSIONS: u64 = 140_000;
+
+/// One look.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Activity {
+    /// Of the server.
+    pub version: String,
+    /// When it was started, in microseconds of the Unix epoch: tells this run of it from those before and after.
+    pub started_us: u64,
+    /// Connections that it takes.
+    pub max_connections: u64,
+    /// Of those, how many are kept for superusers and other chosen ones.
+    pub reserved: u64,
+    /// Transactions that have ended, in all databases.
+    pub transactions: u64,
+    /// Sessions that were begun, in all databases; not counted before PostgreSQL 14.
+    pub sessions: Option<u64>,
+    /// Processors of its machine, if they are known.
+    pub processors: Option<u64>,
+    /// Clients' sessions of which only the bare existence may be seen. They are not among the others.
+    pub hidden: u64,
+    /// Sessions beyond [`MAX_BACKENDS`].
+    pub left_out: u64,
+    /// Clients' sessions, without the one that asks.
+    pub backends: Vec<Backend>,
+}
+
+/// One session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Backend {
+    /// Of its process.
+    pub pid: u32,
+    /// When it was begun, in microseconds of the Unix epoch: with `pid`, its alone.
+    pub started_us: u64,
+    /// For how long it has been there.
+    pub age_ms: f64,
+    /// Which database.
+    pub database: String,
+    /// As whom it logged in.
+    pub user: String,
+    /// What it calls itself.
+    pub application: String,
+    /// Where it comes from; empty for a Unix socket.
+    pub address: String,
+    /// As PostgreSQL calls it: `active`, `idle`, `idle in transaction`, ...
+    pub state: String,
+    /// For how long it has been in that state.
+    pub state_ms: f64,
+    /// For how long its transaction has been open, if one is.
+    pub transaction_ms: Option<f64>,
+    /// What kind of thing it waits for: `Lock`, `IO`, `Client`, ...; `None` while it runs or wants to.
+    pub wait: Option<String>,
+    /// Which.
+    pub event: Option<String>,
+}
+
+impl Activity {
+    /// Asks for the server's own figures; one row. `number` is its version, as `server_version_num` writes it.
+    ///
+    /// # Errors
+    /// It is too old.
+    pub fn question(number: u64) -> Result<String, String> {
+        if number < LEAST_VERSION {
+            return Err("PostgreSQL before 10 does not show what is needed".to_owned());
+        }
+        let sessions = if number >= COUNTS_SESSIONS { "pg_catalog.sum(sessions)" } else { "NULL" };
+        Ok(format!(
+            "SELECT pg_catalog.current_setting('server_version') AS version, \
+             (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::int8 AS started_us, \
+             pg_catalog.current_setting('max_connections') AS max_connections, \
+             pg_catalog.current_setting('superuser_reserved_connections')::int8 \
+             + coalesce(pg_catalog.current_setting('reserved_connections', true)::int8, 0) AS reserved, \
+             pg_catalog.sum(xact_commit + xact_rollback) AS transactions, {sessions} AS sessions \
+             FROM pg_catalog.pg_stat_database"
+        ))
+    }
+
+    /// Asks for the version, as `server_version_num` writes it, and the process that answers: one row, `number` and `pid`.
+    pub const VERSION: &str =
+        "SELECT pg_catalog.current_setting('server_version_num') AS number, pg_catalog.pg_backend_pid() AS pid";
+
+    /// Asks for the sessions; a row each. Those that do something come first.
+    pub const SESSIONS: &str = "SELECT pid, (EXTRACT(epoch FROM backend_start) * 1000000)::int8 AS started_us, \
+        EXTRACT(epoch FROM pg_catalog.clock_timestamp() - backend_start) * 1000 AS age_ms, \
+        datname AS database, usename AS \"user\", application_name AS application, \
+        pg_catalog.host(client_addr) AS address, state, \
+        EXTRACT(epoch FROM pg_catalog.clock_timestamp() - state_change) * 1000 AS state_ms, \
+        EXTRACT(epoch FROM pg_catalog.clock_timestamp() - xact_start) * 1000 AS transaction_ms, \
+        wait_event_type AS wait, wait_event AS event, backend_type IS NULL AS hidden \
+        FROM pg_catalog.pg_stat_activity \
+        WHERE pid <> pg_catalog.pg_backend_pid() AND datid IS NOT NULL AND usesysid IS NOT NULL \
+        AND (backend_type = 'client backend' OR backend_type IS NULL) \
+        ORDER BY state = 'idle', pid";
+
+    /// From the answers to [`question`](Self::question) and [`SESSIONS`](Self::SESSIONS).
+    ///
+    /// # Errors
+    /// What the server's own figures lack.
+    pub fn read(server: &Row, sessions: &[Row], left_out: u64) -> Result<Self, String> {
+        let figure = |name: &str| server.get(name).and_then(|text| text.parse::<u64>().ok());
+        let needed = |name: &str| figure(name).ok_or_else(|| format!("the server does not tell its {name}"));
+        Ok(Self {
+            version: server.get("version").cloned().unwrap_or_default(),
+            started_us: needed("started_us")?,
+            max_connections: needed("max_connections")?,
+            reserved: figure("reserved").unwrap_or(0),
+            transactions: needed("transactions")?,
+            sessions: figure("sessions"),
+            processors: None,
+            hidden: sessions.iter().filter(|row| is_hidden(row)).count() as u64,
+            left_out,
+            backends: sessions.iter().filter_map(Backend::read).collect(),
+        })
+    }
+}
+
+fn is_hidden(row: &Row) -> bool {
+    row.get("hidden").is_some_and(|hidden| hidden == "t")
+}
+
+impl Backend {
+    /// From one row of the answer to [`Activity::SESSIONS`]; `None` if nothing but its existence may be seen.
+    pub fn read(row: &Row) -> Option<Self> {
+        if is_hidden(row) {
+            return None;
+        }
+        let text = |name: &str| row.get(name).cloned().unwrap_or_default();
+        let number = |name: &str| row.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        // Clocks that are set back make times negative.
+        let time = |name: &str| row.get(name)?.parse::<f64>().ok().filter(|ms| ms.is_finite()).map(|ms| ms.max(0.0));
+        Some(Self {
+            pid: u32::try_from(number("pid")).unwrap_or(0),
+            started_us: number("started_us"),
+            age_ms: time("age_ms").unwrap_or(0.0),
+            database: text("database"),
+            user: text("user"),
+            application: text("application"),
+            address: text("address"),
+            state: text("state"),
+            state_ms: time("state_ms").unwrap_or(0.0),
+            transaction_ms: time("transaction_ms"),
+            wait: row.get("wait").cloned(),
+            event: row.get("event").cloned(),
+        })
+    }
+
+    /// It carries out a statement.
+    pub fn works(&self) -> bool {
+        self.state == "active" || self.state == "fastpath function call"
+    }
+
+    /// It is the client's turn, and a transaction is open.
+    pub fn pauses(&self) -> bool {
+        self.state.starts_with("idle in transaction")
+    }
+
+    /// It runs, or wants to: it waits for nothing but a processor.
+    pub fn is_ready(&self) -> bool {
+        self.works() && self.wait.is_none()
+    }
+
+    /// It waits for a lock that another session has.
+    pub fn waits_for_lock(&self) -> bool {
+        self.works() && self.wait.as_deref() == Some("Lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(columns: &[(&str, &str)]) -> Row {
+        columns.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_may_not_be_seen_is_counted_and_nothing_else() {
+        let server =
+            row(&[("version", "15.3"), ("started_us", "5"), ("max_connections", "100"), ("transactions", "7")]);
+        let own = row(&[("pid", "4"), ("state", "active"), ("state_ms", "-3"), ("wait", "Lock"), ("hidden", "f")]);
+        let hidden = row(&[("pid", "5"), ("user", "other"), ("hidden", "t")]);
+        let look = Activity::read(&server, &[own, hidden], 2).unwrap();
+        assert_eq!((look.hidden, look.left_out, look.sessions, look.backends.len()), (1, 2, None, 1));
+        let own = &look.backends[0];
+        assert!(own.works() && own.waits_for_lock() && !own.is_ready() && own.state_ms == 0.0);
+        assert!(Activity::read(&row(&[("version", "15.3")]), &[], 0).unwrap_err().contains("started_us"));
+    }
+
+    #[test]
+    fn what_an_old_server_does_not_count_is_not_asked_for() {
+        assert!(Activity::question(150_003).unwrap().contains("sum(sessions)"));
+        assert!(!Activity::question(130_000).unwrap().contains("sum(sessions)"));
+        assert!(Activity::question(90_600).is_err());
+    }
+
+    #[test]
+    fn no_text_of_a_statement_is_asked_for() {
+        assert!(!Activity::SESSIONS.contains("query") && !Activity::question(150_000).unwrap().contains("query"));
+    }
+}

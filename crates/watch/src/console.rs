@@ -1,0 +1,455 @@
+//! Looks at a PgBouncer: from what its console shows to the look that a Poolhouse would give, as far as they mean the same. What PgBouncer does
+//! not tell stays empty: connections made and closed, logins, why it cannot connect, and what a server does while a client has it. The
+//! last of these the database itself tells, if it is asked, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, Pooler, Row, Times};
+
+/// Rows of one answer of the console that are taken.
+pub const MAX_CONSOLE_ROWS: usize = 20_000;
+
+/// The database that is the console itself.
+const OWN: &str = "pgbouncer";
+/// A pool without any server for which clients wait is cold at first, and then its database is out of reach.
+const COLD_MS: f64 = 1_000.0;
+
+/// What the console shows at one look.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// Its version.
+    pub version: String,
+    /// SHOW POOLS
+    pub pools: Vec<Row>,
+    /// SHOW STATS
+    pub stats: Vec<Row>,
+    /// SHOW DATABASES
+    pub databases: Vec<Row>,
+    /// SHOW CLIENTS
+    pub clients: Vec<Row>,
+    /// SHOW SERVERS
+    pub servers: Vec<Row>,
+    /// SHOW STATE, which older ones do not have
+    pub state: Option<Vec<Row>>,
+}
+
+/// What is remembered from one look to the next.
+#[derive(Debug, Default)]
+pub struct Console {
+    looks: u64,
+    /// How often its counters have begun anew.
+    restarts: u64,
+    pools: BTreeMap<(String, String), Known>,
+    /// By database: what SHOW STATS said last.
+    stats: BTreeMap<String, Stats>,
+    /// Clients of the last look.
+    clients: BTreeMap<String, Seen>,
+    next_client: u64,
+    /// Clients that came after the first look, and how many of them were gone at the next.
+    came: u64,
+    brief: u64,
+}
+
+/// A pool that was seen before.
+#[derive(Debug, Default)]
+struct Known {
+    id: u64,
+    /// What its clients have had since the first look.
+    sum: Stats,
+    /// Since when it has had no server though clients wait.
+    bare_since_ms: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stats {
+    transactions: u64,
+    /// In microseconds. PgBouncer's time of a transaction, and of its first statement, begins before the client waits for a server; that
+    /// wait is taken off. It is counted when it ends, and the others when they end, so that for a moment these may be less than nothing.
+    held: i64,
+    worked: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    id: u64,
+    is_new: bool,
+}
+
+fn text<'r>(row: &'r Row, name: &str) -> &'r str {
+    row.get(name).map_or("", String::as_str)
+}
+
+fn number(row: &Row, name: &str) -> u64 {
+    text(row, name).parse().unwrap_or(0)
+}
+
+impl Console {
+    /// A look, who holds servers, and all clients. `at_ms`: when, on any clock. `backends`: what the database says of its sessions, if it
+    /// is asked.
+    pub fn look(
+        &mut self,
+        at_ms: f64,
+        shown: &Shown,
+        backends: Option<&[Backend]>,
+    ) -> (Look, Vec<Client>, Vec<Client>) {
+        let is_first = self.looks == 0;
+        self.looks += 1;
+        let times = shown.clients.iter().chain(&shown.servers);
+        let now =
+            times.flat_map(|row| [seconds(text(row, "connect_time")), seconds(text(row, "request_time"))]).flatten();
+        let now = now.max().unwrap_or(0);
+        let grown = self.count(shown);
+        let pools = self.pools(at_ms, shown, &grown);
+        let clients = self.clients(shown, is_first, now);
+        let holders = self.holders(shown, now, &clients, backends.unwrap_or(&[]));
+        let states = |state: &str| clients.iter().filter(|(_, client)| client.state == state).count() as u64;
+        let listener = Listener {
+            name: "PgBouncer".to_owned(),
+            protocol: "postgres".to_owned(),
+            clients: ListenerClients {
+                idle: states("idle"),
+                active: states("held"),
+                waiting: states("waiting"),
+                ..ListenerClients::default()
+            },
+            accepted: self.came,
+            logins: self.came,
+            brief: Some(self.brief),
+            ..Listener::default()
+        };
+        let look = Look {
+            pooler: Pooler::PgBouncer,
+            version: shown.version.clone(),
+            instance: self.restarts.to_string(),
+            hides_pause: shown.state.is_none(),
+            listeners: vec![listener],
+            pools,
+            ..Look::default()
+        };
+        (look, holders, clients.into_values().collect())
+    }
+
+    /// What each database's transactions have come to since the last look.
+    fn count(&mut self, shown: &Shown) -> BTreeMap<String, Stats> {
+        let mut grown = BTreeMap::new();
+        for row in shown.stats.iter().filter(|row| text(row, "database") != OWN) {
+            let time = |name| i64::try_from(number(row, name)).unwrap_or(0);
+            let waited = time("total_wait_time");
+            let now = Stats {
+                transactions: number(row, "total_xact_count"),
+                held: time("total_xact_time").saturating_sub(waited),
+                worked: time("total_query_time").saturating_sub(waited),
+            };
+            let database = text(row, "database").to_owned();
+            if let Some(before) = self.stats.insert(database.clone(), now) {
+                if now.transactions < before.transactions {
+                    self.restarts += 1;
+                    continue;
+                }
+                let since = Stats {
+                    transactions: now.transactions - before.transactions,
+                    held: now.held.saturating_sub(before.held),
+                    worked: now.worked.saturating_sub(before.worked),
+                };
+                grown.insert(database, since);
+            }
+        }
+        grown
+    }
+
+    fn pools(&mut self, at_ms: f64, shown: &Shown, grown: &BTreeMap<String, Stats>) -> Vec<Pool> {
+        let settings: BTreeMap<&str, &Row> = shown.databases.iter().map(|row| (text(row, "name"), row)).collect();
+        let rows = || shown.pools.iter().filter(|row| text(row, "database") != OWN);
+        // PgBouncer counts by database: whose transactions these are is known only where one user alone has a pool of it.
+        let mut users = BTreeMap::<&str, usize>::new();
+        rows().for_each(|row| *users.entry(text(row, "database")).or_default() += 1);
+        let none = Row::new();
+        let is_paused =
+            shown.state.iter().flatten().any(|row| text(row, "key") == "paused" && text(row, "value") == "yes");
+        rows()
+            .map(|row| {
+                let (database, user) = (text(row, "database"), text(row, "user"));
+                let next = self.pools.len() as u64 + 1;
+                let known = self.pools.entry((database.to_owned(), user.to_owned()));
+                let known = known.or_insert_with(|| Known { id: next, ..Known::default() });
+                let is_alone = users.get(database) == Some(&1);
+                if let Some(grown) = grown.get(database).filter(|_| is_alone) {
+                    known.sum.transactions += grown.transactions;
+                    known.sum.held = known.sum.held.saturating_add(grown.held);
+                    known.sum.worked = known.sum.worked.saturating_add(grown.worked);
+                }
+                let pool = known.pool(at_ms, row, settings.get(database).copied().unwrap_or(&none), is_alone);
+                Pool { paused: pool.paused || is_paused, ..pool }
+            })
+            .collect()
+    }
+
+    /// By the address of PgBouncer's own object for it.
+    fn clients(&mut self, shown: &Shown, is_first: bool, now: u64) -> BTreeMap<String, Client> {
+        let mut here = BTreeMap::new();
+        let mut clients = BTreeMap::new();
+        for row in shown.clients.iter().filter(|row| text(row, "database") != OWN) {
+            let (host, port) = (text(row, "addr"), text(row, "port"));
+            let key = format!("{} {} {host} {port}", text(row, "ptr"), text(row, "connect_time"));
+            let seen = self.clients.get(&key).map(|seen| Seen { is_new: false, ..*seen }).unwrap_or_else(|| {
+                self.next_client += 1;
+                Seen { id: self.next_client, is_new: !is_first }
+            });
+            here.insert(key, seen);
+            let state = match text(row, "state") {
+                waiting if waiting.starts_with("waiting") => "waiting",
+                _ if text(row, "link").is_empty() => "idle",
+                _ => "held",
+            };
+            let ago = |name| seconds(text(row, name)).map_or(0.0, |then| now.saturating_sub(then) as f64 * 1e3);
+            let pool = (text(row, "database").to_owned(), text(row, "user").to_owned());
+            let client = Client {
+                id: seen.id,
+                address: if host == "unix" { host.to_owned() } else { format!("{host}:{port}") },
+                protocol: "postgres".to_owned(),
+                database: pool.0.clone(),
+                user: pool.1.clone(),
+                state: state.to_owned(),
+                state_ms: ago("request_time"),
+                connected_ms: ago("connect_time"),
+                pool: self.pools.get(&pool).map(|known| known.id),
+                pinned: None,
+            };
+            clients.insert(text(row, "ptr").to_owned(), client);
+        }
+        let before: BTreeSet<&String> = here.keys().collect();
+        self.came += here.values().filter(|seen| seen.is_new).count() as u64;
+        self.brief += self.clients.iter().filter(|(key, seen)| seen.is_new && !before.contains(key)).count() as u64;
+        self.clients = here;
+        clients
+    }
+
+    /// Clients that have a server, and what is known of that.
+    fn holders(
+        &self,
+        shown: &Shown,
+        now: u64,
+        clients: &BTreeMap<String, Client>,
+        backends: &[Backend],
+    ) -> Vec<Client> {
+        let backends: BTreeMap<u32, &Backend> = backends.iter().map(|backend| (backend.pid, backend)).collect();
+        let holders = shown.servers.iter().filter_map(|row| {
+            let client = clients.get(text(row, "link"))?;
+            let pid = text(row, "remote_pid").parse::<u32>().ok()?;
+            let (state, ms) = match backends.get(&pid).filter(|backend| backend.user == text(row, "user")) {
+                Some(backend) if backend.pauses() => ("transaction", backend.state_ms),
+                Some(backend) if backend.works() => ("active", backend.state_ms),
+                Some(backend) => ("idle", backend.state_ms),
+                None => {
+                    let asked = seconds(text(row, "request_time"));
+                    ("held", asked.map_or(0.0, |then| now.saturating_sub(then) as f64 * 1e3))
+                }
+            };
+            Some(Client { state: state.to_owned(), state_ms: ms, ..client.clone() })
+        });
+        holders.collect()
+    }
+}
+
+impl Known {
+    fn pool(&mut self, at_ms: f64, row: &Row, settings: &Row, is_alone: bool) -> Pool {
+        let waiters = number(row, "cl_waiting");
+        let servers = PoolServers {
+            connecting: number(row, "sv_login"),
+            idle: number(row, "sv_idle") + number(row, "sv_used"),
+            in_use: number(row, "sv_active") + number(row, "sv_active_cancel") + number(row, "sv_being_canceled"),
+            checking: number(row, "sv_tested"),
+            closing: 0,
+            total: 0,
+        };
+        let ready = servers.idle + servers.in_use + servers.checking;
+        let is_bare = waiters > 0 && ready == 0;
+        self.bare_since_ms = is_bare.then(|| self.bare_since_ms.unwrap_or(at_ms));
+        let bare_ms = self.bare_since_ms.map(|since| at_ms - since).filter(|ms| *ms >= COLD_MS);
+        let max_wait = number(row, "maxwait") as f64 * 1e3 + number(row, "maxwait_us") as f64 / 1e3;
+        let host = Some(text(settings, "host")).filter(|host| !host.is_empty()).unwrap_or("a Unix socket");
+        let hold = Times { buckets: vec![self.sum.transactions], sum_ms: (self.sum.held as f64 / 1e3).max(0.0) };
+        Pool {
+            id: self.id,
+            protocol: "postgres".to_owned(),
+            database: text(row, "database").to_owned(),
+            user: text(row, "user").to_owned(),
+            address: format!("{host}:{}", text(settings, "port")),
+            clients: number(row, "cl_active") + waiters,
+            waiters,
+            oldest_wait_ms: (waiters > 0).then_some(max_wait),
+            servers: PoolServers { total: ready + servers.connecting, ..servers },
+            max_size: number(settings, "pool_size"),
+            min_size: number(settings, "min_pool_size"),
+            transactions: self.sum.transactions,
+            hold: if is_alone { hold } else { Times::default() },
+            busy_ms: is_alone.then_some((self.sum.worked as f64 / 1e3).max(0.0)),
+            keeps_servers: Some(text(row, "pool_mode") == "session"),
+            unavailable_ms: bare_ms,
+            last_error: bare_ms.map(|_| "PgBouncer's console does not tell, its log does".to_owned()),
+            paused: number(settings, "paused") > 0,
+            ..Pool::default()
+        }
+    }
+}
+
+/// Seconds of the Unix epoch, of a time as the console writes it: `2026-11-26 05:13:27 UTC`.
+fn seconds(text: &str) -> Option<u64> {
+    let mut parts = text.split([' ', '-', ':']).map(str::parse::<u64>);
+    let mut next = || parts.next()?.ok();
+    let (year, month, day) = (next()?, next()?, next()?);
+    let (hour, minute, second) = (next()?, next()?, next()?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years begin in March here, so that the day that some have more comes last.
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
+    Some((days - DAYS_UNTIL_1970) * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+/// From the first of March of the year 0.
+const DAYS_UNTIL_1970: u64 = 719_468;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Vec<Row> {
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let names: Vec<&str> = lines.next().unwrap().split('|').map(str::trim).collect();
+        let row = |line: &str| {
+            let values = line.split('|').map(|value| value.trim().to_owned());
+            names.iter().map(|name| (*name).to_owned()).zip(values).filter(|(_, value)| value != "-").collect()
+        };
+        lines.map(row).collect()
+    }
+
+    fn shown(transactions: u64, held: u64, clients: &[(&str, &str, &str)]) -> Shown {
+        let head = "type | user | database | state | addr | port | connect_time | request_time | ptr | link".to_owned();
+        let line = |(ptr, state, link): &(&str, &str, &str)| {
+            format!(
+                "C | app | shop | {state} | 10.0.0.7 | 4000 | 2026-11-26 05:13:20 UTC | 2026-11-26 05:13:27 UTC | {ptr} | {link}"
+            )
+        };
+        let own = "C | watcher | pgbouncer | active | 10.0.0.9 | 9 | 2026-11-26 05:13:00 UTC | 2026-11-26 05:13:30 UTC | 0x9 |";
+        let text: Vec<String> = [head].into_iter().chain(clients.iter().map(line)).chain([own.to_owned()]).collect();
+        Shown {
+            version: "1.18.0".to_owned(),
+            pools: rows(
+                "database | user | cl_active | cl_waiting | sv_active | sv_idle | sv_used | sv_tested | sv_login | maxwait | maxwait_us | pool_mode
+                 pgbouncer | pgbouncer | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | statement
+                 shop | app | 2 | 1 | 2 | 0 | 1 | 0 | 0 | 2 | 500000 | transaction",
+            ),
+            stats: rows(&format!(
+                "database | total_xact_count | total_xact_time | total_query_time | total_wait_time
+                 pgbouncer | 5 | 0 | 0 | 0
+                 shop | {transactions} | {} | {} | {}",
+                held * 3,
+                held * 2 + held / 4,
+                held * 2
+            )),
+            databases: rows(
+                "name | host | port | pool_size | min_pool_size | paused
+                 shop | 10.0.0.5 | 5432 | 3 | 0 | 0",
+            ),
+            clients: rows(&text.join("\n")),
+            servers: rows(
+                "user | database | state | connect_time | request_time | ptr | link | remote_pid
+                 app | shop | active | 2026-11-26 05:00:00 UTC | 2026-11-26 05:13:28 UTC | 0x51 | 0x1 | 71
+                 app | shop | idle | 2026-11-26 05:00:00 UTC | 2026-11-26 05:13:28 UTC | 0x52 |  | 72",
+            ),
+            state: None,
+        }
+    }
+
+    #[test]
+    fn what_means_the_same_is_told_in_the_same_place() {
+        let mut console = Console::default();
+        let clients = [("0x1", "active", "0x51"), ("0x2", "waiting", ""), ("0x3", "active", "")];
+        console.look(0.0, &shown(100, 8_000_000, &clients), None);
+        // Of three seconds of transactions two were spent waiting for a server.
+        let (look, holders, all) = console.look(500.0, &shown(150, 9_000_000, &clients), None);
+        let [pool] = &look.pools[..] else { panic!("{:?}", look.pools) };
+        assert_eq!((look.pooler, look.version.as_str()), (Pooler::PgBouncer, "1.18.0"));
+        assert_eq!((pool.database.as_str(), pool.waiters, pool.max_size, pool.servers.in_use), ("shop", 1, 3, 2));
+        assert_eq!((pool.servers.idle, pool.oldest_wait_ms, pool.keeps_servers), (1, Some(2_500.0), Some(false)));
+        // Only what has come since the first look counts.
+        assert_eq!((pool.hold.count(), pool.hold.sum_ms, pool.busy_ms), (50, 1_000.0, Some(250.0)));
+        assert_eq!(look.listeners[0].clients.total(), 3, "without the one who asks");
+        let [holder] = &holders[..] else { panic!("{holders:?}") };
+        assert_eq!((holder.state.as_str(), holder.state_ms, holder.pool), ("held", 2_000.0, Some(pool.id)));
+        let states: Vec<_> = all.iter().map(|client| client.state.as_str()).collect();
+        assert_eq!(states, ["held", "waiting", "idle"]);
+        assert_eq!((all[0].connected_ms, all[0].address.as_str()), (10_000.0, "10.0.0.7:4000"));
+    }
+
+    #[test]
+    fn the_database_tells_what_a_server_does_meanwhile() {
+        let clients = [("0x1", "active", "0x51")];
+        let backend = |user: &str| Backend {
+            pid: 71,
+            user: user.to_owned(),
+            state: "idle in transaction".to_owned(),
+            state_ms: 900.0,
+            ..Backend::default()
+        };
+        let (_, holders, _) = Console::default().look(0.0, &shown(1, 1, &clients), Some(&[backend("app")]));
+        assert_eq!((holders[0].state.as_str(), holders[0].state_ms), ("transaction", 900.0));
+        // A process of that number, and another's.
+        let (_, holders, _) = Console::default().look(0.0, &shown(1, 1, &clients), Some(&[backend("other")]));
+        assert_eq!(holders[0].state, "held");
+    }
+
+    #[test]
+    fn clients_that_are_gone_at_the_next_look_are_counted() {
+        let mut console = Console::default();
+        let one = |ptr| [(ptr, "active", "")];
+        console.look(0.0, &shown(1, 1, &one("0x1")), None);
+        for (ptr, came, brief) in [("0x2", 1, 0), ("0x3", 2, 1), ("0x3", 2, 1), ("0x4", 3, 1)] {
+            let (look, ..) = console.look(0.0, &shown(1, 1, &one(ptr)), None);
+            assert_eq!((look.listeners[0].logins, look.listeners[0].brief), (came, Some(brief)), "{ptr}");
+        }
+    }
+
+    #[test]
+    fn counters_that_begin_anew_are_another_process() {
+        let mut console = Console::default();
+        let (before, ..) = console.look(0.0, &shown(100, 100, &[]), None);
+        let (after, ..) = console.look(1.0, &shown(3, 3, &[]), None);
+        assert_ne!(before.instance, after.instance);
+    }
+
+    #[test]
+    fn a_pool_that_stays_without_a_server_is_out_of_reach() {
+        let mut bare = shown(1, 1, &[]);
+        for name in ["sv_active", "sv_used"] {
+            bare.pools[1].insert(name.to_owned(), "0".to_owned());
+        }
+        let mut console = Console::default();
+        let down = |console: &mut Console, at| console.look(at, &bare, None).0.pools[0].unavailable_ms;
+        assert_eq!(down(&mut console, 100.0), None, "it is cold");
+        assert_eq!(down(&mut console, 1_600.0), Some(1_500.0));
+    }
+
+    #[test]
+    fn a_pause_of_everything_is_seen_where_that_is_shown() {
+        let state = |paused: &str| {
+            let state = Some(rows(&format!("key | value\nactive | no\npaused | {paused}")));
+            let look = Console::default().look(0.0, &Shown { state, ..shown(1, 1, &[]) }, None).0;
+            (look.pools[0].paused, look.hides_pause)
+        };
+        assert_eq!((state("yes"), state("no")), ((true, false), (false, false)));
+        assert!(Console::default().look(0.0, &shown(1, 1, &[]), None).0.hides_pause);
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        assert_eq!(seconds("1970-01-01 00:00:00 UTC"), Some(0));
+        assert_eq!(seconds("2000-02-29 12:00:01 UTC"), Some(951_825_601));
+        assert_eq!(seconds("2026-11-26 05:13:27 UTC"), Some(1_795_670_007));
+        for wrong in ["", "never", "2026-11-26", "2026-13-26 05:13:27", "0000-01-01 00:00:00"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+    }
+}
