@@ -47,7 +47,7 @@ Exit status: 0 done, 1 it failed, 2 bad usage.";
 /// Find the number of connections at which a database stops gaining
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_arg("method", hidden), mut_arg("header", hidden), mut_arg("body", hidden), mut_arg("expect", hidden))]
+#[command(mut_args(without_http))]
 pub struct SweepArgs {
     /// The database: postgres://user:password@host/name, mongodb://user:password@host/name or
     /// redis://user:password@host:port. Other users of this machine can read it (`ps`): write ${NAME} in single quotes for
@@ -107,9 +107,10 @@ pub struct SweepArgs {
     html: Option<PathBuf>,
 }
 
-/// A sweep asks no HTTP service.
-fn hidden(flag: Arg) -> Arg {
-    flag.hide(true)
+/// A sweep asks no HTTP service: its help has none of the flags for one.
+fn without_http(flag: Arg) -> Arg {
+    let is_of_http = ["method", "header", "body", "expect"].contains(&flag.get_id().as_str());
+    if is_of_http { flag.hide(true) } else { flag }
 }
 
 /// Sweeps and tells.
