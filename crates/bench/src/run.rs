@@ -58,12 +58,7 @@ impl From<TargetError> for RunError {
 /// If the plan makes no sense or the target cannot be used; most of that is found before any load begins.
 pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time)) -> Result<BenchResult, RunError> {
     plan.check().map_err(RunError::Plan)?;
-    let server = match &plan.target {
-        Target::Postgres(postgres) => target::postgres::check(postgres)?,
-        Target::Redis(redis) => target::redis::check(redis)?,
-        Target::MongoDb(mongodb) => target::mongodb::check(mongodb)?,
-        Target::Http(http) => target::http::check(http)?,
-    };
+    let server = target::check(&plan.target)?;
     let relay = match plan.faults.as_slice() {
         [] => None,
         faults => Some(
@@ -85,12 +80,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
         watch(engine, now);
     };
     let around = Surroundings { origin, stop, via: relay.as_ref().map(Relay::address), watch: &mut watch };
-    match &plan.target {
-        Target::Postgres(postgres) => target::postgres::run(postgres, plan, &mut engine, around)?,
-        Target::Redis(redis) => target::redis::run(redis, plan, &mut engine, around)?,
-        Target::MongoDb(mongodb) => target::mongodb::run(mongodb, plan, &mut engine, around)?,
-        Target::Http(http) => target::http::run(http, plan, &mut engine, around)?,
-    }
+    target::run(&plan.target, plan, &mut engine, around)?;
     if let Some(failure) = engine.failure() {
         return Err(target::not_begun(failure, None).into());
     }

@@ -9,10 +9,15 @@
 //! smooth     what neighbouring points say of one another
 //! fit        the Universal Scalability Law
 //! ending     whether the end of the curve has been seen
+//! speeds     points that have two speeds
 //! verdict    what follows: the best, the recommendation, how sure, the settings
+//! check      the recommendation beside its rivals, measured once more
+//! conclusion from a curve to a verdict that was checked
+//! advice     what people are told: one number, or a range that is safe and what it would take to know more
 //! at_rate    latency at a given rate, against the number of connections
 //! result     the types of the JSON file
-//! real       a PostgreSQL as such a probe
+//! real       a database as such a probe
+//! limits     what a PostgreSQL lets in, and what is cleaned up between two points
 //! run        a whole sweep of one
 //! synthetic  databases whose best number is known
 //! judge      how much is lost by believing a sweep, a formula, a rule of thumb
@@ -20,16 +25,21 @@
 
 use std::time::Duration;
 
+pub mod advice;
 pub mod at_rate;
+pub mod check;
 pub mod chooser;
+pub mod conclusion;
 mod curve;
 mod ending;
 pub mod fit;
 pub mod judge;
+mod limits;
 pub mod real;
 pub mod result;
 pub mod run;
 mod smooth;
+mod speeds;
 pub mod synthetic;
 pub mod verdict;
 mod weather;
@@ -37,6 +47,9 @@ mod weather;
 use chooser::Chooser;
 use curve::Known;
 use result::{Curve, CurvePoint, Effort, Steadiness, Visit};
+
+/// A measurement is looked at in slices of about this length, for a speed that changes in the middle of it.
+pub const SLICE: Duration = Duration::from_millis(100);
 
 /// Something that can be measured with so many clients.
 pub trait Probe {
@@ -81,6 +94,8 @@ pub struct Point {
     pub pace: f64,
     /// Operations in each whole second.
     pub per_second: Vec<f64>,
+    /// Operations per second in consecutive slices of [`SLICE`].
+    pub slices: Vec<f64>,
     /// Processors that the load generator used.
     pub generator_cores: Option<f64>,
     /// Share of its machine that was idle, 0 to 1.
@@ -196,7 +211,7 @@ pub fn measure(
     Ok(Measured { curve, interrupted, refused, failed })
 }
 
-fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
+pub(crate) fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
     Visit {
         at_s,
         round: next.round,
@@ -207,6 +222,7 @@ fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
         p99_ms: point.p99_ms,
         errors: point.errors,
         per_second: point.per_second,
+        slices: point.slices,
         generator_cores: point.generator_cores,
         machine_idle: point.machine_idle,
     }

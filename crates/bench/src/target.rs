@@ -20,7 +20,7 @@ use pool::Time;
 
 use crate::{
     engine::{Engine, Failure},
-    plan::Plan,
+    plan::{Plan, Target},
 };
 
 /// [`Surroundings::watch`] is called at least so often.
@@ -100,6 +100,46 @@ impl fmt::Display for TargetError {
 }
 
 impl std::error::Error for TargetError {}
+
+/// One connection before any load, whatever the target is. Returns the server's name and version.
+///
+/// # Errors
+/// Why no load can be run against it.
+pub fn check(target: &Target) -> Result<String, TargetError> {
+    match target {
+        Target::Postgres(target) => postgres::check(target),
+        Target::Redis(target) => redis::check(target),
+        Target::MongoDb(target) => mongodb::check(target),
+        Target::Http(target) => http::check(target),
+    }
+}
+
+/// Carries out the engine's orders until it is done, whatever the target is.
+///
+/// # Errors
+/// What makes going on impossible, or kept the load from beginning.
+pub fn run(target: &Target, plan: &Plan, engine: &mut Engine, around: Surroundings<'_>) -> Result<(), TargetError> {
+    match target {
+        Target::Postgres(target) => postgres::run(target, plan, engine, around),
+        Target::Redis(target) => redis::run(target, plan, engine, around),
+        Target::MongoDb(target) => mongodb::run(target, plan, engine, around),
+        Target::Http(target) => http::run(target, plan, engine, around),
+    }
+}
+
+/// Makes what the built-in loads of a target ask for anew. Given up when `stop` is set.
+///
+/// # Errors
+/// Why that was not possible, or that there is nothing to make.
+pub fn init(target: &Target, stop: &AtomicBool) -> Result<(), TargetError> {
+    match target {
+        Target::Postgres(target) => postgres::init(target, stop),
+        Target::MongoDb(target) => mongodb::init(target, stop),
+        Target::Redis(_) | Target::Http(_) => {
+            Err(TargetError::configuration("--init has nothing to make there: it is for postgres:// and mongodb://"))
+        }
+    }
+}
 
 /// A load that could not begin for want of connections, in words. `said`: what the target itself gave as the reason.
 pub fn not_begun(failure: &Failure, said: Option<&str>) -> TargetError {

@@ -5,14 +5,13 @@ pub mod load;
 mod output;
 pub mod pool_under_test;
 mod runs;
-mod target;
 pub mod way;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 
-use crate::BAD_USAGE;
+use crate::{BAD_USAGE, work::WorkFlags};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -61,7 +60,7 @@ pub struct BenchArgs {
     load: load::LoadFlags,
 
     #[command(flatten)]
-    work: target::WorkFlags,
+    work: WorkFlags,
 
     #[command(flatten)]
     pool: pool_under_test::PoolFlags,

@@ -22,6 +22,7 @@ mod scripts;
 mod serve;
 mod sweep;
 mod top;
+mod work;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
 const BAD_USAGE: u8 = 2;

@@ -10,20 +10,20 @@ use std::{
 };
 
 use ::bench::{
-    plan::{PostgresTarget, QueryProtocol, Script},
+    plan::Target,
     report,
     sweep::{
         Options,
         result::SweepResult,
         run::{self, Order, Pooler, Stage, Through},
     },
-    target::{Blame, postgres},
+    target::{self, Blame},
 };
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Arg, Args, value_parser};
 use settings::Secret;
 
-use crate::{BAD_USAGE, command_line::command_line, interrupt, output_file::Outputs, scripts};
+use crate::{BAD_USAGE, command_line::command_line, interrupt, output_file::Outputs, work::WorkFlags};
 
 mod table;
 
@@ -35,19 +35,23 @@ Examples:
   poolhouse sweep postgres://app@10.0.0.5/shop --init --scale 100 --select-only --html connections.html
   poolhouse sweep postgres://app@10.0.0.5/shop --script checkout.sql --rate 800
   poolhouse sweep postgres://app@10.0.0.5/shop --tpcb-like --scale 256 --through postgres://app@10.0.0.6:6432/shop
+  poolhouse sweep 'mongodb://app:${APP_PASSWORD}@10.0.0.7/shop' --init --operation update --documents 100000
+  poolhouse sweep redis://10.0.0.8:6379 --script visits.redis
 
 The sweep measures throughput at 1, 2, 4, ... clients until well past the best, and then around the best, in several rounds and in
-random order. With the defaults it takes about four minutes. The load is real: use a copy of the database, or an hour when
-it disturbs nobody.
+random order. At the end it measures what it would recommend once more, in turn with its rivals. With the defaults it takes about
+five minutes. The load is real: use a copy of the database, or an hour when it disturbs nobody.
 
 Exit status: 0 done, 1 it failed, 2 bad usage.";
 
 /// Find the number of connections at which a database stops gaining
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_args(without_http))]
 pub struct SweepArgs {
-    /// The database: postgres://user:password@host/name. Other users of this machine can read it (`ps`): write
-    /// ${NAME} in single quotes for the password, or use --url-file
+    /// The database: postgres://user:password@host/name, mongodb://user:password@host/name or
+    /// redis://user:password@host:port. Other users of this machine can read it (`ps`): write ${NAME} in single quotes for
+    /// the password, or use --url-file
     #[arg(value_name = "URL", required_unless_present = "url_file")]
     url: Option<String>,
 
@@ -55,12 +59,12 @@ pub struct SweepArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     url_file: Option<PathBuf>,
 
-    /// Numbers of clients, within the server's own limit
+    /// Numbers of clients; of a PostgreSQL within its own limit
     #[arg(long, value_name = "FROM..TO", default_value = "1..256", value_parser = range)]
     clients: (u32, u32),
 
     #[command(flatten)]
-    load: Load,
+    work: WorkFlags,
 
     /// How long each measurement counts
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = settings::parse_duration_on)]
@@ -103,52 +107,10 @@ pub struct SweepArgs {
     html: Option<PathBuf>,
 }
 
-/// What the clients do.
-#[derive(Args)]
-#[command(next_help_heading = "Load")]
-struct Load {
-    /// One account by its key, from pgbench's tables [default]
-    #[arg(long, conflicts_with_all = ["tpcb_like", "simple_update", "script"])]
-    select_only: bool,
-
-    /// pgbench's TPC-B-like transaction
-    #[arg(long, conflicts_with_all = ["simple_update", "script"])]
-    tpcb_like: bool,
-
-    /// The same without the updates of tellers and branches, which clients contend for
-    #[arg(long, conflicts_with = "script")]
-    simple_update: bool,
-
-    /// A file in pgbench's script language; may be given several times, with weights: file.sql@3
-    #[arg(long, value_name = "FILE")]
-    script: Vec<String>,
-
-    /// A variable of the scripts
-    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = scripts::variable)]
-    define: Vec<(String, String)>,
-
-    /// How statements are sent
-    #[arg(long, value_enum, default_value_t = Protocol::Simple)]
-    protocol: Protocol,
-
-    /// Make the tables of the built-in loads first, in a schema of their own
-    #[arg(long)]
-    init: bool,
-
-    /// pgbench's scale factor: 100,000 accounts each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
-    scale: u32,
-
-    /// The schema of these tables; `public` for tables that pgbench has made
-    #[arg(long, value_name = "NAME", default_value = "poolhouse_bench")]
-    schema: String,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Protocol {
-    Simple,
-    Extended,
-    Prepared,
+/// A sweep asks no HTTP service: its help has none of the flags for one.
+fn without_http(flag: Arg) -> Arg {
+    let is_of_http = ["method", "header", "body", "expect"].contains(&flag.get_id().as_str());
+    if is_of_http { flag.hide(true) } else { flag }
 }
 
 /// Sweeps and tells.
@@ -168,18 +130,23 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let interrupt = interrupt::watch()?;
-    carry_out(order, args.load.init, outputs, &interrupt.stop)
+    carry_out(order, args.work.init(), outputs, &interrupt.stop)
 }
 
-/// Makes the sweep, first the tables if it is to (`init`), and tells what came out.
+/// Makes the sweep, first the tables or documents if it is to (`init`), and tells what came out.
 pub(crate) fn carry_out(order: Order<'_>, init: bool, outputs: Outputs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     proxy::raise_descriptor_limit();
     if let Err(error) = order.check() {
         return Ok(failed(error.blame, &error.message));
     }
     if init {
-        eprintln!("making the tables at scale {} in schema {}", order.target.scale, order.target.schema);
-        if let Err(error) = postgres::init(&order.target, stop) {
+        match &order.target {
+            Target::Postgres(target) => {
+                eprintln!("making the tables at scale {} in schema {}", target.scale, target.schema);
+            }
+            _ => eprintln!("making the documents"),
+        }
+        if let Err(error) = target::init(&order.target, stop) {
             return Ok(failed(error.blame, &error.message));
         }
     }
@@ -210,11 +177,14 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
             .with_context(|| format!("cannot read {}", path.display()))?,
         (None, None) => unreachable!("clap asks for a URL or a file with it"),
     };
-    let target = asked(&url, &args.load)?;
+    let target = asked(&url, &args.work)?;
     let through = match &args.through {
         Some(url) => {
-            let pooler = Pooler::At(PostgresTarget { url: secret(url)?, ..target.clone() });
-            Some(Through { pooler, clients: args.through_clients })
+            let pooler = asked(url, &args.work).context("--through")?;
+            if std::mem::discriminant(&pooler) != std::mem::discriminant(&target) {
+                bail!("--through names a pooler of another kind of database");
+            }
+            Some(Through { pooler: Pooler::At(pooler), clients: args.through_clients })
         }
         None => None,
     };
@@ -240,33 +210,19 @@ fn secret(url: &str) -> anyhow::Result<Secret> {
     settings::interpolate_url(url, &settings::environment).map(Secret::new).map_err(anyhow::Error::msg)
 }
 
-fn asked(url: &str, load: &Load) -> anyhow::Result<PostgresTarget> {
-    let mut scripts = Vec::new();
-    for file in &load.script {
-        scripts.push(scripts::script(file).map_err(anyhow::Error::msg)?);
+/// The target at a URL.
+fn asked(url: &str, work: &WorkFlags) -> anyhow::Result<Target> {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    if !["postgres", "postgresql", "redis", "rediss", "mongodb"].contains(&scheme) {
+        bail!(
+            "a sweep asks a database: write postgres://user:password@host/name, mongodb://user:password@host/name or \
+             redis://user:password@host:port"
+        );
     }
-    if scripts.is_empty() {
-        let script = match (load.tpcb_like, load.simple_update) {
-            (true, _) => Script::TpcbLike,
-            (_, true) => Script::SimpleUpdate,
-            _ => Script::SelectOnly,
-        };
-        scripts.push((script, 1));
-    } else if load.init {
-        bail!("--init makes the tables of the built-in loads, and with --script there is none");
+    if work.init() && work.has_scripts() {
+        bail!("--init makes what the built-in loads ask for, and with --script there is nothing to make");
     }
-    Ok(PostgresTarget {
-        url: secret(url)?,
-        scripts,
-        protocol: match load.protocol {
-            Protocol::Simple => QueryProtocol::Simple,
-            Protocol::Extended => QueryProtocol::Extended,
-            Protocol::Prepared => QueryProtocol::Prepared,
-        },
-        scale: load.scale,
-        schema: load.schema.clone(),
-        variables: load.define.clone(),
-    })
+    work.target(secret(url)?).map_err(anyhow::Error::msg)
 }
 
 /// `1..256`, or `256` for `1..256`.
@@ -294,10 +250,13 @@ fn show(stage: &Stage<'_>, terminal: bool) {
     let line = match stage {
         Stage::Curve(name, now) => {
             let last = now.last.map_or(String::new(), |visit| {
-                format!("; {} clients did {}/s", visit.clients, ::bench::sweep::verdict::amount(visit.throughput))
+                format!("; {} clients did {}/s", visit.clients, ::bench::sweep::advice::amount(visit.throughput))
             });
             let all = now.done + now.left as usize;
             format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients)
+        }
+        Stage::Check(clients, done, all) => {
+            format!("checking what is best: {}/{all} at most, {clients} clients now", done + 1)
         }
         Stage::Rate(clients, done, all) => format!("at the rate: {}/{all}, {clients} connections now", done + 1),
     };

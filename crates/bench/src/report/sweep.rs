@@ -8,7 +8,9 @@ use super::{
     elements::{Chart, Row, Table, Tile},
     figures::{self, DASH, whereabouts},
 };
-use crate::sweep::result::{AtRate, Curve, CurvePoint, Estimate, Fit, RatePoint, SweepResult, Verdict};
+use crate::sweep::result::{
+    AtRate, CheckPoint, Checked, Curve, CurvePoint, Estimate, Fit, RatePoint, SweepResult, Verdict,
+};
 
 /// What a sweep answers.
 pub(super) const TITLE: &str = "How many connections";
@@ -39,12 +41,18 @@ pub(super) fn view(index: usize, result: &SweepResult) -> SweepView {
         notice: notice(result),
         warnings: result.warnings.clone(),
         tiles: tiles(result),
-        because: verdict.map(|verdict| verdict.because.clone()).unwrap_or_default(),
+        because: verdict.map(why).unwrap_or_default(),
         settings: result.settings.as_ref().map(|settings| settings.because.clone()).unwrap_or_default(),
         charts: sweep_charts(index, result),
         tables: tables(result),
         about: self::about(result),
     }
+}
+
+/// Why, and what it would take to know more.
+fn why(verdict: &Verdict) -> Vec<String> {
+    let more = verdict.to_know.iter().map(|line| format!("To know more: {line}"));
+    verdict.because.iter().cloned().chain(more).collect()
 }
 
 /// What the script draws.
@@ -107,24 +115,28 @@ fn tiles(result: &SweepResult) -> Vec<Tile> {
         return vec![tile("Recommended", DASH.to_owned(), "", "too little was measured".to_owned())];
     };
     let count = |clients: u32| figures::count(clients.into());
-    let mut tiles = vec![
-        tile(
+    let recommended = match verdict.safe.filter(|_| verdict.is_range()) {
+        Some(safe) => {
+            tile("Safe", from_to((safe.from, safe.to)), "clients", "no single number is recommended yet".to_owned())
+        }
+        None => tile(
             "Recommended",
             count(verdict.recommended_clients),
             "clients",
             "the fewest within 5% of the best".to_owned(),
         ),
+    };
+    let mut tiles = vec![
+        recommended,
         tile("Throughput there", figures::rate(Some(verdict.recommended_throughput)), "/s", loss(&verdict.loss)),
         tile("Best measured", count(verdict.best_clients), "clients", best(verdict)),
     ];
     if let Some(settings) = &result.settings {
         tiles.push(tile("max_size", count(settings.max_size), "", "of the pool".to_owned()));
-        tiles.push(tile(
-            "max_connections",
-            count(settings.max_connections),
-            "",
-            format!("of the server, {} in reserve", count(settings.reserve)),
-        ));
+        if let Some((all, reserve)) = settings.max_connections.zip(settings.reserve) {
+            let note = format!("of the server, {} in reserve", count(reserve));
+            tiles.push(tile("max_connections", count(all), "", note));
+        }
     }
     if let Some(AtRate { rate, clients, .. }) = &result.at_rate {
         let value = clients.map_or(DASH.to_owned(), count);
@@ -189,6 +201,7 @@ fn sweep_charts(run: usize, result: &SweepResult) -> Vec<Chart> {
 fn tables(result: &SweepResult) -> Vec<Table> {
     let chosen = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
     let mut tables = vec![curve("Measured directly", &result.direct, chosen)];
+    tables.extend(result.verdict.as_ref().and_then(|verdict| verdict.check.as_ref()).map(check));
     tables.extend(result.through.as_ref().map(|through| curve("Measured through the pooler", through, None)));
     tables.extend(result.at_rate.as_ref().map(at_rate));
     tables.push(fit(&result.direct));
@@ -232,6 +245,20 @@ fn curve(title: &str, curve: &Curve, chosen: Option<u32>) -> Table {
         row.class = "chosen";
     }
     table
+}
+
+fn check(check: &Checked) -> Table {
+    let row = |point: &CheckPoint| Row {
+        cells: vec![
+            figures::count(point.clients.into()),
+            figures::rate(Some(point.throughput)),
+            figures::count(point.visits.into()),
+        ],
+        class: if Some(point.clients) == check.winner { "chosen" } else { "" },
+    };
+    let title = format!("Checked in turn at the end: {}", check.outcome);
+    let rows = check.points.iter().map(row).collect();
+    Table { rows, ..Table::plain(&title, &["clients", "per s", "visits"], Vec::new()) }
 }
 
 fn at_rate(all: &AtRate) -> Table {
@@ -299,6 +326,7 @@ fn steadiness(curve: &Curve) -> Table {
 fn from_to((from, to): (u32, u32)) -> String {
     match to {
         0 => DASH.to_owned(),
+        _ if from == to => figures::count(to.into()),
         _ => format!("{} to {}", figures::count(from.into()), figures::count(to.into())),
     }
 }
@@ -330,7 +358,11 @@ pub(super) fn lines(result: &SweepResult) -> Lines {
         let (use_this, best) = (verdict.recommended_clients, verdict.best_clients);
         marks.push(Mark {
             x: use_this,
-            text: format!("recommended: {}", figures::count(use_this.into())),
+            text: format!(
+                "{}: {}",
+                if verdict.is_range() { "safe" } else { "recommended" },
+                figures::count(use_this.into())
+            ),
             stroke: "--c2",
             dash: false,
         });

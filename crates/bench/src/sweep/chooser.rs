@@ -41,6 +41,9 @@ const CLOSE_AT_CLIFF: f64 = 1.03;
 const FALLEN: f64 = 0.75;
 /// ... and have at least so many times its clients.
 const WELL_PAST: u32 = 4;
+/// Where the fewest clients are the best, it goes on until there are so many points all the same: one client may have met a fast minute of
+/// its own, and only those after it can tell.
+const LEAST_POINTS: usize = 5;
 /// A point is out of the question when it is so many standard errors below the best.
 const ERRORS: f64 = 2.0;
 /// After the coarse pass, points above this share of the best are looked at once more: one measurement may have been unlucky.
@@ -160,6 +163,9 @@ impl Chooser {
     fn is_well_past(&self) -> bool {
         let best = self.visits.iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput));
         let (Some(best), [.., a, b]) = (best, &self.visits[..]) else { return false };
+        if best.clients == self.visits[0].clients && self.visits.len() < LEAST_POINTS {
+            return false;
+        }
         [a, b].iter().all(|v| v.throughput < FALLEN * best.throughput) && b.clients >= WELL_PAST * best.clients
     }
 
@@ -396,6 +402,13 @@ mod tests {
         let most = chooser.visits().iter().map(|v| v.clients).max().unwrap();
         assert!(most < 1024, "the peak is near 10, and {most} were tried");
         assert!(most >= 40, "the knee must have been passed by far");
+    }
+
+    #[test]
+    fn where_the_fewest_are_the_best_some_more_are_looked_at() {
+        let chooser = run(Chooser::new(1, 256, 5, 1), |n| if n == 1 { 5000.0 } else { 3000.0 - f64::from(n) });
+        let coarse: Vec<_> = chooser.visits().iter().filter(|v| v.round == 0).map(|v| v.clients).collect();
+        assert_eq!(coarse, [1, 2, 4, 8, 16]);
     }
 
     #[test]

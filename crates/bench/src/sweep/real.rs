@@ -1,7 +1,8 @@
-//! A real PostgreSQL under measurement: runs the engine against the target for each point, and watches the processors meanwhile. Knows
-//! what such a server lets in; decides nothing about which point is measured.
+//! A real database under measurement: runs the engine against the target for each point, and watches processors and speed meanwhile.
+//! Between the points of a PostgreSQL it tidies up; decides nothing about which point is measured.
 
 use std::{
+    collections::BTreeMap,
     fs,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -10,17 +11,19 @@ use std::{
 use pool::{PoolConfig, Time};
 use workload::{Shape, Spacing, Stage};
 
-use super::{Point, Probe, ProbeError, verdict::Generator};
+use super::{
+    Point, Probe, ProbeError, SLICE,
+    limits::{self, Limits, QUESTION},
+    verdict::Generator,
+};
 use crate::{
     engine::Engine,
-    plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target},
+    plan::{Plan, PoolUnderTest, PostgresTarget, Target},
     result::{BenchResult, Measured},
     run::{self, machine},
-    target::{Surroundings, TOO_MANY, TargetError, postgres},
+    target::{self, Surroundings, TOO_MANY, postgres},
 };
 
-/// The most that a question to the server may take.
-const QUESTION: Duration = Duration::from_secs(10);
 /// The most that cleaning up one table between two points may take.
 const VACUUM: Duration = Duration::from_secs(60);
 /// How long the server may take to let go of the last point's connections.
@@ -30,43 +33,6 @@ const CONNECTING: u32 = 32;
 /// Operations that may wait at a given rate.
 const WAITING: u32 = 10_000;
 
-/// What to ask for them. Of other users' sessions a user without pg_read_all_stats sees no type, only that they have a database.
-const LIMITS: &str = "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int \
-    + coalesce(current_setting('reserved_connections', true), '0')::int, \
-    (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() \
-    AND (backend_type = 'client backend' OR (backend_type IS NULL AND datname IS NOT NULL)))";
-
-/// What a server says of its limits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// `max_connections`.
-    pub max_connections: u32,
-    /// `superuser_reserved_connections` and `reserved_connections` together.
-    pub reserved: u32,
-    /// Connections of others that are open.
-    pub others: u32,
-}
-
-impl Limits {
-    /// Connections that are left for a load.
-    pub fn room(&self) -> u32 {
-        self.max_connections.saturating_sub(self.reserved + self.others)
-    }
-}
-
-/// Asks a PostgreSQL for its limits.
-///
-/// # Errors
-/// Why it could not be asked.
-pub fn limits(target: &PostgresTarget) -> Result<Limits, TargetError> {
-    let row = postgres::ask(target, LIMITS, QUESTION)?;
-    let number = |i: usize| row.get(i).and_then(|value| value.as_deref()?.parse().ok());
-    match (number(0), number(1), number(2)) {
-        (Some(max_connections), Some(reserved), Some(others)) => Ok(Limits { max_connections, reserved, others }),
-        _ => Err(TargetError::target("the server does not say what max_connections is: is it a PostgreSQL?")),
-    }
-}
-
 /// Where the load comes from.
 pub fn generator() -> Generator {
     let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
@@ -74,39 +40,29 @@ pub fn generator() -> Generator {
 }
 
 /// A target as people may see it: without password.
-pub fn shown(target: &PostgresTarget) -> String {
-    run::shown(target.url.reveal())
-}
-
-/// What is to be cleaned up between two points: the tables that a script changes; `None`: it changes nothing that we know of.
-fn vacuums(target: &PostgresTarget) -> Vec<String> {
-    let writes = |script: &Script| matches!(script, Script::TpcbLike | Script::SimpleUpdate);
-    if target.scripts.iter().any(|(script, _)| writes(script)) {
-        let schema = target.schema.replace('"', "\"\"");
-        return ["branches", "tellers", "history"].map(|table| format!("VACUUM \"{schema}\".pgbench_{table}")).to_vec();
-    }
-    let changes = |text: &str| {
-        let text = text.to_ascii_lowercase();
-        ["insert", "update", "delete", "merge"].iter().any(|word| text.split_whitespace().any(|w| w == *word))
-    };
-    let any = target.scripts.iter().any(|(script, _)| matches!(script, Script::File(_, text) if changes(text)));
-    // Whose tables they are is not known; the server passes over those that this user may not clean up.
-    if any { vec!["VACUUM".to_owned()] } else { Vec::new() }
+pub fn shown(target: &Target) -> String {
+    run::shown(target.url())
 }
 
 /// See the module.
 pub struct Real<'a> {
-    target: PostgresTarget,
+    target: Target,
     origin: Instant,
     stop: &'a AtomicBool,
     timeout: Duration,
     seed: u64,
     visits: u64,
-    /// `None`: the target does not say (a pooler).
-    others: Option<Others>,
-    vacuums: Vec<String>,
+    /// `None`: no PostgreSQL, or a pooler, which does not say.
+    postgres: Option<Postgres>,
     /// What went wrong between points, once.
     complaint: Option<String>,
+}
+
+/// A PostgreSQL that says who is connected, and is cleaned up.
+struct Postgres {
+    target: PostgresTarget,
+    others: Others,
+    vacuums: Vec<String>,
 }
 
 /// Connections of others.
@@ -136,40 +92,32 @@ impl Others {
 }
 
 impl<'a> Real<'a> {
-    /// To measure this target; `limits`: what it says of itself, if it is the database and not a pooler.
-    pub fn new(
-        target: PostgresTarget,
-        limits: Option<Limits>,
-        timeout: Duration,
-        seed: u64,
-        stop: &'a AtomicBool,
-    ) -> Self {
-        let vacuums = if limits.is_some() { vacuums(&target) } else { Vec::new() };
-        Self {
-            target,
-            origin: Instant::now(),
-            stop,
-            timeout,
-            seed,
-            visits: 0,
-            others: limits.map(|limits| Others { known: limits.others, complaint: None }),
-            vacuums,
-            complaint: None,
-        }
+    /// To measure this target; `limits`: what it says of itself, if it is a PostgreSQL and not a pooler.
+    pub fn new(target: Target, limits: Option<Limits>, timeout: Duration, seed: u64, stop: &'a AtomicBool) -> Self {
+        let postgres = match (&target, limits) {
+            (Target::Postgres(target), Some(limits)) => Some(Postgres {
+                target: target.clone(),
+                others: Others { known: limits.others, complaint: None },
+                vacuums: limits::vacuums(target),
+            }),
+            _ => None,
+        };
+        Self { target, origin: Instant::now(), stop, timeout, seed, visits: 0, postgres, complaint: None }
     }
 
     /// What went wrong between points, for the warnings.
     pub fn complaints(&self) -> Vec<String> {
-        let newcomers = self.others.as_ref().and_then(|others| others.complaint.clone());
+        let newcomers = self.postgres.as_ref().and_then(|postgres| postgres.others.complaint.clone());
         self.complaint.iter().cloned().chain(newcomers).collect()
     }
 
     /// Waits until the last point's connections have left, and cleans up after a load that writes.
     fn tidy(&mut self) -> Result<(), ProbeError> {
-        let Some(others) = self.others.as_mut().filter(|_| self.visits > 0) else { return Ok(()) };
+        let Some(postgres) = self.postgres.as_mut().filter(|_| self.visits > 0) else { return Ok(()) };
+        let Postgres { target, others, vacuums } = postgres;
         let since = Instant::now();
         loop {
-            match limits(&self.target) {
+            match limits::limits(target) {
                 Ok(now) if others.are_alone(now.others) => break,
                 Ok(now) if since.elapsed() >= LEAVING => {
                     others.have_come(now.others);
@@ -187,8 +135,8 @@ impl<'a> Real<'a> {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        for vacuum in &self.vacuums {
-            if let Err(error) = postgres::ask(&self.target, vacuum, VACUUM) {
+        for vacuum in &*vacuums {
+            if let Err(error) = postgres::ask(target, vacuum, VACUUM) {
                 self.complaint.get_or_insert_with(|| format!("Between points `{vacuum}` failed: {error}."));
             }
         }
@@ -208,14 +156,23 @@ impl<'a> Real<'a> {
         let origin = Instant::now();
         let mut engine = Engine::new(&plan, Time::default());
         let mut meter = Meter::default();
-        let mut watch = |engine: &Engine, _: Time| meter.look(engine.is_measuring());
+        let mut slices = Slices::default();
+        let mut watch = |engine: &Engine, now: Time| {
+            let measuring = engine.is_measuring();
+            meter.look(measuring);
+            if measuring {
+                slices.note(now, engine.progress(now).done);
+            }
+        };
         let around = Surroundings { origin, stop: self.stop, via: None, watch: &mut watch };
-        let ran = postgres::run(&self.target, &plan, &mut engine, around);
+        let ran = target::run(&self.target, &plan, &mut engine, around);
         if self.stop.load(Relaxed) {
             return Err(ProbeError::Interrupted);
         }
         if let Err(error) = ran {
-            let full = engine.failure().is_some_and(|failure| failure.kind.0 == TOO_MANY);
+            // A PostgreSQL says that it is full. Others that let in some and then no more are, whatever they call it.
+            let tells = matches!(self.target, Target::Postgres(_));
+            let full = engine.failure().is_some_and(|f| f.kind.0 == TOO_MANY || (!tells && f.made > 0));
             return Err(refusal(clients, full, &error.message));
         }
         let end = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
@@ -223,7 +180,10 @@ impl<'a> Real<'a> {
         if result.total.errors.contains_key(TOO_MANY) {
             return Err(refusal(clients, true, TOO_MANY));
         }
-        Ok(point(&result, warmup, planned, &meter))
+        if let Some(why) = sent_away(&result.total, clients).filter(|_| !matches!(self.target, Target::Postgres(_))) {
+            return Err(refusal(clients, true, &why));
+        }
+        Ok(point(&result, warmup, planned, (&meter, slices)))
     }
 }
 
@@ -259,10 +219,10 @@ pub(super) fn open(rate: f64, duration: Duration) -> Shape {
 }
 
 /// A measurement with so many connections; warm-up, time-out and seed are left open.
-pub(super) fn plan_of(target: &PostgresTarget, clients: u32, shape: Shape) -> Plan {
+pub(super) fn plan_of(target: &Target, clients: u32, shape: Shape) -> Plan {
     Plan {
         name: "sweep".to_owned(),
-        target: Target::Postgres(target.clone()),
+        target: target.clone(),
         shape,
         pool: pool_of(clients),
         faults: Vec::new(),
@@ -298,6 +258,16 @@ fn refusal(clients: u32, full: bool, why: &str) -> ProbeError {
     ProbeError::Failed(format!("with {clients} clients: {why}"))
 }
 
+/// Why more connections were lost or refused than there are clients, each made anew and lost again: a full Redis lets in and sends away.
+fn sent_away(total: &Measured, clients: u32) -> Option<String> {
+    let connections = &total.connections;
+    let lost = connections.closed.get("error").copied().unwrap_or(0) + connections.failed.values().sum::<u64>();
+    let most =
+        |kinds: &BTreeMap<String, u64>| kinds.iter().max_by_key(|(_, times)| **times).map(|(kind, _)| kind.clone());
+    let why = most(&connections.failed).or_else(|| most(&total.errors));
+    (lost > u64::from(clients)).then(|| why.unwrap_or_else(|| "it closes connections".to_owned()))
+}
+
 /// How fast operations ended, as a share of how fast they arrived. They arrived for `planned`; what came after the last of them, longer
 /// than an operation takes anyway, is the queue that was left.
 fn pace(total: &Measured, planned: Duration) -> f64 {
@@ -307,7 +277,12 @@ fn pace(total: &Measured, planned: Duration) -> f64 {
 }
 
 /// `planned`: how long operations arrived, if they came at a rate.
-fn point(result: &BenchResult, warmup: Duration, planned: Option<Duration>, meter: &Meter) -> Point {
+fn point(
+    result: &BenchResult,
+    warmup: Duration,
+    planned: Option<Duration>,
+    (meter, slices): (&Meter, Slices),
+) -> Point {
     let total = &result.total;
     let response = total.response_ms.as_ref().filter(|times| times.count > 0);
     let errors = total.errors.values().sum::<u64>() + total.dropped;
@@ -321,8 +296,35 @@ fn point(result: &BenchResult, warmup: Duration, planned: Option<Duration>, mete
         arrived: total.requests + errors,
         pace: planned.map_or(1.0, |planned| pace(total, planned)),
         per_second: per_second.map(|second| second.requests as f64).collect(),
+        slices: slices.speeds,
         generator_cores: meter.cores(),
         machine_idle: meter.idle(),
+    }
+}
+
+/// How fast operations ended in each slice of a measurement.
+#[derive(Default)]
+struct Slices {
+    /// When the last slice ended, and how many operations had ended then.
+    last: Option<(Time, u64)>,
+    speeds: Vec<f64>,
+}
+
+impl Slices {
+    /// The most that are kept.
+    const MAX: usize = 10_000;
+
+    fn note(&mut self, now: Time, done: u64) {
+        let Some((since, before)) = self.last else {
+            self.last = Some((now, done));
+            return;
+        };
+        let length = now - since;
+        if length >= SLICE && self.speeds.len() < Self::MAX {
+            // To a tenth: a file of results need not be longer.
+            self.speeds.push((10.0 * (done - before) as f64 / length.as_secs_f64()).round() / 10.0);
+            self.last = Some((now, done));
+        }
     }
 }
 
@@ -380,42 +382,23 @@ fn ticks_of(text: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use settings::Secret;
-
-    fn target(scripts: Vec<Script>) -> PostgresTarget {
-        PostgresTarget {
-            url: Secret::new("postgres://app:s3cret@127.0.0.1:5432/shop"),
-            scripts: scripts.into_iter().map(|script| (script, 1)).collect(),
-            protocol: crate::plan::QueryProtocol::Simple,
-            scale: 1,
-            schema: "load\"s".to_owned(),
-            variables: Vec::new(),
-        }
-    }
 
     #[test]
     fn a_target_is_shown_without_its_password() {
-        let shown = shown(&target(Vec::new()));
+        let url = settings::Secret::new("mongodb://app:s3cret@127.0.0.1:27017/shop");
+        let work = crate::plan::MongoWork::Ping;
+        let shown = shown(&Target::MongoDb(crate::plan::MongoTarget { url, work, variables: Vec::new() }));
         assert!(shown.contains("127.0.0.1") && shown.contains("shop") && !shown.contains("s3cret"), "{shown}");
     }
 
     #[test]
-    fn only_loads_that_write_are_cleaned_up_after() {
-        let file = |text: &str| Script::File("x.sql".into(), text.to_owned());
-        assert!(vacuums(&target(vec![Script::SelectOnly, file("SELECT updated FROM t;")])).is_empty());
-        assert_eq!(vacuums(&target(vec![file("update t set a = 1;")])), ["VACUUM"]);
-        assert_eq!(vacuums(&target(vec![Script::TpcbLike]))[0], "VACUUM \"load\"\"s\".pgbench_branches");
-    }
-
-    #[test]
-    fn what_others_and_superusers_have_is_not_left_for_a_load() {
-        assert_eq!(Limits { max_connections: 100, reserved: 3, others: 7 }.room(), 90);
-        assert_eq!(Limits { max_connections: 3, reserved: 3, others: 7 }.room(), 0);
-    }
-
-    #[test]
-    fn sessions_of_other_users_count_though_their_type_is_hidden() {
-        assert!(LIMITS.contains("backend_type IS NULL AND datname IS NOT NULL"), "{LIMITS}");
+    fn slices_are_as_long_as_the_looks_are_apart_and_no_shorter_than_a_tenth_of_a_second() {
+        let mut slices = Slices::default();
+        let at = |ms: u64| Time(ms * 1_000_000);
+        for (ms, done) in [(1000, 500), (1050, 510), (1100, 520), (1250, 535), (1340, 600)] {
+            slices.note(at(ms), done);
+        }
+        assert_eq!(slices.speeds, [200.0, 100.0], "what the warm-up did does not count");
     }
 
     #[test]
@@ -439,6 +422,18 @@ mod tests {
         let planned = Duration::from_secs(3);
         assert_eq!(pace(&total(3.2, 250.0), planned), 1.0);
         assert!((pace(&total(3.35, 20.0), planned) - 0.9).abs() < 0.01);
+    }
+
+    #[test]
+    fn who_loses_more_connections_than_it_has_is_sent_away_again_and_again() {
+        let total = |lost: u64| {
+            let mut total = Measured::default();
+            total.connections.closed.insert("error".to_owned(), lost);
+            total.errors.insert("error ERR".to_owned(), 9);
+            total
+        };
+        assert_eq!(sent_away(&total(3), 8), None);
+        assert_eq!(sent_away(&total(50), 8).as_deref(), Some("error ERR"));
     }
 
     #[test]

@@ -129,6 +129,9 @@ pub struct Visit {
     pub errors: u64,
     /// Operations in each whole second.
     pub per_second: Vec<f64>,
+    /// Operations per second in consecutive slices of about a tenth of a second. Empty in files from before they were kept.
+    #[serde(default)]
+    pub slices: Vec<f64>,
     /// Processors that the load generator used.
     pub generator_cores: Option<f64>,
     /// Share of its machine that was idle, 0 to 1.
@@ -214,7 +217,8 @@ pub struct Verdict {
     pub best_from: u32,
     /// See there.
     pub best_to: u32,
-    /// The smallest tested number within 5% of the best throughput: use this one.
+    /// The smallest tested number within 5% of the best throughput: use this one. Where [`Self::advice`] is `range`, no number is
+    /// recommended, and this is the smallest of the safe ones within 5% of their best: what settings are made with.
     pub recommended_clients: u32,
     /// Its throughput, likewise.
     pub recommended_throughput: f64,
@@ -235,6 +239,91 @@ pub struct Verdict {
     pub confidence: String,
     /// Why, and how the numbers came about: three lines for people.
     pub because: Vec<String>,
+    /// `use`: [`Self::recommended_clients`] is recommended. `range`: no number is, because what is known of it may not hold tomorrow;
+    /// [`Self::safe`] is what can be relied on. Empty in files from before it was kept.
+    #[serde(default)]
+    pub advice: String,
+    /// With low confidence: the numbers that do about as well as any, each taken at the slower of its speeds; null: confidence is not
+    /// low, or no number is safe.
+    #[serde(default)]
+    pub safe: Option<Safe>,
+    /// What it would take to be more certain, one sentence each; empty where nothing is in doubt.
+    #[serde(default)]
+    pub to_know: Vec<String>,
+    /// Numbers of clients that have two speeds, or are suspected to.
+    #[serde(default)]
+    pub two_speeds: Vec<TwoSpeeds>,
+    /// How the recommendation did when it was measured again, beside its rivals; null: it was not.
+    #[serde(default)]
+    pub check: Option<Checked>,
+}
+
+impl Verdict {
+    /// No single number is recommended.
+    pub fn is_range(&self) -> bool {
+        self.advice == "range"
+    }
+}
+
+/// Tested numbers of clients that can be relied on.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Safe {
+    /// The smallest.
+    pub from: u32,
+    /// The largest.
+    pub to: u32,
+    /// All of them do so many operations per second, at the slower of the speeds that were seen.
+    pub throughput: f64,
+}
+
+/// A number of clients that is twice as fast in one minute as in another, or so: which of them is chance.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct TwoSpeeds {
+    /// Clients.
+    pub clients: u32,
+    /// How that shows. `between`: some measurements, each with connections of its own, went quite differently from others. `within`: the
+    /// speed changed in the middle of measurements. `neighbours`: a suspicion; only one speed was seen, and it is not what other numbers
+    /// of clients let expect.
+    pub seen: String,
+    /// Operations per second at the slower speed; null: that was not seen.
+    pub slow: Option<f64>,
+    /// The same at the faster speed.
+    pub fast: Option<f64>,
+    /// Measurements at the slower speed; with `within` those that had both.
+    pub slow_times: u32,
+    /// Measurements at the faster speed; likewise.
+    pub fast_times: u32,
+    /// With `neighbours`: the median response time that was measured ...
+    pub p50_ms: Option<f64>,
+    /// ... and the one to be expected.
+    pub expected_p50_ms: Option<f64>,
+}
+
+/// The recommendation beside its rivals, measured in turn after the curve.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Checked {
+    /// `confirmed`: the recommendation was within 5% of the best of them, or noise explains the rest. `moved`: it was not; another was,
+    /// and stood a check of its own. `refuted`: none stood. `unfinished`: the check was interrupted.
+    pub outcome: String,
+    /// What the curve recommended.
+    pub candidate: u32,
+    /// What stood the check; null: nothing did.
+    pub winner: Option<u32>,
+    /// By number of clients: how they did.
+    pub points: Vec<CheckPoint>,
+    /// Every measurement, in order; their rounds count on from 1.
+    pub visits: Vec<Visit>,
+}
+
+/// A number of clients in the check.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CheckPoint {
+    /// Clients.
+    pub clients: u32,
+    /// Measurements.
+    pub visits: u32,
+    /// Operations per second: their median.
+    pub throughput: f64,
 }
 
 fn yes() -> bool {
@@ -274,10 +363,63 @@ pub struct RatePoint {
 pub struct Settings {
     /// `max_size` of the pool; with several instances of the application, the sum of theirs.
     pub max_size: u32,
-    /// `max_connections` of the server.
-    pub max_connections: u32,
-    /// Of these kept free for administrators, backups, replication and a second pool during a deployment.
-    pub reserve: u32,
+    /// `max_connections` of the server; null: it is no PostgreSQL.
+    pub max_connections: Option<u32>,
+    /// Of these kept free for administrators, backups, replication and a second pool during a deployment; null likewise.
+    pub reserve: Option<u32>,
     /// The reasoning in three lines.
     pub because: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Below `<!-- fields:NAME -->`: what the first column of the table names.
+    fn documented(name: &str) -> BTreeSet<String> {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-many-connections.md");
+        let page = std::fs::read_to_string(page).expect("the page is there");
+        let table =
+            page.split(&format!("<!-- fields:{name} -->\n")).nth(1).unwrap_or_else(|| panic!("no table of {name}"));
+        let rows = table.lines().take_while(|line| line.starts_with('|')).filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| row.split('`').next().expect("something").to_owned()).collect()
+    }
+
+    fn fields(value: &Value) -> BTreeSet<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    }
+
+    #[test]
+    fn every_field_of_a_verdict_and_of_a_measurement_is_explained_and_no_other() {
+        let verdict = Verdict {
+            safe: Some(Safe::default()),
+            two_speeds: vec![TwoSpeeds::default()],
+            check: Some(Checked { visits: vec![Visit::default()], ..Checked::default() }),
+            ..Verdict::default()
+        };
+        let verdict = serde_json::to_value(verdict).unwrap();
+        for (value, name) in [
+            (&verdict, "verdict"),
+            (&verdict["safe"], "safe"),
+            (&verdict["two_speeds"][0], "two_speeds"),
+            (&verdict["check"], "check"),
+            (&verdict["check"]["visits"][0], "visit"),
+        ] {
+            assert_eq!(fields(value), documented(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_checks_is_still_read() {
+        let mut verdict = serde_json::to_value(Verdict { recommended_clients: 8, ..Verdict::default() }).unwrap();
+        for field in ["advice", "safe", "to_know", "two_speeds", "check"] {
+            verdict.as_object_mut().unwrap().remove(field);
+        }
+        let verdict: Verdict = serde_json::from_value(verdict).unwrap();
+        assert!(verdict.recommended_clients == 8 && !verdict.is_range() && verdict.check.is_none());
+    }
 }

@@ -1,19 +1,22 @@
-//! A whole sweep of a PostgreSQL: looks at the server and its limits before any load, measures directly, through a pooler, at a rate, and
-//! draws the conclusions. Shows nothing and writes no file.
+//! A whole sweep of a database: looks at the server and its limits before any load, measures directly, checks what that recommends, measures
+//! at a rate and through a pooler, and draws the conclusions. Shows nothing and writes no file.
 
 use std::{fmt, sync::atomic::AtomicBool, time::Duration};
 
 use super::{
-    Measured, Options, ProbeError, Progress, at_rate, measure,
-    real::{self, Limits, Real},
+    Measured, Options, ProbeError, Progress, advice, at_rate,
+    conclusion::{conclude, unchecked},
+    limits::{Limits, limits},
+    measure,
+    real::{self, Real},
     result::{Asked, Curve, FORMAT, SweepResult},
-    verdict::{settings, verdict},
+    verdict::{Reserve, settings},
 };
 use crate::{
-    plan::{PostgresTarget, Script},
+    plan::{Script, Target},
     result::About,
     run::machine,
-    target::{Blame, TargetError, make_room, postgres},
+    target::{self, Blame, TargetError, make_room},
     words,
 };
 
@@ -27,8 +30,8 @@ const ROUNDS_THROUGH: u32 = 3;
 /// What is to be done.
 #[derive(Debug)]
 pub struct Order<'p> {
-    /// The database itself.
-    pub target: PostgresTarget,
+    /// The database itself; no HTTP service.
+    pub target: Target,
     /// A second curve, through a pooler.
     pub through: Option<Through<'p>>,
     /// How.
@@ -55,9 +58,9 @@ pub struct Through<'p> {
 /// The pooler that a second curve is measured through.
 pub enum Pooler<'p> {
     /// One that is there.
-    At(PostgresTarget),
+    At(Target),
     /// One that is started for it, with the number of connections that was found.
-    Started(Box<dyn FnOnce(u32) -> Result<PostgresTarget, SweepError> + 'p>),
+    Started(Box<dyn FnOnce(u32) -> Result<Target, SweepError> + 'p>),
 }
 
 impl fmt::Debug for Pooler<'_> {
@@ -74,6 +77,8 @@ impl fmt::Debug for Pooler<'_> {
 pub enum Stage<'a> {
     /// The curve of this name.
     Curve(&'a str, Progress<'a>),
+    /// The recommendation beside its rivals: clients, measurements done, measurements at most.
+    Check(u32, usize, usize),
     /// Latency at the rate: connections, measurements done, measurements in all.
     Rate(u32, usize, usize),
 }
@@ -131,7 +136,7 @@ impl Order<'_> {
 }
 
 /// Whether this process can have so many connections.
-fn room(target: &PostgresTarget, clients: u32, duration: Duration) -> Result<(), SweepError> {
+fn room(target: &Target, clients: u32, duration: Duration) -> Result<(), SweepError> {
     let plan = real::plan_of(target, clients, real::closed(clients, duration));
     plan.check().map_err(|message| SweepError { blame: Blame::Configuration, message })?;
     Ok(make_room(&plan)?)
@@ -147,19 +152,22 @@ pub fn run(
     progress: &mut dyn FnMut(&Stage<'_>),
 ) -> Result<SweepResult, SweepError> {
     order.check()?;
-    let server = postgres::check(&order.target)?;
+    let server = target::check(&order.target)?;
     if let Some(Through { pooler: Pooler::At(pooler), .. }) = &order.through {
-        postgres::check(pooler).map_err(|error| SweepError {
+        target::check(pooler).map_err(|error| SweepError {
             message: format!("--through: {}", error.message),
             ..SweepError::from(error)
         })?;
     }
-    let limits = real::limits(&order.target)?;
+    let limits = match &order.target {
+        Target::Postgres(target) => Some(limits(target)?),
+        Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
+    };
     let mut warnings = Vec::new();
-    let options = within(order.options, limits, &mut warnings)?;
+    let options = limits.map_or(Ok(order.options), |limits| within(order.options, limits, &mut warnings))?;
     room(&order.target, options.to, options.duration)?;
     warnings.extend(beyond_scale(&order.target, options.to));
-    let mut probe = Real::new(order.target.clone(), Some(limits), order.timeout, options.seed, stop);
+    let mut probe = Real::new(order.target.clone(), limits, order.timeout, options.seed, stop);
     let direct = curve(&mut probe, &options, "directly", &order.target, progress)?;
     let mut result = SweepResult {
         format: FORMAT,
@@ -170,8 +178,9 @@ pub fn run(
         ..SweepResult::default()
     };
     result.direct = ended(direct, &mut result);
-    result.verdict = verdict(&result.direct, real::generator(), options.seed);
-    result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, Some(limits.reserved)));
+    judge(&mut probe, &options, &mut result, progress);
+    let reserve = limits.map_or(Reserve::Other, |limits| Reserve::Postgres(Some(limits.reserved)));
+    result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, reserve));
     if let Some((rate, best)) = order.rate.zip(result.verdict.as_ref().map(|v| v.best_clients))
         && goes_on(&result)
     {
@@ -190,6 +199,22 @@ pub fn run(
     let doubts = doubts(&result);
     result.warnings.extend(doubts);
     Ok(result)
+}
+
+/// The verdict of the direct curve; what it recommends is checked before anybody is told.
+fn judge(probe: &mut Real<'_>, options: &Options, result: &mut SweepResult, progress: &mut dyn FnMut(&Stage<'_>)) {
+    if !goes_on(result) {
+        result.verdict = unchecked(&result.direct, real::generator(), options.seed);
+        return;
+    }
+    let mut shown = |clients, done, all| progress(&Stage::Check(clients, done, all));
+    let (verdict, error) = conclude(probe, options, &result.direct, real::generator(), &mut shown);
+    result.verdict = verdict;
+    match error {
+        None => {}
+        Some(ProbeError::Interrupted) => result.interrupted = true,
+        Some(error) => result.failed = Some(format!("at the check of the recommendation: {error}")),
+    }
 }
 
 fn goes_on(result: &SweepResult) -> bool {
@@ -225,7 +250,7 @@ fn curve(
     probe: &mut Real<'_>,
     options: &Options,
     name: &str,
-    target: &PostgresTarget,
+    target: &Target,
     progress: &mut dyn FnMut(&Stage<'_>),
 ) -> Result<Measured, SweepError> {
     measure(probe, options, (name, &real::shown(target)), &mut |now| progress(&Stage::Curve(name, *now)))
@@ -278,7 +303,8 @@ fn within(options: Options, limits: Limits, warnings: &mut Vec<String>) -> Resul
 }
 
 /// In TPC-B-like loads every transaction updates one of as many branches as the scale says.
-fn beyond_scale(target: &PostgresTarget, to: u32) -> Option<String> {
+fn beyond_scale(target: &Target, to: u32) -> Option<String> {
+    let Target::Postgres(target) = target else { return None };
     let contends = target.scripts.iter().any(|(script, _)| *script == Script::TpcbLike);
     (contends && to > target.scale).then(|| {
         format!(
@@ -317,6 +343,7 @@ fn doubts(result: &SweepResult) -> Vec<String> {
         doubts.extend(errors(curve, result.asked.point_s));
     }
     if let Some(verdict) = &result.verdict {
+        doubts.extend(verdict.two_speeds.iter().map(advice::named));
         match verdict.limited_by.as_deref() {
             Some("generator") => doubts.push(
                 "The load generator used all of its processor, so that this is its limit and not the database's: use a heavier script, \
@@ -357,14 +384,19 @@ fn asked(options: &Options, rate: Option<f64>) -> Asked {
 }
 
 fn about(order: &Order<'_>, server: String) -> About {
-    let protocol = words::protocol(order.target.protocol);
-    let scripts: Vec<String> =
-        order.target.scripts.iter().map(|(script, _)| words::script(script, order.target.scale)).collect();
+    let load = match &order.target {
+        Target::Postgres(target) => {
+            let scripts: Vec<String> =
+                target.scripts.iter().map(|(script, _)| words::script(script, target.scale)).collect();
+            format!("{}, {} protocol", scripts.join(" and "), words::protocol(target.protocol))
+        }
+        other => words::asked(other),
+    };
     About {
         started: machine::seconds_since_1970(),
         seed: order.options.seed,
         shape: "sweep".to_owned(),
-        load: format!("{}, {protocol} protocol", scripts.join(" and ")),
+        load,
         pool: "one connection for each client, opened before and kept".to_owned(),
         target: real::shown(&order.target),
         server: Some(server),
@@ -379,7 +411,7 @@ fn about(order: &Order<'_>, server: String) -> About {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::QueryProtocol;
+    use crate::plan::{PostgresTarget, QueryProtocol};
     use crate::sweep::result::{Steadiness, Verdict, Visit};
 
     fn options(to: u32) -> Options {
@@ -440,14 +472,14 @@ mod tests {
     }
 
     fn order(from: u32, through: u32, rate: Option<f64>) -> Order<'static> {
-        let target = PostgresTarget {
+        let target = Target::Postgres(PostgresTarget {
             url: settings::Secret::new("postgres://app@127.0.0.1/shop"),
             scripts: vec![(Script::SelectOnly, 1)],
             protocol: QueryProtocol::Simple,
             scale: 1,
             schema: "public".to_owned(),
             variables: Vec::new(),
-        };
+        });
         Order {
             through: Some(Through { pooler: Pooler::At(target.clone()), clients: through }),
             target,

@@ -6,11 +6,15 @@
 
 use workload::Random;
 
+pub use super::advice::amount;
 use super::{
+    advice::{self, Doubt},
+    check::Claim,
     chooser::WITHIN,
     curve::{Known, Place},
     ending::{self, Top},
-    result::{Curve, CurvePoint, Estimate, Settings, Verdict},
+    result::{Checked, Curve, CurvePoint, Estimate, Safe, Settings, Verdict, Visit},
+    speeds,
 };
 
 /// Resamples of the curve.
@@ -37,17 +41,21 @@ pub struct Generator {
     pub processors: u32,
 }
 
-/// The verdict; `None` if at no number of clients anything was done.
+/// The verdict, before any check; `None` if at no number of clients anything was done.
 pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
-    let known = Known::of(&curve.visits);
-    let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
-    let best = known.best()?;
-    let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
-    let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
+    with_check(curve, None, generator, seed)
+}
+
+/// The verdict, with what a check of the recommendation found, if there was one.
+pub fn with_check(curve: &Curve, check: Option<Checked>, generator: Generator, seed: u64) -> Option<Verdict> {
+    let Found { known, seen, best, recommended } = Found::of(curve)?;
+    let stood = check.as_ref().and_then(|check| check.winner);
+    let recommended = known.points.iter().find(|p| Some(p.clients) == stood).copied().unwrap_or(recommended);
     let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
     let top = ending::top(&known, best);
-    let bracketed = top == Top::Seen;
     let fewest = known.points.first().map_or(1, |p| p.clients);
+    let checked = check.iter().flat_map(|check| &check.visits);
+    let visits: Vec<Visit> = curve.visits.iter().chain(checked).cloned().collect();
     let mut verdict = Verdict {
         best_clients: best.clients,
         best_throughput: best.believed,
@@ -56,40 +64,93 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
         recommended_clients: recommended.clients,
         recommended_throughput: recommended.believed,
         loss,
-        bracketed,
+        bracketed: top == Top::Seen,
         bracketed_below: fewest == 1 || fewest < recommended.clients.min(best.clients),
         shape: shape(&known, best, top).to_owned(),
-        limited_by: limit(point(curve, best.clients), generator, bracketed),
-        confidence: String::new(),
-        because: Vec::new(),
+        limited_by: limit(point(curve, best.clients), generator, top == Top::Seen),
+        two_speeds: speeds::two_speeds(&visits),
+        check,
+        ..Verdict::default()
     };
-    verdict.confidence = confidence(&verdict, &known).to_owned();
+    let doubts = doubts(&verdict, &known);
+    verdict.confidence = confidence(&verdict, &known, &doubts).to_owned();
+    advise(&mut verdict, &known, &doubts);
     verdict.because = because(curve, &verdict);
     Some(verdict)
 }
 
-/// The settings that follow. `reserved`: what the server keeps for superusers and other roles, if known.
-pub fn settings(verdict: &Verdict, reserved: Option<u32>) -> Settings {
+/// What a check of the curve's recommendation needs; `None`: there is nothing to confirm, since more clients or another load generator
+/// are needed to know anything.
+pub fn claim(verdict: &Verdict, curve: &Curve) -> Option<Claim> {
+    let Found { known, best, recommended, .. } = Found::of(curve)?;
+    let is_hopeless = !verdict.bracketed || verdict.limited_by.as_deref() == Some("generator");
+    let tested = known.points.iter().map(|p| p.clients).collect();
+    let claim = Claim { tested, candidate: recommended.clients, best: best.clients, noise: known.noise };
+    (!is_hopeless).then_some(claim)
+}
+
+/// What the curve says by itself.
+struct Found {
+    known: Known,
+    /// The numbers that were measured often enough to be recommended.
+    seen: Vec<Place>,
+    best: Place,
+    /// The smallest within 5% of the best.
+    recommended: Place,
+}
+
+impl Found {
+    /// `None`: nothing was done.
+    fn of(curve: &Curve) -> Option<Self> {
+        let known = Known::of(&curve.visits);
+        let best = known.best()?;
+        let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
+        let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
+        let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
+        Some(Self { known, seen, best, recommended })
+    }
+}
+
+/// What a server keeps of its connections for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// A PostgreSQL keeps so many for superusers and other roles; `None`: not known.
+    Postgres(Option<u32>),
+    /// Another database, whose limit has nothing to do with its load.
+    Other,
+}
+
+/// The settings that follow.
+pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
     let max_size = verdict.recommended_clients;
-    let reserve = LEAST_RESERVE.max(max_size.div_ceil(10)) + reserved.unwrap_or(0);
     let others = match (verdict.bracketed, verdict.bracketed_below) {
         (true, true) => "",
         (true, false) => " or fewer (fewer than were tested may do as well)",
         (false, _) => " or more (more than was tested may be better)",
     };
-    let because = vec![
-        format!(
-            "max_size {max_size}{others}: the fewest connections within 5% of the best throughput; whoever finds them all busy waits in \
-             the pool, where waiting costs the database nothing."
+    let why = match verdict.safe.filter(|_| verdict.is_range()) {
+        Some(Safe { from, to, .. }) => format!(
+            "no number is certain yet, and this is the smallest of the safe ones ({from} to {to}) within 5% of the best of them"
         ),
-        format!(
-            "max_connections {}: the pool's {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
-            max_size + reserve,
-            reserved.map_or_else(String::new, |n| format!(" ({n} of them the server keeps back itself)")),
-        ),
-        shared(max_size),
-    ];
-    Settings { max_size, max_connections: max_size + reserve, reserve, because }
+        None => "the fewest connections within 5% of the best throughput".to_owned(),
+    };
+    let pool = format!(
+        "max_size {max_size}{others}: {why}; whoever finds them all busy waits in the pool, where waiting costs the database nothing."
+    );
+    let Reserve::Postgres(reserved) = server else {
+        let limit =
+            "The server's own limit of connections must be above that, for every Poolhouse and whoever else connects.";
+        let because = vec![pool, limit.to_owned(), shared(max_size)];
+        return Settings { max_size, max_connections: None, reserve: None, because };
+    };
+    let reserve = LEAST_RESERVE.max(max_size.div_ceil(10)) + reserved.unwrap_or(0);
+    let server = format!(
+        "max_connections {}: the pool's {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
+        max_size + reserve,
+        reserved.map_or_else(String::new, |n| format!(" ({n} of them the server keeps back itself)")),
+    );
+    let because = vec![pool, server, shared(max_size)];
+    Settings { max_size, max_connections: Some(max_size + reserve), reserve: Some(reserve), because }
 }
 
 /// How the instances of an application come by their connections.
@@ -159,15 +220,47 @@ fn limit(at: Option<&CurvePoint>, generator: Generator, seen: bool) -> Option<St
     Some(who.to_owned())
 }
 
-fn confidence(verdict: &Verdict, known: &Known) -> &'static str {
-    let foreign = matches!(verdict.limited_by.as_deref(), Some("generator"));
+/// Why the verdict is not to be relied on; each reason alone makes confidence low.
+fn doubts(verdict: &Verdict, known: &Known) -> Vec<Doubt> {
+    let is_generator = verdict.limited_by.as_deref() == Some("generator");
     let falls = verdict.shape == "falling" && !verdict.bracketed_below;
-    if !verdict.bracketed || falls || foreign || verdict.loss.high > 0.15 || known.noise > 0.15 {
-        "low"
-    } else if !verdict.bracketed_below || verdict.loss.high > 0.10 || known.drifted || known.measured_noise.is_none() {
-        "medium"
-    } else {
-        "high"
+    let decide = [verdict.recommended_clients, verdict.best_clients];
+    let is_unsteady = verdict.two_speeds.iter().any(|t| decide.contains(&t.clients));
+    let is_refuted = verdict.check.as_ref().is_some_and(|check| check.outcome == "refuted");
+    let all = [
+        (!verdict.bracketed, Doubt::NotBracketed),
+        (falls, Doubt::OnlyFalls),
+        (is_generator, Doubt::Generator),
+        (is_unsteady, Doubt::TwoSpeeds),
+        (is_refuted, Doubt::Refuted),
+        (verdict.loss.high > 0.15 || known.noise > 0.15, Doubt::Noise),
+    ];
+    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, doubt)| doubt).collect()
+}
+
+fn confidence(verdict: &Verdict, known: &Known, doubts: &[Doubt]) -> &'static str {
+    let is_confirmed = verdict.check.as_ref().is_none_or(|check| check.outcome == "confirmed");
+    let is_steady = !known.drifted && known.measured_noise.is_some() && verdict.two_speeds.is_empty();
+    match () {
+        () if !doubts.is_empty() => "low",
+        () if is_confirmed && is_steady && verdict.bracketed_below && verdict.loss.high <= 0.10 => "high",
+        () => "medium",
+    }
+}
+
+/// What people are told to do with it.
+fn advise(verdict: &mut Verdict, known: &Known, doubts: &[Doubt]) {
+    let most = known.points.last().map_or(1, |p| p.clients);
+    let is_range = advice::is_range(known, verdict.recommended_clients, &verdict.two_speeds, doubts);
+    verdict.advice = if is_range { "range" } else { "use" }.to_owned();
+    verdict.to_know = advice::to_know(verdict, doubts, most);
+    if doubts.is_empty() {
+        return;
+    }
+    let safe = advice::safe(known, verdict);
+    verdict.safe = safe.map(|(safe, _)| safe);
+    if let Some((_, least)) = safe.filter(|_| is_range) {
+        (verdict.recommended_clients, verdict.recommended_throughput) = (least.clients, least.believed);
     }
 }
 
@@ -212,14 +305,21 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
         }
         _ => String::new(),
     };
-    let rule = format!(
-        "{} operations/s with {}, {:.1}% less than the best ({:.1}% to {:.1}%){saved}.",
-        amount(verdict.recommended_throughput),
-        clients(verdict.recommended_clients),
-        100.0 * verdict.loss.value,
-        100.0 * verdict.loss.low,
-        100.0 * verdict.loss.high,
-    );
+    let rule = match verdict.safe.filter(|_| verdict.is_range()) {
+        Some(Safe { from, to, throughput }) => {
+            let slowest = if verdict.two_speeds.is_empty() { "" } else { ", each at the slower of its speeds" };
+            let who = if from == to { clients(from) } else { format!("{from} to {to} clients") };
+            format!("{who} did {} operations/s or more{slowest}.", amount(throughput))
+        }
+        None => format!(
+            "{} operations/s with {}, {:.1}% less than the best ({:.1}% to {:.1}%){saved}.",
+            amount(verdict.recommended_throughput),
+            clients(verdict.recommended_clients),
+            100.0 * verdict.loss.value,
+            100.0 * verdict.loss.low,
+            100.0 * verdict.loss.high,
+        ),
+    };
     let limit = limit_in_words(curve, verdict);
     let noise = curve.steadiness.noise.map_or_else(
         || "nothing was measured twice".to_owned(),
@@ -228,8 +328,35 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
     vec![
         course(curve, verdict),
         rule,
-        format!("Confidence {}: {} measurements, {noise}, {limit}.", verdict.confidence, curve.visits.len()),
+        format!(
+            "Confidence {}: {} measurements, {noise}, {limit}{}.",
+            verdict.confidence,
+            curve.visits.len(),
+            check(verdict)
+        ),
     ]
+}
+
+/// What became of the check, in words that go on.
+fn check(verdict: &Verdict) -> String {
+    let Some(check) = &verdict.check else { return String::new() };
+    let rivals: Vec<String> =
+        check.points.iter().filter(|p| Some(p.clients) != check.winner).map(|p| p.clients.to_string()).collect();
+    let times = check.points.iter().map(|p| p.visits).max().unwrap_or(0);
+    match (check.outcome.as_str(), check.winner) {
+        ("confirmed", Some(winner)) => {
+            format!("; measured again {times} times in turn with {}, {winner} stood", rivals.join(", "))
+        }
+        ("moved", Some(winner)) => format!(
+            "; measured again in turn with others, {} did not stand, and {winner} did beside {}",
+            check.candidate,
+            rivals.join(", ")
+        ),
+        ("refuted", _) => {
+            format!("; measured again in turn with others, {} did not stand, nor did what beat it", check.candidate)
+        }
+        _ => "; the check at the end was not finished".to_owned(),
+    }
 }
 
 fn limit_in_words(curve: &Curve, verdict: &Verdict) -> &'static str {
@@ -256,26 +383,10 @@ fn point(curve: &Curve, clients: u32) -> Option<&CurvePoint> {
     curve.points.iter().find(|p| p.clients == clients)
 }
 
-/// A number for people: `12,341`, `8.4`.
-pub fn amount(number: f64) -> String {
-    if number < 100.0 {
-        return format!("{number:.1}");
-    }
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::{curve_of, result::Visit};
+    use crate::sweep::curve_of;
 
     const GENERATOR: Generator = Generator { threads: 1, processors: 2 };
 
@@ -311,7 +422,7 @@ mod tests {
         assert_eq!((verdict.shape.as_str(), verdict.confidence.as_str()), ("rising", "low"));
         assert!(verdict.because[0].contains("not bracketed"), "{:?}", verdict.because);
         assert!(verdict.because[2].contains("no limit was reached"), "{:?}", verdict.because);
-        assert!(settings(&verdict, Some(3)).because[0].contains("or more"));
+        assert!(settings(&verdict, Reserve::Postgres(Some(3))).because[0].contains("or more"));
     }
 
     #[test]
@@ -336,7 +447,7 @@ mod tests {
         let falls = judged(&[(8, 100.0), (16, 80.0), (32, 60.0), (64, 30.0)]);
         assert!(!falls.bracketed_below && falls.confidence == "low", "{falls:?}");
         assert!(falls.because[0].contains("Fewer than 8 clients were not tested"), "{:?}", falls.because);
-        assert!(settings(&falls, None).because[0].contains("8 or fewer"));
+        assert!(settings(&falls, Reserve::Postgres(None)).because[0].contains("8 or fewer"));
         let inside = judged(&[(8, 50.0), (16, 80.0), (32, 100.0), (64, 70.0)]);
         assert!(inside.bracketed_below && !inside.because[0].contains("not tested"), "{inside:?}");
         let recommended = judged(&[(8, 98.0), (16, 100.0), (32, 80.0), (64, 70.0)]);
@@ -370,17 +481,20 @@ mod tests {
     #[test]
     fn settings_leave_a_reserve_on_the_server() {
         let verdict = Verdict { recommended_clients: 40, bracketed: true, bracketed_below: true, ..Verdict::default() };
-        let few = settings(&verdict, Some(3));
-        assert_eq!((few.max_size, few.reserve, few.max_connections), (40, 13, 53));
-        let many = settings(&Verdict { recommended_clients: 400, ..verdict }, None);
-        assert_eq!((many.reserve, many.max_connections), (40, 440));
+        let few = settings(&verdict, Reserve::Postgres(Some(3)));
+        assert_eq!((few.max_size, few.reserve, few.max_connections), (40, Some(13), Some(53)));
+        let many = settings(&Verdict { recommended_clients: 400, ..verdict.clone() }, Reserve::Postgres(None));
+        assert_eq!((many.reserve, many.max_connections), (Some(40), Some(440)));
+        let other = settings(&verdict, Reserve::Other);
+        assert_eq!((other.max_size, other.reserve, other.max_connections), (40, None, None));
+        assert!(other.because.len() == 3 && !other.because[1].contains("max_connections"), "{:?}", other.because);
         assert!(few.because[1].contains("3 of them the server keeps back"), "{:?}", few.because);
     }
 
     #[test]
     fn what_instances_get_adds_up_to_no_more_than_there_is() {
         let said = |recommended_clients| {
-            settings(&Verdict { recommended_clients, ..Verdict::default() }, None).because[2].clone()
+            settings(&Verdict { recommended_clients, ..Verdict::default() }, Reserve::Postgres(None)).because[2].clone()
         };
         assert!(said(16).contains("4 instances each has 4"), "{}", said(16));
         for few in 1..4 {
@@ -392,13 +506,5 @@ mod tests {
     fn nothing_done_gives_no_verdict() {
         assert_eq!(verdict(&curve(&[(1, 0.0), (2, 0.0)]), GENERATOR, 1), None);
         assert_eq!(verdict(&Curve::default(), GENERATOR, 1), None);
-    }
-
-    #[test]
-    fn amounts_have_thousands_set_apart() {
-        assert_eq!(
-            [amount(8.44), amount(999.4), amount(12_341.2), amount(1_234_567.0)],
-            ["8.4", "999", "12,341", "1,234,567"]
-        );
     }
 }

@@ -10,6 +10,7 @@ use bench::{
     record::Histogram,
     report::files,
     result::{BenchResult, Percentiles},
+    sweep::advice,
 };
 use settings::Section;
 
@@ -248,6 +249,10 @@ impl Wishes {
                 "One measurement of the curve varies by {}: what follows from it is uncertain by as much.",
                 crate::words::percent(noise)
             ));
+        }
+        let verdict = sweep.as_ref().and_then(|sweep| sweep.verdict.as_ref());
+        for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
+            assumed.push(format!("Of the curve: {} The plan takes what was measured.", advice::named(speeds)));
         }
         let curve = sweep.as_ref().map(|sweep| Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned())));
         let mut curve = curve.transpose()?;

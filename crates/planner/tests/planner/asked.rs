@@ -77,3 +77,18 @@ fn without_objectives_there_are_some_and_that_is_said() {
     assert_eq!(texts, ["pool_wait_p99<7ms", "errors<0.1%"]);
     assert!(question.own_objectives && question.assumed.iter().any(|text| text.contains("No objective was given")));
 }
+
+#[test]
+fn what_a_sweep_says_of_two_speeds_is_among_what_is_assumed() {
+    let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/connections-2026-11-22.json");
+    let speeds = r#""verdict": { "two_speeds": [{ "clients": 1, "seen": "between", "slow": 1200.0, "fast": 5500.0, "slow_times": 2,
+        "fast_times": 3, "p50_ms": null, "expected_p50_ms": null }],"#;
+    let text = std::fs::read_to_string(known).unwrap().replacen("\"verdict\": {", speeds, 1);
+    let path = std::env::temp_dir().join(format!("poolhouse-two-speeds-{}.json", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let wishes = Wishes { curve: Some(path.clone()), ..Wishes::default() };
+    let question = from_text(Path::new("p.toml"), FILE, &|_| None, false, &wishes);
+    std::fs::remove_file(&path).unwrap();
+    let assumed = question.unwrap().assumed.join("\n");
+    assert!(assumed.contains("1 client has two speeds: 1,200/s in 2 of 5"), "{assumed}");
+}

@@ -20,15 +20,14 @@ use ::bench::{
 };
 use settings::Secret;
 
-use super::{
-    BenchArgs, bad_usage, frozen, load::LoadFlags, output, pool_under_test::PoolFlags, target::WorkFlags, way::WayFlags,
-};
+use super::{BenchArgs, bad_usage, frozen, load::LoadFlags, output, pool_under_test::PoolFlags, way::WayFlags};
 use crate::{
     command_line::command_line,
     interrupt::{self, Interrupt},
     output_file::Outputs,
     private::{PrivateDatabase, cleanup::Cleanup},
     sweep,
+    work::WorkFlags,
 };
 
 /// The live display is told so often what there is.
@@ -337,12 +336,12 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
             let poolhouse = database
                 .start_poolhouse(&wishes)
                 .map_err(|error| SweepError { blame: Blame::Machine, message: format!("{error:#}") })?;
-            Ok(PostgresTarget { url: poolhouse.url, ..target })
+            Ok(Target::Postgres(PostgresTarget { url: poolhouse.url, ..target }))
         };
         Through { pooler: Pooler::Started(Box::new(start)), clients }
     });
     let order = Order {
-        target: plan.target,
+        target: Target::Postgres(plan.target),
         through,
         options: plan.options,
         rate: plan.rate,

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use ::bench::{
     report::{self, printable},
     sweep::{
-        result::{AtRate, Curve, SweepResult},
-        verdict::amount,
+        advice::{amount, lead},
+        result::{AtRate, Curve, SweepResult, Verdict},
     },
 };
 
@@ -22,27 +22,24 @@ pub fn text(result: &SweepResult) -> String {
     if let Some(scenario) = report::scenario(&result.about) {
         let _ = writeln!(text, "{scenario}\n");
     }
-    let (best, recommended) = result.verdict.as_ref().map_or((0, 0), |v| (v.best_clients, v.recommended_clients));
-    curve(&mut text, &result.direct, best, recommended);
+    let verdict = result.verdict.as_ref();
+    curve(&mut text, &result.direct, verdict);
     if result.verdict.is_some() {
         text.push_str("smoothed: near the top drawn towards the neighbours; best and recommendation go by it\n");
     }
     if let Some(through) = &result.through {
         let _ = writeln!(text, "\n{}", printable(&format!("{}, {}", through.name, through.target)));
-        curve(&mut text, through, 0, 0);
+        curve(&mut text, through, None);
     }
     if let Some(at_rate) = &result.at_rate {
         rate(&mut text, at_rate);
     }
-    if let Some(verdict) = &result.verdict {
-        let open = match (verdict.bracketed, verdict.bracketed_below) {
-            (true, true) => "",
-            (true, false) => " or fewer (fewer were not tested)",
-            (false, _) => " or more (not bracketed)",
-        };
-        let one = if verdict.recommended_clients == 1 { "" } else { "s" };
-        let _ = writeln!(text, "\nUse {} connection{one}{open}.", verdict.recommended_clients);
+    if let Some(verdict) = verdict {
+        let _ = writeln!(text, "\n{}", printable(&lead(verdict)));
         verdict.because.iter().for_each(|line| writeln!(text, "  {}", printable(line)).expect("a string"));
+        for line in &verdict.to_know {
+            let _ = writeln!(text, "  To know more: {}", printable(line));
+        }
     }
     law(&mut text, &result.direct);
     if let Some(settings) = &result.settings {
@@ -55,17 +52,24 @@ pub fn text(result: &SweepResult) -> String {
     text
 }
 
-fn curve(text: &mut String, curve: &Curve, best: u32, recommended: u32) {
+/// What is marked of a curve: what to use, or what is safe; and the best.
+fn mark(clients: u32, verdict: &Verdict) -> &'static str {
+    let is_safe = verdict.safe.is_some_and(|safe| (safe.from..=safe.to).contains(&clients));
+    match () {
+        () if !verdict.is_range() && clients == verdict.recommended_clients => "  <- use this",
+        () if verdict.is_range() && is_safe => "  <- safe",
+        () if clients == verdict.best_clients => "  <- the best",
+        () => "",
+    }
+}
+
+fn curve(text: &mut String, curve: &Curve, verdict: Option<&Verdict>) {
     let top = curve.points.iter().map(|p| p.throughput).fold(0.0, f64::max);
     let _ = writeln!(text, "clients  operations/s   +-%  smoothed     p50      p95      p99 ms  times");
     for point in &curve.points {
         let half = if point.throughput > 0.0 { 50.0 * (point.high - point.low) / point.throughput } else { 0.0 };
         let bar = if top > 0.0 { (BAR * point.throughput / top).round() as usize } else { 0 };
-        let mark = match point.clients {
-            n if n == recommended => "  <- use this",
-            n if n == best => "  <- the best",
-            _ => "",
-        };
+        let mark = verdict.map_or("", |verdict| mark(point.clients, verdict));
         let _ = writeln!(
             text,
             "{:>7}  {:>12}  {:>4.1} {:>9} {:>8} {:>8} {:>8} {:>6}  {}{mark}",
@@ -132,7 +136,7 @@ fn milliseconds(time: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::bench::sweep::result::{CurvePoint, RatePoint, Verdict};
+    use ::bench::sweep::result::{CurvePoint, RatePoint, Safe};
 
     #[test]
     fn the_table_marks_what_to_use_and_leaves_out_what_is_not_known() {
@@ -164,5 +168,32 @@ mod tests {
         assert!(line("did not keep up").contains('-'), "what is not known is no zero");
         line("warning: Careful.");
         assert!(line("boo").contains("\u{fffd}[2J") && !text.contains('\u{1b}'), "what servers say moves no cursor");
+    }
+
+    #[test]
+    fn a_range_is_told_without_a_number_to_use() {
+        let point = |clients| CurvePoint { clients, throughput: 1000.0, ..CurvePoint::default() };
+        let verdict = Verdict {
+            best_clients: 1,
+            recommended_clients: 2,
+            bracketed: true,
+            bracketed_below: true,
+            advice: "range".to_owned(),
+            safe: Some(Safe { from: 2, to: 8, throughput: 900.0 }),
+            to_know: vec!["Sweep again.".to_owned()],
+            ..Verdict::default()
+        };
+        let result = SweepResult {
+            direct: Curve { points: [1, 2, 8, 16].map(point).to_vec(), ..Curve::default() },
+            verdict: Some(verdict),
+            ..SweepResult::default()
+        };
+        let text = text(&result);
+        assert!(text.contains("No number is recommended yet. 2 to 8 connections are safe.\n"), "{text}");
+        assert!(
+            text.contains("To know more: Sweep again.") && !text.contains("Use ") && !text.contains("use this"),
+            "{text}"
+        );
+        assert_eq!((text.matches("<- safe").count(), text.matches("<- the best").count()), (2, 1), "{text}");
     }
 }

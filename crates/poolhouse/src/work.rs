@@ -1,4 +1,4 @@
-//! What is asked, as the command line says it.
+//! What is asked of a target, as the command line says it.
 
 use std::path::Path;
 
@@ -160,6 +160,11 @@ impl WorkFlags {
     /// Whether tables are to be made first.
     pub fn init(&self) -> bool {
         self.init
+    }
+
+    /// Whether scripts are asked, which stand in files and need no tables or documents of ours.
+    pub fn has_scripts(&self) -> bool {
+        !self.script.is_empty()
     }
 
     /// The target at a URL.
