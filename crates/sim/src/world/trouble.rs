@@ -65,6 +65,7 @@ impl World {
             11 => {
                 self.tell(|| format!("pool {pool} has an errand"));
                 let now = self.clock(pool);
+                self.posts[pool].oracle.errand = true;
                 self.posts[pool].pool.errand(now);
                 self.pump(pool, None);
             }
