@@ -431,7 +431,13 @@ impl MongoDb {
             let key = (Arc::clone(&client.user), session);
             if let Some(host) = self.transactions.host(&key, number) {
                 self.transactions.ended(&key, number);
-                self.add_chore(&client.user, host, Chore::Abort { session, number }, out);
+                let chore = Chore::Abort { session, number };
+                let sent = matches!(client.state, State::Sending { .. } | State::Awaiting(_));
+                match self.directory.route(&client.user, host) {
+                    // A driver that has lost a commit asks for it once more, over another connection: that is not to come too late.
+                    Ok(pool) if sent && client.request.transaction == Transaction::Ends => self.chores.add(pool, chore),
+                    _ => self.add_chore(&client.user, host, chore, out),
+                }
             }
         }
     }
