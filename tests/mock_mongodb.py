@@ -232,7 +232,20 @@ class Member:
         killed = [cursor for cursor in command["cursors"] if self.cursors.pop(cursor, None) is not None]
         return {"cursorsKilled": killed, "cursorsNotFound": [cursor for cursor in command["cursors"] if cursor not in killed], "ok": 1.0}
 
-    def do_endsessions(self, _):
+    def do_endsessions(self, command):
+        return self.forget(command["endSessions"])
+
+    def do_killsessions(self, command):
+        return self.forget(command["killSessions"])
+
+    def do_killallsessions(self, _):
+        return {"ok": 1.0}
+
+    def forget(self, sessions):
+        """Sessions end here: their transactions are over."""
+        ended = {bytes(session["id"]) for session in sessions}
+        for key in [key for key, (at, _) in self.deployment.transactions.items() if key[0] in ended and at == self.number]:
+            del self.deployment.transactions[key]
         return {"ok": 1.0}
 
 

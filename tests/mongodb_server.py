@@ -152,6 +152,14 @@ class StandIn(MongoServer):
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         return f"mongodb://{hosts}/" + ("" if self.sharded else "?replicaSet=rs0")
 
+    def ask_each(self, *command, **more):
+        """What each member answers, asked directly."""
+        answers = []
+        for port in self.ports:
+            with pymongo.MongoClient(f"mongodb://127.0.0.1:{port}/?directConnection=true") as client:
+                answers.append(client.admin.command(*command, **more))
+        return answers
+
     def ask(self, *command, **more):
         """What the primary answers, asked directly: of an election, or of commands that are to fail."""
         with self.connect() as client:

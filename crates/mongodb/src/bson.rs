@@ -35,6 +35,10 @@ pub enum Value<'a> {
     Int64(i64),
     /// An id as drivers make them.
     ObjectId([u8; 12]),
+    /// A time, in milliseconds since 1970.
+    Time(i64),
+    /// A time of replication: what is greater is later.
+    Timestamp(u64),
     /// Nothing.
     Null,
     /// Of another type.
@@ -104,6 +108,8 @@ impl<'a> Element<'a> {
             0x05 => Value::Binary(raw[4], &raw[5..]),
             0x07 => Value::ObjectId(fixed(raw)),
             0x08 => Value::Bool(raw[0] != 0),
+            0x09 => Value::Time(i64::from_le_bytes(fixed(raw))),
+            0x11 => Value::Timestamp(u64::from_le_bytes(fixed(raw))),
             0x0a => Value::Null,
             0x10 => Value::Int32(i32::from_le_bytes(fixed(raw))),
             0x12 => Value::Int64(i64::from_le_bytes(fixed(raw))),
@@ -296,6 +302,16 @@ impl<'a> Writer<'a> {
     /// A time, in milliseconds since 1970.
     pub fn time(&mut self, name: &str, milliseconds: i64) -> &mut Self {
         self.element(0x09, name, &milliseconds.to_le_bytes())
+    }
+
+    /// A time of replication.
+    pub fn timestamp(&mut self, name: &str, time: u64) -> &mut Self {
+        self.element(0x11, name, &time.to_le_bytes())
+    }
+
+    /// Another document.
+    pub fn embed(&mut self, name: &str, document: Document<'_>) -> &mut Self {
+        self.element(0x03, name, document.0)
     }
 
     /// An id as drivers make them.

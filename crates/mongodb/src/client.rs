@@ -12,8 +12,8 @@ use crate::{
     greeters::Greeter,
     login::Exchange,
     routes::{Goal, Named},
+    selection::Wanted,
     streams::Waiting,
-    tags::TagSet,
     wire::{Answers, Header, MORE_TO_COME, Op},
 };
 
@@ -40,10 +40,10 @@ pub struct Client {
     pub(crate) greeter: Option<Greeter>,
     /// It was one of them, and has said a part of something.
     pub(crate) was_greeter: bool,
-    /// When it has waited long enough for a host.
-    pub(crate) until: Option<Duration>,
-    /// The sets of tags that its request names.
-    pub(crate) tags: Option<Arc<[TagSet]>>,
+    /// Since when its request waits, for a host or for a server.
+    pub(crate) since: Option<Duration>,
+    /// What its request wants of a host.
+    pub(crate) wanted: Option<Arc<Wanted>>,
     /// Others may wait for the rest of its request.
     pub(crate) stalls: bool,
     pub(crate) user: Arc<str>,
@@ -58,8 +58,17 @@ pub struct Client {
     pub(crate) waiting: Option<Waiting>,
     /// The hosts that are asked next for a cursor that nobody remembers.
     pub(crate) others: Vec<usize>,
+    /// Its request goes to all hosts, and so much is answered.
+    pub(crate) gathered: Option<Box<Gathered>>,
     /// The beginning of a request whose body is far behind; all of one that may have to be sent to another host.
     pub(crate) held: Vec<u8>,
+}
+
+/// What hosts have answered to a command that goes to all of them.
+#[derive(Default, Debug)]
+pub(crate) struct Gathered {
+    /// The first answer that is an error, as a message.
+    pub(crate) error: Option<Vec<u8>>,
 }
 
 /// When a client that is turned away hears of it.
@@ -90,8 +99,8 @@ pub(crate) enum State {
     Idle,
     /// It waits until a host is known that can serve it.
     Parked { until: Duration },
-    /// It waits for a server.
-    Queued,
+    /// It waits for a server of this host; no longer than until then, if it has waited at another host before.
+    Queued { host: u32, until: Option<Duration> },
     /// So many bytes of it are not yet with its server.
     Sending { server: ServerTag, left: usize },
     /// It is answered.
@@ -248,8 +257,7 @@ impl Client {
             State::Sending { left, .. } => left,
             _ => 0,
         };
-        let text = "Poolhouse: the connection to MongoDB was lost; whether the command was carried out is not known";
-        self.tell_failure(me, &Failure::new(Code::HostUnreachable, text).transient(), out);
+        self.tell_failure(me, &Failure::of_lost_server(), out);
         self.drop_rest(left);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         out.push(Effect::Wake { client: me });

@@ -53,6 +53,12 @@ pub trait Directory: Send + Sync + 'static {
     /// The name of the replica set that they must be of, if that is configured.
     fn replica_set(&self) -> Option<Arc<str>>;
 
+    /// Several users have one login at the upstream, which cannot tell them apart.
+    fn shares_login(&self) -> bool;
+
+    /// How much longer than those of the nearest host the answers of a host may take that reads are sent to.
+    fn local_threshold(&self) -> Duration;
+
     /// How long a client waits until a host is known that can serve it.
     fn patience(&self) -> Duration;
 
@@ -61,6 +67,9 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// There is none, for this reason, which is told to the client.
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String>;
+
+    /// How long a client waits for a server of a pool while all are busy; `None` is for ever.
+    fn max_wait(&self, pool: PoolId) -> Option<Duration>;
 
     /// How many requests may keep a server of a pool while they wait for what others may write.
     fn max_pinned(&self, pool: PoolId) -> u32;

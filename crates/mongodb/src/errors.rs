@@ -5,6 +5,8 @@
 //! has the label `ResumableChangeStreamError`. So an error has a label only if that is right: not when waiting took too long (all would come
 //! back at once), and not where a second attempt may do a thing twice.
 
+use std::time::Duration;
+
 use protocol::{LeaseFailure, Refusal};
 
 use crate::{
@@ -24,6 +26,7 @@ pub enum Code {
     MaxTimeMsExpired = 50,
     CommandFailed = 125,
     FailedToSatisfyReadPreference = 133,
+    MaxStalenessOutOfRange = 160,
     NoSuchTransaction = 251,
     MechanismUnavailable = 334,
     TemporarilyUnavailable = 365,
@@ -41,6 +44,7 @@ impl Code {
             Self::MaxTimeMsExpired => "MaxTimeMSExpired",
             Self::CommandFailed => "CommandFailed",
             Self::FailedToSatisfyReadPreference => "FailedToSatisfyReadPreference",
+            Self::MaxStalenessOutOfRange => "MaxStalenessOutOfRange",
             Self::NoSuchTransaction => "NoSuchTransaction",
             Self::MechanismUnavailable => "MechanismUnavailable",
             Self::TemporarilyUnavailable => "TemporarilyUnavailable",
@@ -101,6 +105,27 @@ impl Failure {
                 Self::new(Code::HostUnreachable, "Poolhouse: the pool of this database was closed").transient()
             }
         }
+    }
+
+    /// No server became free, neither at the host that it was for at first nor at the one that it is for now.
+    pub fn of_another_wait(waited: Duration) -> Self {
+        let text = format!(
+            "Poolhouse: no server connection became free within {} ms (max_wait_time); another host was elected meanwhile",
+            waited.as_millis()
+        );
+        Self::new(Code::MaxTimeMsExpired, text)
+    }
+
+    /// The server's connection has ended before its answer came.
+    pub fn of_lost_server() -> Self {
+        let text = "Poolhouse: the connection to MongoDB was lost; whether the command was carried out is not known";
+        Self::new(Code::HostUnreachable, text).transient()
+    }
+
+    /// A transaction cannot go on at another host.
+    pub fn of_old_primary() -> Self {
+        let text = "Poolhouse: the primary at which this transaction began is the primary no longer";
+        Self::new(Code::NoSuchTransaction, text).transient()
     }
 
     /// So many wait already for what others may write.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     bson::{Document, Malformed, Value},
+    cluster_time::ClusterTime,
     tags::{self, TagSet},
 };
 
@@ -32,6 +33,10 @@ pub struct Facts {
     pub tags: TagSet,
     /// Which election made it the primary: what is greater is later.
     pub election: (i64, [u8; 12]),
+    /// The date of its last write, by the clock of the primary that did it, in milliseconds.
+    pub last_write: Option<i64>,
+    /// The time of its deployment.
+    pub time: Option<Arc<ClusterTime>>,
 }
 
 impl Facts {
@@ -43,6 +48,8 @@ impl Facts {
             session_minutes: None,
             tags: TagSet::new(),
             election: (0, [0; 12]),
+            last_write: None,
+            time: ClusterTime::read(answer)?.map(Arc::new),
         };
         let (mut primary, mut secondary, mut mongos, mut uninitialised) = (false, false, false, false);
         let mut hidden = false;
@@ -61,6 +68,10 @@ impl Facts {
                     facts.session_minutes = value.integer().and_then(|minutes| minutes.try_into().ok());
                 }
                 "tags" => facts.tags = tags::of_member(value),
+                "lastWrite" => {
+                    let date = value.document().map(|last| last.get("lastWriteDate")).transpose()?.flatten();
+                    facts.last_write = if let Some(Value::Time(date)) = date { Some(date) } else { None };
+                }
                 "setVersion" => facts.election.0 = value.integer().unwrap_or(0),
                 "electionId" => {
                     if let Value::ObjectId(id) = value {

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{
     bson::{Value, Writer},
+    cluster_time::ClusterTime,
     command::Command,
     topology::Pose,
 };
@@ -48,7 +49,13 @@ impl Asked {
     }
 
     /// Writes the answer. `service` is the same for all of a process's life.
-    pub fn answer(self, pose: Pose, connection: i32, service: [u8; 12], answer: &mut Writer<'_>) {
+    pub fn answer(
+        self,
+        (pose, time): (Pose, Option<&ClusterTime>),
+        connection: i32,
+        service: [u8; 12],
+        answer: &mut Writer<'_>,
+    ) {
         answer.bool(if self.old { "ismaster" } else { "isWritablePrimary" }, true);
         if self.hello_ok {
             answer.bool("helloOk", true);
@@ -73,5 +80,8 @@ impl Asked {
             answer.texts("saslSupportedMechs", MECHANISMS);
         }
         answer.double("ok", 1.0);
+        if let Some(time) = time {
+            time.write(answer);
+        }
     }
 }

@@ -11,6 +11,7 @@ mod answers;
 pub mod bson;
 mod chores;
 mod client;
+mod cluster_time;
 mod command;
 mod cursors;
 mod directory;
@@ -25,12 +26,15 @@ mod requester;
 mod requests;
 mod routes;
 mod scan;
+mod selection;
 mod server;
+mod sessions;
 mod stalls;
 mod streams;
 mod tags;
 mod topology;
 mod transactions;
+mod waits;
 pub mod wire;
 
 use std::{
@@ -47,8 +51,14 @@ use protocol::{
 };
 
 use self::{
-    chores::Chores, cursors::Cursors, facts::Facts, greeters::Greeters, stalls::Stalls, streams::Streams,
-    topology::Topology, transactions::Transactions,
+    chores::Chores,
+    cursors::Cursors,
+    facts::Facts,
+    greeters::Greeters,
+    stalls::Stalls,
+    streams::Streams,
+    topology::{Ask, Heard, Topology},
+    transactions::Transactions,
 };
 pub use self::{
     client::Client,
@@ -59,6 +69,8 @@ pub use self::{
 pub use scram::KeyCache;
 /// What is stored of a user's password.
 pub use scram::Verifier;
+/// The default of [`Directory::local_threshold`]: that of drivers and of mongos.
+pub use selection::WINDOW as LOCAL_THRESHOLD;
 
 /// The protocol object.
 pub struct MongoDb {
@@ -109,9 +121,9 @@ impl MongoDb {
     }
 
     /// A host has told what it is.
-    fn learn(&self, host: usize, facts: Facts, out: &mut Outbox) {
+    fn learn(&self, host: usize, facts: Facts, heard: Heard, out: &mut Outbox) {
         if !topology::is_other_set(&facts, self.directory.replica_set().as_ref()) {
-            self.topology().learn(host, facts, out);
+            self.topology().learn(host, facts, heard, out);
         }
     }
 }
@@ -124,7 +136,8 @@ impl Protocol for MongoDb {
         {
             let mut topology = self.topology();
             if topology.is_beat_due(now) {
-                topology.keep_only(self.directory.hosts());
+                topology.keep_only(self.directory.hosts(), out);
+                topology.window = self.directory.local_threshold();
             }
             topology.tell_time(now, out);
         }
@@ -178,7 +191,7 @@ impl Protocol for MongoDb {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
-        self.beat(me, server, key, !bytes.is_empty(), out);
+        self.beat(me, server, key, Ask::read(bytes), out);
     }
 
     fn client_gone(
@@ -205,16 +218,18 @@ impl Protocol for MongoDb {
         self.on_refused(me, client, &why, out);
     }
 
-    /// Nothing that a client does stays with a connection: what it leaves belongs to its session or its cursors. Only the sign that its
-    /// last request is done with may be due.
-    fn reset(&self, _: ServerTag, _: &mut Server, _: &mut Outbox) {}
+    /// Nothing that a client does stays with a connection: what it leaves belongs to its session or its cursors. The sign that its last
+    /// request is done with may be due, or there are chores.
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.on_errand(me, server, out);
+    }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.check(me, out);
     }
 
-    fn retire(&self, _: ServerTag, server: &mut Server, _: &mut Outbox) {
-        self.server_retired(server);
+    fn retire(&self, _: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.server_retired(server, out);
     }
 
     fn cancel(

@@ -36,7 +36,11 @@ impl MongoDb {
             name if greets(name) => {
                 let asked = Asked::of(command);
                 client.request.greets = true;
-                let Some(pose) = self.topology().pose() else { return Ok(Some(Taken::Parks)) };
+                let (pose, time) = {
+                    let topology = self.topology();
+                    (topology.pose(), topology.cluster_time())
+                };
+                let Some(pose) = pose else { return Ok(Some(Taken::Parks)) };
                 if asked.is_load_balanced() && pose.session_minutes.is_none() {
                     let text = "Poolhouse: this MongoDB knows no sessions, so it cannot be used with loadBalanced=true";
                     return Err(Failure::new(Code::CommandFailed, text));
@@ -45,7 +49,9 @@ impl MongoDb {
                     client.belongings.get_or_insert_default();
                 }
                 out.insert(Peer::Client(me), |to| {
-                    wire::answer(to, answers, |answer| asked.answer(pose, client.number, self.service, answer));
+                    wire::answer(to, answers, |answer| {
+                        asked.answer((pose, time.as_deref()), client.number, self.service, answer)
+                    });
                 });
                 if !client.counted && client.login.is_none() && client.refused.is_none() && !client.was_greeter {
                     // Monitors of drivers never do anything else: that is no login that takes long.
@@ -101,10 +107,6 @@ impl MongoDb {
             name if is_misspelt(name) => {
                 let text = format!("no such command: '{name}'");
                 Err(Failure::new(Code::CommandNotFound, text))
-            }
-            "killAllSessions" | "killAllSessionsByPattern" => {
-                let text = format!("Poolhouse: {} would end the sessions of others, too", command.name);
-                Err(Failure::new(Code::Unauthorized, text))
             }
             name if name.starts_with("replSet") => Err(Failure::new(
                 Code::CommandNotFound,
@@ -162,6 +164,7 @@ impl MongoDb {
             return Ok(());
         }
         if !std::mem::replace(&mut client.counted, true) {
+            self.topology().enter(me, client.key);
             out.push(Effect::LoggedIn { client: me, pool });
         }
         out.push(Effect::Standing { client: me, standing: Standing::Idle });

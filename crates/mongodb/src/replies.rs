@@ -12,10 +12,12 @@ use crate::{
     client::{Client, State},
     command::Transaction,
     cursors::Place,
+    errors::Failure,
     facts::Facts,
     login::Next,
     scan::Scan,
     server::{Answer, Role, Server},
+    topology::{Ask, Heard},
     wire::{self, Answers, Body, HEADER, Header, MORE_TO_COME},
 };
 
@@ -27,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Cursors of a connection behind a load balancer before it is looked which of them are closed.
 const MAX_OWN_CURSORS: usize = 1_000;
+
+/// Chores that a server sees to before others may have it.
+const MAX_IN_A_ROW: u32 = 8;
 
 /// Bytes of an answer that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
 const MAX_LOOKED_AT: usize = 16 * 1024;
@@ -97,7 +102,7 @@ impl MongoDb {
             out.need = header.length;
             return 0;
         }
-        self.hear_own(me, server, &input.bytes[..header.length], &header, out);
+        self.hear_own(me, server, (&input.bytes[..header.length], &header, input.now), out);
         header.length
     }
 
@@ -132,17 +137,23 @@ impl MongoDb {
             }
             Ok((document, said)) if said.state_changed => {
                 self.topology().suspect(server.host, out);
-                let mut told = Ok(());
+                let (mut told, mut bytes) = (Ok(()), Vec::new());
                 let answers = Answers { id: header.answers, old: false };
                 let label = client.label();
-                out.insert(to, |bytes| {
-                    wire::answer(bytes, answers, |writer| told = rewrite_labelled(document, label, writer));
-                });
+                wire::answer(&mut bytes, answers, |writer| told = rewrite_labelled(document, label, writer));
                 if let Err(error) = told {
                     Server::fail(me, error.0, out);
                     return message.len();
                 }
                 answer.more = false;
+                if client.gathered.is_some() {
+                    return self.pass_on_gathered(me, server, clients, Some(bytes), message.len(), out);
+                }
+                out.insert(to, |to| to.append(&mut bytes));
+            }
+            Ok((document, _)) if client.gathered.is_some() => {
+                let error = (!ok(document)).then(|| message.to_vec());
+                return self.pass_on_gathered(me, server, clients, error, message.len(), out);
             }
             Ok((_, Said { cursor: Some((id, at)), .. })) => {
                 let told = self.name_cursor(client, server.host, id);
@@ -158,6 +169,33 @@ impl MongoDb {
             self.end(me, server, answer, clients, out);
         }
         message.len()
+    }
+
+    /// A host has answered a command that goes to all of them: the next one is asked, or the client is told what came of it.
+    fn pass_on_gathered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        error: Option<Vec<u8>>,
+        length: usize,
+        out: &mut Outbox,
+    ) -> usize {
+        let Role::Serving(mut answer) = server.role else { unreachable!("an answer is on its way") };
+        let client = clients.get(answer.client).expect("who is served is here");
+        if !client.others.is_empty() {
+            server.role = Role::Idle;
+            out.push(Effect::Release { server: me, verdict: Verdict::Clean });
+            self.gather(answer.client, client, error, out);
+            return length;
+        }
+        match Self::gathered(client).or(error) {
+            Some(mut error) => out.insert(Peer::Client(answer.client), |to| to.append(&mut error)),
+            None => out.span(Peer::Client(answer.client), 0..length),
+        }
+        (answer.left, answer.more) = (0, false);
+        self.end(me, server, answer, clients, out);
+        length
     }
 
     /// Passes on an answer, as far as it is there.
@@ -240,7 +278,13 @@ impl MongoDb {
     }
 
     /// The whole answer to what Poolhouse itself has asked.
-    fn hear_own(&self, me: ServerTag, server: &mut Server, message: &[u8], header: &Header, out: &mut Outbox) {
+    fn hear_own(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        (message, header, now): (&[u8], &Header, Duration),
+        out: &mut Outbox,
+    ) {
         let answer = match wire::answered(message, header) {
             Ok(answer) => answer,
             Err(error) => return Server::fail(me, error.0, out),
@@ -256,7 +300,8 @@ impl MongoDb {
                 let next = start.answered(answer, &self.keys, &mut said, |facts| learnt = Some(facts));
                 out.insert(Peer::Server(me), |to| to.extend(&said));
                 if let Some(facts) = learnt {
-                    self.learn(host, facts, out);
+                    // How long this took tells of the login, too.
+                    self.learn(host, facts, Heard { at: now, took: None }, out);
                 }
                 match next {
                     Next::Wait => {}
@@ -272,6 +317,7 @@ impl MongoDb {
                     }
                     Next::Done => {
                         server.role = Role::Idle;
+                        self.chores.note_used(server.pool);
                         out.push(Effect::Authenticated { server: me });
                         out.push(Effect::Ready { server: me });
                     }
@@ -279,21 +325,18 @@ impl MongoDb {
             }
             // There are servers that answer though nobody wants it.
             Role::Checked { silent, .. } if *silent == Some(header.answers) => {}
-            Role::Checked { asked, .. } if *asked == header.answers => {
-                server.role = Role::Idle;
-                out.push(Effect::Ready { server: me });
-            }
+            Role::Checked { asked, .. } if *asked == header.answers => self.on_checked(me, server, out),
             Role::Monitor { asked, again, key } if asked.is_some_and(|(id, _)| id == header.answers) => {
-                *asked = None;
+                let took = asked.take().map(|(_, since)| now.saturating_sub(since));
                 let asks_again = std::mem::take(again).then_some(*key);
                 match Facts::read(answer) {
                     // What it said may have been true before something was seen that it has to be asked about.
                     Ok(_) if asks_again.is_some() => {}
-                    Ok(facts) => self.learn(host, facts, out),
+                    Ok(facts) => self.learn(host, facts, Heard { at: now, took }, out),
                     Err(error) => return Server::fail(me, error.0, out),
                 }
                 if let Some(key) = asks_again {
-                    self.beat(me, server, key, false, out);
+                    self.beat(me, server, key, Ask::Beat, out);
                 }
             }
             _ => Server::fail(me, "a message that nobody asked for", out),
@@ -301,7 +344,7 @@ impl MongoDb {
     }
 
     /// A monitor is to ask what its host is.
-    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, urgent: bool, out: &mut Outbox) {
+    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, ask: Ask, out: &mut Outbox) {
         let Role::Monitor { key: own, asked, again } = &mut server.role else { return };
         if *own != key {
             return;
@@ -313,9 +356,10 @@ impl MongoDb {
         match *asked {
             Some((_, since)) if now >= since + PATIENCE => return Server::fail(me, "it does not answer", out),
             Some(_) => {
-                *again |= urgent;
+                *again |= ask != Ask::Beat;
                 return;
             }
+            None if ask == Ask::Doubt => return,
             None => {}
         }
         server.last_id = server.last_id.checked_sub(1).unwrap_or(-1);
@@ -344,11 +388,14 @@ impl MongoDb {
                 if let Some(client) = clients.get(answer.client).filter(|client| waits(client)) {
                     client.request.failed = true;
                     self.note_transaction(client, server.host);
-                    self.forget_request(client);
-                    client.on_server_lost(answer.client, answer.begun, out);
+                    if answer.begun || !self.gather_failure(answer.client, client, &Failure::of_lost_server(), out) {
+                        self.forget_request(client);
+                        client.on_server_lost(answer.client, answer.begun, out);
+                    }
                 }
+                self.topology().ask_soon(out);
             }
-            Role::Monitor { key, .. } => self.topology().end_watch(server.host, key),
+            Role::Monitor { key, .. } => self.topology().end_watch(server.host, key, out),
             Role::Starting(_) | Role::Idle | Role::Checked { .. } => {}
         }
     }
@@ -397,10 +444,36 @@ impl MongoDb {
         }
     }
 
+    /// It has answered what Poolhouse itself asked: it sees to the next chore, or may be used.
+    fn on_checked(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let Role::Checked { chores, .. } = server.role else { unreachable!("it was asked") };
+        if chores < MAX_IN_A_ROW
+            && let Some(chore) = self.chores.take(server.pool)
+        {
+            return server.see_to(me, &chore, out);
+        }
+        server.role = Role::Idle;
+        out.push(Effect::Ready { server: me });
+        if self.chores.is_any(server.pool) {
+            out.push(Effect::Errand { pool: server.pool });
+        }
+    }
+
+    /// It is to see to what no client waits for, if there is anything, unless it does so already.
+    pub(crate) fn on_errand(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if !matches!(server.role, Role::Idle) {
+            return;
+        }
+        match self.chores.take(server.pool) {
+            Some(chore) => server.see_to(me, &chore, out),
+            None => out.push(Effect::Ready { server: me }),
+        }
+    }
+
     /// A server that nobody holds is closed.
-    pub(crate) fn server_retired(&self, server: &Server) {
+    pub(crate) fn server_retired(&self, server: &Server, out: &mut Outbox) {
         if let Role::Monitor { key, .. } = server.role {
-            self.topology().end_watch(server.host, key);
+            self.topology().end_watch(server.host, key, out);
         }
     }
 }

@@ -7,8 +7,7 @@ use std::{
 };
 
 use protocol::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, Refusal, ServerTag,
-    Sessions, Standing, Verdict,
+    Blame, ClientTag, CloseReason, Effect, Input, Origin, Outbox, Peer, Refusal, ServerTag, Sessions, Standing, Verdict,
 };
 
 use crate::{
@@ -23,6 +22,7 @@ use crate::{
     own::{Taken, is_own},
     routes::{Goal, Route, collection},
     server::Server,
+    sessions::goes_to_all,
     streams::opens_stream,
     wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Op},
 };
@@ -51,8 +51,8 @@ impl MongoDb {
             refused: refused.map(|failure| Refused::AtOnce(Box::new(failure))),
             greeter: None,
             was_greeter: false,
-            until: None,
-            tags: None,
+            since: None,
+            wanted: None,
             stalls: false,
             user: Arc::from(""),
             login: None,
@@ -62,6 +62,7 @@ impl MongoDb {
             belongings: None,
             waiting: None,
             others: Vec::new(),
+            gathered: None,
             held: Vec::new(),
         }
     }
@@ -92,7 +93,7 @@ impl MongoDb {
                 client.drop_rest(left - dropped);
                 dropped
             }
-            State::Parked { .. } | State::Queued | State::Awaiting(_) => {
+            State::Parked { .. } | State::Queued { .. } | State::Awaiting(_) => {
                 out.need = Outbox::UNTIL_WOKEN;
                 0
             }
@@ -130,7 +131,7 @@ impl MongoDb {
     }
 
     /// Looks at the request of which a part is held here.
-    fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let held = std::mem::take(&mut client.held);
         if self.look_at(me, client, &held, true, out) == 0 {
             client.held = held;
@@ -197,6 +198,11 @@ impl MongoDb {
             out.need = header.length;
             return 0;
         }
+        if goes_to_all(command.name) && bytes.len() < header.length {
+            // It is sent several times, so all of it is held here.
+            out.need = if full { 0 } else { header.length };
+            return 0;
+        }
         client.request.transaction = command.transaction;
         client.request.repeatable = command.number.is_some() && command.transaction == Transaction::None;
         if let Some(refused) = client.refused.take_if(|refused| !refused.lets_pass(command.name)) {
@@ -217,11 +223,8 @@ impl MongoDb {
                 self.park(me, client, out);
                 false
             }
-            Ok(None) => match self.may_ask(client, &command).and_then(|()| self.note_route(client, &command)) {
-                Ok(()) => {
-                    self.route(me, client, out);
-                    false
-                }
+            Ok(None) => match self.ask_for(me, client, &command, out) {
+                Ok(answered) => answered,
                 Err(failure) => {
                     client.tell_failure(me, &failure, out);
                     true
@@ -245,10 +248,28 @@ impl MongoDb {
         bytes.len()
     }
 
+    /// Takes a command that is for a host. True if it is answered already.
+    fn ask_for(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        command: &Command<'_>,
+        out: &mut Outbox,
+    ) -> Result<bool, Failure> {
+        self.may_ask(client, command)?;
+        if self.end_sessions(me, client, command, out)? {
+            return Ok(true);
+        }
+        self.may_kill(command)?;
+        self.note_route(client, command, out)?;
+        self.route(me, client, out);
+        Ok(false)
+    }
+
     /// Notes where a command goes.
-    fn note_route(&self, client: &mut Client, command: &Command<'_>) -> Result<(), Failure> {
-        let Route { goal, cursors, others, waits, tags } = self.goal(&client.user, command)?;
-        client.tags = tags;
+    fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
+        let Route { goal, cursors, others, waits, wanted } = self.goal(&client.user, command, out)?;
+        client.wanted = wanted;
         if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
             let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
             return Err(Failure::new(Code::CommandFailed, text));
@@ -262,91 +283,10 @@ impl MongoDb {
         (client.request.waits, client.request.exhausts) = (waits, client.request.flags & EXHAUST_ALLOWED != 0);
         client.request.of = command.session.zip(command.number).filter(|_| command.transaction != Transaction::None);
         (client.request.goal, client.cursors, client.others) = (goal, cursors, others);
+        if goes_to_all(command.name) {
+            self.note_all(client, command);
+        }
         Ok(())
-    }
-
-    fn park(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        if client.counted {
-            out.push(Effect::Standing { client: me, standing: Standing::Active });
-        }
-        let mut topology = self.topology();
-        let until = *client.until.get_or_insert(topology.now + self.directory.patience());
-        client.state = State::Parked { until };
-        topology.park(me, client.key);
-    }
-
-    /// Asks for a server of the host that the request is to go to.
-    fn route(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        if !client.counted
-            && let Err(failure) = self.let_in(me, client, out)
-        {
-            return client.tell_failure(me, &failure, out);
-        }
-        let host = self.topology().choose(client.request.goal, client.tags.as_deref());
-        match host.map(|host| self.directory.route(&client.user, host)) {
-            None => self.park(me, client, out),
-            Some(Ok(pool)) => {
-                let mut kind = LeaseKind::Exclusive;
-                if (client.request.waits || client.request.exhausts) && client.waiting.is_none() {
-                    let most = self.directory.max_pinned(pool);
-                    client.waiting = self.streams.enter(pool, most);
-                    if client.waiting.is_none() {
-                        return client.tell_failure(me, &Failure::of_streams(most), out);
-                    }
-                    kind = LeaseKind::Lasting;
-                }
-                let at = host.unwrap_or_default();
-                if client.request.transaction == Transaction::None && self.transactions.may_hold_up(at) {
-                    // It may wait at the server for what a transaction holds: the last one is left for whoever ends that.
-                    kind = LeaseKind::Lasting;
-                }
-                client.state = State::Queued;
-                out.push(Effect::Standing { client: me, standing: Standing::Active });
-                out.push(Effect::Lease { client: me, pool, kind });
-            }
-            Some(Err(why)) => {
-                // The host of its cursor may be configured no longer.
-                let code = if client.cursors.is_empty() { Code::Unauthorized } else { Code::CursorNotFound };
-                client.tell_failure(me, &Failure::new(code, format!("Poolhouse: {why}")), out);
-            }
-        }
-    }
-
-    /// A host is known, or time has passed.
-    pub(crate) fn hear_post(&self, me: ClientTag, client: &mut Client, key: u64, out: &mut Outbox) {
-        if client.key != key || client.closing {
-            return;
-        }
-        let State::Parked { until } = client.state else { return self.look_whether_it_stalls(me, client, out) };
-        let (known, now) = {
-            let mut topology = self.topology();
-            let served =
-                client.request.greets || topology.choose(client.request.goal, client.tags.as_deref()).is_some();
-            (topology.pose().is_some() && served, topology.now)
-        };
-        if known {
-            client.state = State::Idle;
-            if client.counted {
-                out.push(Effect::Standing { client: me, standing: Standing::Idle });
-            }
-            if client.held.is_empty() {
-                out.push(Effect::Wake { client: me });
-            } else {
-                self.look_at_held(me, client, out);
-                if matches!(client.state, State::Idle | State::Dropping { .. }) {
-                    out.push(Effect::Wake { client: me });
-                }
-            }
-        } else if now >= until {
-            let text = match client.request.goal {
-                _ if client.request.greets => "Poolhouse: no host of MongoDB has answered yet",
-                Goal::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",
-                _ => "Poolhouse: no host of MongoDB that takes writes is known",
-            };
-            self.give_up(me, client, &Failure::new(Code::FailedToSatisfyReadPreference, text).transient(), out);
-        } else {
-            self.topology().park(me, client.key);
-        }
     }
 
     pub(crate) fn on_granted(
@@ -384,27 +324,6 @@ impl MongoDb {
         sent(client, tag, server, left, out);
     }
 
-    pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
-        let mut failure = Failure::of_lease(why);
-        if client.request.transaction == Transaction::Ends && failure.code == Code::MaxTimeMsExpired {
-            // Nothing of it was sent, and what it is to end holds up others: a driver that repeats it does them a favour.
-            (failure.code, failure.transient) = (Code::TemporarilyUnavailable, true);
-        }
-        self.give_up(me, client, &failure, out);
-    }
-
-    /// The request that waits ends with this.
-    fn give_up(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
-        client.tell_failure(me, failure, out);
-        let held = client.held.len();
-        self.forget_request(client);
-        client.drop_rest(client.request.header.length - held);
-        if client.counted {
-            out.push(Effect::Standing { client: me, standing: Standing::Idle });
-        }
-        out.push(Effect::Wake { client: me });
-    }
-
     /// The host that was asked does not know the client's cursor, and there is another to be asked.
     pub(crate) fn ask_another(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let host = client.others.pop().expect("there is another");
@@ -425,9 +344,10 @@ impl MongoDb {
         self.holding.fetch_sub(client.held.len(), Relaxed);
         client.held = Vec::new();
         client.others = Vec::new();
+        client.gathered = None;
         client.cursors = Vec::new();
-        client.tags = None;
-        client.until = None;
+        client.wanted = None;
+        client.since = None;
         client.waiting = None;
         if let Some(own) = &mut client.belongings {
             own.about = None;
@@ -447,7 +367,7 @@ impl MongoDb {
     }
 
     /// Nothing has come of a request for a while.
-    fn look_whether_it_stalls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn look_whether_it_stalls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let comes = client.state == State::Idle && !client.held.is_empty();
         if !comes || !self.stalls.is_stale(client.key) {
             return;
@@ -474,8 +394,8 @@ impl MongoDb {
                 _ => {}
             }
         }
-        let told =
-            !client.request.begun && matches!(client.state, State::Parked { .. } | State::Queued | State::Awaiting(_));
+        let told = !client.request.begun
+            && matches!(client.state, State::Parked { .. } | State::Queued { .. } | State::Awaiting(_));
         if told {
             client.tell_failure(me, &failure, out);
         }
@@ -497,28 +417,35 @@ impl MongoDb {
     }
 
     /// The driver believes that a load balancer stands between, so what belongs to the connection ends with it.
-    fn end_belongings(&self, client: &mut Client) {
+    fn end_belongings(&self, client: &mut Client, out: &mut Outbox) {
         let Some(own) = client.belongings.take() else { return };
         for OwnCursor { told, host, id, of } in own.cursors {
             // One that the client has closed may have left its number to a cursor of another host, which is somebody else's.
             let is_there = |place: Place| (place.host, place.id) == (host, id);
             if self.cursors.find(&client.user, told).is_some_and(is_there) {
                 self.cursors.closed(&client.user, told);
-                self.add_chore(&client.user, host, Chore::Kill { of, cursors: vec![id] });
+                self.add_chore(&client.user, host, Chore::Kill { of, cursors: vec![id] }, out);
             }
         }
         if let Some((session, number)) = own.transaction {
             let key = (Arc::clone(&client.user), session);
             if let Some(host) = self.transactions.host(&key, number) {
                 self.transactions.ended(&key, number);
-                self.add_chore(&client.user, host, Chore::Abort { session, number });
+                let chore = Chore::Abort { session, number };
+                let sent = matches!(client.state, State::Sending { .. } | State::Awaiting(_));
+                match self.directory.route(&client.user, host) {
+                    // A driver that has lost a commit asks for it once more, over another connection: that is not to come too late.
+                    Ok(pool) if sent && client.request.transaction == Transaction::Ends => self.chores.add(pool, chore),
+                    _ => self.add_chore(&client.user, host, chore, out),
+                }
             }
         }
     }
 
-    pub(crate) fn add_chore(&self, user: &str, host: usize, chore: Chore) {
+    pub(crate) fn add_chore(&self, user: &str, host: usize, chore: Chore, out: &mut Outbox) {
         if let Ok(pool) = self.directory.route(user, host) {
             self.chores.add(pool, chore);
+            out.push(Effect::Errand { pool });
         }
     }
 
@@ -529,8 +456,11 @@ impl MongoDb {
         out: &mut Outbox,
     ) {
         self.forget_request(client);
-        self.end_belongings(client);
+        self.end_belongings(client, out);
         client.closing = true;
+        if client.counted {
+            self.topology().leave(client.key);
+        }
         match client.state {
             State::Parked { .. } => self.topology().forget(client.key),
             // The server notices that its connection ends, and gives up what nobody waits for.
@@ -539,7 +469,7 @@ impl MongoDb {
                 let verdict = servers.get(tag).expect("a held server lives").abandon();
                 out.push(Effect::Release { server: tag, verdict });
             }
-            State::Idle | State::Queued | State::Dropping { .. } => {}
+            State::Idle | State::Queued { .. } | State::Dropping { .. } => {}
         }
         client.state = State::Idle;
     }

@@ -1,7 +1,9 @@
 //! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has its cursor or its
 //! transaction.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use protocol::Outbox;
 
 use crate::{
     MongoDb,
@@ -9,6 +11,7 @@ use crate::{
     chores::{Chore, Collection},
     command::{Command, Transaction},
     errors::{Code, Failure},
+    selection::{LEAST_STALENESS, Wanted},
     tags::{self, TagSet},
 };
 
@@ -55,6 +58,8 @@ pub enum Goal {
     Read(Preference),
     /// To this one.
     Host(usize),
+    /// To this one, or to another that takes writes if this one is gone.
+    HostIfThere(usize),
 }
 
 /// What a command says of a cursor: the id that the client knows, and the one that its host knows.
@@ -76,13 +81,13 @@ pub struct Route {
     pub others: Vec<usize>,
     /// It waits for what others may write.
     pub waits: bool,
-    /// The sets of tags that a host must have, one after the other.
-    pub tags: Option<Arc<[TagSet]>>,
+    /// What a host must have or be beside.
+    pub wanted: Option<Arc<Wanted>>,
 }
 
 impl MongoDb {
     /// Where a user's command goes.
-    pub(crate) fn goal(&self, user: &Arc<str>, command: &Command<'_>) -> Result<Route, Failure> {
+    pub(crate) fn goal(&self, user: &Arc<str>, command: &Command<'_>, out: &mut Outbox) -> Result<Route, Failure> {
         let cursors =
             named(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
         if let Some((told, _)) = cursors.first().copied() {
@@ -122,45 +127,79 @@ impl MongoDb {
                 }
                 for (host, cursors) in elsewhere {
                     if let Some(of) = collection(command) {
-                        self.add_chore(user, host, Chore::Kill { of, cursors });
+                        self.add_chore(user, host, Chore::Kill { of, cursors }, out);
                     }
                 }
                 named.iter().for_each(|named| self.cursors.closed(user, named.told));
                 named.retain(|named| named.told != named.own);
             }
-            return Ok(Route { goal, cursors: named, others, waits, tags: None });
+            return Ok(Route { goal, cursors: named, others, waits, wanted: None });
         }
+        let goal = self.goal_without_cursor(user, command)?;
+        let wanted = match goal {
+            Goal::Read(_) => wanted(command)?,
+            _ => None,
+        };
+        Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false, wanted })
+    }
+
+    /// The same of a command that is about no cursor.
+    fn goal_without_cursor(&self, user: &Arc<str>, command: &Command<'_>) -> Result<Goal, Failure> {
         let key = command.session.zip(command.number);
         let begun = || key.and_then(|(session, number)| self.transactions.host(&(Arc::clone(user), session), number));
-        let goal = match (command.transaction, preference(command)) {
+        Ok(match (command.transaction, preference(command)) {
             (Transaction::None, Some(preference)) => Goal::Read(preference),
             (Transaction::None | Transaction::Begins, _) => Goal::Writable,
             // A commit may be repeated, and then the present primary knows what became of it.
             (Transaction::Ends, _) if command.name == "commitTransaction" && !self.topology().is_sharded() => {
                 Goal::Writable
             }
+            // With its token any mongos finds out what became of it, but one that has it need not.
+            (Transaction::Ends, _) if command.name == "commitTransaction" && recovers(command) => {
+                begun().map_or(Goal::Writable, Goal::HostIfThere)
+            }
             (Transaction::Ends, _) => begun().map_or(Goal::Writable, Goal::Host),
             (Transaction::Within, _) => match begun() {
-                Some(host) if self.topology().is_over_at(host) => {
-                    let text = "Poolhouse: the primary at which this transaction began is the primary no longer";
-                    return Err(Failure::new(Code::NoSuchTransaction, text).transient());
-                }
+                Some(host) if self.topology().is_over_at(host) => return Err(Failure::of_old_primary()),
                 begun => begun.map_or(Goal::Writable, Goal::Host),
             },
-        };
-        let tags = match goal {
-            Goal::Read(_) => tags(command)?,
-            _ => None,
-        };
-        Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false, tags })
+        })
     }
 }
 
-/// The sets of tags of a command's read preference.
-fn tags(command: &Command<'_>) -> Result<Option<Arc<[TagSet]>>, Failure> {
+/// Whether a commit names the shard that knows what became of it, as a mongos has told it.
+fn recovers(command: &Command<'_>) -> bool {
+    matches!(command.body.get("recoveryToken"), Ok(Some(Value::Document(_))))
+}
+
+/// What a command's read preference says beside its mode.
+fn wanted(command: &Command<'_>) -> Result<Option<Arc<Wanted>>, Failure> {
     let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
-    let sets = tag_sets(command).map_err(malformed)?;
-    Ok((!sets.is_empty()).then(|| sets.into()))
+    let tags = tag_sets(command).map_err(malformed)?;
+    let staleness = match staleness(command).map_err(malformed)? {
+        None => None,
+        Some(seconds) if seconds < LEAST_STALENESS => {
+            let text = format!("Poolhouse: maxStalenessSeconds is {seconds}, and must be {LEAST_STALENESS} at least");
+            return Err(Failure::new(Code::MaxStalenessOutOfRange, text));
+        }
+        Some(seconds) => Some(Duration::from_secs(seconds.unsigned_abs())),
+    };
+    let wanted = Wanted { tags, staleness };
+    Ok((wanted != Wanted::default()).then(|| wanted.into()))
+}
+
+/// The seconds that a member may be behind, if that is said.
+fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
+    let preference = command.body.get("$readPreference")?.and_then(Value::document);
+    match preference.map(|preference| preference.get("maxStalenessSeconds")).transpose()?.flatten() {
+        None | Some(Value::Null) => Ok(None),
+        Some(seconds) => match seconds.integer() {
+            // Drivers' ways to say that it does not matter.
+            Some(-1 | 0) => Ok(None),
+            Some(seconds) => Ok(Some(seconds)),
+            None => Err(Malformed("`maxStalenessSeconds` is no whole number")),
+        },
+    }
 }
 
 /// The collection that a command is about, if it is about one.

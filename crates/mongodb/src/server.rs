@@ -25,6 +25,8 @@ pub(crate) enum Role {
         asked: i32,
         /// The request of a client that has left, which wanted no answer.
         silent: Option<i32>,
+        /// Chores that it has seen to, one after the other.
+        chores: u32,
     },
     Monitor {
         key: u64,
@@ -93,7 +95,7 @@ impl Server {
         match self.role {
             // In the middle of an answer that nobody wants the next bytes would be taken for the beginning of another.
             Role::Serving(Answer { silent: Some(silent), asked, left: 0, .. }) => {
-                self.role = Role::Checked { asked, silent: Some(silent) };
+                self.role = Role::Checked { asked, silent: Some(silent), chores: 0 };
                 Verdict::Reset
             }
             _ => Verdict::Discard,
@@ -131,13 +133,14 @@ impl Server {
 
     /// It sees to something that no client waits for, and may be used when that is done.
     pub(crate) fn see_to(&mut self, me: ServerTag, chore: &Chore, out: &mut Outbox) {
+        let before = if let Role::Checked { chores, .. } = self.role { chores } else { 0 };
         self.last_id = self.next_id();
         out.insert(Peer::Server(me), |to| wire::request(to, self.last_id, |body| chore.write(body)));
-        self.role = Role::Checked { asked: self.last_id, silent: None };
+        self.role = Role::Checked { asked: self.last_id, silent: None, chores: before + 1 };
     }
 
     pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {
-        self.role = Role::Checked { asked: self.ping(me, out), silent: None };
+        self.role = Role::Checked { asked: self.ping(me, out), silent: None, chores: 0 };
     }
 
     pub(crate) fn fail(me: ServerTag, why: &str, out: &mut Outbox) {

@@ -1,18 +1,31 @@
 //! What is known of the upstream's hosts, shared by all workers: what each of them is, who watches it, and which clients wait until one is
 //! known. It tells sessions by posts, and knows nothing of their states.
+//!
+//! When a host is no longer what it was, all are asked what they are at once, and while a replica set has no primary so often that the next
+//! one is found soon; but whatever hosts say, no more often than [`HURRY`] allows. Then all clients hear of it, because some may wait for a
+//! server of a host that does not serve them any more.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use protocol::{ClientTag, Effect, Outbox, Peer, ServerTag};
 
 use crate::{
+    cluster_time::ClusterTime,
     facts::{Facts, Role},
     routes::{Goal, Preference},
+    selection::{WINDOW, Wanted, Written, average, fresh, near},
     tags::{self, TagSet},
 };
 
 /// How often hosts are asked what they are.
-const BEAT: Duration = Duration::from_secs(1);
+pub const BEAT: Duration = Duration::from_secs(1);
+
+/// How often they are asked at most, whatever happens, and how often clients hear at most that a host does not serve any more.
+const HURRY: Duration = Duration::from_millis(100);
+
+/// How long hosts are asked in a hurry after a primary was lost. MongoDB elects another one within 12 seconds (`electionTimeoutMillis` is 10
+/// seconds).
+const SEEKS: Duration = Duration::from_secs(20);
 
 /// Hosts that there may ever have been, over all configurations.
 const MAX_HOSTS: usize = 1024;
@@ -21,8 +34,27 @@ const MAX_HOSTS: usize = 1024;
 /// use only while it does not: a replica set that was made anew counts its elections from the beginning.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Tells a monitor that what its host is about to say may no longer be true.
-const URGENT: u8 = 1;
+/// What a monitor is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// To ask its host what it is, unless it has asked.
+    Beat = 0,
+    /// The same, and what the host is about to say may no longer be true.
+    Urgent = 1,
+    /// What the host is about to say may no longer be true.
+    Doubt = 2,
+}
+
+impl Ask {
+    /// What was posted.
+    pub fn read(bytes: &[u8]) -> Self {
+        match bytes {
+            [1, ..] => Self::Urgent,
+            [2, ..] => Self::Doubt,
+            _ => Self::Beat,
+        }
+    }
+}
 
 /// The latest version of the wire protocol that Poolhouse passes on: that of MongoDB 8.0.
 const WIRE: i32 = 25;
@@ -33,8 +65,13 @@ pub struct Topology {
     /// The time, as the driver tells it.
     pub now: Duration,
     next_beat: Duration,
+    last_beat: Duration,
+    /// Since when a replica set has had no primary, after it had one.
+    lost: Option<Duration>,
     last_key: u64,
     turn: usize,
+    /// How much longer than those of the nearest host a host's answers may take.
+    pub window: Duration,
     hosts: Vec<Host>,
     /// The latest election that any host has told of, and when one did last: a primary of an earlier one has been replaced, even if
     /// nothing is known of its successor just now.
@@ -43,6 +80,13 @@ pub struct Topology {
     present: Option<Vec<usize>>,
     /// Who waits until a host is known, with their keys.
     parked: Vec<(ClientTag, u64)>,
+    /// All clients who may ask for a server, by their keys.
+    roll: BTreeMap<u64, ClientTag>,
+    /// A host does not serve any more whom it served, and clients have not heard of it; and when they may hear of the next.
+    left: bool,
+    next_call: Duration,
+    /// Clients that are to look at a time whether they have waited long enough, by their keys.
+    due: BTreeMap<u64, (Duration, ClientTag)>,
 }
 
 /// What is greater is later.
@@ -59,6 +103,19 @@ struct Host {
     /// That still holds.
     up: bool,
     monitor: Option<(ServerTag, u64)>,
+    /// When it last told.
+    told: Duration,
+    /// How long its answers take on average, as far as that is known.
+    takes: Option<Duration>,
+    /// When it was last asked because of what it had said.
+    doubted: Option<Duration>,
+}
+
+/// When a host has told what it is, and how long it took to answer, if that was measured.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Heard {
+    pub at: Duration,
+    pub took: Option<Duration>,
 }
 
 /// What clients are told of the upstream: never more.
@@ -73,7 +130,7 @@ pub struct Pose {
 impl Topology {
     pub fn new() -> Self {
         // What is posted may reach a session of another protocol in the same place, whose keys are smaller.
-        Self { last_key: 1 << 62, ..Self::default() }
+        Self { last_key: 1 << 62, window: WINDOW, ..Self::default() }
     }
 
     pub fn new_key(&mut self) -> u64 {
@@ -93,10 +150,18 @@ impl Topology {
         if let Some((host, _)) = primaries.max_by_key(|(_, facts)| election(facts)) {
             return Some(host);
         }
-        self.turn = self.turn.wrapping_add(1);
-        let others = || self.up().filter(|(_, facts)| matches!(facts.role, Role::Standalone | Role::Mongos));
-        let count = others().count();
-        others().nth(self.turn % count.max(1)).map(|(host, _)| host)
+        let all = || self.up().filter(|(_, facts)| matches!(facts.role, Role::Standalone | Role::Mongos));
+        let soonest = all().filter_map(|(host, _)| self.hosts[host].takes).min();
+        let is_near = |host: usize| match (self.hosts[host].takes, soonest) {
+            (Some(takes), Some(soonest)) => takes <= soonest.saturating_add(self.window),
+            _ => true,
+        };
+        let others = || all().map(|(host, _)| host).filter(|host| is_near(*host));
+        let chosen = others().nth(self.turn % others().count().max(1));
+        if chosen.is_some() {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        chosen
     }
 
     /// Whether a primary was elected later than this one.
@@ -105,26 +170,33 @@ impl Topology {
     }
 
     /// A host for this; `None` if none is known.
-    pub fn choose(&mut self, goal: Goal, sets: Option<&[TagSet]>) -> Option<usize> {
+    pub fn choose(&mut self, goal: Goal, wanted: Option<&Wanted>) -> Option<usize> {
         let preference = match goal {
             Goal::Host(host) => return Some(host),
-            Goal::Writable => return self.writable(),
+            Goal::HostIfThere(host) if self.is_up(host) => return Some(host),
+            Goal::HostIfThere(_) | Goal::Writable => return self.writable(),
             Goal::Read(preference) => preference,
         };
         let primary = self.writable();
-        let secondaries: Vec<usize> =
+        if primary.is_some_and(|host| self.hosts[host].last.as_ref().is_some_and(|facts| facts.set.is_none())) {
+            // A server that stands alone and a mongos know themselves what to do.
+            return primary;
+        }
+        let mut secondaries: Vec<usize> =
             self.up().filter(|(_, facts)| facts.role == Role::Secondary).map(|(host, _)| host).collect();
+        if let Some(most) = wanted.and_then(|wanted| wanted.staleness) {
+            let of_primary = primary.and_then(|host| self.written(host));
+            secondaries = fresh(secondaries, of_primary, (most, BEAT), |host| self.written(host));
+        }
         let empty = TagSet::new();
         let tags_of = |host: usize| self.hosts[host].last.as_ref().map_or(&empty, |facts| &facts.tags);
-        let tagged = |hosts: Vec<usize>| tags::allowed(sets.unwrap_or_default(), hosts, tags_of);
+        let sets = wanted.map_or(&[][..], |wanted| &wanted.tags);
         let any = |hosts: Vec<usize>| {
-            let hosts = tagged(hosts);
+            let hosts = tags::allowed(sets, hosts, tags_of);
+            let hosts = near(hosts, self.window, |host| self.hosts[host].takes);
             hosts.get(self.turn % hosts.len().max(1)).copied()
         };
-        let is_set = primary.is_none_or(|host| self.hosts[host].last.as_ref().is_some_and(|facts| facts.set.is_some()));
         let chosen = match preference {
-            // A server that stands alone and a mongos know themselves what to do.
-            _ if !is_set => primary,
             Preference::PrimaryPreferred => primary.or_else(|| any(secondaries)),
             Preference::Secondary => any(secondaries),
             Preference::SecondaryPreferred => any(secondaries).or(primary),
@@ -132,6 +204,17 @@ impl Topology {
         };
         self.turn = self.turn.wrapping_add(1);
         chosen
+    }
+
+    /// What a host has told of its last write.
+    fn written(&self, host: usize) -> Option<Written> {
+        let host = self.hosts.get(host)?;
+        Some(Written { last: host.last.as_ref()?.last_write?, told: host.told })
+    }
+
+    /// Whether a host has told what it is, and nothing has happened to it since.
+    pub fn is_up(&self, host: usize) -> bool {
+        self.hosts.get(host).is_some_and(|host| host.up)
     }
 
     /// All hosts that are known, one that takes writes first.
@@ -159,16 +242,102 @@ impl Topology {
         self.up().any(|(_, facts)| facts.role == Role::Mongos)
     }
 
-    /// A host has said that it is no longer what it was: it is asked at once.
-    pub fn suspect(&mut self, host: usize, out: &mut Outbox) {
-        let Some(host) = self.hosts.get_mut(host) else { return };
+    /// A host has said that it is no longer what it was: it is asked at once, and so are the others.
+    pub fn suspect(&mut self, number: usize, out: &mut Outbox) {
+        let before = self.standings();
+        let now = self.now;
+        let Some(host) = self.hosts.get_mut(number) else { return };
         if host.last.as_ref().is_some_and(|facts| facts.role != Role::Standalone) {
             host.up = false;
         }
+        let hurries = host.doubted.is_some_and(|doubted| now < doubted + HURRY);
+        if !hurries {
+            host.doubted = Some(now);
+        }
         if let Some((monitor, key)) = host.monitor {
             let here = out.inserted.len();
-            out.inserted.push(URGENT);
+            out.inserted.push(if hurries { Ask::Doubt } else { Ask::Urgent } as u8);
             out.push(Effect::Post { to: Peer::Server(monitor), key, bytes: here..here + 1 });
+        }
+        self.compare(&before, out);
+        self.ask_soon(out);
+    }
+
+    /// Something may have happened among the hosts: they are asked, as soon as that may be.
+    pub fn ask_soon(&mut self, out: &mut Outbox) {
+        self.next_beat = self.next_beat.min(self.last_beat + HURRY);
+        if self.now >= self.next_beat {
+            self.ask_all(out);
+        }
+    }
+
+    fn ask_all(&mut self, out: &mut Outbox) {
+        let seeks = self.lost.is_some_and(|lost| self.now < lost + SEEKS);
+        (self.last_beat, self.next_beat) = (self.now, self.now + if seeks { HURRY } else { BEAT });
+        let monitors = self.hosts.iter().filter_map(|host| host.monitor);
+        monitors.for_each(|(monitor, key)| post(Peer::Server(monitor), key, out));
+    }
+
+    /// What each host is that serves anybody.
+    fn standings(&self) -> Vec<Option<Role>> {
+        (0..self.hosts.len()).map(|host| self.standing(host)).collect()
+    }
+
+    /// What a host is, if it serves anybody. One that believes that it is the primary, and has been replaced, is none.
+    fn standing(&self, host: usize) -> Option<Role> {
+        let facts = self.hosts.get(host).filter(|host| host.up)?.last.as_ref()?;
+        (facts.role != Role::Primary || !self.is_replaced(facts)).then_some(facts.role)
+    }
+
+    /// Looks whether a host has ceased to be what it was.
+    fn compare(&mut self, before: &[Option<Role>], out: &mut Outbox) {
+        let now = self.standings();
+        let had_primary = before.contains(&Some(Role::Primary));
+        if now.contains(&Some(Role::Primary)) {
+            self.lost = None;
+        } else if had_primary {
+            self.lost = Some(self.now);
+        }
+        self.left |= before.iter().zip(&now).any(|(before, now)| before.is_some() && before != now);
+        self.call(out);
+    }
+
+    /// Clients hear that a host does not serve any more, as soon as that may be.
+    fn call(&mut self, out: &mut Outbox) {
+        if self.left && self.now >= self.next_call {
+            (self.left, self.next_call) = (false, self.now + HURRY);
+            self.roll.iter().for_each(|(key, client)| post(Peer::Client(*client), *key, out));
+        }
+    }
+
+    /// A client may ask for servers from now on.
+    pub fn enter(&mut self, client: ClientTag, key: u64) {
+        self.roll.insert(key, client);
+    }
+
+    /// It is gone.
+    pub fn leave(&mut self, key: u64) {
+        self.roll.remove(&key);
+        self.due.remove(&key);
+    }
+
+    /// A client is to look then whether it has waited long enough.
+    pub fn look_at(&mut self, at: Duration, client: ClientTag, key: u64) {
+        self.due.insert(key, (at, client));
+    }
+
+    /// Whether a host still serves a request that waits for a server of it.
+    pub fn serves(&self, host: usize, goal: Goal) -> bool {
+        let Some(role) = self.standing(host) else { return matches!(goal, Goal::Host(_)) };
+        let has_primary = || self.standings().contains(&Some(Role::Primary));
+        match (goal, role) {
+            (Goal::Host(_) | Goal::HostIfThere(_), _) => true,
+            (_, Role::Standalone | Role::Mongos) => true,
+            (_, Role::Other) => false,
+            (Goal::Writable, role) => role == Role::Primary,
+            (Goal::Read(Preference::Secondary), role) => role == Role::Secondary,
+            (Goal::Read(Preference::PrimaryPreferred), role) => role == Role::Primary || !has_primary(),
+            (Goal::Read(Preference::SecondaryPreferred | Preference::Nearest), _) => true,
         }
     }
 
@@ -186,20 +355,31 @@ impl Topology {
         })
     }
 
+    /// The latest time that a host has told of its deployment.
+    pub fn cluster_time(&self) -> Option<Arc<ClusterTime>> {
+        self.hosts.iter().filter_map(|host| host.last.as_ref()?.time.as_ref()).max().cloned()
+    }
+
     /// A host has told what it is. Whoever waits for that goes on.
-    pub fn learn(&mut self, host: usize, facts: Facts, out: &mut Outbox) {
+    pub fn learn(&mut self, host: usize, facts: Facts, heard: Heard, out: &mut Outbox) {
         if !self.is_present(host) {
             return;
         }
+        self.now = self.now.max(heard.at);
         if host >= self.hosts.len() && host < MAX_HOSTS {
             self.hosts.resize(host + 1, Host::default());
         }
+        let before = self.standings();
         if facts.role == Role::Primary && !self.is_replaced(&facts) {
             self.latest = Some((election(&facts), self.now));
         }
         let Some(host) = self.hosts.get_mut(host) else { return };
-        (host.last, host.up) = (Some(facts), true);
+        (host.last, host.up, host.told) = (Some(facts), true, heard.at);
+        if let Some(took) = heard.took {
+            host.takes = Some(average(host.takes, took));
+        }
         self.wake_parked(out);
+        self.compare(&before, out);
     }
 
     pub fn watch(&mut self, host: usize, monitor: ServerTag, key: u64) {
@@ -208,11 +388,14 @@ impl Topology {
         }
     }
 
-    /// What the host is now nobody knows.
-    pub fn end_watch(&mut self, host: usize, key: u64) {
+    /// What the host is now nobody knows. The others are asked at once.
+    pub fn end_watch(&mut self, host: usize, key: u64, out: &mut Outbox) {
+        let before = self.standings();
         let Some(host) = self.hosts.get_mut(host) else { return };
         if host.monitor.take_if(|monitor| monitor.1 == key).is_some() {
             host.up = false;
+            self.compare(&before, out);
+            self.ask_soon(out);
         }
     }
 
@@ -229,13 +412,15 @@ impl Topology {
     }
 
     /// Hosts that are no longer configured are forgotten.
-    pub fn keep_only(&mut self, present: Vec<usize>) {
+    pub fn keep_only(&mut self, present: Vec<usize>, out: &mut Outbox) {
+        let before = self.standings();
         for (number, host) in self.hosts.iter_mut().enumerate() {
             if !present.contains(&number) {
                 (host.last, host.up) = (None, false);
             }
         }
         self.present = Some(present);
+        self.compare(&before, out);
     }
 
     /// Whether a host is configured, as far as is known.
@@ -251,10 +436,16 @@ impl Topology {
     pub fn tell_time(&mut self, now: Duration, out: &mut Outbox) {
         self.now = self.now.max(now);
         self.wake_parked(out);
+        self.call(out);
+        let now = self.now;
+        self.due.retain(|key, (at, client)| {
+            if *at <= now {
+                post(Peer::Client(*client), *key, out);
+            }
+            *at > now
+        });
         if now >= self.next_beat {
-            self.next_beat = now + BEAT;
-            let monitors = self.hosts.iter().filter_map(|host| host.monitor);
-            monitors.for_each(|(monitor, key)| post(Peer::Server(monitor), key, out));
+            self.ask_all(out);
         }
     }
 }
@@ -271,45 +462,4 @@ pub fn is_other_set(facts: &Facts, wanted: Option<&Arc<str>>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn primary_of(term: u8) -> Facts {
-        let mut election = [0x7f; 12];
-        election[11] = term;
-        Facts {
-            role: Role::Primary,
-            set: Some("rs".into()),
-            wire: 21,
-            session_minutes: Some(30),
-            tags: TagSet::new(),
-            election: (1, election),
-        }
-    }
-
-    #[test]
-    fn a_primary_that_was_replaced_takes_no_writes_though_its_successor_is_away() {
-        let (mut topology, mut out) = (Topology::new(), Outbox::default());
-        topology.learn(0, primary_of(1), &mut out);
-        topology.learn(1, primary_of(2), &mut out);
-        assert_eq!(topology.writable(), Some(1));
-        topology.suspect(1, &mut out);
-        assert_eq!(topology.writable(), None);
-        topology.learn(0, primary_of(1), &mut out);
-        assert_eq!(topology.writable(), None);
-        assert!(topology.is_over_at(0));
-        topology.learn(0, primary_of(3), &mut out);
-        assert_eq!(topology.writable(), Some(0));
-    }
-
-    #[test]
-    fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
-        let (mut topology, mut out) = (Topology::new(), Outbox::default());
-        topology.learn(0, primary_of(9), &mut out);
-        topology.suspect(0, &mut out);
-        topology.learn(0, primary_of(1), &mut out);
-        assert_eq!(topology.writable(), None);
-        topology.tell_time(STALE, &mut out);
-        assert_eq!(topology.writable(), Some(0));
-    }
-}
+mod tests;

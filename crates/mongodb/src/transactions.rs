@@ -137,6 +137,14 @@ impl Transactions {
         }
     }
 
+    /// Its session is over, and so is it.
+    pub fn is_over(&self, session: &Session) {
+        let number = self.table().known.get(session).filter(|known| !known.ended).map(|known| known.number);
+        if let Some(number) = number {
+            self.ended(session, number);
+        }
+    }
+
     /// The host of one.
     pub fn host(&self, session: &Session, number: i64) -> Option<usize> {
         self.table().known.get(session).filter(|known| known.number == number).map(|known| known.host)

@@ -2,8 +2,9 @@
 //! closed. It holds ids, never sockets; it has no clock, does no I/O and knows no protocol.
 //!
 //! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines kept;
-//! `sharing` deals with the budget; `invariants` checks the whole state.
+//! `errands` has servers see to what nobody waits for; `sharing` deals with the budget; `invariants` checks the whole state.
 
+mod errands;
 mod invariants;
 mod sharing;
 mod supply;
@@ -44,6 +45,8 @@ use crate::{
 /// **The last server** is not for those who say that they keep it for long ([`Wish::Lasting`]): of `max_size` servers they have
 /// one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
 ///
+/// **An errand** is for a server that nobody needs ([`Pool::errand`]): it gets an [`Action::Reset`]. Waiters go first.
+///
 /// **Connections** are wanted for waiters that no connecting or checking server is meant for yet, and up to `min_size`;
 /// never beyond `max_size` in all (servers still closing included) nor beyond `max_connecting` at a time.
 ///
@@ -68,6 +71,8 @@ pub struct Pool {
     held_back: Waiters,
     /// Those who take no server that somebody else has had.
     demanding: Waiters,
+    /// A server that nobody needs is to see to something.
+    errand: bool,
     /// Incremented by each clear; servers of earlier ones are stale.
     generation: u32,
     /// The budget has asked for a server, and there was none to spare.
@@ -130,6 +135,7 @@ impl Pool {
             waiters: Waiters::new(),
             held_back: Waiters::new(),
             demanding: Waiters::new(),
+            errand: false,
             generation: 0,
             refused: false,
             served: now,

@@ -8,7 +8,7 @@
 
 mod answer;
 
-use std::{convert::Infallible, fmt, sync::Arc};
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use protocol::{Bytes, CloseReason, Effect, Input, Origin, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
@@ -352,7 +352,7 @@ impl Requester {
             }
             let Phase::Login(server) = &mut self.phase else { return Ok(Verdict::More) };
             let mut outbox = Outbox::new();
-            let bytes = Input { bytes: &self.held, full: false, unread: false };
+            let bytes = Input { bytes: &self.held, full: false, unread: false, now: Duration::ZERO };
             let consumed = match self.held.is_empty() {
                 true => return Ok(Verdict::More),
                 false => login.postgres.server_login_input(SERVER, server, bytes, &mut outbox),

@@ -262,6 +262,13 @@ pub enum Effect {
         /// Which server showed it.
         server: ServerTag,
     },
+    /// A server of this pool is to be [reset](crate::Protocol::reset) as soon as nobody needs it, and at once if one is idle: there is
+    /// something to be seen to that no client waits for, of which its session knows. If the pool has no server, one is connected. One
+    /// server for however many of these until then.
+    Errand {
+        /// From which pool.
+        pool: PoolId,
+    },
     /// The client no longer waits for a lease.
     Withdraw {
         /// Who.

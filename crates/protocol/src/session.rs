@@ -45,6 +45,8 @@ pub struct Input<'a> {
     pub full: bool,
     /// The peer does not read: not all that was sent to it has left.
     pub unread: bool,
+    /// When this is: so much time has passed since the driver began.
+    pub now: Duration,
 }
 
 /// Read and write access to the sessions on the other side of a relay.
@@ -304,7 +306,8 @@ pub trait Protocol: Send + Sync + 'static {
     /// `Effect::Close`. In all other cases the driver closes it afterwards and calls `client_gone`.
     fn refuse(&self, me: ClientTag, client: &mut Self::Client, why: Refusal, out: &mut Outbox);
 
-    /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset), or with
+    /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset), or that is idle and to go on an
+    /// [errand](crate::Effect::Errand), or was released with
     /// [`Verdict::Soiled`](crate::Verdict::Soiled) and is idle since; ends with `Effect::Ready` or
     /// `Effect::Close`.
     fn reset(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);

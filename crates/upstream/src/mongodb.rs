@@ -16,6 +16,8 @@ pub struct MongoOptions {
     pub auth_source: Option<String>,
     /// `authMechanism` is SCRAM-SHA-1.
     pub sha1: bool,
+    /// `localThresholdMS`: how much longer than those of the nearest host the answers of a host may take that reads are sent to.
+    pub local_threshold: Option<Duration>,
 }
 
 /// The options that are understood.
@@ -32,6 +34,7 @@ const KNOWN: &[&str] = &[
     "connectTimeoutMS",
     "directConnection",
     "appName",
+    "localThresholdMS",
 ];
 
 /// Options of drivers' pools, and the setting that does the same here.
@@ -59,7 +62,6 @@ const CLIENTS: &[&str] = &[
     "retryWrites",
     "compressors",
     "loadBalanced",
-    "localThresholdMS",
     "heartbeatFrequencyMS",
 ];
 
@@ -122,6 +124,10 @@ impl Options {
             "connectTimeoutMS" => {
                 let time: u64 = value.parse().map_err(|_| "connectTimeoutMS is a whole number of milliseconds")?;
                 self.connect_time = (time > 0).then(|| Duration::from_millis(time));
+            }
+            "localThresholdMS" => {
+                let time: u64 = value.parse().map_err(|_| "localThresholdMS is a whole number of milliseconds")?;
+                self.options.local_threshold = Some(Duration::from_millis(time));
             }
             "directConnection" => _ = truth(key, &value)?,
             _ => {}

@@ -476,6 +476,9 @@ mod tests {
         assert_eq!((url.connect_time, url.tls.mode), (Some(Duration::from_millis(500)), SslMode::Disable));
         let tls = |url: &str| UpstreamUrl::parse(url).map(|url| (url.tls.mode, url.tls.root));
         assert_eq!(tls("mongodb://h/?tls=true"), Ok((SslMode::VerifyFull, Some(Root::System))));
+        let near = |url: &str| UpstreamUrl::parse(url).map(|url| url.mongo.local_threshold);
+        assert_eq!(near("mongodb://h/?localThresholdMS=7"), Ok(Some(Duration::from_millis(7))));
+        assert_eq!(near("mongodb://h/"), Ok(None));
         let own = "mongodb://h/?ssl=true&tlsCAFile=ca.pem&tlsAllowInvalidHostnames=true";
         assert_eq!(tls(own), Ok((SslMode::VerifyCa, Some(Root::File("ca.pem".into())))));
         for (url, part) in [
@@ -484,6 +487,7 @@ mod tests {
             ("mongodb://h/?replicSet=x", "did you mean `replicaSet`"),
             ("mongodb://h/?authMechanism=MONGODB-X509", "SCRAM-SHA-1 are"),
             ("mongodb://h/?tls=yes", "true or false"),
+            ("mongodb://h/?localThresholdMS=-1", "a whole number of milliseconds"),
         ] {
             let error = UpstreamUrl::parse(url).unwrap_err();
             assert!(error.contains(part), "{url}: {error}");

@@ -32,9 +32,11 @@ class Member:
         self.deployment, self.port = deployment, port
         self.fail_points, self.cursors = fail_points.FailPoints(), Cursors()
         self.connections, self.opened, self.listening = set(), 0, None
+        # The command behind which it ends, without an answer.
+        self.ends_behind = None
 
     def is_primary(self):
-        return self.deployment.primary is self
+        return self.deployment.sharded or self.deployment.primary is self
 
     async def start(self):
         self.listening = await asyncio.start_server(self.serve, "127.0.0.1", self.port, limit=1 << 20)
@@ -52,6 +54,8 @@ class Member:
                 if name.lower() in ("hello", "ismaster") and "client" in command:
                     app = command["client"].get("application", {}).get("name")
                 answer = await self.answer(backing, app, name, command, number)
+                if name == self.ends_behind:
+                    self.end()
                 if wants_answer:
                     writer.write(messages.answer(op, request, answer))
                     await writer.drain()
@@ -62,6 +66,12 @@ class Member:
             backing.close()
             with contextlib.suppress(OSError):
                 writer.close()
+
+    def end(self):
+        """It is gone, with all connections."""
+        self.listening.close()
+        for connection in list(self.connections):
+            connection.transport.abort()
 
     async def answer(self, backing, app, name, command, number):
         if name == "configureFailPoint":
@@ -105,7 +115,8 @@ class Member:
         # One after the other, so that nobody sees half of a commit.
         async with self.deployment.turn:
             if command.get("autocommit") is False:
-                return await sessions.run(backing, command, ask)
+                elsewhere = self.deployment.sharded and await sessions.look_elsewhere(backing, command, self)
+                return elsewhere or await sessions.run(backing, command, ask)
             if "txnNumber" in command:
                 return await sessions.write(command, ask)
             return await ask(command)
@@ -151,7 +162,8 @@ class Member:
         return {"host": self.address(), "version": ".".join(map(str, VERSION[:3])), "process": "mongos" if self.deployment.sharded else "mongod",
                 "pid": bson.Int64(1), "uptime": 1.0, "storageEngine": {"name": "wiredTiger", "persistent": True},
                 "connections": {"current": len(self.connections), "available": 1000, "totalCreated": self.opened},
-                "transactions": {"currentOpen": bson.Int64(len(self.deployment.sessions.open()))}, "ok": 1.0}
+                "transactions": {"currentOpen": bson.Int64(len(self.deployment.sessions.open(self if self.deployment.sharded else None)))},
+                "ok": 1.0}
 
     def do_explain(self, command, number):
         return {"queryPlanner": {}, "executionStats": {}, "ok": 1.0}
@@ -176,6 +188,11 @@ class Member:
             return NOT_PRIMARY
         async with self.deployment.turn:
             await self.deployment.step_down(backing)
+        return {"ok": 1.0}
+
+    def do_shutdown(self, command, number):
+        """It ends, behind the next command of this name."""
+        self.ends_behind = command["behind"]
         return {"ok": 1.0}
 
     def do_replsetfreeze(self, command, number):

@@ -47,6 +47,8 @@ class Session:
     transaction: Transaction | None = None
     # What a write that is repeated is answered with; none while it has not been carried out.
     answer: dict | None = None
+    # The mongos that a transaction began at.
+    at: object = None
 
 
 class Sessions:
@@ -58,8 +60,9 @@ class Sessions:
     def of(self, command):
         return self.known.setdefault(bytes(command["lsid"]["id"]), Session())
 
-    def open(self):
-        return [session.transaction for session in self.known.values() if session.state == "open"]
+    def open(self, at=None):
+        """Transactions that are under way, of all or of one mongos."""
+        return [session.transaction for session in self.known.values() if session.state == "open" and at in (None, session.at)]
 
     async def end(self, backing, ids=None):
         """Aborts the transactions of these sessions, or of all."""
@@ -84,6 +87,21 @@ class Sessions:
         answer = await carry_out(command)
         session.number, session.state, session.answer = number, "write", answer if answer.get("ok") else None
         return answer
+
+    async def look_elsewhere(self, backing, command, here):
+        """What a mongos answers to a command of a transaction that began at another one, which alone knows its state; `None` if it began here.
+        With the token of a commit it asks the shards, who abort what has not been committed."""
+        session = self.of(command)
+        if command.get("startTransaction"):
+            session.at = here
+        if session.at is here or session.at is None or session.number != command["txnNumber"]:
+            return None
+        if next(iter(command)) == "commitTransaction" and "recoveryToken" in command:
+            if session.state == "open":
+                await abort(backing, session)
+            if session.state == "committed":
+                return {"ok": 1.0}
+        return error(251, f"Transaction {command['txnNumber']} is not known here.")
 
     async def run(self, backing, command, carry_out):
         """A command of a transaction."""

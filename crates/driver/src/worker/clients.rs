@@ -282,6 +282,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 bytes: &bytes[at..],
                 full: length - at >= self.host.config.max_held_input,
                 unread: self.reactor.is_sending(client.conn),
+                now: self.now.since(Time(0)),
             };
             let protocol = &self.shared.protocol;
             let mut servers = ServerSessions(&mut self.servers);

@@ -345,6 +345,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
+    /// A server of a pool is to see to what no client waits for.
+    pub(super) fn send_on_errand(&mut self, pool: PoolId) {
+        let (shared, now) = (self.pool(pool), self.now);
+        self.operate(&shared, |guarded| guarded.pool.errand(now));
+    }
+
     /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
     #[cold]
     fn gives_up(&mut self, pool: PoolId, server: ServerId) -> bool {

@@ -149,7 +149,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.outboxes.push(out);
                 return (bytes.len(), 0);
             };
-            let input = Input { bytes: &bytes[at..], full: bytes.len() - at >= MAX_HELD, unread: false };
+            let (full, now) = (bytes.len() - at >= MAX_HELD, self.now.since(Time(0)));
+            let input = Input { bytes: &bytes[at..], full, unread: false, now };
             let protocol = &self.shared.protocol;
             let mut clients = ClientSessions::new(&mut self.clients);
             let used = call(|| {

@@ -35,6 +35,10 @@ impl Pool {
             self.make_room(now);
             self.watch_times(now);
         }
+        if self.errand {
+            self.run_errand(now);
+            self.watch_times(now);
+        }
         self.asked = self.wanted();
     }
 
@@ -77,7 +81,7 @@ impl Pool {
         if self.mode != Mode::Ready || self.failures.retry_at.is_some() {
             return 0;
         }
-        let missing = self.config.min_size.saturating_sub(self.slots.live());
+        let missing = self.config.min_size.saturating_sub(self.slots.live()).max(u32::from(self.misses_errand()));
         let demanding = self.demanding.len();
         if self.waiters.len() == 0 && demanding == 0 && missing == 0 {
             return 0;
@@ -120,6 +124,9 @@ impl Pool {
             }
         }
         self.slots.set_state(server, State::Idle, now);
+        if self.errand {
+            self.settle(now);
+        }
         self.tell_spare(now);
         None
     }
@@ -340,6 +347,8 @@ impl Pool {
 
     /// A connect failed, or took too long.
     pub(super) fn failed(&mut self, now: Time) {
+        // Whoever needs a server goes on trying, and that is enough.
+        self.errand = false;
         self.failures.since.get_or_insert(now);
         self.back_off(now);
     }

@@ -1,5 +1,6 @@
 //! The rules of the pool, one by one: service here; what others under the same limits get in `sharing`; failures, pauses, clears and other limits in `trouble`.
 
+mod errands;
 mod lasting;
 mod sharing;
 mod trouble;

@@ -55,6 +55,14 @@ impl Directory for Generations {
         self.current().mongodb_replica_set()
     }
 
+    fn shares_login(&self) -> bool {
+        self.current().mongodb_shares_login()
+    }
+
+    fn local_threshold(&self) -> Duration {
+        self.current().mongodb_local_threshold()
+    }
+
     fn patience(&self) -> Duration {
         self.current().mongodb_patience()
     }
@@ -64,6 +72,11 @@ impl Directory for Generations {
         let pools = self.current();
         let pool = pools.mongodb_route(user, &name)?;
         self.known_as(&pools, pool).map_err(reason)
+    }
+
+    fn max_wait(&self, pool: PoolId) -> Option<Duration> {
+        let entry = self.entry(pool);
+        entry.pools.mongodb_max_wait(entry.id)
     }
 
     fn max_pinned(&self, pool: PoolId) -> u32 {

@@ -63,6 +63,16 @@ impl Pools {
         options.replica_set.as_deref().map(Arc::from)
     }
 
+    pub(crate) fn mongodb_shares_login(&self) -> bool {
+        let has_one = self.mongodb.is_some_and(|index| self.config.databases[index].user.is_some());
+        has_one && self.config.users.iter().filter(|user| user.password.is_some()).count() > 1
+    }
+
+    pub(crate) fn mongodb_local_threshold(&self) -> Duration {
+        let own = self.mongodb.and_then(|index| self.config.databases[index].mongo.local_threshold);
+        own.unwrap_or(mongodb::LOCAL_THRESHOLD)
+    }
+
     pub(crate) fn mongodb_patience(&self) -> Duration {
         let config = self.mongodb.map(|index| &self.config.databases[index].pool.config);
         config.and_then(|config| config.unavailable_wait_time).unwrap_or(LONG)
@@ -79,6 +89,11 @@ impl Pools {
         self.host(index, host).ok_or("this host is no longer configured")?;
         let user = self.config.databases[index].user.as_deref().unwrap_or(user).into();
         self.pool(index, Key::MongoDb { host: host.into(), user, monitors: false }).map_err(reason)
+    }
+
+    pub(crate) fn mongodb_max_wait(&self, pool: PoolId) -> Option<Duration> {
+        let (entry, database) = self.entry(pool);
+        self.settings(database, entry.key.user()).config.max_wait_time
     }
 
     pub(crate) fn mongodb_max_pinned(&self, pool: PoolId) -> u32 {

@@ -59,6 +59,8 @@ struct Doors {
     secure: bool,
     /// The name of the replica set, if it is configured.
     name: Option<Arc<str>>,
+    /// How much longer than those of the nearest host the answers of a host may take.
+    window: Duration,
 }
 
 impl Doors {
@@ -110,6 +112,14 @@ impl Directory for Doors {
         self.name.clone()
     }
 
+    fn shares_login(&self) -> bool {
+        false
+    }
+
+    fn local_threshold(&self) -> Duration {
+        self.window
+    }
+
     fn patience(&self) -> Duration {
         PATIENCE
     }
@@ -117,6 +127,10 @@ impl Directory for Doors {
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
         let user = if self.secure { user_of(user).ok_or("nobody of this name")? } else { 0 };
         Ok(PoolId(user * self.hosts + host as u32))
+    }
+
+    fn max_wait(&self, _: PoolId) -> Option<Duration> {
+        self.config.max_wait_time
     }
 
     fn max_pinned(&self, _: PoolId) -> u32 {
@@ -192,7 +206,8 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     }
     let hosts = if kind == Kind::Standalone { 1 } else { model::HOSTS as u32 };
     let name = (set && rng.percent(50)).then(|| "rs".into());
-    let doors = Arc::new(Doors { config, hosts, secure, name });
+    let window = Duration::from_micros(rng.pick(&[0, 100, 15_000]));
+    let doors = Arc::new(Doors { config, hosts, secure, name, window });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let mut rules = drawn::rules(&mut rng);

@@ -87,6 +87,8 @@ pub struct Oracle {
     pub served: Time,
     /// It was asked for a server in vain.
     pub refused: bool,
+    /// It has had an errand, for which it may want a server where it has none.
+    pub errand: bool,
     /// Connects ever.
     pub connects: u64,
     /// Grants ever, and failures.
@@ -123,6 +125,7 @@ impl Oracle {
             on_hold: true,
             served: now,
             refused: false,
+            errand: false,
             connects: 0,
             decided: [0; 2],
         }
@@ -278,7 +281,8 @@ impl Oracle {
         let live = count(|s| s != State::Closing);
         let waiting = (self.queue.len() + self.apart.len()) as u32;
         let for_apart = (self.apart.len() as u32).saturating_sub(count(|s| s == State::Connecting));
-        waiting.saturating_sub(coming).max(for_apart).max(self.config.min_size.saturating_sub(live))
+        let least = self.config.min_size.max(u32::from(self.errand));
+        waiting.saturating_sub(coming).max(for_apart).max(least.saturating_sub(live))
     }
 
     /// The pool has taken a permit.

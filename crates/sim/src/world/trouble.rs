@@ -43,7 +43,7 @@ impl World {
         let Some(trouble) = self.plan.trouble.filter(|_| !self.calm) else { return };
         let pool = self.trouble_rng.index(self.posts.len());
         let host = self.posts[pool].host;
-        match self.trouble_rng.below(if self.plan.changes { 12 } else { 11 }) {
+        match self.trouble_rng.below(if self.plan.changes { 13 } else { 12 }) {
             0 | 1 => self.fall_silent(host),
             2 | 3 => self.go_down(host),
             4 => {
@@ -62,6 +62,13 @@ impl World {
             }
             9 => self.resume(pool),
             10 => self.make_stale(pool),
+            11 => {
+                self.tell(|| format!("pool {pool} has an errand"));
+                let now = self.clock(pool);
+                self.posts[pool].oracle.errand = true;
+                self.posts[pool].pool.errand(now);
+                self.pump(pool, None);
+            }
             _ => {
                 let reloads = self.trouble_rng.within(2..=MAX_RELOADS) as u32;
                 self.reload(reloads);

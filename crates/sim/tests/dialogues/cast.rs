@@ -135,5 +135,5 @@ impl<T, S> Sessions<T, S> for Nobody {
 }
 
 pub fn input(bytes: &[u8]) -> Input<'_> {
-    Input { bytes, full: false, unread: false }
+    Input { bytes, full: false, unread: false, now: std::time::Duration::ZERO }
 }

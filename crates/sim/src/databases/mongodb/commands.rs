@@ -74,6 +74,15 @@ impl MongoDb {
             ("find", Value::Text(collection)) => self.find(from, collection, request.body),
             ("getMore", Value::Int64(id)) => return self.next_batch(from, id, request, message),
             ("killCursors", Value::Text(_)) => self.kill_cursors(from, request),
+            ("endSessions" | "killSessions", Value::Array(named)) => {
+                let (host, user) = (self.sessions[&from].host, self.sessions[&from].user);
+                for session in named.elements().flatten().filter_map(|element| element.value().ok()?.document()) {
+                    if let Ok(Some(Value::Binary(_, id))) = session.get("id") {
+                        self.end_session(host, &(user, id.to_vec()));
+                    }
+                }
+                ok()
+            }
             _ => error(&format!("no such command: '{}'", name.escape_default()), 59),
         })
     }

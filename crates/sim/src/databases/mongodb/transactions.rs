@@ -161,6 +161,10 @@ impl MongoDb {
         if self.transactions.open.get(key).is_none_or(|open| open.number != number) {
             let known = self.written.record(&key.1);
             let committed = known.is_some_and(|known| known.number == number && known.what == Record::COMMITTED);
+            if !committed && request.body.get("recoveryToken").is_ok_and(|token| token.is_some()) {
+                // Another mongos that asks the shards has them abort what is not committed yet.
+                self.abort_of(&key.1, number);
+            }
             return Some(if committed { document(|answer| _ = answer.double("ok", 1.0)) } else { gone() });
         }
         if self.is_stale(key.0) {
@@ -184,6 +188,18 @@ impl MongoDb {
         if self.transactions.open.remove(key).is_some() {
             self.release();
         }
+    }
+
+    /// A session's transaction of this number ends, at whatever host.
+    fn abort_of(&mut self, session: &Session, number: i64) {
+        self.transactions.open.retain(|(_, of), open| of != session || open.number != number);
+        self.release();
+    }
+
+    /// A session ends at a host: what it has open there does, too.
+    pub(super) fn end_session(&mut self, host: usize, session: &Session) {
+        self.abort(&(host, session.clone()));
+        self.hosts[host].cursors.retain(|_, cursor| !cursor.is_of(session));
     }
 
     /// All at a host end.

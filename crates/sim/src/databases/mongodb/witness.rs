@@ -1,6 +1,6 @@
 //! What no pooler may do, seen from the servers: send a write twice that its client has sent once, or send one to a
-//! primary that was, though it has been told of a later election. It sees only requests of clients that number them
-//! uniquely and say when they asked.
+//! primary that was, though it has been told of a later election: none that was asked since, and none at all a while
+//! later. It sees only requests of clients that number them uniquely and say when they asked.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,6 +14,9 @@ pub const FIRST_ID: i32 = 1_000_000_000;
 
 /// The element of a command that has the time at which it was asked, in nanoseconds.
 pub const ASKED: &str = "asked";
+
+/// What waits for a primary that was goes elsewhere in this time, and what was sent to it arrives.
+const LATE: Duration = Duration::from_secs(1);
 
 /// See the file's head.
 #[derive(Default)]
@@ -60,6 +63,12 @@ impl MongoDb {
         assert!(self.witness.seen.insert((user, answers.id)), "a write comes twice: {} of {user}", answers.id);
         let (term, since) = self.witness.known;
         let ends = first.name == "abortTransaction";
+        let replaced = self.kind == Kind::Set && !self.own && self.primary.is_some_and(|primary| primary != host);
+        let late = replaced && !ends && term == self.term && self.now > since + LATE;
+        assert!(
+            !late,
+            "a write waits for host {host} though it is known since {since:?} that another was elected: {body:?}"
+        );
         let outdated = self.stale.as_ref().is_some_and(|stale| stale.host == host && stale.term < term);
         let outdated = outdated && !ends && Duration::from_nanos(asked as u64) > since;
         assert!(!outdated, "a write goes to host {host}, of whose successor it is known since {since:?}: {body:?}");

@@ -5,6 +5,7 @@
 mod answer;
 mod court;
 mod judge;
+mod leave;
 mod link;
 mod reading;
 mod tailing;
@@ -22,6 +23,7 @@ use self::{
     answer::Outcome,
     court::{Court, Next},
     judge::{Judge, Row},
+    leave::Leave,
     link::{Event, Link},
     reading::Reading,
     tailing::Tailing,
@@ -156,8 +158,9 @@ impl Application {
 
     fn draw_task(&mut self) -> Task {
         let kind = self.traits.kind;
-        let lot = self.rng.below(10);
+        let lot = self.rng.below(11);
         match lot {
+            10 => Task::Leave(Leave::new((self.traits.user, self.session), self.rng.percent(60))),
             0 | 1 => {
                 let modes = ["primary", "secondaryPreferred", "nearest", "secondary"];
                 let (label, mode) = (self.row(String::new()).1, self.rng.pick(&modes));
@@ -191,7 +194,8 @@ impl Application {
                 // Who forgets what others wait for holds them up for as long as a server lets it.
                 let ends = if self.traits.hot { &ends[..5] } else { &ends[..] };
                 self.last_number += 1;
-                Task::Transaction(Transaction::new(statements, self.rng.pick(ends), self.last_number))
+                let sharded = kind == Kind::Sharded;
+                Task::Transaction(Transaction::new(statements, self.rng.pick(ends), sharded, self.last_number))
             }
         }
     }
@@ -262,7 +266,9 @@ impl Application {
         match next {
             Next::Ask(pause) => self.wake = around.now + pause,
             Next::Over => {
-                self.task = None;
+                if let Some(Task::Leave(_)) = self.task.take() {
+                    self.begin_session();
+                }
                 self.wake = around.now + self.rng.around(self.traits.pause);
                 self.judge.check(around.real);
             }

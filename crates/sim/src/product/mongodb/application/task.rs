@@ -7,6 +7,7 @@ use super::{
     answer::Outcome,
     court::{Court, Next},
     judge::Judge,
+    leave::Leave,
     reading::Reading,
     tailing::Tailing,
     transaction::Transaction,
@@ -22,6 +23,8 @@ pub enum Task {
     Tail(Tailing),
     /// What a connection had open ends with it, for its driver believed in a load balancer.
     Verify(Verify),
+    /// The session ends.
+    Leave(Leave),
 }
 
 impl Task {
@@ -33,6 +36,7 @@ impl Task {
             Self::Read(reading) => reading.command(body),
             Self::Tail(tailing) => tailing.command(body),
             Self::Verify(verify) => verify.command(body),
+            Self::Leave(leave) => leave.command(body),
         }
     }
 
@@ -45,6 +49,7 @@ impl Task {
     pub fn database(&self) -> &'static str {
         match self {
             Self::Transaction(transaction) => transaction.database(),
+            Self::Leave(_) => "admin",
             Self::Write(_) | Self::Read(_) | Self::Tail(_) | Self::Verify(_) => "app",
         }
     }
@@ -57,6 +62,7 @@ impl Task {
             Self::Read(reading) => reading.take(outcome, court),
             Self::Tail(tailing) => tailing.take(outcome, court),
             Self::Verify(verify) => verify.take(&outcome, court),
+            Self::Leave(leave) => leave.take(&outcome, court),
         }
     }
 
@@ -65,7 +71,7 @@ impl Task {
         match self {
             Self::Write(write) => write.vanish(asked, judge),
             Self::Transaction(transaction) => transaction.vanish(asked, judge),
-            Self::Read(_) | Self::Tail(_) | Self::Verify(_) => {}
+            Self::Read(_) | Self::Tail(_) | Self::Verify(_) | Self::Leave(_) => {}
         }
     }
 
@@ -75,7 +81,7 @@ impl Task {
             Self::Transaction(transaction) => transaction.is_begun(),
             Self::Read(reading) => reading.is_open(),
             Self::Tail(tailing) => tailing.is_open(),
-            Self::Write(_) | Self::Verify(_) => false,
+            Self::Write(_) | Self::Verify(_) | Self::Leave(_) => false,
         }
     }
 }

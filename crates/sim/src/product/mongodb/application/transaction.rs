@@ -52,6 +52,8 @@ enum Phase {
 pub struct Transaction {
     statements: Vec<Statement>,
     end: End,
+    /// It is with a mongos, which another one may stand in for at the commit.
+    sharded: bool,
     number: i64,
     phase: Phase,
     begun: u32,
@@ -62,9 +64,9 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub fn new(statements: Vec<Statement>, end: End, number: i64) -> Self {
+    pub fn new(statements: Vec<Statement>, end: End, sharded: bool, number: i64) -> Self {
         let (phase, begun, tries) = (Phase::At(0), 1, 0);
-        Self { statements, end, number, phase, begun, tries, unknown: false, committed: false }
+        Self { statements, end, sharded, number, phase, begun, tries, unknown: false, committed: false }
     }
 
     /// A host may know of it.
@@ -91,7 +93,12 @@ impl Transaction {
                     body.bool("startTransaction", true);
                 }
             }
-            Phase::Commit => _ = body.int32("commitTransaction", 1),
+            Phase::Commit => {
+                body.int32("commitTransaction", 1);
+                if self.sharded {
+                    body.document("recoveryToken", |token| _ = token.text("recoveryShardId", "shard0"));
+                }
+            }
             Phase::Abort { .. } => _ = body.int32("abortTransaction", 1),
         }
         body.int64("txnNumber", self.number).bool("autocommit", false);
@@ -236,7 +243,7 @@ impl Transaction {
             Statement::Read(collection) => Statement::Read(collection.clone()),
         };
         let statements = self.statements.iter().map(anew).collect();
-        *self = Self { begun, ..Self::new(statements, self.end, *court.last_number) };
+        *self = Self { begun, ..Self::new(statements, self.end, self.sharded, *court.last_number) };
         Next::Ask(court.rng.around(Duration::from_millis(5)))
     }
 

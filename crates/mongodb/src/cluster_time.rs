@@ -1,0 +1,72 @@
+//! The time of a deployment, as its hosts tell it with each answer: drivers pass the greatest that they have seen on from host to host.
+
+use crate::bson::{Document, Malformed, Value, Writer};
+
+/// Bytes of a time with its signature; servers' own are shorter.
+const MAX_BYTES: usize = 1024;
+
+/// See the file's head.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ClusterTime {
+    time: u64,
+    /// The time of the last operation that the host knew of.
+    operation: u64,
+    /// `$clusterTime` as the host told it: only a server can sign one.
+    document: Box<[u8]>,
+}
+
+impl ClusterTime {
+    /// What an answer tells.
+    pub fn read(answer: Document<'_>) -> Result<Option<Self>, Malformed> {
+        let Some(Value::Document(told)) = answer.get("$clusterTime")? else { return Ok(None) };
+        let Some(Value::Timestamp(time)) = told.get("clusterTime")? else { return Ok(None) };
+        let operation = match answer.get("operationTime")? {
+            Some(Value::Timestamp(operation)) => operation,
+            _ => 0,
+        };
+        let mut document = Vec::new();
+        told.append_to(&mut document);
+        Ok((document.len() <= MAX_BYTES).then(|| Self { time, operation, document: document.into() }))
+    }
+
+    /// Writes it into an answer, as a mongos does.
+    pub fn write(&self, answer: &mut Writer<'_>) {
+        if let Ok(document) = Document::read(&self.document) {
+            answer.embed("$clusterTime", document);
+        }
+        if self.operation > 0 {
+            answer.timestamp("operationTime", self.operation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(time: u64, operation: u64, padding: usize) -> Option<ClusterTime> {
+        let mut bytes = Vec::new();
+        Writer::new(&mut bytes)
+            .document("$clusterTime", |told| _ = told.timestamp("clusterTime", time).text("by", &"x".repeat(padding)))
+            .timestamp("operationTime", operation);
+        ClusterTime::read(Document::read(&bytes).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_later_time_is_the_greater_and_is_told_as_it_came() {
+        // Seconds stand before the count within one.
+        let (early, late) = (told(5 << 32 | 9, 5 << 32 | 9, 3).unwrap(), told(6 << 32 | 1, 6 << 32, 1).unwrap());
+        assert!(late > early);
+        let mut bytes = Vec::new();
+        late.write(&mut Writer::new(&mut bytes));
+        assert_eq!(ClusterTime::read(Document::read(&bytes).unwrap()).unwrap(), Some(late));
+    }
+
+    #[test]
+    fn what_no_server_would_tell_is_not_kept() {
+        assert_eq!(told(1, 1, 5000), None);
+        let mut bytes = Vec::new();
+        Writer::new(&mut bytes).int32("$clusterTime", 1);
+        assert_eq!(ClusterTime::read(Document::read(&bytes).unwrap()).unwrap(), None);
+    }
+}

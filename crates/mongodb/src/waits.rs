@@ -1,0 +1,196 @@
+//! A request that waits: for a host that can serve it, or for a server of one. It knows nothing of what the request says; where that goes
+//! its goal tells, and the topology whether there is such a host.
+
+use std::time::Duration;
+
+use protocol::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox, Standing};
+
+use crate::{
+    MongoDb,
+    client::{Client, State},
+    command::Transaction,
+    errors::{Code, Failure},
+    routes::Goal,
+};
+
+impl MongoDb {
+    pub(crate) fn park(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        if client.counted {
+            out.push(Effect::Standing { client: me, standing: Standing::Active });
+        }
+        let mut topology = self.topology();
+        let since = *client.since.get_or_insert(topology.now);
+        client.state = State::Parked { until: since + self.directory.patience() };
+        topology.park(me, client.key);
+    }
+
+    /// Asks for a server of the host that the request is to go to, or tells the client why there is none.
+    pub(crate) fn route(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        if let Err(failure) = self.seek(me, client, None, out) {
+            client.tell_failure(me, &failure, out);
+        }
+    }
+
+    /// Asks for a server of the host that the request is to go to. `until`: it has waited at another host, and does so no longer than that.
+    fn seek(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        until: Option<Duration>,
+        out: &mut Outbox,
+    ) -> Result<(), Failure> {
+        if !client.counted {
+            self.let_in(me, client, out)?;
+        }
+        let host = {
+            let mut topology = self.topology();
+            client.since.get_or_insert(topology.now);
+            topology.choose(client.request.goal, client.wanted.as_deref())
+        };
+        let Some(host) = host else {
+            self.park(me, client, out);
+            return Ok(());
+        };
+        let pool = self.directory.route(&client.user, host).map_err(|why| {
+            // The host of its cursor may be configured no longer.
+            let code = if client.cursors.is_empty() { Code::Unauthorized } else { Code::CursorNotFound };
+            Failure::new(code, format!("Poolhouse: {why}"))
+        })?;
+        let mut kind = LeaseKind::Exclusive;
+        if (client.request.waits || client.request.exhausts) && client.waiting.is_none() {
+            let most = self.directory.max_pinned(pool);
+            client.waiting = self.streams.enter(pool, most);
+            if client.waiting.is_none() {
+                return Err(Failure::of_streams(most));
+            }
+            kind = LeaseKind::Lasting;
+        }
+        let ends_others = client.request.transaction != Transaction::None || client.gathered.is_some();
+        if !ends_others && self.transactions.may_hold_up(host) {
+            // It may wait at the server for what a transaction holds: the last one is left for whoever ends that.
+            kind = LeaseKind::Lasting;
+        }
+        client.state = State::Queued { host: host as u32, until };
+        out.push(Effect::Standing { client: me, standing: Standing::Active });
+        out.push(Effect::Lease { client: me, pool, kind });
+        Ok(())
+    }
+
+    /// Some host does not serve any more whom it served, or time has passed: a request that waits for a server of it is routed anew, since
+    /// nothing of it was sent.
+    fn look_where_it_waits(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let State::Queued { host, until } = client.state else { return };
+        let (host, goal) = (host as usize, client.request.goal);
+        let (serves, is_over, is_up, now) = {
+            let topology = self.topology();
+            (topology.serves(host, goal), topology.is_over_at(host), topology.is_up(host), topology.now)
+        };
+        let withdraw = |client: &mut Client, out: &mut Outbox| {
+            out.push(Effect::Withdraw { client: me });
+            (client.state, client.waiting) = (State::Idle, None);
+        };
+        if until.is_some_and(|until| now >= until) {
+            withdraw(client, out);
+            let waited = now.saturating_sub(client.since.unwrap_or(now));
+            let failure = failure_of_wait(client, Failure::of_another_wait(waited));
+            return self.give_up(me, client, &failure, out);
+        }
+        if client.request.transaction == Transaction::Within && goal == Goal::Host(host) && is_over {
+            withdraw(client, out);
+            return self.give_up(me, client, &Failure::of_old_primary(), out);
+        }
+        if serves {
+            return;
+        }
+        withdraw(client, out);
+        let until = self.limit_of_wait(client, host, is_up).into_iter().chain(until).min();
+        match self.seek(me, client, until, out) {
+            Err(failure) => self.give_up(me, client, &failure, out),
+            Ok(()) => match (client.state, until) {
+                (State::Queued { .. }, Some(until)) => self.topology().look_at(until, me, client.key),
+                // Who waits for a host is listened to.
+                (State::Parked { .. }, _) => out.push(Effect::Wake { client: me }),
+                _ => {}
+            },
+        }
+    }
+
+    /// Until when a request may wait that has waited at a host before: as if it had come to one pool all the time, for `max_wait_time`;
+    /// if it waited for a host that was gone, for `unavailable_wait_time` if that is longer.
+    fn limit_of_wait(&self, client: &Client, host: usize, is_up: bool) -> Option<Duration> {
+        let pool = self.directory.route(&client.user, host).ok()?;
+        let limit = self.directory.max_wait(pool)?;
+        let limit = if is_up { limit } else { limit.max(self.directory.patience()) };
+        Some(client.since? + limit)
+    }
+
+    /// A host is known, or time has passed.
+    pub(crate) fn hear_post(&self, me: ClientTag, client: &mut Client, key: u64, out: &mut Outbox) {
+        if client.key != key || client.closing {
+            return;
+        }
+        let until = match client.state {
+            State::Parked { until } => until,
+            State::Queued { .. } => return self.look_where_it_waits(me, client, out),
+            _ => return self.look_whether_it_stalls(me, client, out),
+        };
+        let (known, now) = {
+            let mut topology = self.topology();
+            let served =
+                client.request.greets || topology.choose(client.request.goal, client.wanted.as_deref()).is_some();
+            (topology.pose().is_some() && served, topology.now)
+        };
+        if known {
+            client.state = State::Idle;
+            if client.counted {
+                out.push(Effect::Standing { client: me, standing: Standing::Idle });
+            }
+            if client.held.is_empty() {
+                out.push(Effect::Wake { client: me });
+            } else {
+                self.look_at_held(me, client, out);
+                if matches!(client.state, State::Idle | State::Dropping { .. }) {
+                    out.push(Effect::Wake { client: me });
+                }
+            }
+        } else if now >= until {
+            let text = match client.request.goal {
+                _ if client.request.greets => "Poolhouse: no host of MongoDB has answered yet",
+                Goal::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",
+                _ => "Poolhouse: no host of MongoDB that takes writes is known",
+            };
+            self.give_up(me, client, &Failure::new(Code::FailedToSatisfyReadPreference, text).transient(), out);
+        } else {
+            self.topology().park(me, client.key);
+        }
+    }
+
+    pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
+        let failure = failure_of_wait(client, Failure::of_lease(why));
+        if self.gather_failure(me, client, &failure, out) {
+            return;
+        }
+        self.give_up(me, client, &failure, out);
+    }
+
+    /// The request that waits ends with this.
+    pub(crate) fn give_up(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
+        client.tell_failure(me, failure, out);
+        let held = client.held.len();
+        self.forget_request(client);
+        client.drop_rest(client.request.header.length - held);
+        if client.counted {
+            out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        }
+        out.push(Effect::Wake { client: me });
+    }
+}
+
+/// Why a request has waited in vain, as its client is told.
+fn failure_of_wait(client: &Client, mut failure: Failure) -> Failure {
+    if client.request.transaction == Transaction::Ends && failure.code == Code::MaxTimeMsExpired {
+        // Nothing of it was sent, and what it is to end holds up others: a driver that repeats it does them a favour.
+        (failure.code, failure.transient) = (Code::TemporarilyUnavailable, true);
+    }
+    failure
+}

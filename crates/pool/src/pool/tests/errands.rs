@@ -1,0 +1,91 @@
+//! Errands, which are for servers that nobody needs.
+
+use super::*;
+
+fn errand(bench: &mut Bench, ms: u64) {
+    bench.pool.errand(at(ms));
+    bench.run(ms);
+}
+
+/// The servers that were reset since.
+fn reset(bench: &mut Bench) -> Vec<ServerId> {
+    let server = |action: &Action| if let Action::Reset { server, .. } = action { Some(*server) } else { None };
+    let found = bench.actions.iter().filter_map(server).collect();
+    bench.actions.clear();
+    found
+}
+
+#[test]
+fn an_idle_server_is_sent_at_once_and_another_is_left_to_others() {
+    let mut bench = Bench::new(config());
+    let servers = bench.busy(2, 1);
+    bench.give(servers[0], 2);
+    bench.give(servers[1], 3);
+    errand(&mut bench, 4);
+    assert_eq!(reset(&mut bench), [servers[0]], "the one used last is likely to be wanted next");
+    assert_eq!(bench.take(A, 5), servers[1]);
+    assert_eq!(bench.pool.checked(servers[0], true, A, at(6)), None);
+    bench.run(6);
+    assert_eq!(reset(&mut bench), [], "it was one errand");
+}
+
+#[test]
+fn where_all_are_busy_the_first_that_comes_back_is_sent_if_nobody_waits_for_it() {
+    let mut bench = Bench::new(config());
+    let servers = bench.busy(2, 1);
+    errand(&mut bench, 2);
+    assert!(bench.connects.is_empty() && reset(&mut bench).is_empty());
+    bench.queue(A, 3);
+    assert!(bench.check_in(servers[0], A, CheckIn::Clean, 4).is_some(), "who waits goes first");
+    bench.give(servers[1], 5);
+    assert_eq!(reset(&mut bench), [servers[1]]);
+}
+
+#[test]
+fn a_pool_without_a_server_connects_one_once() {
+    let mut bench = Bench::new(config());
+    errand(&mut bench, 1);
+    assert_eq!(bench.connects.len(), 1);
+    assert_eq!(bench.connected(2), None);
+    assert_eq!(reset(&mut bench).len(), 1);
+    let mut bench = Bench::new(config());
+    errand(&mut bench, 1);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_failed(server, false, at(2));
+    bench.run(2);
+    bench.timeout(60_000);
+    assert!(bench.connects.is_empty(), "nobody needs it");
+}
+
+#[test]
+fn a_server_that_is_kept_for_long_is_not_waited_for() {
+    let mut bench = Bench::new(config());
+    bench.pool.check_out_for(WaiterId(9), A, Wish::Lasting, at(1));
+    bench.run(1);
+    assert!(bench.connected(1).is_some());
+    errand(&mut bench, 2);
+    assert_eq!(bench.connects.len(), 1);
+}
+
+#[test]
+fn a_server_whose_life_is_over_is_not_sent() {
+    let mut bench = Bench::new(PoolConfig { max_life_time: Some(MS * 100), ..config() });
+    let servers = bench.busy(1, 1);
+    bench.give(servers[0], 2);
+    errand(&mut bench, 500);
+    assert_eq!(reset(&mut bench), []);
+    assert_eq!(bench.connects.len(), 1, "another is made");
+}
+
+#[test]
+fn a_pool_that_is_paused_has_it_done_later() {
+    let mut bench = Bench::new(config());
+    let servers = bench.busy(1, 1);
+    bench.give(servers[0], 2);
+    bench.pool.pause(Hold::Waiters, at(3));
+    errand(&mut bench, 4);
+    assert_eq!(reset(&mut bench), []);
+    bench.pool.ready(at(5));
+    bench.run(5);
+    assert_eq!(reset(&mut bench), servers);
+}
