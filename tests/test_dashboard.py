@@ -146,7 +146,7 @@ def test_the_page_tells_what_the_doctor_says_and_which_settings_are_in_force(sta
     with pooler.wire() as holder, Waiting(pooler):
         holder.query("BEGIN")
         browser.open(pooler.admin_url)
-        eventually("a first word", lambda: "it says nothing before it has looked for 10 s" in findings(browser))
+        eventually("a first word", lambda: "it says nothing before it has looked 4 times and for 10 s" in findings(browser))
         eventually("what is in force", lambda: browser.run("document.getElementById('pool-lists').textContent").count("max_size 1,"))
         lists = browser.run("document.getElementById('pool-lists').textContent")
         assert "max_wait_time 10.0 s" in lists and "max_idle_time 70.0 s" in lists and "check_after_idle off" in lists, lists

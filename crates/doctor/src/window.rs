@@ -56,7 +56,11 @@ pub(crate) struct Step {
     pub(crate) waiters: u64,
     pub(crate) in_use: u64,
     pub(crate) connecting: u64,
+    /// Servers in whatever state.
+    pub(crate) open: u64,
     pub(crate) max_size: u64,
+    /// Connections made in it.
+    pub(crate) created: u64,
     stands_still: bool,
     /// How long servers were held, of leases that ended.
     pub(crate) hold: Times,
@@ -185,6 +189,8 @@ impl Step {
             waiters: pool.waiters,
             in_use: pool.servers.in_use,
             connecting: pool.servers.connecting,
+            open: pool.servers.total,
+            created: change.created,
             max_size: pool.max_size,
             stands_still: pool.paused || pool.drained,
             hold: change.hold.clone(),

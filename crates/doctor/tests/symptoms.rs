@@ -237,10 +237,21 @@ fn servers_closed_for_idleness_and_made_again_are_churn() {
         (pool.created, pool.transactions) = (240 + pool.transactions / 50, pool.transactions + 10_000);
         pool.closed = BTreeMap::from([("idle".into(), 190 + pool.created - 240), ("life".into(), 10)]);
         pool.checkout.insert("created".into(), bucket(80.0, 200));
+        (pool.servers.in_use, pool.servers.total, pool.settings.max_idle_time) = (0, 8, Some(4_000.0));
     };
     let diagnosis = examine(&window(&[QUIET; 10], churn));
     assert_eq!(symptoms(&diagnosis), [Symptom::IdleChurn]);
-    assert_eq!(diagnosis.findings[0].setting.as_ref().unwrap().key, "min_size");
+    let setting = diagnosis.findings[0].setting.as_ref().unwrap();
+    assert_eq!(
+        (setting.key, &setting.to[..]),
+        ("min_size", "8"),
+        "what a burst left open, though no look fell into it"
+    );
+    let told = &diagnosis.findings[0].evidence;
+    assert!(
+        told.iter().any(|text| text.contains("up to 8 servers") && text.contains("max_idle_time is 4.0 s")),
+        "{told:?}"
+    );
     // One rotation after another is none.
     let rotation = |look: &mut Look| {
         churn(look);

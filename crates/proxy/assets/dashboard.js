@@ -119,7 +119,7 @@ const showFindings = told => {
   const paragraph = text => element("p", { class: "soft" }, text);
   const span = told.state === "examined" ? `in the last ${time(told.window_s * 1000)}` : "";
   const set = ({ key, to, from }) => element("p", {}, "set ", element("code", {}, `${key} = ${to}`), from === null ? "" : ` (now ${from})`);
-  const inside = told.state === "looking" ? [paragraph(`Looking: it says nothing before it has looked for ${told.needs_s} s.`)]
+  const inside = told.state === "looking" ? [paragraph(`Looking: it says nothing before it has looked ${told.needs_looks} times and for ${told.needs_s} s.`)]
     : told.state !== "examined" ? [paragraph(`There are more than ${told.most_pools} pools: too many to watch from here. Ask "poolhouse doctor".`)]
     : [...told.findings.map(one => finding(`${one.of}: ${one.name}`, one.evidence, "finding", paragraph(`not: ${one.rules_out}`),
         ...(one.setting ? [set(one.setting)] : []), element("p", {}, one.advice))),

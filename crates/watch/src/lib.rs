@@ -13,5 +13,7 @@ mod times;
 pub use activity::{Activity, Backend, MAX_BACKENDS, Row};
 pub use change::{Change, PoolChange, Since};
 pub use console::{Console, MAX_CONSOLE_ROWS, Shown};
-pub use look::{Client, Clients, Counts, Listener, ListenerClients, Look, Pool, PoolServers, Pooler, Worker};
+pub use look::{
+    Client, Clients, Counts, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Pooler, Worker,
+};
 pub use times::Times;

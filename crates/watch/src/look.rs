@@ -141,6 +141,9 @@ pub struct Pool {
     /// A server stays with its client for as long as that is there; `None` where that is not told.
     #[serde(default)]
     pub keeps_servers: Option<bool>,
+    /// Its rules, as far as they are told.
+    #[serde(default)]
+    pub settings: PoolSettings,
     /// For how long its database has been out of reach.
     pub unavailable_ms: Option<f64>,
     /// What the last attempt to connect that failed ended with.
@@ -149,6 +152,13 @@ pub struct Pool {
     pub paused: bool,
     /// An operator drains it.
     pub drained: bool,
+}
+
+/// Rules of a pool that are in force.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct PoolSettings {
+    /// When an idle server is closed, in milliseconds; `None`: never, or it is not told.
+    pub max_idle_time: Option<f64>,
 }
 
 /// Servers of a pool now, by state.

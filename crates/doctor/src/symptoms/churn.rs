@@ -7,6 +7,17 @@ use crate::{
     window::PoolWindow,
 };
 
+/// How many servers a burst leaves, how far bursts are apart, and when idle servers are closed.
+fn bursts(pool: &PoolWindow<'_>, most: u64) -> String {
+    let step = pool.lasts.as_secs_f64() * 1e3 / pool.steps.len().max(1) as f64;
+    let making: Vec<usize> = (0..pool.steps.len()).filter(|at| pool.steps[*at].created > 0).collect();
+    let apart = making.windows(2).map(|pair| pair[1] - pair[0]).max().filter(|steps| *steps > 1);
+    let apart = apart.map_or(String::new(), |steps| format!(", up to {} apart", time(steps as f64 * step)));
+    let closed =
+        pool.last.settings.max_idle_time.map_or(String::new(), |ms| format!("; max_idle_time is {}", time(ms)));
+    format!("up to {most} servers were open after a burst{apart}{closed}")
+}
+
 /// Servers closed for idleness that are needed to speak of a habit: at all, and an hour.
 const LEAST: u64 = 20;
 const AN_HOUR: f64 = 30.0;
@@ -31,7 +42,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     if now == 0 || idle < LEAST || an_hour < AN_HOUR || share < OF_MADE || a_transaction > EPHEMERAL || min >= max {
         return Verdict::Absent;
     }
-    let most = pool.steps.iter().map(|step| step.in_use).max().unwrap_or(0).min(max);
+    // A burst may be over before the next look, but the servers that it made stay for a while.
+    let most = pool.steps.iter().map(|step| step.open).max().unwrap_or(0).min(max);
     Verdict::Present(Finding {
         symptom: Symptom::IdleChurn,
         of: pool.name(),
@@ -46,13 +58,14 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
                 paid.map_or(0, watch::Times::count),
                 time(slow)
             ),
+            bursts(pool, most),
         ],
         rules_out: format!("clients do not connect for each transaction: {made} connections were made for {} transactions", pool.last.transactions),
         // What a burst needs is known only if there was one meanwhile.
         setting: (most > min && pool.change.created > 0)
             .then(|| Setting { key: "min_size", from: Some(min.to_string()), to: most.to_string() }),
-        advice: "Keep as many servers as a burst needs (min_size), or make max_idle_time longer than the longest quiet time between bursts. Each \
-                 kept connection costs the database about 1 MB and a descriptor, for each instance of Poolhouse."
+        advice: "Make max_idle_time longer than the quiet time between bursts, or keep as many servers as a burst needs (min_size; to see \
+                 how many, the looks must have a burst among them). Each kept connection costs the database about 1 MB and a descriptor, for each instance of Poolhouse."
             .to_owned(),
     })
 }

@@ -39,7 +39,9 @@ impl Postgres {
                     "no server became free within {} (all {servers} are in use, and {limit} allows no more)",
                     seconds(waited)
                 ),
-                format!("Raise {limit} or max_wait_time, or make transactions shorter."),
+                format!(
+                    "Make transactions shorter, or raise {limit} or max_wait_time; `poolhouse doctor` tells which."
+                ),
                 Blame::Exhausted,
             ),
             LeaseFailure::QueueFull => (

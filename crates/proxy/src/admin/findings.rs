@@ -114,7 +114,10 @@ impl Watched {
             return json!({ "state": "too many pools", "most_pools": MAX_POOLS });
         }
         if self.elder.looks() < LEAST_LOOKS || self.elder.lasts() < LEAST {
-            return json!({ "state": "looking", "window_s": self.elder.lasts().as_secs_f64(), "needs_s": LEAST.as_secs_f64() });
+            let (lasts, looks) = (self.elder.lasts().as_secs_f64(), self.elder.looks());
+            return json!({
+                "state": "looking", "window_s": lasts, "needs_s": LEAST.as_secs_f64(), "looks": looks, "needs_looks": LEAST_LOOKS,
+            });
         }
         told(&examine(&self.elder))
     }
