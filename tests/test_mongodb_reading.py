@@ -14,6 +14,8 @@ from mongodb_wire import Raw
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
+# On a busy machine a member may be slow for once.
+ALL_NEAR = "&localThresholdMS=5000"
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def asked(client, members, preference, count=8):
 
 def test_a_read_goes_to_no_member_that_is_too_far_behind(start, members):
     write_behind(members, 0, 60, 200)
-    with start(unavailable_wait_time="1s").connect() as client:
+    with start(ALL_NEAR, unavailable_wait_time="1s").connect() as client:
         all_have_told(members)
         assert asked(client, members, Secondary()) == {1, 2}
         assert asked(client, members, Secondary(max_staleness=90)) == {1}

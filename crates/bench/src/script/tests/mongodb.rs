@@ -55,7 +55,7 @@ fn a_document_keeps_its_order_and_its_types() {
     let told = of(text, &[]);
     assert_eq!(
         told[0],
-        "z=Int32(1) a=Int64(5000000000) d=Double(1.5) t=Bool(true) n=Null list=[0=Int32(1) 1=Int64(7)] at=Other(9) \
+        "z=Int32(1) a=Int64(5000000000) d=Double(1.5) t=Bool(true) n=Null list=[0=Int32(1) 1=Int64(7)] at=Time(9) \
          id=ObjectId([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) $db=Text(\"app\")"
     );
     assert_eq!(told[1], "ping=Int32(1) $db=Text(\"admin\")");
