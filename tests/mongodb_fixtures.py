@@ -2,6 +2,7 @@
 
 import pytest
 
+from mock_mongodb import ReplicaSet
 from mongodb_server import FerretServer, JavaServer, MongoPoolhouse, directory
 
 
@@ -28,3 +29,11 @@ def pool(server, workspace):
     yield start
     for made in started:
         made.stop()
+
+
+@pytest.fixture
+def members():
+    """A replica set that keeps to a script."""
+    made = ReplicaSet()
+    yield made
+    made.stop()

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import wire as w
+from crowd import crowd
 from pooler import BINARY
 from waiting import eventually
 
@@ -33,29 +34,14 @@ def symptoms(said):
     return [finding["symptom"] for finding in said["findings"]]
 
 
-@contextlib.contextmanager
 def clients(pooler, many, what):
-    """Clients that each do `what(client)` again and again."""
-    over, problems = threading.Event(), []
+    """Clients that each do `what(client, over)` again and again."""
+    def work(over):
+        with pooler.wire() as client:
+            while not over.is_set():
+                what(client, over)
 
-    def work():
-        try:
-            with pooler.wire() as client:
-                while not over.is_set():
-                    what(client, over)
-        except Exception as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=work) for _ in range(many)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert not problems, problems
+    return crowd(many, work)
 
 
 def short(client, over):

@@ -11,6 +11,7 @@ import pytest
 
 import pooler as poolers
 from cluster import PASSWORDS, free_port
+from crowd import crowd
 from test_doctor import look, symptoms
 
 pytestmark = pytest.mark.poolhouse_only
@@ -34,54 +35,24 @@ def direct(cluster, **more):
                            **more)
 
 
-@contextlib.contextmanager
 def doing(connect, many, what):
     """So many clients that each do `what(connection, over)` again and again."""
-    over, problems = threading.Event(), []
+    def work(over):
+        with connect() as db:
+            while not over.is_set():
+                what(db, over)
 
-    def work():
-        try:
-            with connect() as db:
-                while not over.is_set():
-                    what(db, over)
-        except Exception as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=work) for _ in range(many)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert not problems, problems
+    return crowd(many, work)
 
 
-@contextlib.contextmanager
 def coming_and_going(connect, many, what):
     """So many at a time who connect, do `what(connection)` and leave, again and again."""
-    over, problems = threading.Event(), []
+    def work(over):
+        while not over.is_set():
+            with contextlib.closing(connect()) as db:
+                what(db)
 
-    def work():
-        try:
-            while not over.is_set():
-                with contextlib.closing(connect()) as db:
-                    what(db)
-        except Exception as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=work) for _ in range(many)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert not problems, problems
+    return crowd(many, work)
 
 
 def short(db, over):

@@ -9,7 +9,8 @@ import pymongo
 import pytest
 from pymongo.read_preferences import Secondary
 
-from mock_mongodb import NOT_PRIMARY, ReplicaSet
+from mock_mongodb import NOT_PRIMARY
+from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from mongodb_wire import Raw
 from waiting import eventually
@@ -17,13 +18,6 @@ from waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 ROUNDS = 6
-
-
-@pytest.fixture
-def members():
-    made = ReplicaSet()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pymongo.monitoring import ConnectionPoolListener
 from pymongo.read_preferences import Secondary, SecondaryPreferred
 
 from mock_mongodb import ReplicaSet
+from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from mongodb_wire import Raw, message, section
 from waiting import eventually
@@ -38,13 +39,6 @@ class Cleared(ConnectionPoolListener):
     def connection_check_out_failed(self, event): pass
     def connection_checked_out(self, event): pass
     def connection_checked_in(self, event): pass
-
-
-@pytest.fixture
-def members():
-    made = ReplicaSet()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pymongo
 import pytest
 from pymongo.read_preferences import Nearest, PrimaryPreferred, Secondary, SecondaryPreferred
 
-from mock_mongodb import ReplicaSet
+from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from mongodb_wire import Raw
 from waiting import eventually
@@ -16,13 +16,6 @@ from waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 # On a busy machine a member may be slow for once.
 ALL_NEAR = "&localThresholdMS=5000"
-
-
-@pytest.fixture
-def members():
-    made = ReplicaSet()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

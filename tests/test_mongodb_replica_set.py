@@ -10,18 +10,12 @@ import pymongo
 import pytest
 from pymongo.read_preferences import Nearest, PrimaryPreferred, Secondary, SecondaryPreferred
 
-from mock_mongodb import NOT_PRIMARY, ReplicaSet
+from mock_mongodb import NOT_PRIMARY
+from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
-
-
-@pytest.fixture
-def members():
-    made = ReplicaSet()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from bson.int64 import Int64
 from pymongo.read_preferences import Secondary
 
-from mock_mongodb import ReplicaSet
+from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from mongodb_wire import Raw
 from waiting import eventually
@@ -14,13 +14,6 @@ pytestmark = pytest.mark.poolhouse_only
 
 SESSION = {"id": bson.Binary(b"0123456789abcdef", 4)}
 INTERRUPTED = {"ok": 0.0, "errmsg": "interrupted at shutdown", "code": 11600, "codeName": "InterruptedAtShutdown"}
-
-
-@pytest.fixture
-def members():
-    made = ReplicaSet()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

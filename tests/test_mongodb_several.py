@@ -12,20 +12,13 @@ import pytest
 from pymongo.read_preferences import SecondaryPreferred
 
 import pooler
-from mock_mongodb import ReplicaSet
+from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
 THREADS = 8
-
-
-@pytest.fixture
-def members():
-    made = ReplicaSet()
-    yield made
-    made.stop()
 
 
 @pytest.fixture
