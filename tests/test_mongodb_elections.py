@@ -2,6 +2,7 @@
 The members keep to a script (mock_mongodb.py)."""
 
 import concurrent.futures
+import contextlib
 import threading
 import time
 
@@ -187,3 +188,24 @@ def asks_again(members, number):
     asked = members.asked("isMaster").count(number)
     time.sleep(1.1)
     return members.asked("isMaster").count(number) > asked
+
+
+def test_who_waited_for_poolhouse_to_know_its_hosts_waits_for_the_next_primary_like_anybody(start, members):
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        with contextlib.ExitStack() as hung:
+            for member in members.members:
+                hung.enter_context(Hung(member, "isMaster", "hello"))
+            poolhouse = start(unavailable_wait_time="3s")
+            greeted = thread.submit(Raw, poolhouse.port)
+            time.sleep(0.5)
+            assert not greeted.done()
+    with greeted.result(timeout=5) as raw:
+        assert raw.greeting["ok"] == 1.0
+        # Longer than anybody waits.
+        time.sleep(3.5)
+        members.elect(None)
+        time.sleep(2.5)
+        began = time.monotonic()
+        told = raw.ask({"find": "things", "$db": "app"})
+        assert told["ok"] == 0.0 and "takes writes" in told["errmsg"], told
+        assert 2.5 < time.monotonic() - began < 5, "as long as anybody waits for a primary"

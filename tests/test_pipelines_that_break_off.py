@@ -144,3 +144,23 @@ def test_what_is_sent_once_a_refusal_was_heard_is_done(start, table):
         client.until_ready()
         client.until_ready()
     assert table() == ["heard"]
+
+
+@pytest.mark.poolhouse_only
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_refused_request_in_many_records_costs_nobody_the_connection(start, certificates, version):
+    pooler = start(max_size=1, max_wait_time="400ms", tls_cert=certificates.server.certificate, tls_key=certificates.server.key)
+    context = ssl._create_unverified_context()
+    context.minimum_version = context.maximum_version = version
+    with pooler.wire() as holder, pooler.open() as client:
+        holder.query("BEGIN")
+        client.send(w.request(w.SSL_REQUEST))
+        assert client.receive(1) == b"S"
+        client.socket = context.wrap_socket(client.socket)
+        client.login("app", PASSWORDS["app"])
+        for part in [w.parse("SELECT 1"), w.bind(), w.execute(), w.SYNC]:
+            client.send(part)
+        assert client.error().sqlstate == "53300"
+        client.expect(b"Z")
+        holder.query("COMMIT")
+        assert client.query("SELECT 2") == [["2"]]

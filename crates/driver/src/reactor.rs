@@ -208,7 +208,8 @@ pub trait Reactor: 'static {
     /// Sends after all that was submitted before. What is submitted during a TLS handshake is dropped.
     fn send(&mut self, id: ConnId, data: Data<'_>) -> Submitted;
 
-    /// Bytes that have arrived and were not handed out. In TLS the encrypted ones, without what a record needs for itself.
+    /// Bytes that have arrived and were not handed out. In TLS those in what has come of about one
+    /// record's length: more are not looked at.
     fn unreceived(&self, id: ConnId) -> usize;
 
     /// Bytes that were to be sent and are still here.

@@ -201,6 +201,15 @@ impl Client {
         }
     }
 
+    /// A request is over, or was never sent anywhere: the next one begins its wait anew, and goes its own way.
+    pub(crate) fn forget_wait(&mut self) {
+        self.since = None;
+        self.wanted = None;
+        self.gathered = None;
+        self.others = Vec::new();
+        self.cursors = Vec::new();
+    }
+
     /// What is still to come of a request that is dealt with is dropped.
     pub(crate) fn drop_rest(&mut self, left: usize) {
         self.state = if left == 0 { State::Idle } else { State::Dropping { left } };

@@ -244,6 +244,7 @@ impl MongoDb {
             self.holding.fetch_add(bytes.len(), Relaxed);
             return bytes.len();
         }
+        client.forget_wait();
         client.drop_rest(header.length - bytes.len());
         bytes.len()
     }
@@ -343,11 +344,7 @@ impl MongoDb {
     pub(crate) fn forget_request(&self, client: &mut Client) {
         self.holding.fetch_sub(client.held.len(), Relaxed);
         client.held = Vec::new();
-        client.others = Vec::new();
-        client.gathered = None;
-        client.cursors = Vec::new();
-        client.wanted = None;
-        client.since = None;
+        client.forget_wait();
         client.waiting = None;
         if let Some(own) = &mut client.belongings {
             own.about = None;

@@ -79,7 +79,7 @@ pub struct Topology {
     /// Those that are configured now; `None` until that is known.
     present: Option<Vec<usize>>,
     /// Who waits until a host is known, with their keys.
-    parked: Vec<(ClientTag, u64)>,
+    parked: BTreeMap<u64, ClientTag>,
     /// All clients who may ask for a server, by their keys.
     roll: BTreeMap<u64, ClientTag>,
     /// A host does not serve any more whom it served, and clients have not heard of it; and when they may hear of the next.
@@ -400,15 +400,15 @@ impl Topology {
     }
 
     pub fn park(&mut self, client: ClientTag, key: u64) {
-        self.parked.push((client, key));
+        self.parked.insert(key, client);
     }
 
     pub fn forget(&mut self, key: u64) {
-        self.parked.retain(|parked| parked.1 != key);
+        self.parked.remove(&key);
     }
 
     fn wake_parked(&mut self, out: &mut Outbox) {
-        self.parked.drain(..).for_each(|(client, key)| post(Peer::Client(client), key, out));
+        std::mem::take(&mut self.parked).into_iter().for_each(|(key, client)| post(Peer::Client(client), key, out));
     }
 
     /// Hosts that are no longer configured are forgotten.

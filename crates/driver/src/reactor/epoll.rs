@@ -27,7 +27,10 @@ use rustix::{
 use slab::Slab;
 
 use super::{Buffer, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
-use crate::{socket, tls::Channel};
+use crate::{
+    socket,
+    tls::{Channel, MAX_RECORD},
+};
 
 /// Events taken from the kernel at once.
 const MAX_EVENTS: usize = 1024;
@@ -310,8 +313,13 @@ impl Reactor for Epoll {
 
     fn unreceived(&self, id: ConnId) -> usize {
         let conn = &self.conns[id.0 as usize];
-        let there = conn.socket.as_ref().map_or(0, |socket| rustix::io::ioctl_fionread(socket).unwrap_or(0) as usize);
-        conn.tls.as_ref().map_or(there, |tls| tls.unreceived(there))
+        let Some(socket) = conn.socket.as_ref() else { return 0 };
+        let Some(tls) = conn.tls.as_ref() else {
+            return rustix::io::ioctl_fionread(socket).unwrap_or(0) as usize;
+        };
+        let mut records = [0; MAX_RECORD];
+        let seen = rustix::net::recv(socket, &mut records[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        tls.unreceived(&records[..seen.map_or(0, |(length, _)| length)])
     }
 
     fn unsent(&self, id: ConnId) -> usize {

@@ -7,7 +7,7 @@
 
 use protocol::Secured;
 use rustls::{
-    CommonState, Error,
+    CommonState, Error, ProtocolVersion,
     client::{ClientConnectionData, UnbufferedClientConnection},
     server::{ServerConnectionData, UnbufferedServerConnection},
     unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus},
@@ -19,8 +19,12 @@ use super::certificate;
 pub(crate) const MAX_RECORD: usize = 5 + (1 << 14) + 2048;
 /// Room made for what is to be sent, beyond the plaintext itself: per record of 16 KiB, and in all.
 const OVERHEAD: usize = 64;
-/// The least that a record adds to its plaintext: header, type and tag (RFC 8446, 5.2).
-const RECORD_OVERHEAD: usize = 5 + 1 + 16;
+/// Type, version and length, before what is encrypted.
+const RECORD_HEADER: usize = 5;
+/// What encryption adds to the plaintext of a record: a type and a tag (RFC 8446, 5.2); in TLS 1.2 the nonce and the tag of AES-GCM (RFC
+/// 5288, 3), which is more than other suites add.
+const OVERHEAD_OF_TLS13: usize = 1 + 16;
+const OVERHEAD_OF_TLS12: usize = 8 + 16;
 /// Handshake messages that one input can lead to, and alerts that an error can: more is a defect.
 const MAX_ANSWERS: usize = 64;
 
@@ -94,11 +98,22 @@ impl Channel {
         self.unread || self.ended || !self.early.is_empty()
     }
 
-    /// Bytes of the peer's that are here or, so many, in the socket, less what one record needs for itself: but for their records, as
-    /// many as it has said.
-    pub(crate) fn unreceived(&self, in_socket: usize) -> usize {
-        let encrypted = (self.incoming.len() + in_socket).saturating_sub(RECORD_OVERHEAD);
-        self.early.len() + encrypted
+    /// Bytes of plaintext that the peer has said and that were not taken: of the records that are here, and in the socket as far as it
+    /// was looked at.
+    pub(crate) fn unreceived(&self, in_socket: &[u8]) -> usize {
+        let all = [&self.incoming[..], in_socket].concat();
+        let overhead = match self.common().protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => OVERHEAD_OF_TLS13,
+            _ => OVERHEAD_OF_TLS12,
+        };
+        let (mut at, mut plain) = (0, self.early.len());
+        while let Some([_, _, _, high, low]) = all.get(at..at + RECORD_HEADER) {
+            at += RECORD_HEADER;
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            plain += length.min(all.len() - at).saturating_sub(overhead);
+            at += length;
+        }
+        plain
     }
 
     /// The peer has ended the connection in order, and all it said has been taken.

@@ -167,3 +167,14 @@ fn reads_do_not_go_to_who_is_too_far_behind() {
     assert_eq!(chosen(&mut topology, Preference::Secondary, Some(90)), [1]);
     assert_eq!(chosen(&mut topology, Preference::PrimaryPreferred, Some(102)), [1, 2]);
 }
+
+#[test]
+fn who_waits_for_a_host_hears_of_it_once_however_often_hosts_change() {
+    let (mut topology, mut out) = set([1, 1, 1]);
+    for _ in 0..100 {
+        topology.park(protocol::ClientTag(7), 70);
+    }
+    posts(&mut out);
+    topology.wake_parked(&mut out);
+    assert_eq!(posts(&mut out), (0, 1));
+}

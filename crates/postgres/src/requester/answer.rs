@@ -8,8 +8,10 @@ use crate::wire::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u3
 
 /// Longest message that is put together: an error, or a row that somebody wants to know.
 const MAX_KEPT: u32 = 256 * 1024;
-/// Bytes of all rows that are kept of one answer, as they come.
-const MAX_KEPT_ROWS: usize = 16 * 1024 * 1024;
+/// Bytes of all rows that are kept of one answer: their values, and of each the name of its column, which is kept with it.
+const MAX_KEPT_ROWS: usize = 32 * 1024 * 1024;
+/// What a value that is kept takes besides its bytes and its column's name.
+const VALUE: usize = size_of::<(Box<str>, Option<Box<str>>)>();
 /// Longest text of an error that is kept.
 const MAX_ERROR_TEXT: usize = 1000;
 /// Columns of a row that is kept, as PostgreSQL has at most.
@@ -302,7 +304,8 @@ impl Reader {
                 if values.len() != self.columns.len() {
                     return Err(Fault::violation("the server sent a row that does not fit its description"));
                 }
-                self.kept_bytes += body.len();
+                let names: usize = self.columns.iter().map(|name| name.len() + VALUE).sum();
+                self.kept_bytes += body.len() + names;
                 self.answer.kept.push(self.columns.iter().cloned().zip(values).collect());
                 Ok(false)
             }

@@ -162,14 +162,29 @@ fn rows_beyond_the_bound_are_not_kept_but_counted() {
     line.requester.keep_rows(1_000);
     let large = [&b"\0\x01\0\x03\0\0"[..], &vec![b'x'; 3 << 16]].concat();
     line.hear(&message(b'T', &[&b"\0\x01a\0"[..], &[0; 18]].concat()), usize::MAX).unwrap();
-    for _ in 0..100 {
+    for _ in 0..200 {
         line.hear(&message(b'D', &large), usize::MAX).unwrap();
     }
     line.hear(&message(b'Z', b"I"), usize::MAX).unwrap();
     let answer = line.requester.answer();
     let bytes: usize = answer.kept.iter().map(|row| row[0].1.as_ref().unwrap().len()).sum();
-    assert_eq!(answer.last_rows, 100);
-    assert!((16 << 20..=17 << 20).contains(&bytes), "{bytes}");
+    assert_eq!(answer.last_rows, 200);
+    assert!((32 << 20..=33 << 20).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn names_of_columns_count_with_each_row_that_is_kept() {
+    let mut line = Line::ready();
+    line.requester.query("SHOW POOLS", &mut line.sent);
+    line.requester.keep_rows(20_000);
+    let name = [&b"\0\x01"[..], &vec![b'n'; 100 << 10], &[0; 19]].concat();
+    line.hear(&message(b'T', &name), usize::MAX).unwrap();
+    for _ in 0..1_000 {
+        line.hear(&message(b'D', b"\0\x01\xff\xff\xff\xff"), usize::MAX).unwrap();
+    }
+    line.hear(&message(b'Z', b"I"), usize::MAX).unwrap();
+    let kept = line.requester.answer().kept.len();
+    assert!((300..340).contains(&kept), "{kept} rows of 100 KiB each");
 }
 
 #[test]
