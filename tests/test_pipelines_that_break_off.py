@@ -112,7 +112,7 @@ def test_who_waits_for_its_answer_keeps_its_connection(start):
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 def test_what_came_in_a_packet_of_its_own_behind_a_refused_begin_is_not_done(start, certificates, table, encrypted):
-    pooler = start(max_size=1, max_wait_time="600ms", tls_cert=certificates.server.certificate, tls_key=certificates.server.key)
+    pooler = start(max_size=1, max_wait_time="1500ms", tls_cert=certificates.server.certificate, tls_key=certificates.server.key)
     with pooler.wire() as holder, pooler.open() as client:
         holder.query("BEGIN")
         if encrypted:
@@ -134,7 +134,7 @@ def test_what_came_in_a_packet_of_its_own_behind_a_refused_begin_is_not_done(sta
 
 @pytest.mark.poolhouse_only
 def test_what_is_sent_once_a_refusal_was_heard_is_done(start, table):
-    pooler = start(max_size=1, max_wait_time="300ms")
+    pooler = start(max_size=1, max_wait_time="1500ms")
     with pooler.wire() as holder, pooler.wire() as client:
         holder.query("BEGIN")
         client.send(w.parse("SELECT 1"), w.bind(), w.execute(), w.FLUSH)
@@ -149,7 +149,7 @@ def test_what_is_sent_once_a_refusal_was_heard_is_done(start, table):
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_refused_request_in_many_records_costs_nobody_the_connection(start, certificates, version):
-    pooler = start(max_size=1, max_wait_time="400ms", tls_cert=certificates.server.certificate, tls_key=certificates.server.key)
+    pooler = start(max_size=1, max_wait_time="1500ms", tls_cert=certificates.server.certificate, tls_key=certificates.server.key)
     context = ssl._create_unverified_context()
     context.minimum_version = context.maximum_version = version
     with pooler.wire() as holder, pooler.open() as client:
