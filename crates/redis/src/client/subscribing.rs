@@ -231,7 +231,9 @@ impl Redis {
         let Some(own) = client.subscriptions.take() else { return };
         let names = Topic::ALL.into_iter().zip(&own.names);
         let names = names.flat_map(|(topic, names)| names.iter().map(move |name| (topic, name)));
-        self.hubs.leave(own.pool, own.key, names, out);
+        // A wish may be done there although the client has not heard of it.
+        let wished = own.wish.iter().flat_map(|wish| wish.names.iter().map(|name| (wish.what.topic, name)));
+        self.hubs.leave(own.pool, own.key, names.chain(wished), out);
     }
 }
 

@@ -198,6 +198,8 @@ struct Life {
     story: Vec<String>,
     /// It has said farewell, and waits for the end.
     left: bool,
+    /// It vanishes at its next turn, which is about when its answer is under way.
+    hurries: bool,
     awaits_asides: Option<Time>,
 }
 
@@ -319,7 +321,7 @@ impl<S: Speech> Player<S> {
             assert!(right, "{} is told {:?}, which nobody said", life.tale(self.number), life.early);
         }
         // It vanishes, now and then, whatever is under way.
-        if self.rng.per_myriad(if life.due > 0 { self.impatience } else { 15 }) {
+        if life.hurries || self.rng.per_myriad(if life.due > 0 { self.impatience } else { 15 }) {
             return self.vanish(around);
         }
         if life.due > 0 && self.rng.per_myriad(self.regret) && !life.opening {
@@ -351,6 +353,10 @@ impl<S: Speech> Player<S> {
         life.requests -= 1;
         let request = self.speech.ask(&mut self.rng);
         self.say(request, around);
+        if self.rng.per_myriad(self.impatience) {
+            self.life.as_mut().expect("it lives").hurries = true;
+            self.wake = around.now + self.rng.around(Duration::from_micros(20));
+        }
     }
 
     fn begin(&mut self, around: &Around<'_, S::Database>) {
@@ -379,6 +385,7 @@ impl<S: Speech> Player<S> {
             cancelled: false,
             story: Vec::new(),
             left: false,
+            hurries: false,
             awaits_asides: None,
         });
         let request = self.speech.open(&mut self.rng);
