@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The published cases of MongoDB (1 churn, 4 a pool of pools, 5 exhaustion) with a real service, driver and server: the trouble, the
-published cure, and the same through Poolhouse. Prints a report in Markdown.
+"""The published cases (1 churn, 3 functions, 4 a pool of pools, 5 exhaustion) with MongoDB, with a real service, driver and server: the
+trouble, the published cure, and the same through Poolhouse. Prints a report in Markdown.
 
-    scripts/mongodb_cases.py                 less than six minutes
-    scripts/mongodb_cases.py --quick         under a minute, to see that everything works
+    scripts/mongodb_cases.py                 less than eight minutes
+    scripts/mongodb_cases.py --quick         in about a minute, to see that everything works
     scripts/mongodb_cases.py --full          with steps of a minute, as published
     scripts/mongodb_cases.py --only 4        one case
 
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 
+import mongodb_functions
 import mongodb_report
 import telemetry_chain
 from telemetry_chain import Chain, acknowledged, errors, made
@@ -51,14 +52,20 @@ class Sizes:
         self.requests, self.patience = 1000, 5000
         # Case 1: bursts, seconds before each, and how many seconds of the published experiment one stands for.
         self.rounds, self.idle, self.compression = {"at_once": 3, "one_by_one": 2}, 2.5, 120
+        # Case 3: functions that are frozen, and how many seconds of the published account one stands for; functions that arrive in a second,
+        # for how many seconds, connections that are let in, and the least that one is idle before it is sent away.
+        self.functions, self.freeze_compression = 6, 20
+        self.flood_rate, self.flood_seconds, self.flood_limit, self.flood_min_idle = 40, 15, 200, "500ms"
         self.without = ()
         if options.quick:
             self.warm_up, self.step, self.stall, self.hard = 200, 1, 0.4, 0
             self.requests, self.patience = 300, 1000
             self.rounds, self.idle, self.compression = {"at_once": 1, "one_by_one": 1}, 1.0, 300
+            self.functions, self.freeze_compression, self.flood_seconds, self.flood_limit = 2, 30, 5, 80
             self.without = ("size", "as published", "min 10", "no idle limit", "no limit")
         if options.full:
             self.step, self.rounds, self.idle, self.compression = 60, {"at_once": 4, "one_by_one": 4}, 60.0, 5
+            self.freeze_compression, self.flood_rate, self.flood_seconds, self.flood_min_idle = 1, 4, 150, "5s"
 
     def chosen(self, forms):
         return {name: form for name, form in forms.items() if name not in self.without}
@@ -173,6 +180,15 @@ def churn(directory, server, sizes):
     return {"burst": BURST, "rounds": sizes.rounds, "idle_s": sizes.idle, "limit_ms": limit, "compression": sizes.compression, "forms": rows}
 
 
+# -- case 3
+
+
+def functions(directory, server, sizes):
+    """Functions that are frozen, and a flood of them."""
+    progress("case 3")
+    return mongodb_functions.serverless(directory, server, sizes)
+
+
 # -- what they share
 
 
@@ -205,7 +221,7 @@ def progress(text):
     print(text, file=sys.stderr, flush=True)
 
 
-CASES = {"5": exhaustion, "4": pool_of_pools, "1": churn}
+CASES = {"5": exhaustion, "4": pool_of_pools, "1": churn, "3": functions}
 
 
 def main():

@@ -19,17 +19,22 @@ FORMS_4 = {"no limit": "ours, keyed pool of MongoClients, no limit", "trouble": 
            "poolhouse": "ours, keyed pool, through Poolhouse"}
 FORMS_1 = {"min 0": "min 0", "min 10": "min 10", "min 30": "min 30", "as published": "cure as published: min 20, idle 5 min, life 30 min",
            "no idle limit": "min 20, no idle limit", "poolhouse": "through Poolhouse, service as with min 0"}
+FROZEN = {"forgets": "directly, through a network that forgets who is silent for 60 s", "direct": "directly, and nothing on the way forgets",
+          "limit 60": "through Poolhouse, `client_idle_time` 60 s", "limit 310": "through Poolhouse, `client_idle_time` 310 s"}
+FLOOD = {"direct": "directly, {limit} connections", "one limit": "through Poolhouse, soft and hard limit {limit}",
+         "two limits": "through Poolhouse, soft limit {soft}, hard limit {limit}"}
 # A p99 beyond this is a wait for a connection, and not the stall of 200 ms itself.
 WAITED_MS = 300
 
 
 def markdown(report):
     """The whole page."""
-    sections = {"5": exhaustion, "4": pool_of_pools, "1": churn}
+    sections = {"5": exhaustion, "4": pool_of_pools, "1": churn, "3": functions}
     lines = ["# MongoDB: the published cases, run here", ""]
     lines += ["Service: `examples/telemetry` with the official Java driver. Server: mongo-java-server, in memory, without login. In front of it is "
               "a network of our own that makes answers and new connections slower. Where Poolhouse is used, it stands beside the service, "
-              "and the network is behind it. Milliseconds, unless something else is said.", ""]
+              "and the network is behind it. Case 3 has functions in Python and our own load generator in place of the service. Milliseconds, "
+              "unless something else is said.", ""]
     lines += conditions(report)
     for number, case in report["cases"].items():
         lines += ["", *sections[number](case)]
@@ -53,6 +58,8 @@ def runs(report):
         yield from form
     for form in cases.get("1", {}).get("forms", {}).values():
         yield from form.values()
+    for half in cases.get("3", {}).values():
+        yield from half["forms"].values()
 
 
 def conditions(report):
@@ -261,12 +268,71 @@ def churn_words(forms, rounds):
     return lines
 
 
+# -- case 3
+
+
+def functions(case):
+    """Functions that are frozen, and the flood of them."""
+    frozen, flood = case["frozen"], case["flood"]
+    parts = [*frozen["forms"].values(), *flood["forms"].values()]
+    return ["## Case 3: functions that never say goodbye", "", *frozen_lines(frozen), "", *flood_lines(flood), "", f"- {kept_line(parts)}"]
+
+
+def frozen_lines(case):
+    """What became of functions that were frozen."""
+    forms, seconds = case["forms"], 1 / case["compression"]
+    calls = lambda part: [f"{part['errors']} of {part['asked']}", number(part["max"])]
+    rows = []
+    for name, form in forms.items():
+        here = form["held"]["poolhouse"]
+        shown = "–" if here is None else f"{here['used']} used, {here['only_hello']} only hello"
+        rows.append([FROZEN[name], number(form["held"]["database"]), shown, *calls(form["thawed"]), *calls(form["next"]), number(form["opened"])])
+    trouble, short, long = (forms[name] for name in ("forgets", "limit 60", "limit 310"))
+    lines = [f"{case['functions']} functions, each a process with a MongoClient of its own, are called, frozen (SIGSTOP), called again as they thaw "
+             f"after 95 s, and called once more. A second stands for {case['compression']}, so they are frozen for {95 * seconds:.1f} s. The driver "
+             f"waits {case['timeout_ms']:,} ms for an answer (20 s). Published, with Redis: the server ends the connection after 60 s, the call of the "
+             "thawed function fails (ETIMEDOUT), and works when the server waits for 310 s, longer than the platform keeps a frozen function.", "",
+             *table(["", "open at the database while frozen", "at Poolhouse", "thawed: failed", "max", "the next call: failed", "max", "opened again"], rows),
+             ""]
+    why = ", ".join(trouble["thawed"]["why"]) or "none"
+    fails = "fails" if trouble["thawed"]["errors"] else "**works, which differs**"
+    lines += [f"- Where the network forgets the connection, the call of a thawed function {fails} (errors: {why}) after as long as its driver waits. "
+              "MongoDB itself ends no connection that is idle, so with nothing on the way that forgets, every frozen function keeps its connections at "
+              "the database."]
+    lines += [f"- Through Poolhouse with a limit of 60 s: {short['thawed']['errors']} calls fail. Differs from the published account: Poolhouse's goodbye "
+              "waits in the function's kernel, and the driver (pymongo) looks for it before it uses a connection that was idle for more than a second. The call "
+              f"takes {number(short['thawed']['max'])} ms, with a new connection. With 310 s: {long['thawed']['errors']} fail, and the call takes "
+              f"{number(long['thawed']['max'])} ms."]
+    lines += [f"- The database has {number(long['held']['database'])} connections then, and {number(forms['direct']['held']['database'])} without Poolhouse. "
+              "A network that forgets does so between a function and Poolhouse, too: let `client_idle_time` be shorter than the network's limit."]
+    return lines
+
+
+def flood_lines(case):
+    """What became of the flood."""
+    limits = {"limit": case["limit"], "soft": case["soft"]}
+    rows = []
+    for name, form in case["forms"].items():
+        begin = "–" if form["failing_from"] is None else f"{form['failing_from']:.0f} s"
+        rows.append([FLOOD[name].format(**limits), f"{form['acknowledged']:,} of {form['asked']:,}", number(form["errors"]), begin, reasons(form),
+                     number(form["p99"]), number(form["most"]), number(form.get("evicted")), number(form.get("rejected"))])
+    trouble, one, two = (case["forms"][name] for name in ("direct", "one limit", "two limits"))
+    lines = [f"A flood: {case['rate']} functions a second arrive for {case['seconds']} s. Each asks three times within 400 ms and keeps its connection "
+             f"without using it again. {case['limit']} connections are let in.", "",
+             *table(["", "served", "failed", "failing from", "which", "p99", "most connections to the database", "sent away", "refused"], rows), ""]
+    lines += [f"- With one limit, MongoDB's own or Poolhouse's, {trouble['errors']} and {one['errors']} functions fail: connections that nobody will use again "
+              "take the places of those who come.",
+              f"- With two limits {'none fails' if not two['errors'] else f'**{two["errors"]} fail**'}: between them, those that are idle longest make room. "
+              f"The database has {number(two['most'])} connections."]
+    return lines
+
+
 def kept_line(parts):
-    """Whether every reading that was acknowledged is there."""
+    """Whether every document that was acknowledged is there."""
     acknowledged, documents = sum(part["acknowledged"] for part in parts), sum(part["documents"] for part in parts)
     missing = sum(max(part["acknowledged"] - part["documents"], 0) for part in parts)
     if missing:
-        return f"**{missing} readings that were acknowledged are not in the database.**"
+        return f"**{missing} documents that were acknowledged are not in the database.**"
     more = sum(max(part["documents"] - part["acknowledged"], 0) for part in parts)
-    return f"Every reading that was answered 201 is in the database: {acknowledged:,} answered, {documents:,} there" + (
+    return f"Every document that was acknowledged is in the database: {acknowledged:,} acknowledged, {documents:,} there" + (
         f" ({more} were written although their answer was an error)." if more else ".")

@@ -1,4 +1,5 @@
-"""What lies between a service and its database: a network that takes time, a database that stalls, and one that lets in only so many.
+"""What lies between a service and its database: a network that takes time or forgets who is silent, a database that stalls, and one that lets
+in only so many.
 
     with SlowRelay(port, latency=0.005, opening=0.02, limit=100) as relay:      # connect to relay.port instead
         relay.begin(stalls=[(5.0, 2.0)], stall=0.2)     # from 5 s on, for 2 s, answers come 0.2 s later
@@ -18,11 +19,13 @@ MAX_PIECE = 65536
 class SlowRelay:
     """Listens on a port of 127.0.0.1 and passes everything to `target`, another port there, and back."""
 
-    def __init__(self, target, latency=0.0, opening=0.0, limit=None):
+    def __init__(self, target, latency=0.0, opening=0.0, limit=None, forget=None):
         # Seconds: of each answer; of the first answer on a connection besides, in place of TLS and a login.
         self.target, self.latency, self.opening = target, latency, opening
         # The most connections at a time; a further one is closed at once, as mongod does.
         self.limit = limit
+        # Seconds of silence after which nothing passes on a connection any more, and neither side is told.
+        self.forget = forget
         self.stall, self.stalls, self.origin = 0.0, [], time.monotonic()
         self.open, self.most = 0, 0
         # When they happened (time.monotonic).
@@ -86,7 +89,8 @@ class SlowRelay:
         far = None
         try:
             far_reader, far = await asyncio.open_connection("127.0.0.1", self.target)
-            there, back = asyncio.ensure_future(carry(reader, far)), asyncio.ensure_future(self.answer(far_reader, writer))
+            way = Way(self.forget)
+            there, back = asyncio.ensure_future(carry(reader, far, way)), asyncio.ensure_future(self.answer(far_reader, writer, way))
             # An end of either ends both: nobody here half-closes.
             try:
                 await asyncio.wait([there, back], return_when=asyncio.FIRST_COMPLETED)
@@ -100,10 +104,10 @@ class SlowRelay:
             if far:
                 far.transport.abort()
 
-    async def answer(self, reader, writer):
+    async def answer(self, reader, writer, way):
         """Answers, each late; what comes while one waits goes with it."""
         opening = self.opening
-        while data := await reader.read(MAX_PIECE):
+        while data := await way.read(reader):
             late = self.latency + opening + self.stalled()
             opening = 0.0
             if late:
@@ -116,8 +120,28 @@ class SlowRelay:
         return self.stall if any(first <= since < first + length for first, length in self.stalls) else 0.0
 
 
-async def carry(reader, writer):
-    while data := await reader.read(MAX_PIECE):
+class Way:
+    """What a network remembers of a connection, until that has been silent for so many seconds."""
+
+    def __init__(self, forget):
+        self.forget, self.heard, self.forgotten = forget, time.monotonic(), False
+
+    async def read(self, reader):
+        """What is to be passed on; nothing at the end."""
+        data = await reader.read(MAX_PIECE)
+        silent, self.heard = time.monotonic() - self.heard, time.monotonic()
+        # From then on in both directions.
+        self.forgotten |= self.forget is not None and silent > self.forget
+        if not self.forgotten:
+            return data
+        while data:
+            data = await reader.read(MAX_PIECE)
+        # Not even its end.
+        return await asyncio.get_running_loop().create_future()
+
+
+async def carry(reader, writer, way):
+    while data := await way.read(reader):
         writer.write(data)
         await writer.drain()
     with contextlib.suppress(OSError):

@@ -157,15 +157,19 @@ class Chain:
             client[DATABASE][COLLECTION].insert_many([{"sensor": sensor, "value": value} for value in range(count)])
 
     def clients_of_poolhouse(self):
-        """Connections to Poolhouse, as /api/clients lists them: those that have asked for something, and those that have only said hello."""
-        listed = json.loads(self.poolhouse.get("/api/clients")[1])["clients"]
-        used = sum(bool(client["database"]) for client in listed)
-        return {"used": used, "only_hello": len(listed) - used}
+        return clients_of(self.poolhouse)
 
     def servers_of_poolhouse(self):
         """Connections to the database that Poolhouse has made for its clients so far, and closed, by reason."""
         [pool] = [pool for pool in self.poolhouse.pools() if not pool["database"].endswith("/monitor")]
         return {"created": pool["created"], "closed": pool["closed"]}
+
+
+def clients_of(poolhouse):
+    """Connections to a Poolhouse, as /api/clients lists them: those that have asked for something, and those that have only said hello."""
+    listed = json.loads(poolhouse.get("/api/clients")[1])["clients"]
+    used = sum(bool(client["database"]) for client in listed)
+    return {"used": used, "only_hello": len(listed) - used}
 
 
 def made(directory, name):

@@ -249,6 +249,26 @@ class Member:
         return {"ok": 1.0}
 
 
+class Hung:
+    """A member that takes requests and answers none of them, or none of these, until it is let go."""
+
+    def __init__(self, member, *names):
+        self.goes_on, before = threading.Event(), member.answer
+
+        def answer(command):
+            if not names or next(iter(command)) in names:
+                self.goes_on.wait()
+            return before(command)
+
+        member.answer = answer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.goes_on.set()
+
+
 def exactly(connection, count):
     """So many bytes, or EOFError."""
     read = b""

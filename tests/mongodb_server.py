@@ -1,6 +1,7 @@
 """MongoDB-compatible servers that others wrote, on free ports, and Poolhouse in front of one. Knows nothing of other databases."""
 
 import fcntl
+import json
 import os
 import pathlib
 import shutil
@@ -194,6 +195,12 @@ class MongoPoolhouse(pooler.Pooler):
         self.path.chmod(0o600)
         self.launch([pooler.BINARY, "serve", "--config", str(self.path)])
         return self
+
+    def start_listening(self, listener, **database):
+        """Starts with these settings of the listener and of the database, in a configuration file."""
+        table = lambda values: "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+        sections = {"listener": {"listen": "127.0.0.1:PORT", "protocol": "mongodb", **listener}, "database": {"url": self.server.url(), **database}}
+        return self.start_with("".join(f"[[{name}]]\n{table(values)}" for name, values in sections.items()))
 
 
 def directory(workspace, name):

@@ -83,7 +83,7 @@ def test_a_reading_that_is_refused_is_not_answered_201(chain):
 def test_the_cases_keep_what_was_acknowledged_and_poolhouse_keeps_within_the_servers_limit(built, tmp_path):
     done = run("--quick", "--json", tmp_path / "cases.json")
     assert done.returncode == 0, done.stderr[-4000:]
-    assert "## Case 5" in done.stdout and "## Case 4" in done.stdout and "## Case 1" in done.stdout
+    assert all(f"## Case {number}" in done.stdout for number in (5, 4, 1, 3))
     cases = json.loads((tmp_path / "cases.json").read_text())["cases"]
     assert all(form["documents"] >= form["acknowledged"] > 0 for form in cases["5"]["forms"].values())
     pools = cases["4"]["forms"]
@@ -95,6 +95,14 @@ def test_the_cases_keep_what_was_acknowledged_and_poolhouse_keeps_within_the_ser
     assert pools["poolhouse"][-1]["at_poolhouse"]["used"] > 20, "more clients than servers"
     churn = cases["1"]["forms"]
     assert churn["poolhouse"]["at_once"]["relay"]["opened"] < churn["min 30"]["at_once"]["relay"]["opened"]
+    functions = cases["3"]["frozen"]["forms"]
+    assert [functions["forgets"][when]["errors"] for when in ("first", "thawed")] == [0, 2]
+    assert not any(functions[name][when]["errors"] for name in ("direct", "limit 60", "limit 310") for when in ("first", "thawed", "next"))
+    assert functions["limit 60"]["held"]["poolhouse"]["used"] == 0 and functions["limit 310"]["held"]["poolhouse"]["used"] == 2
+    flood = cases["3"]["flood"]["forms"]
+    assert flood["direct"]["errors"] > 0 and flood["one limit"]["errors"] > 0 and flood["two limits"]["errors"] == 0
+    assert flood["direct"]["most"] == 80 and flood["two limits"]["most"] <= 21
+    assert all(form["documents"] >= form["acknowledged"] > 0 for half in cases["3"].values() for form in half["forms"].values())
 
 
 def test_without_java_the_cases_are_skipped_in_words(tmp_path):
@@ -140,6 +148,18 @@ def test_the_relay_makes_answers_late_in_a_stall_and_the_first_of_a_connection(e
         assert round_trip(connection) >= 0.32
         time.sleep(0.5)
         assert 0.02 <= round_trip(connection) < 0.3
+
+
+def test_the_relay_forgets_a_connection_that_is_silent(echo):
+    with SlowRelay(echo, forget=0.4) as relay, socket.create_connection(("127.0.0.1", relay.port), 0.5) as connection:
+        for _ in range(3):
+            time.sleep(0.2)
+            round_trip(connection)
+        time.sleep(0.6)
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                round_trip(connection)
+        assert relay.figures()["open"] == 1, "neither side is told"
 
 
 def test_the_relay_lets_in_only_so_many_and_counts_them(echo):

@@ -3,14 +3,13 @@ The members keep to a script (mock_mongodb.py)."""
 
 import concurrent.futures
 import contextlib
-import threading
 import time
 
 import pymongo
 import pytest
 from pymongo.read_preferences import Secondary
 
-from mock_mongodb import NOT_PRIMARY
+from mock_mongodb import NOT_PRIMARY, Hung
 from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from mongodb_wire import Raw
@@ -32,26 +31,6 @@ def start(workspace, members):
     yield begin
     for made in started:
         made.stop()
-
-
-class Hung:
-    """A member that takes requests and answers none of them, or none of these, until it is let go."""
-
-    def __init__(self, member, *names):
-        self.goes_on, before = threading.Event(), member.answer
-
-        def answer(command):
-            if not names or next(iter(command)) in names:
-                self.goes_on.wait()
-            return before(command)
-
-        member.answer = answer
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.goes_on.set()
 
 
 def insert(client, number):
@@ -128,6 +107,53 @@ def test_who_is_sent_to_the_next_primary_waits_no_longer_than_max_wait_time_in_a
             with pytest.raises(pymongo.errors.ExecutionTimeout, match="another host was elected meanwhile"):
                 waits.result(timeout=10)
             assert 2.3 < time.monotonic() - began < 3.2
+
+
+def test_who_waits_for_a_primary_and_then_at_it_waits_no_longer_than_anybody(start, members):
+    members.members[1].says = {"tags": {"use": "next"}}
+    poolhouse = start(max_size=1, max_wait_time="2s", unavailable_wait_time="2s", query_time="20s")
+    with poolhouse.connect(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(4) as threads:
+        insert(client, "first")
+        reads = client.app.get_collection("things", read_preference=Secondary(tag_sets=[{"use": "next"}]))
+        eventually("it has told its tags", lambda: reads.find_one())
+        with Hung(members.members[1], "find"):
+            threads.submit(reads.find_one)
+            time.sleep(0.2)
+            members.elect(None)
+            # It is asked once more, and has said then that it is the primary no longer.
+            with pytest.raises(pymongo.errors.PyMongoError):
+                insert(client, "finds out")
+            began = time.monotonic()
+            waits = threads.submit(insert, client, "waits")
+            time.sleep(1.4)
+            members.elect(1)
+            with pytest.raises(pymongo.errors.ExecutionTimeout, match="no server connection became free"):
+                waits.result(timeout=10)
+            assert 1.9 < time.monotonic() - began < 2.7
+
+
+def test_who_has_waited_at_a_primary_waits_at_the_next_one_for_what_is_left(start, members):
+    members.members[1].says = {"tags": {"use": "next"}}
+    poolhouse = start(max_size=1, max_wait_time="2s", unavailable_wait_time="20s", query_time="20s")
+    with poolhouse.connect(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(4) as threads:
+        insert(client, "first")
+        reads = client.app.get_collection("things", read_preference=Secondary(tag_sets=[{"use": "next"}]))
+        eventually("it has told its tags", lambda: reads.find_one())
+        with Hung(members.members[0], "insert"), Hung(members.members[1], "find"):
+            threads.submit(insert, client, "stuck")
+            threads.submit(reads.find_one)
+            time.sleep(0.2)
+            began = time.monotonic()
+            waits = threads.submit(insert, client, "waits")
+            time.sleep(0.7)
+            # The member says within a second that it is none any more, and is there.
+            members.elect(None)
+            time.sleep(1.2)
+            members.elect(1)
+            with pytest.raises(pymongo.errors.ExecutionTimeout, match="no server connection became free"):
+                waits.result(timeout=10)
+            # Two seconds at both of them, and what was between.
+            assert 2.1 < time.monotonic() - began < 3.7
 
 
 def test_a_statement_that_waits_at_a_primary_that_is_replaced_is_told_at_once(start, members):

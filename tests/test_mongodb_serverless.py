@@ -3,33 +3,17 @@ keep to a script (mock_mongodb.py)."""
 
 import concurrent.futures
 import contextlib
-import json
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
+from functions import Function
 from mock_mongodb import ReplicaSet
 from mongodb_server import MongoPoolhouse, directory
 from mongodb_wire import Raw, message
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
-
-# A function: for each number that it is told it writes a document, and says how that ended and how long it took.
-FUNCTION = """
-import json, sys, time, pymongo
-client = pymongo.MongoClient(sys.argv[1], serverSelectionTimeoutMS=5000)
-for line in sys.stdin:
-    began, error = time.monotonic(), None
-    try:
-        client.app.things.insert_one({"_id": int(line)})
-    except pymongo.errors.PyMongoError as caught:
-        error = repr(caught)
-    print(json.dumps({"error": error, "ms": 1000 * (time.monotonic() - began)}), flush=True)
-"""
 
 
 @pytest.fixture
@@ -44,9 +28,7 @@ def start(workspace, members):
     started = []
 
     def begin(**settings):
-        text = "".join(f'{name} = {json.dumps(value)}\n' for name, value in settings.items())
-        file = f'[[listener]]\nlisten = "127.0.0.1:PORT"\nprotocol = "mongodb"\n{text}[[database]]\nurl = "{members.url()}"\nmax_size = 4\n'
-        started.append(MongoPoolhouse(directory(workspace, "mongo-serverless"), members).start_with(file))
+        started.append(MongoPoolhouse(directory(workspace, "mongo-serverless"), members).start_listening(settings, max_size=4))
         return started[-1]
 
     yield begin
@@ -54,75 +36,38 @@ def start(workspace, members):
         made.stop()
 
 
-class Function:
-    """A process with a driver, which can be frozen."""
-
-    def __init__(self, poolhouse, options=""):
-        url = f"mongodb://127.0.0.1:{poolhouse.port}/?{options}"
-        self.process = subprocess.Popen([sys.executable, "-c", FUNCTION, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
-
-    def tell(self, number):
-        self.process.stdin.write(f"{number}\n")
-        self.process.stdin.flush()
-
-    def hear(self):
-        return json.loads(self.process.stdout.readline())
-
-    def write(self, number):
-        self.tell(number)
-        return self.hear()
-
-    @contextlib.contextmanager
-    def frozen(self):
-        self.process.send_signal(signal.SIGSTOP)
-        eventually("it is frozen", lambda: state_of(self.process.pid) == "T")
-        yield
-        self.process.send_signal(signal.SIGCONT)
-
-
-def state_of(pid):
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rsplit(")", 1)[1].split()[0]
+def function(poolhouse, options=""):
+    return Function(f"mongodb://127.0.0.1:{poolhouse.port}/?serverSelectionTimeoutMS=5000{options}")
 
 
 def clients(poolhouse, state=None):
     return poolhouse.metric("poolhouse_clients", **({"state": state} if state else {}))
 
 
-@pytest.mark.parametrize("options", ["", "loadBalanced=true"], ids=["ordinary", "load-balanced"])
+@pytest.mark.parametrize("options", ["", "&loadBalanced=true"], ids=["ordinary", "load-balanced"])
 def test_a_function_that_is_thawed_behind_the_idle_limit_goes_on_without_an_error(start, members, options):
     poolhouse = start(client_idle_time="1s")
-    with Function(poolhouse, options) as function:
-        assert function.write(1)["error"] is None
-        with function.frozen():
+    with function(poolhouse, options) as called:
+        assert called.write(1)["error"] is None
+        with called.frozen():
             eventually("it is sent away", lambda: clients(poolhouse, "idle") == 0, seconds=5)
             assert poolhouse.metric("poolhouse_client_evictions_total", reason="client_idle_time") >= 1
             assert poolhouse.metric("poolhouse_servers", state="in_use") == 1, "only the one that asks the member what it is"
             time.sleep(1)
-        told = function.write(2)
+        told = called.write(2)
         assert told["error"] is None and told["ms"] < 2000, told
     assert set(members.documents["things"]) == {1, 2}
 
 
 def test_a_function_that_is_frozen_for_less_than_the_limit_keeps_its_connection(start, members):
     poolhouse = start(client_idle_time="310s")
-    with Function(poolhouse) as function:
-        function.write(1)
+    with function(poolhouse) as called:
+        called.write(1)
         before = clients(poolhouse)
-        with function.frozen():
+        with called.frozen():
             time.sleep(2)
             assert clients(poolhouse) == before
-        assert function.write(2)["error"] is None
+        assert called.write(2)["error"] is None
         assert poolhouse.metric("poolhouse_client_evictions_total") == 0
 
 
@@ -135,16 +80,16 @@ def test_what_a_function_asked_before_it_was_frozen_is_done_once(start, members)
         return before(command)
 
     members.members[0].do_insert = insert
-    with Function(poolhouse) as function:
-        function.write(1)
-        function.tell(2)
+    with function(poolhouse) as called:
+        called.write(1)
+        called.tell(2)
         time.sleep(0.15)
-        with function.frozen():
+        with called.frozen():
             eventually("it is sent away", lambda: clients(poolhouse, "idle") == 0 and 2 in members.documents["things"], seconds=6)
             time.sleep(1)
         # The answer was on its way before the connection ended.
-        assert function.hear()["error"] is None
-        assert function.write(3)["error"] is None
+        assert called.hear()["error"] is None
+        assert called.write(3)["error"] is None
     assert set(members.documents["things"]) == {1, 2, 3} and len(members.asked("insert")) == 3
 
 

@@ -82,6 +82,32 @@ def test_a_redis_that_is_full_ends_the_curve_and_its_commands_are_swept(redis):
     assert result["settings"]["max_connections"] is None
 
 
+def sweep_of(file, target, *arguments, more=""):
+    """A sweep that a scenario asks for, as the JSON it prints."""
+    file.write_text(f'[scenario]\nname = "how many"\nabout = "As many as it can use."\n[target]\n{target}\n'
+                    f'[sweep]\nto = 4\nrounds = 1\npoint_time = "120ms"\nwarmup = "30ms"\n{more}')
+    done = subprocess.run([pooler.BINARY, "bench", file, *arguments, "--json", "-"], capture_output=True, text=True, check=False, timeout=60,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_scenario_sweeps_a_mongodb_and_makes_its_documents(mongodb, tmp_path):
+    with mongodb.connect() as client:
+        client.drop_database("app")
+    result = sweep_of(tmp_path / "how-many.toml", f'url = "{mongodb.url()}/app"\noperation = "find-one"\ndocuments = 300', "--init")
+    assert {1, 2, 4} <= set(throughputs(result)) and result["settings"]["max_size"] == result["verdict"]["recommended_clients"]
+    assert result["about"]["load"].startswith("find-one") and sum(point["errors"] for point in result["direct"]["points"]) == 0
+    with mongodb.connect() as client:
+        assert client.app.poolhouse_bench.count_documents({}) == 300
+
+
+def test_a_scenario_sweeps_its_own_redis_and_a_poolhouse_before_it(redis, tmp_path):
+    result = sweep_of(tmp_path / "how-many.toml", 'start = "redis"', more="through_clients = 8\n")
+    assert {1, 2, 4} <= set(throughputs(result)) and result["direct"]["target"].startswith("redis://")
+    assert max(point["clients"] for point in result["through"]["points"]) == 8 and not result["failed"]
+
+
 @pytest.mark.parametrize("arguments, complaint", [
     (("http://127.0.0.1:1/",), "a sweep asks a database"),
     (("mongodb://127.0.0.1:1/app", "--tpcb-like"), "--operation"),

@@ -37,7 +37,7 @@ pub use upstream::Kind;
 use workload::{Fault, Window};
 
 use crate::{
-    plan::{Plan, PoolUnderTest, PoolWishes, PoolhouseWishes, PostgresTarget, Script, Target},
+    plan::{MongoWork, Plan, PoolUnderTest, PoolWishes, PoolhouseWishes, Script, Target},
     report::side_by_side,
 };
 use load::LoadKeys;
@@ -83,7 +83,7 @@ impl Scenario {
     /// Makes all runs ask this target, which is of the same kind as the file's.
     pub fn point_at(&mut self, url: &Secret) {
         if let Some(sweep) = &mut self.sweep {
-            sweep.target.url = url.clone();
+            sweep.target.point_at(url);
         }
         for plan in &mut self.plans {
             plan.target.point_at(url);
@@ -101,15 +101,28 @@ impl Scenario {
 
     /// The largest scale of the built-in scripts' tables that a run needs; `None`: no run needs them.
     pub fn tables(&self) -> Option<u32> {
-        let scale = |target: &PostgresTarget| {
-            target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))).then_some(target.scale)
-        };
-        let of_plan = |plan: &Plan| match &plan.target {
-            Target::Postgres(target) => scale(target),
+        let scale = |target: &Target| match target {
+            Target::Postgres(target) => {
+                target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))).then_some(target.scale)
+            }
             Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
         };
-        let of_sweep = self.sweep.iter().filter_map(|sweep| scale(&sweep.target));
-        self.plans.iter().filter_map(of_plan).chain(of_sweep).max()
+        self.targets().filter_map(scale).max()
+    }
+
+    /// Whether a run needs what can be made before: tables of the built-in scripts, or documents of the built-in operations.
+    pub fn needs_making(&self) -> bool {
+        let needs_documents = |target: &Target| match target {
+            Target::MongoDb(target) => matches!(target.work, MongoWork::BuiltIn { .. }),
+            Target::Postgres(_) | Target::Redis(_) | Target::Http(_) => false,
+        };
+        self.tables().is_some() || self.targets().any(needs_documents)
+    }
+
+    /// What is asked, of the runs and of the sweep.
+    fn targets(&self) -> impl Iterator<Item = &Target> {
+        let of_sweep = self.sweep.iter().map(|sweep| &sweep.target);
+        self.plans.iter().map(|plan| &plan.target).chain(of_sweep)
     }
 }
 
@@ -297,13 +310,11 @@ fn read_sweep(
         keys = SweepKeys::read(&published).over(&keys);
     }
     match target? {
-        Target::Postgres(target) => {
-            keys.plan(target.clone(), head.seed).map_err(|message| section.error("to", message)).ok()
-        }
-        Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => {
-            root.error("sweep", "a sweep asks a PostgreSQL");
+        Target::Http(_) => {
+            root.error("sweep", "a sweep asks a database: PostgreSQL, MongoDB or Redis");
             None
         }
+        target => keys.plan(target.clone(), head.seed).map_err(|message| section.error("to", message)).ok(),
     }
 }
 

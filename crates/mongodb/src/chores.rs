@@ -1,10 +1,11 @@
 //! What is to be ended at a host for clients that do not wait for it: cursors of a `killCursors` that are at another host than the one that
 //! answers it, sessions that have ended, and, where drivers believe in a load balancer, the cursors and the transaction of a connection
 //! that has ended: with `loadBalanced=true` these belong to the connection. A server connection of the pool that is idle sees to it at once,
-//! or the next one that is done with a request.
+//! or the next one that is done with a request. If it is lost before it has answered, another one is asked, once: each of these may be done
+//! twice. Nobody has so much to be done that there is no room for what others leave.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -16,7 +17,7 @@ use crate::bson::Writer;
 const MAX_CURSORS: usize = 1_000;
 
 /// Chores of a pool at most; a server ends what nobody uses by itself.
-const MAX_OF_POOL: usize = 1_000;
+const MAX_OF_POOL: usize = 2_000;
 
 /// Sessions of a chore that are ended at most: drivers tell of so many at once.
 const MAX_SESSIONS: usize = 10_000;
@@ -49,7 +50,7 @@ pub enum Chore {
 }
 
 /// A collection of a database.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Collection {
     pub database: Box<str>,
     pub name: Box<str>,
@@ -57,36 +58,103 @@ pub struct Collection {
 
 /// See the file's head.
 #[derive(Default)]
-pub struct Chores(Mutex<Table>);
+pub struct Chores(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
-    chores: HashMap<PoolId, Vec<Chore>>,
-    /// Sessions that these name.
-    sessions: usize,
-    /// Pools that have had a server: there may be something to be seen to.
-    used: HashSet<PoolId>,
+    chores: HashMap<PoolId, Vec<Due>>,
+    /// Sessions that these name, by whose they are.
+    sessions: HashMap<Arc<str>, usize>,
+    /// All of these.
+    all_sessions: usize,
+    /// Pools that have had a server: there may be something to be seen to. Each of their servers has another of these counts.
+    used: HashMap<PoolId, Used>,
+    /// Pools that have got a chore back, and whose servers have not heard of it.
+    returned: BTreeSet<PoolId>,
+}
+
+/// A chore that waits for a server.
+#[derive(Debug)]
+struct Due {
+    chore: Chore,
+    /// The user of the client that has left it.
+    user: Arc<str>,
+    /// A server was lost that had been asked.
+    again: bool,
+}
+
+/// That a server of a pool lives.
+pub type Used = Arc<()>;
+
+/// A chore that a server has been asked to see to. It is to be done once more if this is dropped before it is done.
+pub struct UnderWay {
+    due: Option<Due>,
+    pool: PoolId,
+    table: Arc<Mutex<Table>>,
+}
+
+/// Whether somebody who has `own` of `all` that there are may have so many `more`: he is to leave as many to others as he has himself, so
+/// that one who comes later finds room whatever the others do.
+fn has_room(own: usize, all: usize, more: usize, most: usize) -> bool {
+    own + more + all + more <= most
+}
+
+impl Table {
+    /// A server of this pool is to see to it; false if there is too much already.
+    fn put(&mut self, pool: PoolId, due: Due) -> bool {
+        let named = due.chore.sessions();
+        let own = self.sessions.get(&due.user).copied().unwrap_or(0);
+        let of_pool = self.chores.get(&pool).map_or(&[][..], Vec::as_slice);
+        let own_of_pool = || of_pool.iter().filter(|other| other.user == due.user).count();
+        // Counting is for those where it matters.
+        let fits = has_room(of_pool.len(), of_pool.len(), 1, MAX_OF_POOL)
+            || has_room(own_of_pool(), of_pool.len(), 1, MAX_OF_POOL);
+        if !fits || !has_room(own, self.all_sessions, named, MAX_SESSIONS_OF_ALL) {
+            return false;
+        }
+        if named > 0 {
+            self.sessions.insert(Arc::clone(&due.user), own + named);
+            self.all_sessions += named;
+        }
+        self.chores.entry(pool).or_default().push(due);
+        true
+    }
+
+    fn take(&mut self, pool: PoolId) -> Option<Due> {
+        let of_pool = self.chores.get_mut(&pool)?;
+        let due = of_pool.pop();
+        if of_pool.is_empty() {
+            self.chores.remove(&pool);
+        }
+        let due = due?;
+        self.forget_sessions(&due);
+        Some(due)
+    }
+
+    fn forget_sessions(&mut self, due: &Due) {
+        let named = due.chore.sessions();
+        self.all_sessions -= named;
+        if let Some(own) = self.sessions.get_mut(&due.user) {
+            *own -= named;
+            if *own == 0 {
+                self.sessions.remove(&due.user);
+            }
+        }
+    }
+}
+
+fn locked(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Chores {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
-    /// A server of this pool is to see to it.
-    pub fn add(&self, pool: PoolId, mut chore: Chore) {
-        let mut table = self.table();
-        match &mut chore {
-            Chore::Kill { cursors, .. } => cursors.truncate(MAX_CURSORS),
-            Chore::End(sessions) if table.sessions + sessions.len() > MAX_SESSIONS_OF_ALL => return,
-            Chore::End(_) | Chore::Abort { .. } => {}
-        }
-        let named = chore.sessions();
-        let of_pool = table.chores.entry(pool).or_default();
-        if of_pool.len() < MAX_OF_POOL {
-            of_pool.push(chore);
-            table.sessions += named;
-        }
+    /// A server of this pool is to see to what a client of this user has left.
+    pub fn add(&self, pool: PoolId, user: &Arc<str>, chore: Chore) {
+        self.table().put(pool, Due { chore, user: Arc::clone(user), again: false });
     }
 
     /// Whether there is one.
@@ -95,36 +163,75 @@ impl Chores {
     }
 
     /// The next one, if there is one.
-    pub fn take(&self, pool: PoolId) -> Option<Chore> {
-        let mut table = self.table();
-        let of_pool = table.chores.get_mut(&pool)?;
-        let chore = of_pool.pop();
-        if of_pool.is_empty() {
-            table.chores.remove(&pool);
-        }
-        table.sessions -= chore.as_ref().map_or(0, Chore::sessions);
-        chore
+    pub fn take(&self, pool: PoolId) -> Option<UnderWay> {
+        let due = self.table().take(pool)?;
+        Some(UnderWay { due: Some(due), pool, table: Arc::clone(&self.0) })
     }
 
-    /// A pool has a server.
-    pub fn note_used(&self, pool: PoolId) {
-        self.table().used.insert(pool);
+    /// Pools that have got a chore back since this was asked last.
+    pub fn returned(&self) -> Vec<PoolId> {
+        let mut table = self.table();
+        let returned = std::mem::take(&mut table.returned);
+        returned.into_iter().filter(|pool| table.chores.contains_key(pool)).collect()
+    }
+
+    /// A pool has a server, for as long as that keeps this.
+    pub fn note_used(&self, pool: PoolId) -> Used {
+        Arc::clone(self.table().used.entry(pool).or_default())
     }
 
     /// Whether it ever had one.
     pub fn is_used(&self, pool: PoolId) -> bool {
-        self.table().used.contains(&pool)
+        self.table().used.contains_key(&pool)
+    }
+
+    /// Forgets what is to be done in pools that are configured no longer, and those of them that have no server any more.
+    pub fn keep_only(&self, is_configured: impl Fn(PoolId) -> bool) {
+        let mut table = self.table();
+        let gone: Vec<PoolId> = table.chores.keys().copied().filter(|pool| !is_configured(*pool)).collect();
+        for pool in gone {
+            while table.take(pool).is_some() {}
+        }
+        table.used.retain(|pool, used| Arc::strong_count(used) > 1 || is_configured(*pool));
+    }
+}
+
+impl UnderWay {
+    /// Writes the request.
+    pub fn write(&self, body: &mut Writer<'_>) {
+        if let Some(due) = &self.due {
+            due.chore.write(body);
+        }
+    }
+
+    /// The server has answered.
+    pub fn done(mut self) {
+        self.due = None;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let Some(due) = self.due.take().filter(|due| !due.again) else { return };
+        let mut table = locked(&self.table);
+        if table.put(self.pool, Due { again: true, ..due }) {
+            table.returned.insert(self.pool);
+        }
     }
 }
 
 impl Chore {
+    /// Closes these cursors of a collection, so many at a time.
+    pub fn kill(of: &Collection, cursors: &[i64]) -> impl Iterator<Item = Self> {
+        cursors.chunks(MAX_CURSORS).map(|cursors| Self::Kill { of: of.clone(), cursors: cursors.into() })
+    }
+
     /// How many sessions it ends.
     fn sessions(&self) -> usize {
         if let Self::End(sessions) = self { sessions.len() } else { 0 }
     }
 
-    /// Writes the request.
-    pub fn write(&self, body: &mut Writer<'_>) {
+    fn write(&self, body: &mut Writer<'_>) {
         match self {
             Self::Kill { of, cursors } => {
                 body.text("killCursors", &of.name);
@@ -178,17 +285,95 @@ pub struct OwnCursor {
 mod tests {
     use super::*;
 
+    fn ended(count: usize) -> Chore {
+        Chore::End(vec![[1; 16]; count].into())
+    }
+
+    fn abort(number: i64) -> Chore {
+        Chore::Abort { session: [1; 16], number }
+    }
+
+    fn users() -> [Arc<str>; 2] {
+        ["u".into(), "v".into()]
+    }
+
     #[test]
     fn sessions_that_have_ended_are_not_kept_without_end() {
-        let chores = Chores::default();
-        let ended: Arc<[SessionId]> = vec![[1; 16]; MAX_SESSIONS].into();
+        let (chores, [one, _]) = (Chores::default(), users());
         for pool in 0..100 {
-            chores.add(PoolId(pool), Chore::End(Arc::clone(&ended)));
+            chores.add(PoolId(pool), &one, ended(MAX_SESSIONS));
         }
         let kept = (0..100).filter(|pool| chores.is_any(PoolId(*pool))).count();
-        assert_eq!(kept, MAX_SESSIONS_OF_ALL / MAX_SESSIONS);
-        assert!(chores.take(PoolId(0)).is_some() && chores.take(PoolId(0)).is_none());
-        chores.add(PoolId(99), Chore::End(ended));
+        assert_eq!(kept, MAX_SESSIONS_OF_ALL / MAX_SESSIONS / 2);
+        chores.take(PoolId(0)).unwrap().done();
+        assert!(chores.take(PoolId(0)).is_none());
+        chores.add(PoolId(99), &one, ended(MAX_SESSIONS));
         assert!(chores.is_any(PoolId(99)), "there is room again");
+    }
+
+    #[test]
+    fn nobody_has_so_many_sessions_ended_that_another_finds_no_room() {
+        let (chores, [one, other]) = (Chores::default(), users());
+        for pool in 0..100 {
+            chores.add(PoolId(pool), &one, ended(MAX_SESSIONS));
+        }
+        chores.add(PoolId(100), &other, ended(MAX_SESSIONS));
+        assert!(chores.is_any(PoolId(100)));
+    }
+
+    #[test]
+    fn nobody_leaves_so_much_in_a_pool_that_another_finds_no_room() {
+        let (chores, [one, other]) = (Chores::default(), users());
+        (0..10_000).for_each(|number| chores.add(PoolId(1), &one, abort(number)));
+        let of_one = chores.table().chores[&PoolId(1)].len();
+        assert_eq!(of_one, MAX_OF_POOL / 2);
+        (0..10_000).for_each(|number| chores.add(PoolId(1), &other, abort(number)));
+        let of_other = chores.table().chores[&PoolId(1)].len() - of_one;
+        assert_eq!(of_other, MAX_OF_POOL / 4, "as much as is still left then");
+    }
+
+    #[test]
+    fn what_a_lost_server_has_not_answered_is_done_once_more_by_another() {
+        let (chores, [user, _], pool) = (Chores::default(), users(), PoolId(7));
+        chores.add(pool, &user, ended(3));
+        let under_way = chores.take(pool).unwrap();
+        assert!(!chores.is_any(pool) && chores.returned().is_empty() && chores.table().all_sessions == 0);
+        drop(under_way);
+        assert_eq!((chores.returned(), chores.returned()), (vec![pool], vec![]));
+        assert_eq!(chores.table().all_sessions, 3);
+        let again = chores.take(pool).unwrap();
+        assert!(matches!(&again.due, Some(due) if due.chore == ended(3)));
+        drop(again);
+        assert!(!chores.is_any(pool) && chores.returned().is_empty(), "it may be what has ended both");
+        chores.add(pool, &user, ended(3));
+        chores.take(pool).unwrap().done();
+        assert!(!chores.is_any(pool) && chores.returned().is_empty() && chores.table().sessions.is_empty());
+    }
+
+    #[test]
+    fn pools_that_are_gone_are_forgotten_with_what_was_to_be_done_there() {
+        let (chores, [user, _]) = (Chores::default(), users());
+        let (stays, goes, lives) = (PoolId(1), PoolId(2), PoolId(3));
+        let [first, second, server] = [stays, goes, lives].map(|pool| chores.note_used(pool));
+        drop((first, second));
+        chores.add(stays, &user, ended(1));
+        chores.add(goes, &user, ended(2));
+        drop(chores.take(goes));
+        chores.keep_only(|pool| pool == stays);
+        assert!(chores.is_any(stays) && !chores.is_any(goes) && chores.returned().is_empty());
+        assert_eq!([stays, goes, lives].map(|pool| chores.is_used(pool)), [true, false, true]);
+        assert_eq!(chores.table().all_sessions, 1);
+        drop(server);
+        chores.keep_only(|pool| pool == stays);
+        assert!(!chores.is_used(lives), "its last server is gone");
+    }
+
+    #[test]
+    fn many_cursors_are_closed_in_several_requests() {
+        let of = Collection { database: "app".into(), name: "things".into() };
+        let cursors: Vec<i64> = (0..2_500).collect();
+        let kills: Vec<Chore> = Chore::kill(&of, &cursors).collect();
+        let named = |chore: &Chore| if let Chore::Kill { cursors, .. } = chore { cursors.len() } else { 0 };
+        assert_eq!(kills.iter().map(named).collect::<Vec<_>>(), [1_000, 1_000, 500]);
     }
 }

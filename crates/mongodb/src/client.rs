@@ -42,6 +42,8 @@ pub struct Client {
     pub(crate) was_greeter: bool,
     /// Since when its request waits, for a host or for a server.
     pub(crate) since: Option<Duration>,
+    /// Milliseconds of that for which it has waited for servers of hosts that were there.
+    pub(crate) waited: u32,
     /// What its request wants of a host.
     pub(crate) wanted: Option<Arc<Wanted>>,
     /// Others may wait for the rest of its request.
@@ -99,7 +101,7 @@ pub(crate) enum State {
     Idle,
     /// It waits until a host is known that can serve it.
     Parked { until: Duration },
-    /// It waits for a server of this host; no longer than until then, if it has waited at another host before.
+    /// It waits for a server of this host; no longer than until then, if it has waited before, for a host or at another one.
     Queued { host: u32, until: Option<Duration> },
     /// So many bytes of it are not yet with its server.
     Sending { server: ServerTag, left: usize },
@@ -204,6 +206,7 @@ impl Client {
     /// A request is over, or was never sent anywhere: the next one begins its wait anew, and goes its own way.
     pub(crate) fn forget_wait(&mut self) {
         self.since = None;
+        self.waited = 0;
         self.wanted = None;
         self.gathered = None;
         self.others = Vec::new();

@@ -47,6 +47,15 @@ pub trait Directory: Send + Sync + 'static {
     /// The numbers of the upstream's present hosts. A host keeps its number whatever becomes of the others, and no other ever has it.
     fn hosts(&self) -> Vec<usize>;
 
+    /// What the configuration calls a host, with its port.
+    fn host_name(&self, host: usize) -> Arc<str>;
+
+    /// The configuration is to list all members of a replica set.
+    fn lists_members(&self) -> bool;
+
+    /// The replica set has a member of this name that the configuration does not list. Told once.
+    fn note_unlisted(&self, member: &str);
+
     /// How many connections may do nothing but say `hello`.
     fn max_greeters(&self) -> u32;
 
@@ -67,6 +76,9 @@ pub trait Directory: Send + Sync + 'static {
     /// # Errors
     /// There is none, for this reason, which is told to the client.
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String>;
+
+    /// Whether a pool is configured still: [`Directory::route`] may name it.
+    fn is_configured(&self, pool: PoolId) -> bool;
 
     /// How long a client waits for a server of a pool while all are busy; `None` is for ever.
     fn max_wait(&self, pool: PoolId) -> Option<Duration>;

@@ -107,10 +107,11 @@ impl Failure {
         }
     }
 
-    /// No server became free, neither at the host that it was for at first nor at the one that it is for now.
-    pub fn of_another_wait(waited: Duration) -> Self {
+    /// No server became free at the host that it is for now, and it has waited before: for a host, or at another one.
+    pub fn of_second_wait(waited: Duration) -> Self {
         let text = format!(
-            "Poolhouse: no server connection became free within {} ms (max_wait_time); another host was elected meanwhile",
+            "Poolhouse: no server connection became free within {} ms (max_wait_time, and unavailable_wait_time while there is no host): \
+             another host was elected meanwhile, or none was known",
             waited.as_millis()
         );
         Self::new(Code::MaxTimeMsExpired, text)

@@ -8,6 +8,9 @@ use crate::{
     tags::{self, TagSet},
 };
 
+/// Members of a replica set at most, as MongoDB has it.
+const MAX_MEMBERS: usize = 50;
+
 /// What a host is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -37,6 +40,10 @@ pub struct Facts {
     pub last_write: Option<i64>,
     /// The time of its deployment.
     pub time: Option<Arc<ClusterTime>>,
+    /// What it calls itself.
+    pub me: Option<Arc<str>>,
+    /// The members of its replica set that have data, as it knows them.
+    pub members: Vec<Arc<str>>,
 }
 
 impl Facts {
@@ -50,6 +57,8 @@ impl Facts {
             election: (0, [0; 12]),
             last_write: None,
             time: ClusterTime::read(answer)?.map(Arc::new),
+            me: None,
+            members: Vec::new(),
         };
         let (mut primary, mut secondary, mut mongos, mut uninitialised) = (false, false, false, false);
         let mut hidden = false;
@@ -66,6 +75,14 @@ impl Facts {
                 "maxWireVersion" => facts.wire = value.integer().and_then(|wire| wire.try_into().ok()).unwrap_or(0),
                 "logicalSessionTimeoutMinutes" => {
                     facts.session_minutes = value.integer().and_then(|minutes| minutes.try_into().ok());
+                }
+                "me" => facts.me = value.text().map(Arc::from),
+                // The second are members that are never elected.
+                "hosts" | "passives" => {
+                    for member in value.array().into_iter().flat_map(Document::elements) {
+                        let member = member?.value()?.text().filter(|_| facts.members.len() < MAX_MEMBERS);
+                        facts.members.extend(member.map(Arc::from));
+                    }
                 }
                 "tags" => facts.tags = tags::of_member(value),
                 "lastWrite" => {
@@ -90,5 +107,27 @@ impl Facts {
             (false, true) => Role::Other,
         };
         Ok(facts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bson::Writer;
+
+    #[test]
+    fn a_member_tells_what_it_and_the_others_are_called() {
+        let mut answer = Vec::new();
+        let mut writer = Writer::new(&mut answer);
+        writer.bool("ismaster", true).text("setName", "rs").text("me", "a:1").int32("maxWireVersion", 21);
+        writer.texts("hosts", &["a:1", "b:1"]).texts("passives", &["c:1"]).texts("arbiters", &["d:1"]);
+        drop(writer);
+        let facts = Facts::read(Document::read(&answer).unwrap()).unwrap();
+        assert_eq!((facts.role, facts.me.as_deref()), (Role::Primary, Some("a:1")));
+        assert_eq!(facts.members, ["a:1", "b:1", "c:1"].map(Arc::<str>::from), "an arbiter has no data");
+        let many: Vec<String> = (0..80).map(|number| format!("m{number}:1")).collect();
+        let mut answer = Vec::new();
+        Writer::new(&mut answer).texts("hosts", &many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(Facts::read(Document::read(&answer).unwrap()).unwrap().members.len(), MAX_MEMBERS);
     }
 }

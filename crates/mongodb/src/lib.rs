@@ -20,6 +20,7 @@ mod facts;
 mod greeters;
 mod hello;
 mod login;
+mod members;
 mod own;
 mod replies;
 mod requester;
@@ -46,15 +47,16 @@ use std::{
 };
 
 use protocol::{
-    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
     Sessions, TlsFailure,
 };
 
 use self::{
     chores::Chores,
     cursors::Cursors,
-    facts::Facts,
+    facts::{Facts, Role},
     greeters::Greeters,
+    members::Unlisted,
     stalls::Stalls,
     streams::Streams,
     topology::{Ask, Heard, Topology},
@@ -82,6 +84,7 @@ pub struct MongoDb {
     chores: Chores,
     stalls: Stalls,
     greeters: Greeters,
+    unlisted: Unlisted,
     /// What clients are told as their connection's number.
     last_number: AtomicU32,
     /// Bytes of requests whose bodies are still to come.
@@ -108,6 +111,7 @@ impl MongoDb {
             chores: Chores::default(),
             stalls: Stalls::default(),
             greeters: Greeters::default(),
+            unlisted: Unlisted::default(),
             last_number: AtomicU32::new(1),
             holding: AtomicUsize::new(0),
             service,
@@ -122,8 +126,13 @@ impl MongoDb {
 
     /// A host has told what it is.
     fn learn(&self, host: usize, facts: Facts, heard: Heard, out: &mut Outbox) {
-        if !topology::is_other_set(&facts, self.directory.replica_set().as_ref()) {
-            self.topology().learn(host, facts, heard, out);
+        if topology::is_other_set(&facts, self.directory.replica_set().as_ref()) {
+            return;
+        }
+        let names_members = facts.role == Role::Primary;
+        self.topology().learn(host, facts, heard, out);
+        if names_members {
+            self.look_for_unlisted();
         }
     }
 }
@@ -133,13 +142,21 @@ impl Protocol for MongoDb {
     type Server = Server;
 
     fn tell_time(&self, now: Duration, out: &mut Outbox) {
-        {
+        let beats = {
             let mut topology = self.topology();
-            if topology.is_beat_due(now) {
+            let beats = topology.is_beat_due(now);
+            if beats {
                 topology.keep_only(self.directory.hosts(), out);
                 topology.window = self.directory.local_threshold();
             }
             topology.tell_time(now, out);
+            beats
+        };
+        if beats {
+            self.chores.keep_only(|pool| self.directory.is_configured(pool));
+        }
+        for pool in self.chores.returned() {
+            out.push(Effect::Errand { pool });
         }
         for (client, key) in self.stalls.tell_time(now) {
             topology::post(protocol::Peer::Client(client), key, out);

@@ -317,7 +317,7 @@ impl MongoDb {
                     }
                     Next::Done => {
                         server.role = Role::Idle;
-                        self.chores.note_used(server.pool);
+                        server.used = Some(self.chores.note_used(server.pool));
                         out.push(Effect::Authenticated { server: me });
                         out.push(Effect::Ready { server: me });
                     }
@@ -422,7 +422,7 @@ impl MongoDb {
         if verdict == Verdict::Clean
             && let Some(chore) = self.chores.take(server.pool)
         {
-            server.see_to(me, &chore, out);
+            server.see_to(me, chore, out);
             verdict = Verdict::Reset;
         }
         out.push(Effect::Release { server: me, verdict });
@@ -446,11 +446,14 @@ impl MongoDb {
 
     /// It has answered what Poolhouse itself asked: it sees to the next chore, or may be used.
     fn on_checked(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        let Role::Checked { chores, .. } = server.role else { unreachable!("it was asked") };
-        if chores < MAX_IN_A_ROW
+        let Role::Checked { chores, under_way, .. } = &mut server.role else { unreachable!("it was asked") };
+        if let Some(done) = under_way.take() {
+            done.done();
+        }
+        if *chores < MAX_IN_A_ROW
             && let Some(chore) = self.chores.take(server.pool)
         {
-            return server.see_to(me, &chore, out);
+            return server.see_to(me, chore, out);
         }
         server.role = Role::Idle;
         out.push(Effect::Ready { server: me });
@@ -465,7 +468,7 @@ impl MongoDb {
             return;
         }
         match self.chores.take(server.pool) {
-            Some(chore) => server.see_to(me, &chore, out),
+            Some(chore) => server.see_to(me, chore, out),
             None => out.push(Effect::Ready { server: me }),
         }
     }

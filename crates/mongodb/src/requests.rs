@@ -2,6 +2,7 @@
 //! is asked for. What Poolhouse answers itself never gets that far.
 
 use std::{
+    collections::BTreeMap,
     ops::Range,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
@@ -13,7 +14,7 @@ use protocol::{
 use crate::{
     MongoDb,
     bson::{Document, Malformed},
-    chores::{Chore, OwnCursor},
+    chores::{Chore, Collection, OwnCursor},
     client::{Client, Refused, Request, State},
     command::{Command, Transaction},
     cursors::Place,
@@ -52,6 +53,7 @@ impl MongoDb {
             greeter: None,
             was_greeter: false,
             since: None,
+            waited: 0,
             wanted: None,
             stalls: false,
             user: Arc::from(""),
@@ -331,6 +333,8 @@ impl MongoDb {
         client.request.goal = Goal::Host(host);
         client.state = State::Idle;
         client.waiting = None;
+        // It was served, so its wait begins anew.
+        (client.since, client.waited) = (None, 0);
         self.route(me, client, out);
         if client.state == State::Idle {
             // There is no such host any more, and the client has been told so.
@@ -402,6 +406,14 @@ impl MongoDb {
         }
         if let (State::Awaiting(server), Refusal::QueryTimeout, true) = (client.state, why, told) {
             // Only this request ends: a driver whose connection ends closes all the others as well.
+            if let Some(own) = &mut client.belongings {
+                match client.request.transaction {
+                    Transaction::Begins => own.transaction = client.request.of,
+                    // Its end may be under way.
+                    Transaction::Ends => own.transaction = None,
+                    Transaction::None | Transaction::Within => {}
+                }
+            }
             out.push(Effect::Pinned { server, reason: None });
             out.push(Effect::Release { server, verdict: Verdict::Discard });
             self.forget_request(client);
@@ -416,32 +428,42 @@ impl MongoDb {
     /// The driver believes that a load balancer stands between, so what belongs to the connection ends with it.
     fn end_belongings(&self, client: &mut Client, out: &mut Outbox) {
         let Some(own) = client.belongings.take() else { return };
+        let mut open = BTreeMap::<(usize, Collection), Vec<i64>>::new();
         for OwnCursor { told, host, id, of } in own.cursors {
             // One that the client has closed may have left its number to a cursor of another host, which is somebody else's.
             let is_there = |place: Place| (place.host, place.id) == (host, id);
             if self.cursors.find(&client.user, told).is_some_and(is_there) {
                 self.cursors.closed(&client.user, told);
-                self.add_chore(&client.user, host, Chore::Kill { of, cursors: vec![id] }, out);
+                open.entry((host, of)).or_default().push(id);
             }
         }
-        if let Some((session, number)) = own.transaction {
+        for ((host, of), cursors) in open {
+            self.add_chores(&client.user, host, Chore::kill(&of, &cursors), out);
+        }
+        let sent = matches!(client.state, State::Sending { .. } | State::Awaiting(_));
+        let begins = client.request.of.filter(|_| sent && client.request.transaction == Transaction::Begins);
+        if let Some((session, number)) = begins.or(own.transaction) {
             let key = (Arc::clone(&client.user), session);
             if let Some(host) = self.transactions.host(&key, number) {
                 self.transactions.ended(&key, number);
-                let chore = Chore::Abort { session, number };
-                let sent = matches!(client.state, State::Sending { .. } | State::Awaiting(_));
-                match self.directory.route(&client.user, host) {
-                    // A driver that has lost a commit asks for it once more, over another connection: that is not to come too late.
-                    Ok(pool) if sent && client.request.transaction == Transaction::Ends => self.chores.add(pool, chore),
-                    _ => self.add_chore(&client.user, host, chore, out),
+                // A commit that was sent may be under way, and a driver that has lost it asks for it once more, over another connection: an
+                // abort would come between. One that nobody ends MongoDB aborts by itself.
+                if !(sent && client.request.transaction == Transaction::Ends) {
+                    self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
                 }
             }
         }
     }
 
-    pub(crate) fn add_chore(&self, user: &str, host: usize, chore: Chore, out: &mut Outbox) {
+    pub(crate) fn add_chores(
+        &self,
+        user: &Arc<str>,
+        host: usize,
+        chores: impl IntoIterator<Item = Chore>,
+        out: &mut Outbox,
+    ) {
         if let Ok(pool) = self.directory.route(user, host) {
-            self.chores.add(pool, chore);
+            chores.into_iter().for_each(|chore| self.chores.add(pool, user, chore));
             out.push(Effect::Errand { pool });
         }
     }

@@ -127,7 +127,7 @@ impl MongoDb {
                 }
                 for (host, cursors) in elsewhere {
                     if let Some(of) = collection(command) {
-                        self.add_chore(user, host, Chore::Kill { of, cursors }, out);
+                        self.add_chores(user, host, Chore::kill(&of, &cursors), out);
                     }
                 }
                 named.iter().for_each(|named| self.cursors.closed(user, named.told));

@@ -4,7 +4,13 @@ use std::time::Duration;
 
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, TlsFailure, Verdict};
 
-use crate::{chores::Chore, directory::ServerLogin, login::ServerStart, scan::Scan, wire};
+use crate::{
+    chores::{UnderWay, Used},
+    directory::ServerLogin,
+    login::ServerStart,
+    scan::Scan,
+    wire,
+};
 
 /// See the file's head.
 pub struct Server {
@@ -12,6 +18,8 @@ pub struct Server {
     pub(crate) host: usize,
     pub(crate) pool: PoolId,
     pub(crate) role: Role,
+    /// It counts among those that clients have used.
+    pub(crate) used: Option<Used>,
     /// The last id of Poolhouse's own requests. They are negative: clients count up from zero.
     pub(crate) last_id: i32,
 }
@@ -25,7 +33,9 @@ pub(crate) enum Role {
         asked: i32,
         /// The request of a client that has left, which wanted no answer.
         silent: Option<i32>,
-        /// Chores that it has seen to, one after the other.
+        /// What it was asked to see to.
+        under_way: Option<Box<UnderWay>>,
+        /// Chores that it was given, one after the other.
         chores: u32,
     },
     Monitor {
@@ -69,7 +79,7 @@ impl Server {
         } else {
             out.insert(Peer::Server(me), |to| start.begin(to));
         }
-        Self { host, pool, role: Role::Starting(Box::new(start)), last_id: 0 }
+        Self { host, pool, role: Role::Starting(Box::new(start)), used: None, last_id: 0 }
     }
 
     pub(crate) fn secured(&mut self, me: ServerTag, out: &mut Outbox) {
@@ -95,7 +105,7 @@ impl Server {
         match self.role {
             // In the middle of an answer that nobody wants the next bytes would be taken for the beginning of another.
             Role::Serving(Answer { silent: Some(silent), asked, left: 0, .. }) => {
-                self.role = Role::Checked { asked, silent: Some(silent), chores: 0 };
+                self.role = Role::Checked { asked, silent: Some(silent), under_way: None, chores: 0 };
                 Verdict::Reset
             }
             _ => Verdict::Discard,
@@ -132,15 +142,16 @@ impl Server {
     }
 
     /// It sees to something that no client waits for, and may be used when that is done.
-    pub(crate) fn see_to(&mut self, me: ServerTag, chore: &Chore, out: &mut Outbox) {
+    pub(crate) fn see_to(&mut self, me: ServerTag, chore: UnderWay, out: &mut Outbox) {
         let before = if let Role::Checked { chores, .. } = self.role { chores } else { 0 };
         self.last_id = self.next_id();
         out.insert(Peer::Server(me), |to| wire::request(to, self.last_id, |body| chore.write(body)));
-        self.role = Role::Checked { asked: self.last_id, silent: None, chores: before + 1 };
+        let under_way = Some(Box::new(chore));
+        self.role = Role::Checked { asked: self.last_id, silent: None, under_way, chores: before + 1 };
     }
 
     pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {
-        self.role = Role::Checked { asked: self.ping(me, out), silent: None, chores: 0 };
+        self.role = Role::Checked { asked: self.ping(me, out), silent: None, under_way: None, chores: 0 };
     }
 
     pub(crate) fn fail(me: ServerTag, why: &str, out: &mut Outbox) {

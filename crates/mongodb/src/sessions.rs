@@ -49,7 +49,7 @@ impl MongoDb {
         self.note_over(&client.user, &ended);
         if !ended.is_empty() {
             for host in self.used_hosts(&client.user) {
-                self.add_chore(&client.user, host, Chore::End(Arc::clone(&ended)), out);
+                self.add_chores(&client.user, host, [Chore::End(Arc::clone(&ended))], out);
             }
         }
         if client.request.wants_answer() {

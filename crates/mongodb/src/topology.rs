@@ -212,6 +212,17 @@ impl Topology {
         Some(Written { last: host.last.as_ref()?.last_write?, told: host.told })
     }
 
+    /// The members that the primary names; none without one.
+    pub fn members(&self) -> &[Arc<str>] {
+        let primaries = self.up().filter(|(_, facts)| facts.role == Role::Primary && !self.is_replaced(facts));
+        primaries.max_by_key(|(_, facts)| election(facts)).map_or(&[], |(_, facts)| &facts.members)
+    }
+
+    /// What a host calls itself, if it has told.
+    pub fn own_name(&self, host: usize) -> Option<Arc<str>> {
+        self.hosts.get(host)?.last.as_ref()?.me.clone()
+    }
+
     /// Whether a host has told what it is, and nothing has happened to it since.
     pub fn is_up(&self, host: usize) -> bool {
         self.hosts.get(host).is_some_and(|host| host.up)

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use protocol::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox, Standing};
+use protocol::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox, PoolId, Standing};
 
 use crate::{
     MongoDb,
@@ -26,26 +26,20 @@ impl MongoDb {
 
     /// Asks for a server of the host that the request is to go to, or tells the client why there is none.
     pub(crate) fn route(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        if let Err(failure) = self.seek(me, client, None, out) {
+        if let Err(failure) = self.seek(me, client, out) {
             client.tell_failure(me, &failure, out);
         }
     }
 
-    /// Asks for a server of the host that the request is to go to. `until`: it has waited at another host, and does so no longer than that.
-    fn seek(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        until: Option<Duration>,
-        out: &mut Outbox,
-    ) -> Result<(), Failure> {
+    /// Asks for a server of the host that the request is to go to.
+    fn seek(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         if !client.counted {
             self.let_in(me, client, out)?;
         }
-        let host = {
+        let (host, now) = {
             let mut topology = self.topology();
             client.since.get_or_insert(topology.now);
-            topology.choose(client.request.goal, client.wanted.as_deref())
+            (topology.choose(client.request.goal, client.wanted.as_deref()), topology.now)
         };
         let Some(host) = host else {
             self.park(me, client, out);
@@ -70,7 +64,11 @@ impl MongoDb {
             // It may wait at the server for what a transaction holds: the last one is left for whoever ends that.
             kind = LeaseKind::Lasting;
         }
+        let until = self.limit_of_wait(client, pool, now);
         client.state = State::Queued { host: host as u32, until };
+        if let Some(until) = until {
+            self.topology().look_at(until, me, client.key);
+        }
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         out.push(Effect::Lease { client: me, pool, kind });
         Ok(())
@@ -92,7 +90,7 @@ impl MongoDb {
         if until.is_some_and(|until| now >= until) {
             withdraw(client, out);
             let waited = now.saturating_sub(client.since.unwrap_or(now));
-            let failure = failure_of_wait(client, Failure::of_another_wait(waited));
+            let failure = failure_of_wait(client, Failure::of_second_wait(waited));
             return self.give_up(me, client, &failure, out);
         }
         if client.request.transaction == Transaction::Within && goal == Goal::Host(host) && is_over {
@@ -103,25 +101,35 @@ impl MongoDb {
             return;
         }
         withdraw(client, out);
-        let until = self.limit_of_wait(client, host, is_up).into_iter().chain(until).min();
-        match self.seek(me, client, until, out) {
+        if is_up {
+            self.note_waited(client, host, until, now);
+        }
+        match self.seek(me, client, out) {
             Err(failure) => self.give_up(me, client, &failure, out),
-            Ok(()) => match (client.state, until) {
-                (State::Queued { .. }, Some(until)) => self.topology().look_at(until, me, client.key),
-                // Who waits for a host is listened to.
-                (State::Parked { .. }, _) => out.push(Effect::Wake { client: me }),
-                _ => {}
-            },
+            // Who waits for a host is listened to.
+            Ok(()) if matches!(client.state, State::Parked { .. }) => out.push(Effect::Wake { client: me }),
+            Ok(()) => {}
         }
     }
 
-    /// Until when a request may wait that has waited at a host before: as if it had come to one pool all the time, for `max_wait_time`;
-    /// if it waited for a host that was gone, for `unavailable_wait_time` if that is longer.
-    fn limit_of_wait(&self, client: &Client, host: usize, is_up: bool) -> Option<Duration> {
-        let pool = self.directory.route(&client.user, host).ok()?;
+    /// Until when a request may wait for a server of a pool that has waited before: for `max_wait_time`, as if it had come to one pool all
+    /// the time; and, with what it has waited while there was no host for it, no longer than `unavailable_wait_time` if that is longer.
+    fn limit_of_wait(&self, client: &Client, pool: PoolId, now: Duration) -> Option<Duration> {
+        // The pool itself looks after who has only just come.
+        let since = client.since.filter(|since| *since < now)?;
         let limit = self.directory.max_wait(pool)?;
-        let limit = if is_up { limit } else { limit.max(self.directory.patience()) };
-        Some(client.since? + limit)
+        let left = limit.saturating_sub(Duration::from_millis(client.waited.into()));
+        Some((now + left).min(since + limit.max(self.directory.patience())))
+    }
+
+    /// A request is sent elsewhere that waited for a server of a host that is there, and might have done so `until` then.
+    fn note_waited(&self, client: &mut Client, host: usize, until: Option<Duration>, now: Duration) {
+        let pool = self.directory.route(&client.user, host).ok();
+        let Some((limit, since)) = pool.and_then(|pool| self.directory.max_wait(pool)).zip(client.since) else {
+            return;
+        };
+        let left = until.unwrap_or(since + limit).saturating_sub(now);
+        client.waited = limit.saturating_sub(left).as_millis().try_into().unwrap_or(u32::MAX);
     }
 
     /// A host is known, or time has passed.

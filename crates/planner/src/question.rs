@@ -126,7 +126,7 @@ pub fn from_text(
         })
     };
     let target = match (&scenario.sweep, scenario.plans.first()) {
-        (Some(sweep), _) => Target::Postgres(sweep.target.clone()),
+        (Some(sweep), _) => sweep.target.clone(),
         (None, Some(plan)) => plan.target.clone(),
         (None, None) => return Err(settings::Problem::error("it has no load").in_file(path).into()),
     };
@@ -295,7 +295,7 @@ fn sizes(name: &str, sweep: &SweepPlan, curve: &Curve) -> Vec<Plan> {
         };
         Plan {
             name: format!("{name}: {clients} clients on {}", crate::words::counted(size.into(), "connection")),
-            target: Target::Postgres(sweep.target.clone()),
+            target: sweep.target.clone(),
             pool: wishes.pool(&shape),
             shape: shape.clone(),
             faults: Vec::new(),

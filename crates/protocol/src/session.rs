@@ -171,7 +171,7 @@ pub trait Protocol: Send + Sync + 'static {
     }
 
     /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as anything happens: sessions
-    /// have no clock of their own. All that may be left in the outbox are posts.
+    /// have no clock of their own. All that may be left in the outbox are posts and errands.
     fn tell_time(&self, now: Duration, out: &mut Outbox) {
         let _ = (now, out);
     }

@@ -12,6 +12,8 @@ use crate::tls::UrlTls;
 pub struct MongoOptions {
     /// `replicaSet`: what the hosts must be members of.
     pub replica_set: Option<String>,
+    /// `directConnection`: the host is meant itself, whatever replica set it is of.
+    pub direct: bool,
     /// `authSource`: the database that knows the user; without it that of the URL, or `admin`.
     pub auth_source: Option<String>,
     /// `authMechanism` is SCRAM-SHA-1.
@@ -129,7 +131,7 @@ impl Options {
                 let time: u64 = value.parse().map_err(|_| "localThresholdMS is a whole number of milliseconds")?;
                 self.options.local_threshold = Some(Duration::from_millis(time));
             }
-            "directConnection" => _ = truth(key, &value)?,
+            "directConnection" => self.options.direct = truth(key, &value)?,
             _ => {}
         }
         Ok(())

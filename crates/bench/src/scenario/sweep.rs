@@ -5,7 +5,7 @@ use std::time::Duration;
 use settings::Section;
 
 use crate::{
-    plan::{MAX_RATE, PostgresTarget},
+    plan::{MAX_RATE, Target},
     sweep::Options,
 };
 
@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct SweepPlan {
     /// The database itself.
-    pub target: PostgresTarget,
+    pub target: Target,
     /// How.
     pub options: Options,
     /// A second curve is measured up to so many clients, through a pooler that is started with the number that was found.
@@ -77,7 +77,7 @@ impl SweepKeys {
     }
 
     /// What the keys ask for.
-    pub(super) fn plan(&self, target: PostgresTarget, seed: u64) -> Result<SweepPlan, String> {
+    pub(super) fn plan(&self, target: Target, seed: u64) -> Result<SweepPlan, String> {
         let (from, to) = (self.from.unwrap_or(1), self.to.unwrap_or(TO));
         if from >= to {
             return Err(format!("the sweep goes from {from} to {to} clients: `to` must be larger than `from`"));

@@ -321,11 +321,28 @@ fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
         problems(&SWEEP.replace("rounds = 3", "from = 4").replace("through_clients = 500", "through_clients = 2"));
     assert!(below.contains("`through_clients` must be at least `from`"), "{below}");
     let http = problems("[scenario]\nname = \"x\"\n[target]\nurl = \"http://127.0.0.1:1/\"\n[sweep]\nto = 5\n");
-    assert!(http.contains("a sweep asks a PostgreSQL"), "{http}");
+    assert!(http.contains("a sweep asks a database: PostgreSQL, MongoDB or Redis"), "{http}");
     let nothing = problems(
         "[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n[load]\nclients = 1\nduration = \"1s\"\n[full.sweep]\nto = 5\n",
     );
     assert!(nothing.contains("there is no [sweep] whose durations"), "{nothing}");
+}
+
+#[test]
+fn a_sweep_asks_a_mongodb_or_a_redis_like_a_postgresql() {
+    let of =
+        |target: &str| scenario(&format!("[scenario]\nname = \"x\"\n[target]\n{target}\n[sweep]\nto = 9\n"), false);
+    let mut built_in = of("url = \"mongodb://127.0.0.1:1/shop\"\noperation = \"find-one\"\ndocuments = 50");
+    let sweep = built_in.sweep.as_ref().expect("it has a sweep");
+    assert!(matches!(sweep.target, Target::MongoDb(_)) && sweep.options.to == 9);
+    assert!(built_in.tables().is_none() && built_in.needs_making(), "--init makes the documents");
+    built_in.point_at(&Secret::new("mongodb://127.0.0.1:2/shop"));
+    assert_eq!(built_in.sweep.unwrap().target.url(), "mongodb://127.0.0.1:2/shop");
+    let of_script = of("url = \"mongodb://127.0.0.1:1/shop\"\ncommands = '{\"ping\": 1}'");
+    assert!(!of_script.needs_making());
+    let redis = of("start = \"redis\"");
+    assert!(matches!(redis.sweep.as_ref().unwrap().target, Target::Redis(_)) && !redis.needs_making());
+    assert!(scenario(SWEEP, false).needs_making());
 }
 
 const FUNCTIONS: &str = r#"

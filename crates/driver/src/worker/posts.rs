@@ -72,13 +72,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Sessions hear what time it is, and may leave word for each other.
+    /// Sessions hear what time it is, and may leave word for each other, and errands for servers that nobody needs.
     pub(super) fn tell_time(&mut self) {
         let mut out = self.outbox();
         self.shared.protocol.tell_time(self.now.since(Time(0)), &mut out);
         debug_assert!(
-            out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. })),
-            "time makes for posts only"
+            out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. } | Effect::Errand { .. })),
+            "time makes for posts and errands only"
         );
         self.execute(out, Source::NONE);
     }

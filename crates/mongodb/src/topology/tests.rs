@@ -14,6 +14,8 @@ fn primary_of(term: u8) -> Facts {
         election: (1, election),
         last_write: None,
         time: None,
+        me: None,
+        members: Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::bench::{
-    plan::{Plan, PoolhouseWishes, PostgresTarget, Target},
+    plan::{Plan, PoolhouseWishes, Target},
     report::live::{Counts, Live},
     result::BenchResult,
     run::RunError,
@@ -30,8 +30,9 @@ use crate::{
     work::WorkFlags,
 };
 
-/// The live display is told so often what there is.
+/// How long a client may wait for a server of the pooler that a sweep starts.
 const SWEEP_WAIT_TIME: Duration = Duration::from_secs(120);
+/// The live display is told so often what there is.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 /// What is to be run, and what it needs.
@@ -315,9 +316,10 @@ fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static st
         () if args.target.is_some() && scenario.plans.iter().any(|plan| plan.poolhouse.is_some()) => {
             Err("--target cannot be given: this scenario starts a Poolhouse in front of its own database")
         }
-        () if args.work.init() && scenario.tables().is_none() => {
-            Err("--init makes the tables of the built-in scripts, and this scenario asks none of them")
-        }
+        () if args.work.init() && !scenario.needs_making() => Err(
+            "--init makes the tables of the built-in scripts, or the documents of MongoDB's built-in operations, and this scenario asks \
+             for none of them",
+        ),
         () => Ok(()),
     }
 }
@@ -336,12 +338,14 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
             let poolhouse = database
                 .start_poolhouse(&wishes)
                 .map_err(|error| SweepError { blame: Blame::Machine, message: format!("{error:#}") })?;
-            Ok(Target::Postgres(PostgresTarget { url: poolhouse.url, ..target }))
+            let mut through = target.clone();
+            through.point_at(&poolhouse.url);
+            Ok(through)
         };
         Through { pooler: Pooler::Started(Box::new(start)), clients }
     });
     let order = Order {
-        target: Target::Postgres(plan.target),
+        target: plan.target,
         through,
         options: plan.options,
         rate: plan.rate,

@@ -47,6 +47,22 @@ impl Directory for Generations {
         names.iter().map(|name| number(&mut hosts, name)).collect()
     }
 
+    fn host_name(&self, host: usize) -> Arc<str> {
+        self.host_names().get(host).cloned().unwrap_or_default()
+    }
+
+    fn lists_members(&self) -> bool {
+        self.current().mongodb_lists_members()
+    }
+
+    fn note_unlisted(&self, member: &str) {
+        tracing::warn!(
+            "the replica set has a member {} that the database's URL does not list: nothing is sent there, and if it becomes the primary, \
+             writes fail; list it in the URL",
+            member.escape_debug()
+        );
+    }
+
     fn max_greeters(&self) -> u32 {
         self.current().mongodb_max_greeters()
     }
@@ -74,6 +90,10 @@ impl Directory for Generations {
         self.known_as(&pools, pool).map_err(reason)
     }
 
+    fn is_configured(&self, pool: PoolId) -> bool {
+        Arc::ptr_eq(&self.entry(pool).pools, &self.current())
+    }
+
     fn max_wait(&self, pool: PoolId) -> Option<Duration> {
         let entry = self.entry(pool);
         entry.pools.mongodb_max_wait(entry.id)
@@ -88,5 +108,44 @@ impl Directory for Generations {
         let entry = self.entry(pool);
         let (name, login) = entry.pools.mongodb_login(entry.id);
         ServerLogin { host: number(&mut self.host_names(), &name), ..login }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Tls, config::from_text, pools::Pools};
+
+    fn of(url: &str) -> Pools {
+        let text = format!("[[database]]\nurl = \"{url}\"\n");
+        let config = from_text(Path::new("p.toml"), &text, &|_| None).unwrap();
+        let tls = Tls::load(&config).unwrap();
+        Pools::new(Arc::new(config), Arc::new(tls))
+    }
+
+    #[test]
+    fn a_pool_is_configured_while_its_host_is() {
+        let pools = Generations::new(of("mongodb://a,b/?replicaSet=rs"));
+        let hosts = Directory::hosts(&pools);
+        let [one, other] = [hosts[0], hosts[1]].map(|host| Directory::route(&pools, "", host).unwrap());
+        assert!(pools.is_configured(one) && pools.is_configured(other));
+        pools.succeed(of("mongodb://b,c/?replicaSet=rs"));
+        assert!(!pools.is_configured(one) && pools.is_configured(other));
+        assert_eq!(Directory::route(&pools, "", hosts[1]), Ok(other));
+        pools.succeed(of("mongodb://a,b/?replicaSet=rs"));
+        assert!(pools.is_configured(one), "it is back");
+        assert_eq!(Directory::route(&pools, "", hosts[0]), Ok(one));
+    }
+
+    #[test]
+    fn a_url_lists_the_members_of_a_set_unless_it_means_the_host_itself() {
+        let lists = |url: &str| Generations::new(of(url)).lists_members();
+        assert!(lists("mongodb://a/?replicaSet=rs") && lists("mongodb://a,b"));
+        assert!(!lists("mongodb://a") && !lists("mongodb://a/?replicaSet=rs&directConnection=true"));
+        let pools = Generations::new(of("mongodb://a,b:7"));
+        let names: Vec<_> = Directory::hosts(&pools).into_iter().map(|host| pools.host_name(host)).collect();
+        assert_eq!(names, ["a:27017", "b:7"].map(Arc::<str>::from));
     }
 }

@@ -63,6 +63,14 @@ impl Pools {
         options.replica_set.as_deref().map(Arc::from)
     }
 
+    /// A single host without the name of a set, and one that is meant whatever its set is, stand for themselves.
+    pub(crate) fn mongodb_lists_members(&self) -> bool {
+        self.mongodb.map(|index| &self.config.databases[index]).is_some_and(|database| {
+            let several = database.mongo.replica_set.is_some() || database.hosts.addresses.len() > 1;
+            several && !database.mongo.direct
+        })
+    }
+
     pub(crate) fn mongodb_shares_login(&self) -> bool {
         let has_one = self.mongodb.is_some_and(|index| self.config.databases[index].user.is_some());
         has_one && self.config.users.iter().filter(|user| user.password.is_some()).count() > 1

@@ -104,6 +104,16 @@ impl Directory for Doors {
         (0..self.hosts as usize).collect()
     }
 
+    fn host_name(&self, host: usize) -> Arc<str> {
+        format!("host{host}:27017").into()
+    }
+
+    fn lists_members(&self) -> bool {
+        false
+    }
+
+    fn note_unlisted(&self, _: &str) {}
+
     fn max_greeters(&self) -> u32 {
         3
     }
@@ -127,6 +137,10 @@ impl Directory for Doors {
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
         let user = if self.secure { user_of(user).ok_or("nobody of this name")? } else { 0 };
         Ok(PoolId(user * self.hosts + host as u32))
+    }
+
+    fn is_configured(&self, _: PoolId) -> bool {
+        true
     }
 
     fn max_wait(&self, _: PoolId) -> Option<Duration> {
