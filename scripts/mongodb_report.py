@@ -317,12 +317,13 @@ def flood_lines(case):
         rows.append([FLOOD[name].format(**limits), f"{form['acknowledged']:,} of {form['asked']:,}", number(form["errors"]), begin, reasons(form),
                      number(form["p99"]), number(form["most"]), number(form.get("evicted")), number(form.get("rejected"))])
     trouble, one, two = (case["forms"][name] for name in ("direct", "one limit", "two limits"))
+    fail = f"**{two['errors']} fail**" if two["errors"] else "none fails"
     lines = [f"A flood: {case['rate']} functions a second arrive for {case['seconds']} s. Each asks three times within 400 ms and keeps its connection "
              f"without using it again. {case['limit']} connections are let in.", "",
              *table(["", "served", "failed", "failing from", "which", "p99", "most connections to the database", "sent away", "refused"], rows), ""]
     lines += [f"- With one limit, MongoDB's own or Poolhouse's, {trouble['errors']} and {one['errors']} functions fail: connections that nobody will use again "
               "take the places of those who come.",
-              f"- With two limits {'none fails' if not two['errors'] else f'**{two["errors"]} fail**'}: between them, those that are idle longest make room. "
+              f"- With two limits {fail}: between them, those that are idle longest make room. "
               f"The database has {number(two['most'])} connections."]
     return lines
 
