@@ -45,6 +45,8 @@ pub struct Facts {
     pub server_best: Option<(f64, u32)>,
     /// The concurrency up to which it was measured.
     pub measured_until: Option<u32>,
+    /// The concurrency within which its best can be relied on, where whoever measured it has little confidence; null: all of it.
+    pub server_safe: Option<(u32, u32)>,
 }
 
 impl Facts {
@@ -78,6 +80,7 @@ impl Facts {
             },
             server_best: curve.map(|curve| curve.best(0.05)),
             measured_until: curve.and_then(|curve| curve.measured_until()),
+            server_safe: curve.and_then(|curve| curve.safe()),
         }
     }
 

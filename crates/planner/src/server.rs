@@ -11,7 +11,7 @@ use bench::record::{ErrorKind, Phases};
 use pool::Time;
 use workload::{Direction, Fault, Random, Weather};
 
-pub use curve::Curve;
+pub use curve::{Curve, LOW};
 use sharing::Sharing;
 pub use times::Times;
 

@@ -14,7 +14,7 @@ use bench::{
 };
 use settings::Section;
 
-use crate::server::{Connect, Curve, Spec, Times};
+use crate::server::{Connect, Curve, LOW, Spec, Times};
 
 /// Making a connection where nothing is said of it, as it is within a data centre.
 const USUAL_TCP: Duration = Duration::from_millis(1);
@@ -252,7 +252,14 @@ impl Wishes {
         }
         let verdict = sweep.as_ref().and_then(|sweep| sweep.verdict.as_ref());
         for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
-            assumed.push(format!("Of the curve: {} The plan takes what was measured.", advice::named(speeds)));
+            let taken = if speeds.slow.is_some() { "the slower one" } else { "what was measured" };
+            assumed.push(format!("Of the curve: {} The plan takes {taken}.", advice::named(speeds)));
+        }
+        if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW) {
+            let range = if verdict.safe.is_some() { "" } else { ", and it names no range that is safe" };
+            let more = verdict.to_know.join(" ");
+            let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
+            assumed.push(format!("The confidence of the curve's sweep is low{range}.{more}"));
         }
         let curve = sweep.as_ref().map(|sweep| Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned())));
         let mut curve = curve.transpose()?;

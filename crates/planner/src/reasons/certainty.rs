@@ -35,6 +35,10 @@ fn one(miss: &Missed) -> String {
     format!("{} ({}{step})", miss.objective, miss.measured)
 }
 
+fn of_the_safe(prediction: &Prediction) -> &'static str {
+    if prediction.facts.server_safe.is_some() { " in the safe range" } else { "" }
+}
+
 /// First of all.
 pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
     if !question.is_sweep {
@@ -42,12 +46,14 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
     }
     let Some(best) = &prediction.best else { return };
     if question.is_sweep {
-        words.say("found", format!("{} is the smallest that meets {}.", best.words, prediction.objectives.join(", ")));
+        let all = prediction.objectives.join(", ");
+        words.say("found", format!("{} is the smallest{} that meets {all}.", best.words, of_the_safe(prediction)));
         return;
     }
     if best.met {
         let smaller = best.too_small.map_or(String::new(), |size| format!(" A max_size of {size} is too small."));
-        words.say("found", format!("{} is the smallest that meets the objectives.{smaller}", best.words));
+        let which = of_the_safe(prediction);
+        words.say("found", format!("{} is the smallest{which} that meets the objectives.{smaller}", best.words));
         return;
     }
     let missed: Vec<String> = best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(one).collect();
