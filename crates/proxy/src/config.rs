@@ -244,6 +244,8 @@ pub struct AutoSize {
     pub least: u32,
     /// The largest size; `None`: [`AutoSize::MOST`], or what limits leave.
     pub most: Option<u32>,
+    /// The size that a pool begins with; `None`: the default of `max_size`.
+    pub start: Option<u32>,
     /// How long a size is watched before another one has its turn, while the best one is searched for.
     pub window: Duration,
 }
@@ -251,11 +253,17 @@ pub struct AutoSize {
 impl AutoSize {
     /// The largest size unless another is named.
     pub const MOST: u32 = 60;
+
+    /// The size that a pool begins with which always keeps so many servers.
+    pub fn begins_with(&self, min_size: u32) -> u32 {
+        let start = self.start.unwrap_or(PoolConfig::default().max_size);
+        start.max(min_size).max(self.least).min(self.most.unwrap_or(Self::MOST))
+    }
 }
 
 impl Default for AutoSize {
     fn default() -> Self {
-        Self { on: false, least: 1, most: None, window: Duration::from_secs(4) }
+        Self { on: false, least: 1, most: None, start: None, window: Duration::from_secs(4) }
     }
 }
 
