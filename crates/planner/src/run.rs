@@ -92,6 +92,8 @@ struct Line {
     busy: bool,
     /// It has carried an operation.
     used: bool,
+    /// Its operation is the first one.
+    first: bool,
     /// It counts as one of the server's.
     open: bool,
     /// A client of the Poolhouse in front.
@@ -167,6 +169,7 @@ impl<'s> World<'s> {
                 line.busy = true;
                 let (made, last) = (line.made, std::mem::replace(&mut line.last, now));
                 let first = !std::mem::replace(&mut line.used, true);
+                line.first = first;
                 match self.server.ask(last, first, now) {
                     Answer::At(at) => self.push(at, What::Ended, conn, made),
                     Answer::Shared(at) => self.push(at, What::Reached, conn, made),
@@ -251,8 +254,10 @@ impl<'s> World<'s> {
                 engine.ended(id, Ended { error: None, reusable: true }, now);
             }
             What::Reached => {
-                let made = self.lines[conn as usize].made;
-                self.server.begin(conn, made, now);
+                let Line { made, first, .. } = self.lines[conn as usize];
+                if let Some(at) = self.server.begin(conn, made, first, now) {
+                    self.push(at, What::Ended, conn, made);
+                }
             }
             What::Connected => {
                 let line = &mut self.lines[conn as usize];

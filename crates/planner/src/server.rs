@@ -2,6 +2,7 @@
 //! way is `workload`'s to say, as it is for the relay of the load generator. Knows connections as numbers, and no pool.
 
 mod curve;
+mod processors;
 mod sharing;
 mod times;
 
@@ -12,6 +13,8 @@ use pool::Time;
 use workload::{Direction, Fault, Random, Weather};
 
 pub use curve::{Curve, LOW};
+pub use processors::Processors;
+use processors::Queue;
 use sharing::Sharing;
 pub use times::Times;
 
@@ -28,6 +31,8 @@ pub struct Spec {
     pub pause: Duration,
     /// What many operations at once do to one another; `None`: nothing.
     pub curve: Option<Curve>,
+    /// Its processors, which operations wait for, where there is no such curve; `None`: there are enough.
+    pub processors: Option<Processors>,
     /// What making a connection takes.
     pub connect: Connect,
     /// Connections that it lets in; `None`: any number.
@@ -127,7 +132,7 @@ pub enum Dialled {
 pub enum Answer {
     /// Then.
     At(Time),
-    /// It reaches the server then, and shares it with others; see [`Server::next_served`].
+    /// It reaches the server then, and shares it with others; see [`Server::begin`].
     Shared(Time),
     /// Never: the network has forgotten the connection.
     Never,
@@ -142,6 +147,7 @@ pub struct Server<'s> {
     memory: u64,
     random: Random,
     sharing: Option<Sharing>,
+    queue: Option<Queue>,
     open: u32,
     most: u32,
     refused: u64,
@@ -158,6 +164,7 @@ impl<'s> Server<'s> {
             weather,
             random: Random::new(random.bits()),
             sharing: spec.curve.clone().map(Sharing::new),
+            queue: spec.processors.filter(|_| spec.curve.is_none()).map(Queue::new),
             open: 0,
             most: 0,
             refused: 0,
@@ -235,6 +242,9 @@ impl<'s> Server<'s> {
             return Answer::Never;
         }
         let mut up = self.weather.arrival(Direction::Up, now.0);
+        if self.queue.is_some() {
+            return Answer::Shared(Time(up));
+        }
         if first {
             up += self.spec.first.as_nanos() as u64;
         }
@@ -245,10 +255,19 @@ impl<'s> Server<'s> {
         Answer::At(Time(self.back(up + taken)))
     }
 
-    /// An operation has reached the shared server.
-    pub fn begin(&mut self, conn: u32, made: u32, now: Time) {
-        let work = self.spec.service.draw(&mut self.random) / self.spec.service.mean().as_nanos().max(1) as f64;
+    /// An operation has reached the shared server; `first`: the first one on its connection. When its answer arrives, if nobody who comes
+    /// later can change that; else see [`Self::next_served`].
+    pub fn begin(&mut self, conn: u32, made: u32, first: bool, now: Time) -> Option<Time> {
+        let alone = self.spec.service.draw(&mut self.random);
+        if let Some(queue) = &mut self.queue {
+            // What the first one takes longer is work: the server reads its catalogues and plans.
+            let more = if first { self.spec.first.as_nanos() as u64 } else { 0 };
+            let done = queue.done(now.0, alone as u64, more);
+            return Some(Time(self.back(done)));
+        }
+        let work = alone / self.spec.service.mean().as_nanos().max(1) as f64;
         self.sharing.as_mut().expect("a shared server").enter(conn, made, work, now);
+        None
     }
 
     /// When the shared server is done with the next operation.
@@ -338,6 +357,7 @@ mod tests {
             trips: 1,
             pause: Duration::ZERO,
             curve: None,
+            processors: None,
             connect,
             limit: None,
             reserved: 0,

@@ -122,6 +122,14 @@ fn server(question: &Question, prediction: &Prediction, words: &mut Words) {
         return;
     };
     match facts.measured_until {
+        None if question.spec.processors.is_some() => words.say(
+            "server",
+            format!(
+                "Its processors do {}/s at most, with {} at once; more wait for a processor inside the server instead of in the pool.",
+                number(most),
+                counted(knee.into(), "operation")
+            ),
+        ),
         None => words.say(
             "server",
             format!(

@@ -86,6 +86,7 @@ fn spec(service: Times) -> Spec {
         trips: 1,
         pause: Duration::ZERO,
         curve: None,
+        processors: None,
         connect: Connect {
             dns: None,
             tcp: Some(Times::Constant(ms(1))),
