@@ -1,7 +1,7 @@
 //! What the settings cost elsewhere: the server's limit and its memory over all instances, limits for clients, the platform's freeze, what
 //! needs a connection of its own at a Redis.
 
-use bench::plan::Plan;
+use bench::plan::{Plan, Target};
 
 use super::Words;
 use crate::{
@@ -16,6 +16,7 @@ const CROWDED: f64 = 0.5;
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     given(question, words);
+    front(question, words);
     if let Some(settings) = &prediction.settings {
         budget(question, settings, words);
         memory(question, settings, words);
@@ -50,6 +51,22 @@ fn given(question: &Question, words: &mut Words) {
             case.pool.config.max_size,
             most(case)
         ));
+    }
+}
+
+/// What is not played of a Poolhouse in front. Clients of Redis share servers, so that its own pool is of no account unless it is given a size.
+fn front(question: &Question, words: &mut Words) {
+    let has_pool = |case: &Plan| {
+        let shares = matches!(case.target, Target::Redis(_));
+        case.poolhouse
+            .is_some_and(|wishes| !shares || wishes.max_size.is_some() || wishes.max_wait_time.is_some())
+    };
+    if question.cases.iter().any(has_pool) {
+        words.warn(
+            "Of the Poolhouse in front the limits for clients and their idle time are played, and its own pool of servers is not: plan that \
+             as one pool that has the load of all instances."
+                .to_owned(),
+        );
     }
 }
 
