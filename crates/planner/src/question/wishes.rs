@@ -257,7 +257,7 @@ impl Wishes {
         }
         let verdict = sweep.as_ref().and_then(|sweep| sweep.verdict.as_ref());
         for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
-            let taken = if speeds.slow.is_some() { "the slower one" } else { "what was measured" };
+            let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
             assumed.push(format!("Of the curve: {} The plan takes {taken}.", advice::named(speeds)));
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW) {

@@ -35,8 +35,9 @@ fn one(miss: &Missed) -> String {
     format!("{} ({}{step})", miss.objective, miss.measured)
 }
 
-fn of_the_safe(prediction: &Prediction) -> &'static str {
-    if prediction.facts.server_safe.is_some() { " in the safe range" } else { "" }
+/// Of a doubtful server not all sizes are looked at.
+fn reliable(prediction: &Prediction) -> &'static str {
+    if prediction.facts.server_safe.is_some() { " reliable one" } else { "" }
 }
 
 /// First of all.
@@ -47,12 +48,12 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
     let Some(best) = &prediction.best else { return };
     if question.is_sweep {
         let all = prediction.objectives.join(", ");
-        words.say("found", format!("{} is the smallest{} that meets {all}.", best.words, of_the_safe(prediction)));
+        words.say("found", format!("{} is the smallest{} that meets {all}.", best.words, reliable(prediction)));
         return;
     }
     if best.met {
         let smaller = best.too_small.map_or(String::new(), |size| format!(" A max_size of {size} is too small."));
-        let which = of_the_safe(prediction);
+        let which = reliable(prediction);
         words.say("found", format!("{} is the smallest{which} that meets the objectives.{smaller}", best.words));
         return;
     }

@@ -31,7 +31,7 @@ struct Safe {
 impl Curve {
     /// The one that a sweep has measured directly at the database; `None`: it has none. Where two speeds were seen it is the slower one.
     pub fn measured(sweep: &SweepResult) -> Option<Self> {
-        let two_speeds = sweep.verdict.as_ref().map_or(&[][..], |verdict| &verdict.two_speeds);
+        let two_speeds = sweep.verdict.as_ref().map_or(&[][..], |verdict| &verdict.two_speeds[..]);
         let speeds = |clients: u32| two_speeds.iter().find(|speeds| speeds.clients == clients);
         let believed = |point: &CurvePoint| {
             let measured = point.believed.unwrap_or(point.throughput);

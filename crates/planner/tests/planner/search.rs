@@ -204,7 +204,7 @@ fn of_a_sweep_with_little_confidence_no_extreme_is_recommended_and_that_is_said(
     assert_eq!(doubted.best.as_ref().unwrap().most, 8);
     let said = |prediction: &Prediction| prediction.reasons.iter().map(|reason| reason.text.clone()).collect::<String>();
     assert!(said(&doubted).contains("2 to 8 connections in all") && said(&doubted).contains("fewer than 2 in none"));
-    assert!(said(&doubted).contains("is the smallest in the safe range"), "{}", said(&doubted));
+    assert!(said(&doubted).contains("is the smallest reliable one that meets"), "{}", said(&doubted));
     assert!(!said(&believed).contains("safe"), "{}", said(&believed));
     let assumed = doubted.assumed.join("\n");
     assert!(assumed.contains("sweep is low. To know more: Sweep again in an hour."), "{assumed}");
