@@ -100,18 +100,3 @@ fn what_a_sweep_says_of_two_speeds_is_among_what_is_assumed() {
     let assumed = question.unwrap().assumed.join("\n");
     assert!(assumed.contains("1 client has two speeds: 1,200/s in 2 of 5"), "{assumed}");
 }
-
-#[test]
-fn of_a_poolhouse_in_front_it_is_said_what_is_not_played() {
-    let warned = |start: &str, front: &str| {
-        let file = FILE.replace("postgres", start);
-        let text = format!("{file}{front}[plan]\nservice = \"1ms\"\nobjectives = [\"errors<0.1%\"]\n");
-        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
-        let prediction = planner::answer::predict(&question, &mut |_, _| ());
-        prediction.warnings.iter().any(|warning| warning.contains("its own pool of servers is not"))
-    };
-    let plain = "[poolhouse]\nsoft_limit = 50\nhard_limit = 60\n";
-    let sized = format!("{plain}max_size = 5\n");
-    assert!(warned("postgres", plain) && warned("redis", &sized));
-    assert!(!warned("redis", plain) && !warned("postgres", ""));
-}
