@@ -4,8 +4,8 @@
     bench/prediction.py                                     all scenarios with a load; the result goes to bench/results/
     bench/prediction.py exhaustion-trouble --repeats 5 --json -
 
-First the server alone is measured for a few seconds (through the same relay, without delays, and through a Poolhouse if all runs of the
-scenario have one): its service times and what connecting takes are what the plan is given. How long an operation takes depends on how warm
+First the server alone is measured for a few seconds (through the same relay, without delays, and for runs through a Poolhouse through one):
+its service times and what connecting takes are what the plan is given. How long an operation takes depends on how warm
 everything is, so it is measured in the way in which the load comes: spaced, or in bursts after some quiet, one after the other or at once.
 Bursts of other sizes than the scenario's tell how long an operation needs a processor. For clients that never pause there is a sweep. Then
 each scenario runs several times; the median is what the prediction is compared with, and the spread of the runs says how well a
@@ -100,9 +100,9 @@ def asked(verb, *arguments):
     return result if verb == "plan" else (result if isinstance(result, list) else [result])
 
 
-def alone(scenario, seconds):
-    """A scenario file that measures the same target under a light load, for each way in which a load may come: the service times, on
-    connections that stay; and new connections, for what connecting and the first operation on one take."""
+def alone(scenario, seconds, through):
+    """A scenario file that measures the same target under a light load, perhaps through a Poolhouse, for each way in which a load may come:
+    the service times, on connections that stay; and new connections, for what connecting and the first operation on one take."""
     text = ["[scenario]", 'name = "alone"', "seed = 1", "[target]"]
     text += [f"{key} = {written(value)}" for key, value in scenario["target"].items()]
     text += ["[pool]", "max_size = 10", "min_size = 10", 'max_life_time = "off"', 'max_idle_time = "off"']
@@ -119,7 +119,6 @@ def alone(scenario, seconds):
                      ("a row", f"burst = {CROWD}, at_once = 1, {quiet}", ""),
                      ("a crowd", f"burst = {CROWD}, at_once = {CROWD}, {quiet}", f"max_size = {CROWD}, min_size = {CROWD}"),
                      ("new connections", f"burst = 4, at_once = 4, {quiet}", 'min_size = 0, max_idle_time = "100ms"')]
-    through = all("poolhouse" in variant for variant in scenario.get("variant", [{}]))
     for name, load, pool in measured:
         lasts = "" if "burst" in load else f', duration = "{seconds}s", warmup = "2s"'
         text += ["[[variant]]", f'name = "{name}"', f"load = {{ {load}{lasts} }}", f"pool = {{ {pool} }}"]
@@ -130,6 +129,11 @@ def alone(scenario, seconds):
 def loads(scenario):
     """The load of each variant."""
     return [scenario.get("load", {}) | variant.get("load", {}) for variant in scenario.get("variant", [{}])]
+
+
+def fronts(scenario):
+    """Whether each variant has a Poolhouse in front."""
+    return ["poolhouse" in scenario or "poolhouse" in variant for variant in scenario.get("variant", [{}])]
 
 
 def comes(load):
@@ -157,29 +161,35 @@ def curve(target, folder):
 
 def predictions(path, scenario, options):
     """What the plan says of each variant, in the order of the file."""
-    target = scenario["target"]
+    ways = list(zip(map(comes, loads(scenario)), fronts(scenario), strict=True))
+    plans = {}
     with tempfile.TemporaryDirectory() as folder:
-        light = os.path.join(folder, "alone.toml")
-        with open(light, "w") as file:
-            file.write(alone(scenario, options.alone))
-        known = {result["name"].split(": ", 1)[1]: result for result in asked("bench", light)}
-        plans = {}
-        ways = [comes(load) for load in loads(scenario)]
-        for way in sorted(set(ways)):
-            measured = os.path.join(folder, f"{way}.json")
-            serving, connecting, fresh = (known[name] for name in MEASURED[way])
-            with open(measured, "w") as file:
-                json.dump(apart(dict(serving), dict(connecting)), file)
-            # On a connection of its own each operation is the first one.
-            told = ["--measured", measured, "--first", microseconds(mean(fresh) - mean(serving))]
-            if way == "a crowd":
-                # Redis has one thread for all; a burst on PostgreSQL has all processors.
-                processors = os.cpu_count() if target["start"] == "postgres" else 1
-                told += ["--cpus", str(processors), "--processor-time", microseconds(processor_time(known, processors))]
-            elif way == "without a pause" and target["start"] == "postgres":
-                told += ["--curve", curve(target, folder)]
-            plans[way] = [case["result"] for case in asked("plan", path, *told)["given"]]
-        return [plans[way][number] for number, way in enumerate(ways)]
+        for through in sorted({front for _, front in ways}):
+            light = os.path.join(folder, "alone.toml")
+            with open(light, "w") as file:
+                file.write(alone(scenario, options.alone, through))
+            known = {result["name"].split(": ", 1)[1]: result for result in asked("bench", light)}
+            for way in sorted({way for way, front in ways if front == through}):
+                told = what_is_told(way, known, scenario["target"], folder)
+                plans[way, through] = [case["result"] for case in asked("plan", path, *told)["given"]]
+    return [plans[way][number] for number, way in enumerate(ways)]
+
+
+def what_is_told(way, known, target, folder):
+    """What the plan is told of the server, for a load that comes in this way."""
+    measured = os.path.join(folder, "measured.json")
+    serving, connecting, fresh = (known[name] for name in MEASURED[way])
+    with open(measured, "w") as file:
+        json.dump(apart(dict(serving), dict(connecting)), file)
+    # On a connection of its own each operation is the first one.
+    told = ["--measured", measured, "--first", microseconds(mean(fresh) - mean(serving))]
+    if way == "a crowd":
+        # Redis has one thread for all; a burst on PostgreSQL has all processors.
+        processors = os.cpu_count() if target["start"] == "postgres" else 1
+        told += ["--cpus", str(processors), "--processor-time", microseconds(processor_time(known, processors))]
+    elif way == "without a pause" and target["start"] == "postgres":
+        told += ["--curve", curve(target, folder)]
+    return told
 
 
 def mean(result):

@@ -79,6 +79,7 @@ impl Servers {
 
     /// It is gone, whatever it had or waited for. A server in the middle of something is of no use to anybody.
     pub fn left(&mut self, client: u32, now: Time) {
+        self.told.retain(|told| !matches!(told, Told::Go { client: whom, .. } | Told::Fails(whom) if *whom == client));
         if let Some(Place::Waits(ticket)) = self.clients.get(client as usize).copied() {
             self.clients[client as usize] = Place::Nowhere;
             self.pool.cancel(ticket, WaiterId(client.into()), now);
@@ -215,6 +216,16 @@ mod tests {
         servers.ask(2, Time(110 * MS));
         servers.closed(0, Time(120 * MS));
         assert!(matches!(told(&mut servers)[..], [Told::Connect(_)]));
+    }
+
+    #[test]
+    fn who_leaves_is_told_nothing_any_more() {
+        let wishes = PoolhouseWishes { max_size: Some(1), ..PoolhouseWishes::default() };
+        let mut servers = Servers::new(&wishes, Time(0));
+        servers.ask(0, Time(0));
+        servers.connected(0, Time(MS));
+        servers.left(0, Time(MS));
+        assert_eq!(told(&mut servers), [Told::Connect(0), Told::Close(0)]);
     }
 
     #[test]

@@ -19,8 +19,10 @@ const CROWDED: f64 = 0.5;
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     front(question, prediction, words);
-    if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
+    if own_pool(load).is_none() {
         given(question, words);
+    }
+    if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
         budget(question, settings, words);
         memory(question, settings, words);
     }
@@ -69,7 +71,8 @@ fn front(question: &Question, prediction: &Prediction, words: &mut Words) {
         words.say(
             "Poolhouse in front",
             format!(
-                "Its pool has {} at most, and here had {most}: whoever comes beyond that waits in it, {wait}. The max_size that is found is that of the pools before it.",
+                "Its pool has {} at most, and here had {most}: whoever comes beyond that waits in it, {wait}. The max_size that is found is that \
+                 of the pools before it.",
                 counted(size.into(), "server")
             ),
         );

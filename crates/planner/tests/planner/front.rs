@@ -2,7 +2,7 @@
 
 use bench::plan::{Fault, Plan, PoolhouseWishes};
 use planner::server::{Curve, Processors, Spec, Times};
-use workload::Shape;
+use workload::{Shape, Window};
 
 use super::{fixed, ms, near, plan, response, seconds, simulate, spec};
 
@@ -62,4 +62,16 @@ fn the_servers_limit_is_for_the_poolhouse_and_not_for_its_clients() {
     assert_eq!(outcome.server.most, 3);
     assert!(outcome.server.refused > 0);
     near(outcome.result.total.rate().unwrap(), 300.0, 0.05);
+}
+
+#[test]
+fn connections_that_are_cut_in_the_middle_cost_the_poolhouse_its_servers_and_nobody_is_forgotten() {
+    let mut plan = through(20, 5);
+    let window = Window { first: seconds(10), length: ms(0), every: Some(seconds(10)) };
+    plan.faults = vec![Fault::Cut { window }];
+    let outcome = simulate(&plan, &constant());
+    // Five cuts of 20 connections, and 5 servers each time.
+    assert!(outcome.result.total.connections.created >= 100, "{:?}", outcome.result.total.connections);
+    assert_eq!(outcome.server.most, 5);
+    near(outcome.result.total.rate().unwrap(), 500.0, 0.02);
 }
