@@ -116,6 +116,28 @@ def test_what_was_found_outlives_an_upgrade_and_a_restart_begins_where_the_file_
     assert again.pools()[0]["max_size"] == 6
 
 
+def test_a_url_and_a_flag_suffice(cluster, start):
+    served = start.unstarted()
+    served.launch([pooler.BINARY, "serve", cluster.url(), "--listen", f"127.0.0.1:{served.port}", "--admin", f"127.0.0.1:{served.admin_port}",
+                   "--max-size", "auto", "--auto-min-size", "2", "--auto-max-size", "9", "--auto-start-size", "4"])
+    with served.wire() as client:
+        client.query("SELECT 1")
+    eventually("somebody tunes it", lambda: served.pools()[0]["tuning"])
+    pool = served.pools()[0]
+    assert (pool["max_size"], pool["tuning"]["min"], pool["tuning"]["max"]) == (4, 2, 9)
+
+
+@pytest.mark.parametrize("flags, why", [
+    (["--max-size", "auto", "--mode", "session"], "session mode"), (["--auto-max-size", "9"], "are for --max-size auto"),
+    (["--max-size", "automatic"], "write a number from 1 to 1000000, or auto"),
+    (["--max-size", "auto", "--auto-start-size", "99"], "is outside --auto-min-size 1 to --auto-max-size 60"),
+], ids=["sessions", "bounds", "word", "start"])
+def test_flags_that_make_no_sense_are_refused(flags, why):
+    command = [pooler.BINARY, "serve", "postgres://a@127.0.0.1:1/d", "--listen", f"127.0.0.1:{free_port()}", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2 and why in done.stderr, done
+
+
 REFUSED = {
     "the same database twice": ('[[database]]\nname = "d"\nurl = "postgres://a@h/d"\nmax_size = "auto"\n'
                                 '[[database]]\nname = "e"\nurl = "postgres://b@h/d"\nmax_size = "auto"\n', "both are the same database"),
