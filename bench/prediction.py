@@ -4,8 +4,8 @@
     bench/prediction.py                                     all scenarios with a load; the result goes to bench/results/
     bench/prediction.py exhaustion-trouble --repeats 5 --json -
 
-First the server alone is measured for a few seconds (through the same relay, without delays, and for runs through a Poolhouse through one):
-its service times and what connecting takes are what the plan is given. How long an operation takes depends on how warm
+First the server alone is measured for a few seconds, on the way that the runs take (through a Poolhouse, through the relay of the faults, but
+without delays): its service times and what connecting takes are what the plan is given. How long an operation takes depends on how warm
 everything is, so it is measured in the way in which the load comes: spaced, or in bursts after some quiet, one after the other or at once.
 Bursts of other sizes than the scenario's tell how long an operation needs a processor. For clients that never pause there is a sweep. Then
 each scenario runs several times; the median is what the prediction is compared with, and the spread of the runs says how well a
@@ -100,13 +100,13 @@ def asked(verb, *arguments):
     return result if verb == "plan" else (result if isinstance(result, list) else [result])
 
 
-def alone(scenario, seconds, through):
-    """A scenario file that measures the same target under a light load, perhaps through a Poolhouse, for each way in which a load may come:
-    the service times, on connections that stay; and new connections, for what connecting and the first operation on one take."""
+def alone(scenario, seconds, between):
+    """A scenario file that measures the same target under a light load, with this between, for each way in which a load may come: the service
+    times, on connections that stay; and new connections, for what connecting and the first operation on one take."""
     text = ["[scenario]", 'name = "alone"', "seed = 1", "[target]"]
     text += [f"{key} = {written(value)}" for key, value in scenario["target"].items()]
     text += ["[pool]", "max_size = 10", "min_size = 10", 'max_life_time = "off"', 'max_idle_time = "off"']
-    if "fault" in scenario:
+    if "fault" in between:
         # The relay costs some time by itself, and so it does in the run.
         text += ["[[fault]]", 'kind = "delay"', 'delay = "1us"']
     spaced = 'rate = 50, spacing = "poisson"'
@@ -122,7 +122,7 @@ def alone(scenario, seconds, through):
     for name, load, pool in measured:
         lasts = "" if "burst" in load else f', duration = "{seconds}s", warmup = "2s"'
         text += ["[[variant]]", f'name = "{name}"', f"load = {{ {load}{lasts} }}", f"pool = {{ {pool} }}"]
-        text += ["poolhouse = {}"] if through else []
+        text += ["poolhouse = {}"] if "poolhouse" in between else []
     return "\n".join(text) + "\n"
 
 
@@ -131,9 +131,9 @@ def loads(scenario):
     return [scenario.get("load", {}) | variant.get("load", {}) for variant in scenario.get("variant", [{}])]
 
 
-def fronts(scenario):
-    """Whether each variant has a Poolhouse in front."""
-    return ["poolhouse" in scenario or "poolhouse" in variant for variant in scenario.get("variant", [{}])]
+def on_the_way(scenario):
+    """What is between each variant and its target."""
+    return [tuple(key for key in ("fault", "poolhouse") if key in scenario or key in variant) for variant in scenario.get("variant", [{}])]
 
 
 def comes(load):
@@ -161,17 +161,17 @@ def curve(target, folder):
 
 def predictions(path, scenario, options):
     """What the plan says of each variant, in the order of the file."""
-    ways = list(zip(map(comes, loads(scenario)), fronts(scenario), strict=True))
+    ways = list(zip(map(comes, loads(scenario)), on_the_way(scenario), strict=True))
     plans = {}
     with tempfile.TemporaryDirectory() as folder:
-        for through in sorted({front for _, front in ways}):
+        for between in sorted({between for _, between in ways}):
             light = os.path.join(folder, "alone.toml")
             with open(light, "w") as file:
-                file.write(alone(scenario, options.alone, through))
+                file.write(alone(scenario, options.alone, between))
             known = {result["name"].split(": ", 1)[1]: result for result in asked("bench", light)}
-            for way in sorted({way for way, front in ways if front == through}):
+            for way in sorted({way for way, others in ways if others == between}):
                 told = what_is_told(way, known, scenario["target"], folder)
-                plans[way, through] = [case["result"] for case in asked("plan", path, *told)["given"]]
+                plans[way, between] = [case["result"] for case in asked("plan", path, *told)["given"]]
     return [plans[way][number] for number, way in enumerate(ways)]
 
 

@@ -154,17 +154,18 @@ class Prediction(unittest.TestCase):
         self.assertIsNone(prediction.busy({"series": []}, {}))
 
     def test_the_server_alone_is_asked_the_same_through_the_same_relay(self):
-        text = prediction.alone({"target": {"start": "redis", "commands": "PING\nPING\n"}, "fault": [{}]}, 5, False)
+        text = prediction.alone({"target": {"start": "redis", "commands": "PING\nPING\n"}, "fault": [{}]}, 5, ("fault",))
         self.assertIn("commands = '''\nPING\nPING\n'''", text)
         self.assertIn('kind = "delay"', text)
-        self.assertNotIn("fault", prediction.alone({"target": {"start": "redis"}}, 5, False))
+        self.assertNotIn("fault", prediction.alone({"target": {"start": "redis"}}, 5, ()))
         self.assertNotIn("burst", text)
         bursts = {"load": {"burst": 50, "idle": "4s"}, "target": {"start": "redis"}}
-        text = prediction.alone(bursts, 5, True)
+        text = prediction.alone(bursts, 5, ("poolhouse",))
         self.assertIn("burst = 20, at_once = 20", text)
         self.assertEqual(text.count("poolhouse = {}"), text.count("[[variant]]"))
-        self.assertNotIn("poolhouse", prediction.alone(bursts, 5, False))
-        self.assertEqual(prediction.fronts(bursts | {"variant": [{"poolhouse": {}}, {}]}), [True, False])
+        self.assertNotIn("poolhouse", prediction.alone(bursts, 5, ()))
+        mixed = bursts | {"fault": [{}], "variant": [{"poolhouse": {}}, {}]}
+        self.assertEqual(prediction.on_the_way(mixed), [("fault", "poolhouse"), ("fault",)])
         runs = prediction.apart({"service_ms": 1, "connect_ms": {"tcp": 1}}, {"service_ms": 2, "connect_ms": {"tcp": 2}})
         self.assertEqual(runs, [{"service_ms": 1, "connect_ms": {"tcp": None}}, {"service_ms": None, "connect_ms": {"tcp": 2}}])
 
