@@ -288,7 +288,8 @@ impl<'s> Server<'s> {
     /// The Poolhouse in front connects, straight: when that is done, and whether the connection stands.
     pub fn link(&mut self, now: Time) -> (Time, bool) {
         let connect = &self.spec.connect;
-        let taken: f64 = connect.phases().filter_map(|(times, _)| times.as_ref()).map(|times| times.draw(&mut self.random)).sum();
+        let taken: f64 =
+            connect.phases().filter_map(|(times, _)| times.as_ref()).map(|times| times.draw(&mut self.random)).sum();
         let stands = self.spec.room().is_none_or(|room| self.open < room);
         self.open += u32::from(stands);
         self.most = self.most.max(self.open);

@@ -164,7 +164,7 @@ pub(crate) fn carry_out(
         }
     }
     let terminal = std::io::stderr().is_terminal();
-    let beside = whom.map(Beside::begin);
+    let beside = whom.map(|whom| Beside::begin(whom, 1.0));
     let swept = run::run(order, stop, &mut |stage| show(stage, terminal));
     let doctor = beside.map(Beside::end).unwrap_or_default();
     let mut result = match swept {

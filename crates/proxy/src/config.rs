@@ -343,7 +343,7 @@ impl fmt::Display for Mode {
 impl PoolSettings {
     /// Between which sizes a pool is tuned, if it is. There may be `room` servers for other reasons; 0 is any number.
     pub fn tuning(&self, room: u32) -> Option<tuner::Limits> {
-        let AutoSize { on, least, most, window } = self.auto;
+        let AutoSize { on, least, most, window, start: _ } = self.auto;
         let least = least.max(self.config.min_size);
         let room = if room == 0 { u32::MAX } else { room };
         let most = most.unwrap_or(AutoSize::MOST.min(room)).max(least);

@@ -188,7 +188,8 @@ fn a_tuned_size_needs_transactions_and_one_who_tunes() {
 
 #[test]
 fn of_two_names_of_one_database_only_one_is_tuned() {
-    let again = |url: &str, size: &str| format!("max_size = \"auto\"\n[[database]]\nname = \"e\"\nurl = \"{url}\"\n{size}");
+    let again =
+        |url: &str, size: &str| format!("max_size = \"auto\"\n[[database]]\nname = \"e\"\nurl = \"{url}\"\n{size}");
     let auto = "max_size = \"auto\"\n";
     expect(
         &again("postgres://other@h/d", auto),

@@ -168,7 +168,8 @@ fn doubtful(confidence: &str) -> Wishes {
     };
     let points = [(1, 5500.0), (2, 3000.0), (4, 3100.0), (8, 2950.0), (64, 3200.0)].map(point).to_vec();
     let (p50_ms, expected_p50_ms) = (Some(0.18), Some(0.19));
-    let speeds = TwoSpeeds { clients: 1, seen: "neighbours".to_owned(), p50_ms, expected_p50_ms, ..TwoSpeeds::default() };
+    let speeds =
+        TwoSpeeds { clients: 1, seen: "neighbours".to_owned(), p50_ms, expected_p50_ms, ..TwoSpeeds::default() };
     let verdict = Verdict {
         confidence: confidence.to_owned(),
         advice: "range".to_owned(),
@@ -202,7 +203,8 @@ fn of_a_sweep_with_little_confidence_no_extreme_is_recommended_and_that_is_said(
     assert_eq!((size(&believed), size(&doubted)), (1, 2));
     assert_eq!((doubted.facts.server_best, doubted.facts.server_safe), (Some((3100.0, 2)), Some((2, 8))));
     assert_eq!(doubted.best.as_ref().unwrap().most, 8);
-    let said = |prediction: &Prediction| prediction.reasons.iter().map(|reason| reason.text.clone()).collect::<String>();
+    let said =
+        |prediction: &Prediction| prediction.reasons.iter().map(|reason| reason.text.clone()).collect::<String>();
     assert!(said(&doubted).contains("2 to 8 connections in all") && said(&doubted).contains("fewer than 2 in none"));
     assert!(said(&doubted).contains("is the smallest reliable one that meets"), "{}", said(&doubted));
     assert!(!said(&believed).contains("safe"), "{}", said(&believed));

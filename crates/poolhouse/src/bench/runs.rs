@@ -168,17 +168,17 @@ fn through(
     plan: &Plan,
     run: impl Fn(&Plan) -> Result<BenchResult, RunError>,
 ) -> Result<BenchResult, RunError> {
+    let compression = runs.scenario.compression.unwrap_or(1.0);
     let (Some(wishes), Some(database)) = (&plan.poolhouse, &runs.database) else {
         let whom = runs.doctor.then(|| whom(&plan.target, runs.database.as_ref()));
-        return watched(whom, || run(plan));
+        return watched(whom, compression, || run(plan));
     };
-    let poolhouse = database
-        .start_poolhouse(wishes, runs.doctor)
-        .map_err(|error| TargetError::machine(format!("{error:#}")))?;
+    let poolhouse =
+        database.start_poolhouse(wishes, runs.doctor).map_err(|error| TargetError::machine(format!("{error:#}")))?;
     let mut plan = plan.clone();
     plan.target.point_at(&poolhouse.url);
     let whom = runs.doctor.then(|| poolhouse.admin.clone().map(Whom::Poolhouse));
-    let result = watched(whom, || run(&plan));
+    let result = watched(whom, compression, || run(&plan));
     database.stop(&poolhouse);
     result
 }
@@ -193,10 +193,11 @@ fn whom(target: &Target, database: Option<&PrivateDatabase>) -> Option<Whom> {
 /// Runs while the doctor looks, if one is wanted and there is somebody to look at.
 fn watched(
     whom: Option<Option<Whom>>,
+    compression: f64,
     run: impl FnOnce() -> Result<BenchResult, RunError>,
 ) -> Result<BenchResult, RunError> {
     let Some(whom) = whom else { return run() };
-    let beside = whom.map(Beside::begin);
+    let beside = whom.map(|whom| Beside::begin(whom, compression));
     let result = run();
     let said = beside.map_or_else(|| vec![NOBODY.to_owned()], Beside::end);
     result.map(|mut result| {

@@ -10,8 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use doctor::Diagnosis;
+use doctor::{Diagnosis, Line};
 use settings::Secret;
+use watch::Client;
 
 use super::{
     MOST_LOOKS, looks,
@@ -33,6 +34,27 @@ pub enum Whom {
     Postgres(Secret),
 }
 
+/// A source in which a second of quiet stands for so many of the published experiment: what is a long time there is one here.
+struct Compressed {
+    source: Box<dyn Source>,
+    compression: f64,
+}
+
+impl Source for Compressed {
+    fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
+        let mut line = self.source.look(began)?;
+        if let Line::Database { look, .. } = &mut line {
+            let idle = look.backends.iter_mut().filter(|backend| backend.state == "idle");
+            idle.for_each(|backend| backend.state_ms *= self.compression);
+        }
+        Ok(line)
+    }
+
+    fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
+        self.source.clients()
+    }
+}
+
 /// See the module.
 pub struct Beside {
     over: Arc<AtomicBool>,
@@ -40,15 +62,16 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Begins to look.
-    pub fn begin(whom: Whom) -> Self {
+    /// Begins to look. A second of quiet stands for so many (`compression`); 1: for itself.
+    pub fn begin(whom: Whom, compression: f64) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let thread = thread::spawn(move || {
-            let mut source: Box<dyn Source> = match whom {
+            let source: Box<dyn Source> = match whom {
                 Whom::Poolhouse(url) => Box::new(Admin::new(RemoteArgs { url, token_file: None }.remote()?)),
                 Whom::Postgres(url) => Box::new(Sql::new(url, None, None)),
             };
+            let mut source = Compressed { source, compression };
             let mut left = MOST_LOOKS;
             let mut pause = |_: Duration| {
                 let until = Instant::now() + EVERY;
@@ -59,7 +82,7 @@ impl Beside {
                 // A long run is looked at for as long as looks can be kept.
                 left > 0 && !is_over.load(Relaxed)
             };
-            looks(source.as_mut(), None, &mut pause)
+            looks(&mut source, None, &mut pause)
         });
         Self { over, thread }
     }

@@ -7,8 +7,8 @@ use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, AutoSize, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, Token, User,
-    default_soft_limit,
+    Admin, AutoSize, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, Token,
+    User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
     redis,

@@ -35,13 +35,7 @@ pub struct Sockets {
 impl Giver {
     /// Begins to wait, if the configuration has a place to meet at. Without one, or if that is taken, nobody can take
     /// over from here, which is logged and harms nothing else.
-    pub fn wait(
-        config: &Config,
-        handle: Handle,
-        limits: Arc<Limits>,
-        tuning: Arc<Tuning>,
-        sockets: Sockets,
-    ) -> Self {
+    pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {
         let giver = Self {
             sockets: Arc::new(Mutex::new(Some(sockets))),
             left: Arc::new(Notify::new()),
