@@ -23,7 +23,7 @@ use command::{Account, Shell};
 pub struct PrivateDatabase {
     kind: Kind,
     url: Secret,
-    /// How the superuser of a PostgreSQL reaches it, for whom the server keeps connections.
+    /// How the superuser of a PostgreSQL reaches it, whom it lets in when no connection is left for others.
     watcher: Option<Secret>,
     password: String,
     shell: Shell,
@@ -69,7 +69,7 @@ impl PrivateDatabase {
         &self.url
     }
 
-    /// How somebody reaches it who only looks, without taking a connection from the application.
+    /// How somebody reaches it who only looks, also when the application has taken all connections.
     pub fn watcher(&self) -> Option<&Secret> {
         self.watcher.as_ref()
     }

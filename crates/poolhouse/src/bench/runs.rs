@@ -13,7 +13,7 @@ use ::bench::{
     report::live::{Counts, Live},
     result::BenchResult,
     run::RunError,
-    scenario::{self, Scenario, SweepPlan},
+    scenario::{self, Kind, Scenario, SweepPlan},
     sweep::run::{Order, Pooler, SweepError, Through},
     target::{Blame, TargetError},
     threshold::Threshold,
@@ -287,8 +287,10 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
         proxy::raise_descriptor_limit();
-        let database =
-            PrivateDatabase::start(start.kind, start.max_connections, &interrupt.cleanup).map_err(Refused::Failed)?;
+        // The doctor has a connection of a PostgreSQL, too, and the load is to have all of its own.
+        let more = u32::from(doctor && start.kind == Kind::Postgres);
+        let database = PrivateDatabase::start(start.kind, start.max_connections + more, &interrupt.cleanup)
+            .map_err(Refused::Failed)?;
         scenario.point_at(database.url());
         runs.database = Some(database);
         runs.init = tables.is_some();
